@@ -1,0 +1,51 @@
+# The front door. `make help` lists what is behind it.
+
+PYTHON ?= python3
+BIN := .venv/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench prove fmt clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: .venv/core ## install the core and see a killed process remembered
+	@$(BIN)/standfast demo
+
+test: check ## every check, then every test, on SQLite and on a real PostgreSQL
+	@$(BIN)/python -m pytest -n 2 -q
+
+check: .venv/dev ## formatter, linter, types, import contracts
+	@$(BIN)/ruff format --check --quiet . || { echo "make fmt would change the files above"; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary $(wildcard src examples)
+	@$(BIN)/lint-imports --no-logo --no-cache
+
+bench: .venv/dev ## ratios against the usual ways, side by side in one run
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+prove: .venv/dev ## the long campaigns: kills, power loss, torture
+	@$(BIN)/python -m tests.prove $(ARGS)
+
+fmt: .venv/dev ## format and fix what can be fixed
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format --quiet .
+
+clean: ## remove the environment and every cache
+	@rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# What users install: the demo needs nothing else. The lock pins it without adding to it.
+.venv/core: pyproject.toml requirements-dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "standfast needs Python 3.11 or newer, and '$(PYTHON)' is not: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
+	  echo "standfast: creating .venv and installing" >&2; $(PYTHON) -m venv --clear .venv; }
+	@$(BIN)/python -m pip install -qq --constraint requirements-dev.txt --editable .
+	@touch $@
+
+.venv/dev: .venv/core
+	@echo "standfast: installing what the tests need" >&2
+	@$(BIN)/python -m pip install -qq --requirement requirements-dev.txt
+	@touch $@
