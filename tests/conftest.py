@@ -1,0 +1,142 @@
+"""The ground every test stands on: a home of its own, and both engines.
+
+This module moves HOME and the data directory into a temporary place while it is imported, before
+any test or fixture exists, so that this process and every child of it agree. The variables that
+steer standfast, libpq, git or a coding agent are removed for the same reason: a test must not
+depend on whose terminal it was started from.
+
+    sf           a fresh store, once on SQLite and once on PostgreSQL
+    engine_url   the same two, not opened yet
+    pg_database  a fresh, empty PostgreSQL database
+    pg_url       the server itself: one per test process, started when first asked for
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import standfast
+
+FOREIGN_PREFIXES = ("STANDFAST_", "XDG_", "PG", "GIT_", "CLAUDE", "CODEX", "GEMINI", "OPENCODE", "CURSOR_")
+FOREIGN_NAMES = ("AGENT", "AI_AGENT", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES")
+KEPT_PREFIX = "STANDFAST_TEST_"
+ROOT_VARIABLE = "STANDFAST_TEST_ROOT"
+REAL_HOME_VARIABLE = "STANDFAST_TEST_REAL_HOME"
+HAD_STORE_VARIABLE = "STANDFAST_TEST_REAL_HOME_HAD_STORE"
+
+
+def _move_into_a_home_of_our_own() -> Path:
+    root = _shared_root() / os.environ.get("PYTEST_XDIST_WORKER", "main")
+    for name in list(os.environ):
+        foreign = name.startswith(FOREIGN_PREFIXES) or name in FOREIGN_NAMES
+        if foreign and not name.startswith(KEPT_PREFIX):
+            del os.environ[name]
+    for variable, place in (("HOME", root / "home"), ("STANDFAST_DATA_DIR", root / "data")):
+        place.mkdir(mode=0o700, parents=True)
+        os.environ[variable] = str(place)
+    return root
+
+
+def _shared_root() -> Path:
+    """Made by the first process of a run; the workers of pytest-xdist inherit its name."""
+    if "PYTEST_XDIST_WORKER" in os.environ and ROOT_VARIABLE in os.environ:
+        return Path(os.environ[ROOT_VARIABLE])
+    shared = Path(tempfile.mkdtemp(prefix="standfast-tests-")).resolve()
+    real_home = Path.home()
+    os.environ[ROOT_VARIABLE] = str(shared)
+    os.environ[REAL_HOME_VARIABLE] = str(real_home)
+    os.environ[HAD_STORE_VARIABLE] = str(int((real_home / ".standfast").exists()))
+    atexit.register(_remove, shared, os.getpid())
+    return shared
+
+
+def _remove(shared: Path, owner_pid: int) -> None:
+    if os.getpid() == owner_pid:  # a forked child runs this too, and owns nothing
+        shutil.rmtree(shared, ignore_errors=True)
+
+
+TEST_ROOT = _move_into_a_home_of_our_own()
+
+# Only now: whatever these import at any time finds the new home.
+import pytest  # noqa: E402  the lines above have to run first
+
+from tests.pg import TemporaryPostgres  # noqa: E402  as above
+
+
+def store_appeared_in_the_real_home() -> bool:
+    had_store = os.environ[HAD_STORE_VARIABLE] == "1"
+    return not had_store and (Path(os.environ[REAL_HOME_VARIABLE]) / ".standfast").exists()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    # A test sees only what happened before it; this sees the whole run.
+    if store_appeared_in_the_real_home():
+        print("\nthe tests created .standfast in the real home directory")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(scope="session")
+def pg_url() -> Iterator[str]:
+    """An administrator's URL; `STANDFAST_TEST_PG_URL` names an existing server instead of ours."""
+    if existing := os.environ.get("STANDFAST_TEST_PG_URL"):
+        yield existing
+        return
+    with TemporaryPostgres() as server:
+        yield server.url
+
+
+@pytest.fixture
+def pg_database(pg_url: str) -> Iterator[str]:
+    """A fresh, empty database for this test alone, dropped afterwards whoever is still connected."""
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    name = f"standfast_test_{uuid.uuid4().hex}"
+    with psycopg.connect(pg_url, autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'".encode())
+        try:
+            yield _database_url(conninfo_to_dict(pg_url), name)
+        finally:
+            admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+def _database_url(server: dict[str, object], name: str) -> str:
+    from urllib.parse import quote, urlencode
+
+    parts = {key: str(value) for key, value in server.items() if value is not None}
+    password = f":{quote(parts.pop('password'), safe='')}" if "password" in parts else ""
+    user = quote(parts.pop("user", ""), safe="") + password
+    host, port = parts.pop("host", "127.0.0.1"), parts.pop("port", "5432")
+    rest = {key: value for key, value in parts.items() if key != "dbname"}
+    if host.startswith("/"):  # a directory of sockets cannot stand before the colon
+        rest, host = rest | {"host": host}, ""
+    return f"postgresql://{user}{'@' if user else ''}{host}:{port}/{name}{'?' + urlencode(rest) if rest else ''}"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A fresh place to open a store at, once on each engine."""
+    if request.param == "sqlite":
+        return str(tmp_path / "standfast.db")
+    url: str = request.getfixturevalue("pg_database")
+    return url
+
+
+@pytest.fixture
+def sf(engine_url: str, tmp_path: Path) -> Iterator[standfast.Standfast]:
+    """A fresh store: every test that asks for it is part of the contract between the engines."""
+    import standfast
+
+    store = standfast.open(engine_url, data_dir=tmp_path / "data")
+    try:
+        yield store
+    finally:
+        store.close()
