@@ -1,0 +1,197 @@
+"""Time: one protocol, the real clock, and one that tests move by hand.
+
+Everything is an integer of microseconds. `now_us` is UTC wall time: it may jump, also
+backwards, and orders nothing. `mono_us` counts the time this machine was awake since it
+started, so it is comparable only under one `boot_id`: a closed lid ends no lease, a reboot
+ends all of them. Durations are written as people say them: `90s`, `15m`, `1h30m`.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Protocol
+
+from standfast.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+SECOND_US: Final = 1_000_000
+MINUTE_US: Final = 60 * SECOND_US
+HOUR_US: Final = 60 * MINUTE_US
+DAY_US: Final = 24 * HOUR_US
+DURATION_MAX_US: Final = 36_500 * DAY_US
+
+_UNITS: dict[str, int] = {
+    "w": 7 * DAY_US,
+    "d": DAY_US,
+    "h": HOUR_US,
+    "m": MINUTE_US,
+    "s": SECOND_US,
+    "ms": 1000,
+    "us": 1,
+}
+_PARTS = r"([0-9]{1,18})(?:\.([0-9]{1,18}))?(ms|us|[wdhms]) *"  # compiled on first use
+
+
+class Clock(Protocol):
+    """Where time comes from. The store asks this and nothing else."""
+
+    def now_us(self) -> int:
+        """UTC wall time in microseconds since 1970."""
+
+    def mono_us(self) -> int:
+        """Microseconds awake since boot; never goes back under one boot id."""
+
+    def boot_id(self) -> str:
+        """Changes with every start of the machine."""
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    __slots__ = ("_boot_id",)
+
+    def __init__(self) -> None:
+        self._boot_id = ""
+
+    def now_us(self) -> int:
+        return time.time_ns() // 1000
+
+    def mono_us(self) -> int:
+        # CLOCK_MONOTONIC on Linux, mach_absolute_time on macOS: both stand still while the
+        # machine sleeps. (macOS's own CLOCK_MONOTONIC does not, so it is not asked for by name.)
+        return time.monotonic_ns() // 1000
+
+    def boot_id(self) -> str:
+        if not self._boot_id:
+            self._boot_id = _read_boot_id()
+        return self._boot_id
+
+
+def _read_boot_id() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return _ask_sysctl("kern.bootsessionuuid") or _ask_sysctl("kern.boottime") or "unknown"
+
+
+def _ask_sysctl(name: str) -> str:
+    import subprocess
+
+    try:
+        return subprocess.check_output(["/usr/sbin/sysctl", "-n", name], text=True, timeout=5).strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+SYSTEM: Final = SystemClock()
+
+
+class ManualClock:
+    """A clock that moves only when told. It starts at midnight UTC, 1 January 2026."""
+
+    __slots__ = ("_boots", "_lock", "_mono_us", "_now_us")
+
+    def __init__(self, start_us: int = 1_767_225_600_000_000) -> None:
+        self._lock = Lock()
+        self._now_us = start_us
+        self._mono_us = 0
+        self._boots = 1
+
+    def now_us(self) -> int:
+        return self._now_us
+
+    def mono_us(self) -> int:
+        return self._mono_us
+
+    def boot_id(self) -> str:
+        return f"manual-boot-{self._boots}"
+
+    def advance(self, delta: str | float | timedelta) -> None:
+        """Let time pass: wall and monotonic together. `delta` is "3h", a timedelta, or seconds."""
+        passed_us = _delta_us(delta)
+        if passed_us < 0:
+            raise InvalidInput(f"advance({delta!r}): time does not pass backwards", "jump() sets the wall clock back")
+        with self._lock:
+            self._now_us += passed_us
+            self._mono_us += passed_us
+
+    def jump(self, delta: str | float | timedelta) -> None:
+        """Set the wall clock forward or back ("-3h") while no time passes."""
+        with self._lock:
+            self._now_us += _delta_us(delta)
+
+    def sleep(self, delta: str | float | timedelta) -> None:
+        """Close the lid: the wall clock goes on, time awake stands still."""
+        if (passed_us := _delta_us(delta)) < 0:
+            raise InvalidInput(f"sleep({delta!r}): time does not pass backwards", "jump() sets the wall clock back")
+        with self._lock:
+            self._now_us += passed_us
+
+    def reboot(self) -> None:
+        """Start the machine anew: another boot id, and time awake begins at nothing."""
+        with self._lock:
+            self._boots += 1
+            self._mono_us = 0
+
+
+def _delta_us(delta: str | float | timedelta) -> int:
+    if isinstance(delta, str):
+        sign = -1 if delta.startswith("-") else 1
+        return sign * parse_duration(delta.removeprefix("-"))
+    if isinstance(delta, (int, float)):
+        return round(delta * SECOND_US)
+    return (delta.days * 86_400 + delta.seconds) * SECOND_US + delta.microseconds
+
+
+def parse_duration(text: str) -> int:
+    """Microseconds of `500ms`, `90s`, `15m`, `2h`, `3d`, `1w`, or joined: `1h30m`.
+
+    Raises InvalidInput for anything else, and for more than a hundred years.
+    """
+    total_us, position, seen, written = 0, 0, set[str](), text.strip()
+    pattern = re.compile(_PARTS)
+    while position < len(written):
+        part = pattern.match(written, position)
+        if part is None or part[3] in seen:
+            raise _not_a_duration(text)
+        seen.add(part[3])
+        total_us += _part_us(part[1], part[2] or "", _UNITS[part[3]])
+        position = part.end()
+    if not seen:
+        raise _not_a_duration(text)
+    if total_us > DURATION_MAX_US:
+        raise InvalidInput(f"duration {written!r} is longer than a hundred years")
+    return total_us
+
+
+def _part_us(whole: str, fraction: str, unit_us: int) -> int:
+    scale = int("1" + "0" * len(fraction))  # in integers: 0.1s is exactly 100,000
+    return int(whole + fraction) * unit_us // scale
+
+
+def _not_a_duration(text: str) -> InvalidInput:
+    return InvalidInput(f"{text[:40]!r} is not a duration", "write it like 500ms, 90s, 15m, 2h, 3d, 1w or 1h30m")
+
+
+def format_duration(us: int, *, parts: int | None = None) -> str:
+    """As `parse_duration` reads it: `1h30m`. With `parts`, only that many of the largest units."""
+    if us < 0:
+        return "-" + format_duration(-us, parts=parts)
+    written: list[str] = []
+    for unit, unit_us in _UNITS.items():
+        if unit != "w" and us >= unit_us and (parts is None or len(written) < parts):
+            count, us = divmod(us, unit_us)
+            written.append(f"{count}{unit}")
+    return "".join(written) or "0s"
+
+
+def iso(us: int) -> str:
+    """UTC, sortable: `2026-11-15T03:00:00.123456Z`."""
+    seconds, rest_us = divmod(us, SECOND_US)
+    t = time.gmtime(seconds)
+    return f"{t[0]:04d}-{t[1]:02d}-{t[2]:02d}T{t[3]:02d}:{t[4]:02d}:{t[5]:02d}.{rest_us:06d}Z"

@@ -1,0 +1,267 @@
+"""Crash points: the named places where a process may die, and the ways to make it die there.
+
+A crash window in the code is marked `crash.point("effect.before_done")`. Off, that is a call
+of an empty function. `STANDFAST_CRASH_AT=effect.before_done:2` kills the process with SIGKILL
+the second time it passes: no handler, no flush, no goodbye. Arming swaps the attribute
+`point` of this module, so callers always write `crash.point(…)` and never import the name.
+
+`sweep` is the exhaustive form: it kills a program at every point it passes, kills its recovery
+at every point that one passes, and asks an oracle after each. Everything runs in forked
+children; the parent never touches the store.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Final, NoReturn
+
+from standfast.errors import InvalidInput
+
+POINTS: Final[dict[str, str]] = {
+    "commit.before_begin": "A write is wanted; no transaction is open yet.",
+    "commit.after_begin": "The write lock is held; nothing has been written.",
+    "commit.before_commit": "Every statement has run; COMMIT has not.",
+    "commit.after_commit": "COMMIT has returned; the sync to disk has not begun.",
+    "commit.after_sync": "The commit is durable; nobody has been told.",
+    "migrate.before_step": "A migration is due; its transaction has not begun.",
+    "migrate.after_step": "A migration is committed; the next one has not begun.",
+    "lease.before_acquire": "A lease is wanted; the row is not written.",
+    "lease.after_acquire": "The lease is durable; its holder has not begun to work.",
+    "lease.before_release": "The work is over; the lease is still held.",
+    "lease.after_release": "The lease is given back; the caller does not know.",
+}
+
+VARIABLE: Final = "STANDFAST_CRASH_AT"
+
+Hook = Callable[[str], None]
+
+
+def _off(name: str) -> None:
+    """Nobody is watching."""
+
+
+point: Hook = _off
+
+
+def arm(hook: Hook) -> None:
+    """Call `hook(name)` at every crash point from now on, in this process and its forks."""
+    global point
+
+    def armed(name: str) -> None:
+        assert name in POINTS, f"crash point {name!r} is not in crash.POINTS"
+        hook(name)
+
+    point = armed
+
+
+def disarm() -> None:
+    """Crash points cost nothing again."""
+    global point
+    point = _off
+
+
+def record() -> Recording:
+    """`with crash.record() as names:` collects the points passed, in order; other hooks still run."""
+    return Recording()
+
+
+class Recording:
+    """The block during which names are collected."""
+
+    def __enter__(self) -> list[str]:
+        self._before = before = point
+        names: list[str] = []
+
+        def note(name: str) -> None:
+            names.append(name)
+            before(name)
+
+        arm(note)
+        return names
+
+    def __exit__(self, *_: object) -> None:
+        global point
+        point = self._before
+
+
+def die() -> NoReturn:
+    """End this process as a power cut would."""
+    os.kill(os.getpid(), 9)
+    raise AssertionError("SIGKILL came back")
+
+
+def arm_at(where: str) -> None:
+    """Die at `name:n`, the n-th passage of that point in this process; `name` alone is the first.
+
+    Raises InvalidInput for an unknown name or a count that is not 1 or more.
+    """
+    name, _, number = where.partition(":")
+    if name not in POINTS:
+        raise InvalidInput(f"{VARIABLE}: {name[:60]!r} is not a crash point", _near(name))
+    if where.endswith(":") or (number and not (number.isascii() and number.isdigit() and int(number) > 0)):
+        raise InvalidInput(f"{VARIABLE}: {number[:20]!r} is not a count", f"write {name}:1 or higher")
+    nth, hits = int(number or "1"), [count(1)]
+
+    def fresh() -> None:
+        hits[0] = count(1)
+
+    def hook(passed: str) -> None:
+        if passed == name and next(hits[0]) == nth:
+            die()
+
+    os.register_at_fork(after_in_child=fresh)  # a child counts its own passages
+    arm(hook)
+
+
+def _near(name: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, POINTS, n=4, cutoff=0.5) or sorted(POINTS)
+    return f"perhaps: {', '.join(near)}"
+
+
+# --- the sweep ---------------------------------------------------------------------------------
+
+
+class Schedule(tuple[str, ...]):
+    """Where one life of the program was ended, then where its recovery was: `name:n` each."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "killed at " + ", then at ".join(self) if self else "not killed"
+
+
+class _Life:
+    """What a child process left behind: the points it passed, and how it ended."""
+
+    def __init__(self, lines: list[str], *, killed: bool) -> None:
+        self.points = [line for line in lines if not line.startswith("!")]
+        self.error = "".join(line[1:] + "\n" for line in lines if line.startswith("!"))
+        self.killed = killed
+
+    @property
+    def end(self) -> tuple[str, ...]:
+        """The last point as `name:n`, which STANDFAST_CRASH_AT understands."""
+        return (f"{self.points[-1]}:{self.points.count(self.points[-1])}",) if self.killed else ()
+
+
+def sweep(
+    run: Callable[[], object],
+    recover: Callable[[], object],
+    check: Callable[[Schedule], object],
+    *,
+    reset: Callable[[], object] = lambda: None,
+    double: bool = True,
+    max_schedules: int = 1000,
+    seed: int = 0,
+    timeout_s: float = 60.0,
+) -> int:
+    """Kill `run` at every crash point it passes, and `recover` too; `check` after each. The count of schedules.
+
+    Each schedule starts from `reset()`. Beyond `max_schedules` a sample drawn with `seed` is
+    run. Raises AssertionError with the schedule and the child's own words if `check` fails, or
+    if `run` or `recover` raises or outlives `timeout_s`. `reset` runs in the parent and must not
+    open the store there; the parent should have one thread.
+    """
+
+    def play(*kills: int) -> tuple[int, int]:
+        """One schedule: the points its run passed, and those its recovery passed."""
+        reset()
+        schedule, lives = Schedule(), []
+        for life, kill in zip((run, recover), (*kills, 0, 0), strict=False):
+            lives.append(_live(life, kill, schedule, timeout_s))
+            schedule = Schedule(schedule + lives[-1].end)
+        if lives[1].killed:
+            _live(recover, 0, schedule, timeout_s)
+        _live(lambda: check(schedule), 0, schedule, timeout_s)
+        return len(lives[0].points), len(lives[1].points)
+
+    passed, _ = play()
+    singles = _sample([(k,) for k in range(1, passed + 1)], max_schedules - 1, seed)
+    pairs: list[tuple[int, ...]] = []
+    for (k,) in singles:
+        _, passed = play(k)
+        pairs += [(k, j) for j in range(1, passed + 1)] if double else []
+    pairs = _sample(pairs, max_schedules - 1 - len(singles), seed)
+    for pair in pairs:
+        play(*pair)
+    return 1 + len(singles) + len(pairs)
+
+
+def _sample(items: Sequence[tuple[int, ...]], limit: int, seed: int) -> list[tuple[int, ...]]:
+    if len(items) <= limit:
+        return list(items)
+    import random
+
+    return sorted(random.Random(seed).sample(items, max(limit, 0)))
+
+
+def _live(life: Callable[[], object], kill: int, schedule: Schedule, timeout_s: float) -> _Life:
+    """Run `life` in a forked child that dies at its `kill`-th crash point (0: lives to the end)."""
+    sys.stdout.flush()  # or the child would print the parent's buffer again
+    sys.stderr.flush()
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _be_the_child(life, kill, writer)
+    os.close(writer)
+    text, in_time = _read_until_closed(reader, timeout_s)
+    if not in_time:
+        os.kill(pid, 9)
+    _, status = os.waitpid(pid, 0)
+    ended = _Life(text.split("\n")[:-1], killed=kill > 0 and os.WIFSIGNALED(status) and os.WTERMSIG(status) == 9)
+    if not in_time:
+        raise AssertionError(f"{schedule}: still running after {timeout_s} s, past {ended.points[-3:]}")
+    if ended.error or (status != 0 and not ended.killed):
+        raise AssertionError(f"{schedule}:\n{ended.error or f'the child ended with wait status {status}'}")
+    return ended
+
+
+def _be_the_child(life: Callable[[], object], kill: int, writer: int) -> NoReturn:
+    passed = count(1)
+
+    def hook(name: str) -> None:
+        os.write(writer, f"{name}\n".encode())  # before dying: the parent must know where
+        if next(passed) == kill:
+            die()
+
+    try:
+        arm(hook)
+        life()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:  # noqa: BLE001 - whatever it was, the parent says it
+        import traceback
+
+        words = traceback.format_exc().splitlines()[-60:]
+        _write_all(writer, "".join(f"!{line}\n" for line in words).encode(errors="replace"))
+    finally:
+        os._exit(0)  # no exit handlers: they belong to the parent
+
+
+def _write_all(writer: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(writer, data) :]
+
+
+def _read_until_closed(reader: int, timeout_s: float) -> tuple[str, bool]:
+    """What the child wrote, and whether it closed its end in time."""
+    import select
+    import time
+
+    deadline, parts = time.monotonic() + timeout_s, list[bytes]()
+    with open(reader, "rb", buffering=0) as pipe:
+        while (left_s := deadline - time.monotonic()) > 0:
+            if select.select([pipe], [], [], left_s)[0]:
+                if not (part := pipe.read(65536)):
+                    return b"".join(parts).decode(), True
+                parts.append(part)
+    return b"".join(parts).decode(), False
+
+
+if _where := os.environ.get(VARIABLE):
+    arm_at(_where)

@@ -1,0 +1,119 @@
+"""Every error standfast raises, on one page.
+
+StandfastError
+├── InvalidInput (also ValueError)   the caller's value is refused by name         exit 2
+├── NotFound                         no such thing in this scope                   exit 3
+├── Conflict                         the world is not as the caller assumed        exit 4
+│   ├── KeyConflict                  this key already names something else
+│   ├── InProgress                   somebody alive is at it right now             exit 75
+│   ├── LeaseLost                    another holder has a newer fence
+│   ├── VersionConflict              compare-and-set found another version
+│   └── IllegalTransition            the state machine has no such arrow
+├── EffectInDoubt                    sent, and nobody knows whether it arrived     exit 6
+├── ApprovalRequired                 a person has to say yes first                 exit 5
+└── StorageError                     the store itself                              exit 1
+    ├── Busy                         the lock was not free before the deadline     exit 75
+    ├── CommitUnknown                neither success nor failure: look it up       exit 75
+    ├── SchemaTooNew                 a newer standfast wrote this store            exit 78
+    ├── UnsafeStorage                this place would lose data                    exit 78
+    └── Corrupt                      the file is damaged: stop writing
+
+`str(error)` is what an agent sees, and often all it sees: the thing and the fact, who and
+when, and on its own line the next command. A class exists only where a caller would act
+differently.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class StandfastError(Exception):
+    """The root: `code` for programs, `message` for everyone, `hint` = the next command."""
+
+    code: str = "error"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, hint: str = "", *, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        if code is not None:
+            self.code = code
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+
+class InvalidInput(StandfastError, ValueError):
+    code = "invalid_input"
+    exit_code = 2
+
+
+class NotFound(StandfastError):
+    code = "not_found"
+    exit_code = 3
+
+
+class Conflict(StandfastError):
+    code = "conflict"
+    exit_code = 4
+
+
+class KeyConflict(Conflict):
+    code = "key_conflict"
+
+
+class InProgress(Conflict):
+    code = "in_progress"
+    exit_code = 75
+
+
+class LeaseLost(Conflict):
+    code = "lease_lost"
+
+
+class VersionConflict(Conflict):
+    code = "version_conflict"
+
+
+class IllegalTransition(Conflict):
+    code = "illegal_transition"
+
+
+class EffectInDoubt(StandfastError):
+    code = "effect_in_doubt"
+    exit_code = 6
+
+
+class ApprovalRequired(StandfastError):
+    code = "approval_required"
+    exit_code = 5
+
+
+class StorageError(StandfastError):
+    code = "storage_error"
+
+
+class Busy(StorageError):
+    code = "busy"
+    exit_code = 75
+
+
+class CommitUnknown(StorageError):
+    code = "commit_unknown"
+    exit_code = 75
+
+
+class SchemaTooNew(StorageError):
+    code = "schema_too_new"
+    exit_code = 78
+
+
+class UnsafeStorage(StorageError):
+    code = "unsafe_storage"
+    exit_code = 78
+
+
+class Corrupt(StorageError):
+    code = "corrupt"

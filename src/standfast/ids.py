@@ -1,0 +1,171 @@
+"""Ids: made in Python, sortable by time, and each says what it names.
+
+An id is a three-letter prefix, `_`, and the 128 bits of a UUIDv7 as 26 lower-case Crockford
+base-32 characters: `eff_06f8w1x2…`. Ids of one process only grow, whatever the clock
+does, from any number of threads; a forked child never repeats what its parent or a sibling
+makes. The last six characters are 30 random bits: enough for a person to name a row.
+
+Prefixes are listed here and nowhere else: a new noun adds its line to PREFIXES.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from threading import Lock
+from typing import Final
+
+from standfast.errors import InvalidInput
+
+PREFIXES: Final[dict[str, str]] = {
+    "agt": "agent",
+    "apr": "approval",
+    "art": "artifact",
+    "chk": "checkpoint",
+    "crd": "credit_entry",
+    "ddl": "dead_letter",
+    "dec": "decision",
+    "eff": "effect",
+    "evt": "event",
+    "gat": "gate",
+    "lea": "lease",
+    "lop": "loop",
+    "mal": "mail",
+    "mat": "mail_attempt",
+    "msg": "message",
+    "nod": "node",
+    "run": "run",
+    "ses": "session",
+    "sta": "state",
+    "sto": "store",
+    "stp": "step",
+    "tcl": "tool_call",
+    "tsk": "task",
+    "usg": "usage",
+    "whk": "webhook_event",
+}
+
+ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford: no i, l, o, u
+SHORT_CHARS: Final = 6
+
+_BODY_CHARS = 26
+_PREFIX_CHARS = 4  # with the underscore
+_TAIL_BITS = 74  # what UUIDv7 leaves beside time, version and variant
+_MS_MAX = (1 << 48) - 1
+_PAIRS = [high + low for high in ALPHABET for low in ALPHABET]
+_LETTERS = frozenset(ALPHABET)
+_TO_PYTHON_BASE32 = str.maketrans(ALPHABET, "0123456789abcdefghijklmnopqrstuv")
+
+
+class IdMaker:
+    """Makes ids that only grow. One per process is enough: `new_id` is the shared one.
+
+    `entropy(n)` gives n random bytes; a simulation passes a seeded source and gets the same
+    ids every time.
+    """
+
+    __slots__ = ("_entropy", "_lock", "_ms", "_tail")
+
+    def __init__(self, entropy: Callable[[int], bytes] = os.urandom) -> None:
+        self._entropy = entropy
+        self._lock = Lock()
+        self._ms = 0
+        self._tail = 0
+
+    def new_id(self, prefix: str, *, now_us: int | None = None) -> str:
+        """A new id, greater than every id this maker has made.
+
+        Raises InvalidInput for a prefix that is not in PREFIXES.
+        """
+        if prefix not in PREFIXES:
+            raise InvalidInput(f"id prefix {prefix!r} is unknown", f"one of: {', '.join(PREFIXES)}")
+        ms = time.time_ns() // 1_000_000 if now_us is None else now_us // 1000
+        if ms > _MS_MAX:
+            raise InvalidInput(f"now_us {now_us} is past the year 10889, the last an id can hold")
+        with self._lock:
+            self._step(ms)
+            ms, tail = self._ms, self._tail
+        return f"{prefix}_{_body(ms, tail)}"
+
+    def forked(self) -> None:
+        """Start a new line of ids in a child process, above all that the parent made before.
+
+        The lock is replaced: another thread of the parent may have held it at the fork.
+        """
+        self._lock = Lock()
+        self._ms += 1
+        self._tail = self._fresh_tail()
+
+    def _step(self, ms: int) -> None:
+        if ms > self._ms:
+            self._ms, self._tail = ms, self._fresh_tail()
+            return
+        # The same millisecond, or the clock went back: count on from the last id. Random
+        # strides keep the last six characters apart.
+        self._tail += 1 + int.from_bytes(self._entropy(4), "big")
+        if self._tail >> _TAIL_BITS:
+            self._ms, self._tail = self._ms + 1, self._fresh_tail()
+
+    def _fresh_tail(self) -> int:
+        return int.from_bytes(self._entropy(10), "big") >> 7  # 73 bits: the top one is room to count
+
+
+def _body(ms: int, tail: int) -> str:
+    number = ms << 80 | 0x7 << 76 | (tail >> 62) << 64 | 0b10 << 62 | tail & ((1 << 62) - 1)
+    return "".join([_PAIRS[number >> shift & 1023] for shift in range(120, -1, -10)])
+
+
+_MAKER = IdMaker()
+os.register_at_fork(after_in_child=_MAKER.forked)
+
+new_id = _MAKER.new_id
+
+
+def is_id(text: object) -> bool:
+    """Whether `text` is a whole id with a known prefix."""
+    return (
+        isinstance(text, str)
+        and len(text) == _PREFIX_CHARS + _BODY_CHARS
+        and text[3] == "_"
+        and text[:3] in PREFIXES
+        and text[4] <= "7"  # 26 characters hold 130 bits, an id 128
+        and _LETTERS.issuperset(text[4:])
+    )
+
+
+def prefix_of(id: str) -> str:
+    """The three letters that say what `id` names. Raises InvalidInput if it is not an id."""
+    return _checked(id)[:3]
+
+
+def short(id: str) -> str:
+    """The last six characters, as tables print it."""
+    return id[-SHORT_CHARS:]
+
+
+def time_us(id: str) -> int:
+    """When the id was made, to the millisecond; later than that if the clock went back."""
+    return int(_checked(id)[4:14].translate(_TO_PYTHON_BASE32), 32) * 1000
+
+
+def like_suffix(text: str, *, prefix: str | None = None) -> str | None:
+    """What a person typed, as the end of an id: six or more characters, lower case; else None.
+
+    `EFF_9K2M4X` and `9k2m4x` both give `9k2m4x`. With `prefix`, a text that names another
+    noun gives None.
+    """
+    suffix = text.strip().lower()
+    if suffix[3:4] == "_":
+        if suffix[:3] not in PREFIXES or (prefix is not None and suffix[:3] != prefix):
+            return None
+        suffix = suffix[4:]
+    if SHORT_CHARS <= len(suffix) <= _BODY_CHARS and _LETTERS.issuperset(suffix):
+        return suffix
+    return None
+
+
+def _checked(id: str) -> str:
+    if not is_id(id):
+        raise InvalidInput(f"{str(id)[:40]!r} is not an id", "an id looks like eff_ and 26 letters and digits")
+    return id
