@@ -1,0 +1,300 @@
+"""The one place that decides where the state is, whose keys these are, and who is asking.
+
+    the `url` argument  >  STANDFAST_DB_URL  >  a trusted project's .standfast/config.toml
+        >  config.toml in the data directory  >  standfast.db in the data directory
+
+`load` reads and decides; it creates nothing. A missing database URL is not an error, and a
+project's file that this account has not trusted is passed over with one line on stderr.
+`STANDFAST_DATA_DIR` moves the data directory as a whole; HOME is read at every call.
+
+    target.py   what a text means as a database, and how to show it without its password
+    scope.py    the repository, from git's files
+    actor.py    who is asking
+    files.py    the TOML files: keys, trust, atomic writing; loaded only if there is one
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from standfast.config.actor import actor as actor_of
+from standfast.config.actor import agent_present, checked
+from standfast.config.scope import Repository, repository, upwards
+from standfast.config.target import MEMORY, Target, expand_home, home, mask, parse_db_target
+from standfast.errors import InvalidInput
+
+__all__ = [
+    "Choice",
+    "MEMORY",
+    "Options",
+    "Repository",
+    "Settings",
+    "Target",
+    "agent_present",
+    "default_data_dir",
+    "load",
+    "mask",
+    "parse_db_target",
+    "save_target",
+    "trust",
+]
+
+Source = Literal["argument", "environment", "project", "global", "default"]
+
+_warned: set[str] = set()
+"""Untrusted files this process has already spoken of: one line each, however often it opens."""
+
+
+class Options(NamedTuple):
+    """Settings beside the store itself; the project's value stands before the global one."""
+
+    notify: tuple[str, ...] = ()
+    """A command to run for every request, in-doubt effect, dead letter and missed slot."""
+    redact: bool = True
+    """Whether secrets are taken out of recorded messages and tool calls."""
+    unsafe_storage: bool = False
+    """Open a store where it may lose data: on a network file system, in a synchronised folder."""
+
+
+class Choice(NamedTuple):
+    """One source that had something to say about the store, and what became of it."""
+
+    source: Source
+    where: str
+    target: Target | None
+    """None where it could not be asked: an untrusted file is not read for its values."""
+    state: Literal["used", "overridden", "untrusted"]
+
+
+class Settings(NamedTuple):
+    """What was decided, and by what."""
+
+    data_dir: str
+    target: Target
+    source: Source
+    where: str
+    """The variable or file that decided."""
+    scope: str
+    actor: str
+    agent: str | None
+    """The agent whose variables are set, or None."""
+    options: Options
+    choices: tuple[Choice, ...]
+    """Every source that spoke, the strongest first; the first that is `used` won."""
+    project_dir: str | None
+    """The directory a project's settings are saved in: the repository's, or the one holding `.standfast`."""
+    project_file: str | None
+    """The project's configuration, trusted or not."""
+    repository: Repository | None
+
+    @property
+    def default_path(self) -> str:
+        return os.path.join(self.data_dir, "standfast.db")
+
+
+def load(
+    url: str | os.PathLike[str] | None = None,
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    actor: str | None = None,
+    scope: str | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    quiet: bool = False,
+) -> Settings:
+    """Decide everything, create nothing.
+
+    Raises InvalidInput; with code "configuration" where a variable or a file is at fault.
+    """
+    env = os.environ if environ is None else environ
+    here = _here(cwd)
+    data = _data_dir(data_dir, env, here)
+    found = repository(here) if here else None
+    project = _project_file(here, data, env, found) if here else None
+
+    project_values, trusted = _project_values(project, data, quiet=quiet)
+    global_values = _global_values(data)
+    said: list[_Said] = [
+        ("argument", "the url argument", None if url is None else os.fspath(url), here),
+        ("environment", "STANDFAST_DB_URL", env.get("STANDFAST_DB_URL"), here),
+        ("project", project or "", project_values.get("db_url"), _holder(project)),
+        ("global", os.path.join(data, "config.toml"), global_values.get("db_url"), data),
+    ]
+    choices = _choices(said, os.path.join(data, "standfast.db"), env)
+    if project and not trusted:
+        choices.append(Choice("project", project, None, "untrusted"))
+    used = choices[0]
+    assert used.target is not None
+    return Settings(
+        data_dir=data,
+        target=used.target,
+        source=used.source,
+        where=used.where,
+        scope=_scope(scope, project_values, found),
+        actor=checked(actor, "actor", code="invalid_input") if actor is not None else actor_of(env),
+        agent=agent_present(env),
+        options=_options(global_values | project_values, env),
+        choices=tuple(choices),
+        project_dir=_holder(project) or (found.root if found else None),
+        project_file=project,
+        repository=found,
+    )
+
+
+def default_data_dir(environ: Mapping[str, str] | None = None) -> str:
+    return os.path.join(home(environ), ".standfast")
+
+
+def save_target(
+    where: Literal["project", "global"],
+    target: Target,
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> str:
+    """Write `target` into the project's or the account's configuration and return that file's path.
+
+    A project's file written here is trusted; one that was there and is not trusted is refused,
+    because trusting our line would trust all the others.
+    """
+    from standfast.config import files
+
+    env = os.environ if environ is None else environ
+    here = _here(cwd) or "/"
+    data = _data_dir(data_dir, env, here)
+    default = os.path.join(data, "standfast.db")
+    if where == "global":
+        files.private_directory(data)
+        return files.set_db_url(os.path.join(data, files.NAME), target, default).path
+    found = repository(here)
+    root = _holder(_project_file(here, data, env, found)) or (found.root if found else here)
+    path = files.project_file(root, _never_projects(data, env))
+    if os.path.exists(path) and files.trust_of(files.read(path), data) != "trusted":
+        raise InvalidInput(f"{path} is not trusted, and saving would trust all of it", _TRUST_HINT)
+    if files.private_directory(os.path.dirname(path)):
+        # A path or a password of this machine is nobody else's: keep it out of the repository.
+        files.write(os.path.join(os.path.dirname(path), ".gitignore"), "*\n")
+    file = files.set_db_url(path, target, default)
+    files.trust(file, data)
+    return path
+
+
+def trust(
+    path: str | os.PathLike[str],
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Agree to a project's configuration as it is now, and return what it says."""
+    from standfast.config import files
+
+    env = os.environ if environ is None else environ
+    file = files.read(os.path.abspath(os.fspath(path)))
+    files.trust(file, _data_dir(data_dir, env, _here(None)))
+    return file.values("project")
+
+
+_TRUST_HINT = "read it, then: standfast db trust"
+
+_Said = tuple[Source, str, str | None, str | None]
+"""A source, its place, the text it gave, and the directory its relative paths start from."""
+
+
+def _here(cwd: str | os.PathLike[str] | None) -> str | None:
+    if cwd is not None:
+        return os.path.abspath(os.fspath(cwd))
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # the directory was removed under us: no project, no repository
+        return None
+
+
+def _data_dir(given: str | os.PathLike[str] | None, env: Mapping[str, str], here: str | None) -> str:
+    text = os.fspath(given) if given is not None else env.get("STANDFAST_DATA_DIR", "").strip()
+    path = expand_home(text, env) if text else default_data_dir(env)
+    return os.path.normpath(os.path.join(here or "/", path))
+
+
+def _never_projects(data: str, env: Mapping[str, str]) -> set[str]:
+    """Directories that are an account's own, even while STANDFAST_DATA_DIR points elsewhere."""
+    return {os.path.realpath(data), os.path.realpath(default_data_dir(env))}
+
+
+def _project_file(here: str, data: str, env: Mapping[str, str], found: Repository | None) -> str | None:
+    """The nearest `.standfast/config.toml`, no further up than the repository, or home outside of one."""
+    last = found.root if found else home(env)
+    for directory in upwards(here):
+        path = os.path.join(directory, ".standfast", "config.toml")
+        if os.path.isfile(path) and os.path.realpath(os.path.dirname(path)) not in _never_projects(data, env):
+            return path
+        if directory == last:
+            return None
+    return None
+
+
+def _holder(project_file: str | None) -> str | None:
+    return os.path.dirname(os.path.dirname(project_file)) if project_file else None
+
+
+def _project_values(path: str | None, data: str, *, quiet: bool) -> tuple[dict[str, Any], bool]:
+    if path is None:
+        return {}, True
+    from standfast.config import files
+
+    try:
+        file = files.read(path)
+    except InvalidInput:  # somebody else's file on the way up, which we may not even read
+        return {}, False
+    state = files.trust_of(file, data)
+    if state == "trusted":
+        return file.values("project"), True
+    if not quiet and path not in _warned:
+        _warned.add(path)
+        reason = "changed since it was trusted" if state == "changed" else "not trusted on this account"
+        print(f"standfast: {path} is ignored: {reason} ({_TRUST_HINT})", file=sys.stderr)
+    return {}, False
+
+
+def _global_values(data: str) -> dict[str, Any]:
+    path = os.path.join(data, "config.toml")
+    if not os.path.exists(path):
+        return {}
+    from standfast.config import files
+
+    return files.read(path).values("global")
+
+
+def _choices(said: list[_Said], default: str, env: Mapping[str, str]) -> list[Choice]:
+    choices: list[Choice] = []
+    for source, where, text, relative_to in (*said, ("default", "built in", "sqlite:", None)):
+        if text is None or not text.strip():
+            continue
+        try:
+            target = parse_db_target(text, default_path=default, relative_to=relative_to, environ=env)
+        except InvalidInput as error:
+            if source == "argument":
+                raise
+            raise InvalidInput(f"{where}: {error.message}", error.hint, code="configuration") from None
+        choices.append(Choice(source, where, target, "overridden" if choices else "used"))
+    return choices
+
+
+def _scope(given: str | None, project: Mapping[str, Any], found: Repository | None) -> str:
+    if given is not None:
+        return given
+    return str(project.get("scope", "")).strip() or (found.scope if found else "")
+
+
+def _options(values: Mapping[str, Any], env: Mapping[str, str]) -> Options:
+    unsafe = env.get("STANDFAST_UNSAFE_STORAGE", "").strip().lower()
+    if unsafe not in ("", "0", "1", "true", "false", "yes", "no"):
+        raise InvalidInput("STANDFAST_UNSAFE_STORAGE is neither 1 nor 0", code="configuration")
+    return Options(
+        notify=tuple(values.get("notify", ())),
+        redact=bool(values.get("redact", True)),
+        unsafe_storage=unsafe in ("1", "true", "yes") if unsafe else bool(values.get("unsafe_storage", False)),
+    )

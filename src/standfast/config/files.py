@@ -1,0 +1,223 @@
+"""The configuration files: what may stand in them, which of them count, and how they are written.
+
+A project's `.standfast/config.toml` comes with the repository, so it counts only once this
+account has trusted its real path and its content: otherwise a clone could send somebody's
+memory to another database, or run its `notify` command. `trusted.toml` in the data directory
+is the list. What is hashed is what is parsed: the bytes are read once.
+
+Files are replaced whole: temporary file, fsync, rename, fsync of the directory; 0600 in
+directories of 0700. Killed at any instant, the file is the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal, NamedTuple
+
+from standfast.config.target import Target, mask
+from standfast.errors import InvalidInput
+
+NAME = "config.toml"
+TRUSTED = "trusted.toml"
+FILE_MAX_BYTES = 1 << 20
+
+Place = Literal["project", "global"]
+Trust = Literal["trusted", "changed", "unknown"]
+
+
+class Key(NamedTuple):
+    """One setting: what its value must be, in code and in words."""
+
+    kind: type
+    accepted: str
+    project_only: bool = False
+
+
+# docs/configuration.md says the same at length; a test compares the two.
+KEYS = {
+    "db_url": Key(str, "a text: a file path, sqlite:PATH or postgresql://…"),
+    "scope": Key(str, "a text: the name all of this project's keys live under", project_only=True),
+    "notify": Key(list, "a list of texts: a command and its arguments"),
+    "redact": Key(bool, "true or false"),
+    "unsafe_storage": Key(bool, "true or false"),
+}
+
+
+class File(NamedTuple):
+    """A configuration file as read once: its bytes decide both its trust and its values."""
+
+    path: str
+    content: bytes
+
+    @property
+    def sha256(self) -> str:
+        import hashlib
+
+        return hashlib.sha256(self.content).hexdigest()
+
+    def values(self, place: Place) -> dict[str, Any]:
+        """What it says. Raises InvalidInput(code="configuration") naming the file, the key and what is accepted."""
+        data = parsed(self.content, self.path)
+        for key, value in data.items():
+            _check(self.path, place, key, value)
+        return data
+
+
+def read(path: str) -> File:
+    """The file's bytes. Raises InvalidInput if it is there and cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read(FILE_MAX_BYTES + 1)
+    except OSError as error:
+        raise refused(path, f"cannot be read: {error.strerror}") from None
+    if len(content) > FILE_MAX_BYTES:
+        raise refused(path, f"is larger than {FILE_MAX_BYTES} bytes")
+    return File(path, content)
+
+
+def parsed(content: bytes, path: str) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        return tomllib.loads(content.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise refused(path, f"is not TOML: {mask(str(error))}") from None
+
+
+def refused(path: str, fact: str, hint: str = "") -> InvalidInput:
+    return InvalidInput(f"{path} {fact}", hint or "docs/configuration.md lists every key", code="configuration")
+
+
+def _check(path: str, place: Place, key: str, value: object) -> None:
+    known = KEYS.get(key)
+    if known is None:
+        import difflib
+
+        near = difflib.get_close_matches(key, KEYS, 1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise refused(path, f"has an unknown key {key!r}{meant}", f"accepted keys: {', '.join(KEYS)}")
+    if known.project_only and place == "global":
+        raise refused(path, f"has the key {key!r}, which only a project can set", "move it to .standfast/config.toml")
+    fits = isinstance(value, known.kind) and (
+        not isinstance(value, list) or (bool(value) and all(isinstance(word, str) and word for word in value))
+    )
+    if not fits or (key == "scope" and not _is_scope(value)):
+        raise refused(path, f"has a wrong value for {key!r}", f"{key} is {known.accepted}")
+
+
+def _is_scope(value: object) -> bool:
+    return isinstance(value, str) and value.isprintable() and 0 < len(value.strip()) <= 200
+
+
+# Trust.
+
+
+def trust_of(file: File, data_dir: str) -> Trust:
+    """Whether this account has agreed to exactly these bytes at this real path."""
+    entry = _trusted(data_dir).get(os.path.realpath(file.path))
+    if entry is None:
+        return "unknown"
+    return "trusted" if entry == file.sha256 else "changed"
+
+
+def trust(file: File, data_dir: str) -> None:
+    """Agree to this file as it is now. A file that would be refused anyway is refused here."""
+    file.values("project")
+    entries = _trusted(data_dir) | {os.path.realpath(file.path): file.sha256}
+    lines = ["# Project configurations this account has agreed to: `standfast db trust` adds one."]
+    for path, sha256 in sorted(entries.items()):
+        lines += ["", f"[{quoted(path)}]", f'sha256 = "{sha256}"']
+    private_directory(data_dir)
+    write(os.path.join(data_dir, TRUSTED), "\n".join(lines) + "\n")
+
+
+def _trusted(data_dir: str) -> dict[str, str]:
+    path = os.path.join(data_dir, TRUSTED)
+    if not os.path.exists(path):
+        return {}
+    entries = parsed(read(path).content, path)
+    return {name: entry["sha256"] for name, entry in entries.items() if isinstance(entry.get("sha256"), str)}
+
+
+# Writing.
+
+
+def set_db_url(path: str, target: Target, default_path: str) -> File:
+    """Put `target` into the file at `path`, leaving every other line as it is."""
+    old = read(path).content.decode() if os.path.exists(path) else ""
+    before = parsed(old.encode(), path)
+    value = "sqlite:" if target.location == default_path else target.location
+    text = _with_db_url(old, value)
+    # The edit is by line; a file in which that would not be exact is left to its author.
+    if parsed(text.encode(), path) != before | {"db_url": value}:
+        raise refused(
+            path, "is too unusual to edit safely", f"write this line yourself: db_url = {quoted(mask(value))}"
+        )
+    write(path, text)
+    return File(path, text.encode())
+
+
+def _with_db_url(text: str, value: str) -> str:
+    line = f"db_url = {quoted(value)}\n"
+    lines = text.splitlines(keepends=True)
+    for at, old in enumerate(lines):
+        if old.lstrip().startswith("["):
+            break
+        if old.partition("=")[0].strip() in ("db_url", '"db_url"', "'db_url'"):
+            return "".join([*lines[:at], line, *lines[at + 1 :]])
+    return line + text
+
+
+def quoted(text: str) -> str:
+    """A TOML basic string."""
+    import json
+
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput("this path is not UTF-8 and cannot be written to a configuration file") from None
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def private_directory(path: str) -> bool:
+    """Make the directory for its owner alone; True if it was not there."""
+    if os.path.isdir(path):
+        return False
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        return False
+    return True
+
+
+def write(path: str, text: str) -> None:
+    """Replace the file at `path` whole, or leave it as it was."""
+    path = os.path.realpath(path)
+    temporary = f"{path}.{os.getpid()}.tmp"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def project_file(root: str, data_dirs: set[str]) -> str:
+    """Where a project keeps its configuration; refused where that is the account's own, or a link out of it."""
+    path = os.path.join(root, ".standfast", NAME)
+    directory = os.path.realpath(os.path.dirname(path))
+    if directory in data_dirs:
+        raise InvalidInput(f"{root} is not a project: {directory} is the data directory", "say --global instead")
+    if os.path.realpath(path) != os.path.join(os.path.realpath(root), ".standfast", NAME):
+        raise InvalidInput(f"{path} is a link out of the project; standfast does not write through it")
+    return path
