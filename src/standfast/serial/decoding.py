@@ -76,7 +76,7 @@ def _decode(value: Json, hint: Any) -> Any:
         return value
     if isinstance(hint, (str, typing.ForwardRef)):
         raise Misfit(f"the annotation {hint!r} is not resolved", "give the type itself, not its name")
-    if (scalar := _SCALARS.get(hint)) is not None:
+    if isinstance(hint, type) and (scalar := _SCALARS.get(hint)) is not None:
         return scalar(value)
     origin = typing.get_origin(hint)
     if origin is None:
