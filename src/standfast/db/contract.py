@@ -1,0 +1,165 @@
+"""What every engine offers and what the body of a verb may use: the contract between them.
+
+A verb's body is a function of a transaction. An engine may run it twice and on another
+thread, together with the bodies of other callers in one commit; so the body touches only
+`tx` and its arguments. It ends in one of three ways:
+
+    return value     committed, durable, then given to the caller
+    return error     a refusal: committed like a value, raised in the caller's thread
+    raise error      this body alone is rolled back, raised in the caller's thread
+
+The suite in `tests/` runs every verb on both engines and compares whole objects: that suite
+is the contract; this page only names its parts.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from standfast.clock import Clock
+    from standfast.db.sql import Statement
+
+T = TypeVar("T")
+Row = dict[str, Any]
+
+BATCH_MAX = 256
+"""Bodies that share one commit at most."""
+TRANSACTION_MAX_S = 5.0
+"""How long a caller may hold `with sf.transaction()`, which keeps every other writer waiting."""
+DEADLINE_S = 30.0
+"""How long a write waits for its turn before it says who is in the way."""
+READ_MAX_S = 5.0
+"""How long one read may pin its snapshot: a pinned snapshot keeps the log from being reused."""
+
+
+class Caller:
+    """Who is asking: carried by each transaction into the journal and the leases."""
+
+    __slots__ = ("actor", "clock", "holder", "scope")
+
+    def __init__(self, *, actor: str, holder: str, scope: str, clock: Clock) -> None:
+        self.actor = actor
+        self.holder = holder
+        self.scope = scope
+        self.clock = clock
+
+
+class Tx(ABC):
+    """One transaction, as the body of a verb sees it."""
+
+    __slots__ = ("_now_us", "caller")
+
+    dialect: str
+    """"sqlite" or "postgres"; for the cellar and the footings only."""
+
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
+        self._now_us: int | None = None
+
+    @abstractmethod
+    def maybe(self, statement: Statement, /, **params: object) -> Row | None:
+        """The first row, or None. The statement runs to its end."""
+
+    @abstractmethod
+    def all(self, statement: Statement, /, **params: object) -> list[Row]:
+        """Every row: the statement itself bounds them."""
+
+    @abstractmethod
+    def run(self, statement: Statement, /, **params: object) -> None:
+        """Run it for its effect. On PostgreSQL it is queued: an error may surface later."""
+
+    @abstractmethod
+    def defer(self, statement: Statement, then: Callable[[Row], None], /, **params: object) -> None:
+        """Run it, and hand its row to `then` no later than the commit, without waiting for it."""
+
+    @abstractmethod
+    def now_us(self) -> int:
+        """The moment of this transaction, one and the same until it ends."""
+
+    def one(self, statement: Statement, /, **params: object) -> Row:
+        """The row that must be there: its absence is a broken invariant, not an answer."""
+        row = self.maybe(statement, **params)
+        assert row is not None, f"{statement.name} returned no row"
+        return row
+
+    def lease_clock(self) -> dict[str, object]:
+        """The parameters by which the lease fragments of `sql` judge time."""
+        if self.dialect == "sqlite":
+            return {"boot_id": self.caller.clock.boot_id(), "mono_us": self.caller.clock.mono_us()}
+        return {"now_us": self.now_us()}
+
+
+class Watch(ABC):
+    """A hint that something was committed. Never relied on: the reader looks again anyway."""
+
+    @abstractmethod
+    def wait(self, timeout_s: float) -> bool:
+        """True if woken, False after `timeout_s`. May wake for nothing; may rarely miss."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class Engine(ABC):
+    """One open database, shared by every handle of this process on it."""
+
+    name: str
+    dead: BaseException | None
+
+    @abstractmethod
+    def write(self, body: Callable[[Tx], T], caller: Caller, *, durable: bool = True) -> T:
+        """Run `body` in a transaction and return once it is on disk.
+
+        `durable=False` is for heartbeats: visible at once, on disk with the next durable write.
+        """
+
+    @abstractmethod
+    def read(self, body: Callable[[Tx], T], caller: Caller) -> T:
+        """Run `body` on one consistent snapshot, writing nothing."""
+
+    @abstractmethod
+    def transaction(self, caller: Caller) -> AbstractContextManager[Tx]:
+        """The one place where a caller holds a transaction; bounded, never rerun."""
+
+    @abstractmethod
+    def submit(
+        self, body: Callable[[Tx], T], caller: Caller, done: Callable[[T | None, BaseException | None], None]
+    ) -> None:
+        """Like `write`, without blocking: `done` is called on another thread once it is on disk."""
+
+    @abstractmethod
+    def rows(self, text: str, params: dict[str, object] | None = None) -> Iterator[Row]:
+        """Stream a read-only query of a person's; anything that writes is refused."""
+
+    @abstractmethod
+    def sync(self) -> None:
+        """Return once everything visible now is durable."""
+
+    @abstractmethod
+    def watch(self) -> Watch:
+        """Be woken after commits, this process's and others'."""
+
+    @abstractmethod
+    def schema_version(self) -> int: ...
+
+    @abstractmethod
+    def facts(self) -> dict[str, object]:
+        """What `doctor`, `status` and `--version` show: versions, place, sizes, who holds the lock."""
+
+    @abstractmethod
+    def retain(self) -> None:
+        """One more handle uses this engine."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """One handle fewer; the last one closes it."""

@@ -1,0 +1,19 @@
+"""One step in the history of the schema."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Migration(NamedTuple):
+    version: int
+    name: str
+    text: str
+    min_writer: int = 1
+    """The oldest schema version whose processes may still write beside this one."""
+
+    @property
+    def checksum(self) -> str:
+        import hashlib
+
+        return hashlib.sha256(self.text.encode()).hexdigest()[:32]

@@ -1,0 +1,135 @@
+"""Named statements, written once for both engines.
+
+`mail.sql` stands beside `mail.py`. Each statement begins with `-- name: send`. Where the
+engines really differ, a second text named `-- name: claim [postgres]` replaces the first for
+that engine, with the reason in the comment above it. Parameters are `:name`.
+
+A few fragments in braces stand for what the engines spell differently everywhere:
+
+    {skip_locked}      FOR UPDATE SKIP LOCKED, or nothing where one writer is alone anyway
+    {for_update}       FOR UPDATE, likewise
+    {lease_over:t}     the lease of row `t` has run out (RULES: monotonic time on one host)
+    {lease_live:t}     the opposite
+
+Texts are read by the module's own loader, so that a wheel and a zipapp work alike.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+
+_HEAD = re.compile(r"^-- name: (\w+)(?: \[(sqlite|postgres)\])?\s*$")
+_FRAGMENT = re.compile(r"\{(\w+)(?::(\w+))?\}")
+# Strings, comments and casts come first so that a colon inside them is not a parameter.
+_TOKEN = re.compile(r"'(?:[^']|'')*'|--[^\n]*|::|:([a-z_][a-z0-9_]*)|%")
+
+_FRAGMENTS = {
+    "sqlite": {
+        "skip_locked": "",
+        "for_update": "",
+        "lease_over": "({t}lease_boot IS NULL OR {t}lease_boot <> :boot_id OR {t}lease_mono_us <= :mono_us)",
+        "lease_live": "({t}lease_boot = :boot_id AND {t}lease_mono_us > :mono_us)",
+    },
+    "postgres": {
+        "skip_locked": "FOR UPDATE SKIP LOCKED",
+        "for_update": "FOR UPDATE",
+        "lease_over": "({t}lease_until_us IS NULL OR {t}lease_until_us <= :now_us)",
+        "lease_live": "({t}lease_until_us > :now_us)",
+    },
+}
+
+
+class Statement:
+    """One named statement: `text` for each engine and the names of its parameters."""
+
+    __slots__ = ("columns", "name", "params", "postgres", "sqlite", "varies")
+
+    def __init__(self, name: str, sqlite: str, postgres: str, *, varies: bool = False) -> None:
+        self.name = name
+        self.sqlite = _expand(sqlite, "sqlite")
+        expanded = _expand(postgres, "postgres")
+        self.params = frozenset(m.group(1) for m in _TOKEN.finditer(expanded) if m.group(1))
+        self.postgres = _TOKEN.sub(_to_percent, expanded)
+        self.varies = varies
+        # Filled by the SQLite engine when the statement first returns a row.
+        self.columns: tuple[str, ...] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Statement {self.name}>"
+
+
+class Queries:
+    """The statements of one file, as attributes: `SQL.send`."""
+
+    def __init__(self, where: str, statements: dict[str, Statement]) -> None:
+        self._where = where
+        self._statements = statements
+
+    def __getattr__(self, name: str) -> Statement:
+        try:
+            return self._statements[name]
+        except KeyError:
+            raise AttributeError(f"{self._where} has no statement named {name!r}") from None
+
+    def __iter__(self) -> object:
+        return iter(self._statements.values())
+
+
+def load(module: str) -> Queries:
+    """Read the `.sql` file beside `module`: call as `load(__name__)`."""
+    spec = sys.modules[module].__spec__
+    assert spec is not None and spec.origin is not None
+    path = os.path.splitext(spec.origin)[0] + ".sql"
+    raw: bytes = spec.loader.get_data(path)  # type: ignore[union-attr]
+    return Queries(os.path.basename(path), parse(raw.decode()))
+
+
+def parse(text: str) -> dict[str, Statement]:
+    """Split a file into its statements; the text before the first name is commentary."""
+    texts: dict[str, dict[str, str]] = {}
+    current: list[str] | None = None
+    for line in text.splitlines():
+        head = _HEAD.match(line)
+        if head:
+            variants = texts.setdefault(head.group(1), {})
+            dialect = head.group(2) or "both"
+            assert dialect not in variants, f"{head.group(1)} [{dialect}] is written twice"
+            variants[dialect] = ""
+            current = [head.group(1), dialect]
+        elif current:
+            texts[current[0]][current[1]] += line + "\n"
+    return {name: _statement(name, variants) for name, variants in texts.items()}
+
+
+def statement(text: str, *, name: str = "inline") -> Statement:
+    """A statement made in code: for the cellar and upkeep, which work on tables by name."""
+    return Statement(name, text, text)
+
+
+def _statement(name: str, variants: dict[str, str]) -> Statement:
+    cleaned = {dialect: _strip(text) for dialect, text in variants.items()}
+    both = cleaned.get("both", "")
+    sqlite, postgres = cleaned.get("sqlite", both), cleaned.get("postgres", both)
+    assert sqlite and postgres, f"{name} lacks a text for one engine"
+    return Statement(name, sqlite, postgres, varies=len(cleaned) > 1 or "both" not in cleaned)
+
+
+def _strip(text: str) -> str:
+    lines = (line for line in text.splitlines() if not line.lstrip().startswith("--"))
+    return "\n".join(lines).strip().removesuffix(";")
+
+
+def _expand(text: str, dialect: str) -> str:
+    def fragment(match: re.Match[str]) -> str:
+        prefix = f"{match.group(2)}." if match.group(2) else ""
+        return _FRAGMENTS[dialect][match.group(1)].replace("{t}", prefix)
+
+    return _FRAGMENT.sub(fragment, text)
+
+
+def _to_percent(match: re.Match[str]) -> str:
+    if match.group(1):
+        return f"%({match.group(1)})s"
+    return match.group(0).replace("%", "%%")

@@ -1,0 +1,91 @@
+"""A bell beside the database: rung after each commit, heard by waiting processes.
+
+The bell is a file of one byte. Ringing rewrites the byte; on Linux a waiter sleeps in the
+kernel until it does. It is a hint and nothing more: who is woken looks again, and who sleeps
+looks again after its timeout anyway. The log itself is no bell: it changes before a commit
+is visible.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+
+from standfast.db.contract import Watch
+
+_IN_MODIFY = 0x2
+_POLL_S = 0.015
+
+
+class Bell:
+    """The ringing side: one descriptor per engine."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+    def ring(self) -> None:
+        try:
+            os.pwrite(self._fd, b"!", 0)
+        except OSError:
+            pass  # A full disk must not turn a durable commit into an error: waiters look again anyway.
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def watch(path: str) -> Watch:
+    """Wait for the bell, the best way this system has."""
+    return _Inotify(path) if sys.platform == "linux" else _Poll(path)
+
+
+class _Inotify(Watch):
+    def __init__(self, path: str) -> None:
+        import ctypes
+
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._fd: int = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+        if self._fd < 0 or libc.inotify_add_watch(self._fd, os.fsencode(path), _IN_MODIFY) < 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), path)
+        self._poll = select.poll()
+        self._poll.register(self._fd, select.POLLIN)
+
+    def wait(self, timeout_s: float) -> bool:
+        if not self._poll.poll(max(timeout_s, 0) * 1000):
+            return False
+        try:
+            while os.read(self._fd, 4096):
+                pass
+        except BlockingIOError:
+            pass
+        return True
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class _Poll(Watch):
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._seen = self._stamp()
+
+    def _stamp(self) -> int:
+        return os.stat(self._path).st_mtime_ns
+
+    def wait(self, timeout_s: float) -> bool:
+        end = time.monotonic() + timeout_s
+        while (stamp := self._stamp()) == self._seen:
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(_POLL_S, left))
+        self._seen = stamp
+        return True
+
+    def close(self) -> None:
+        return None

@@ -1,0 +1,62 @@
+"""The SQLite library that apsw carries, and whether it may be trusted with a store.
+
+Two bugs of older libraries lose committed rows: the WAL-reset race (fixed in 3.51.3 and
+3.50.7) and frames without checksums after a savepoint rollback (fixed in 3.50.2). What
+counts is the library that is linked at run time, not the one that was asked for at install.
+"""
+
+from __future__ import annotations
+
+import apsw
+
+from standfast.errors import StorageError, UnsafeStorage
+
+
+def check(version: str | None = None) -> None:
+    """Refuse a linked SQLite with a known bug that loses committed rows."""
+    found = version or apsw.sqlite_lib_version()
+    if not safe(found):
+        raise UnsafeStorage(
+            f"the linked SQLite {found} has bugs that lose committed rows",
+            "install a current one: pip install --upgrade 'apsw>=3.54.1'",
+        )
+
+
+def safe(version: str) -> bool:
+    """3.51.3 and later, or 3.50.7 and later in its branch."""
+    parts = tuple(int(part) for part in version.split(".")[:3])
+    return parts >= (3, 51, 3) or (3, 50, 7) <= parts < (3, 51, 0)
+
+
+RETRYABLE = (apsw.BusyError, apsw.ProtocolError)
+"""Another connection is in the way: BUSY with all its variants, and PROTOCOL. Wait and try again."""
+
+
+def translated(error: apsw.Error, path: str) -> StorageError:
+    """The error of the library in our words. RETRYABLE ones are handled before they get here."""
+    from standfast.errors import Busy, Corrupt
+
+    match error:
+        case apsw.CorruptError() | apsw.NotADBError():
+            return Corrupt(
+                f"{path} is damaged: {error}",
+                "stop writing, keep the files, and run: standfast doctor",
+            )
+        case apsw.FullError():
+            return StorageError(
+                f"the disk is full: {path} cannot grow; nothing of this write was kept",
+                "free some space and try again",
+                code="disk_full",
+            )
+        case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError():
+            return StorageError(
+                f"{path} cannot be written: {error}",
+                "check who owns the directory: standfast doctor",
+                code="not_writable",
+            )
+        case apsw.BusyError() | apsw.ProtocolError():
+            return Busy(f"{path} is busy: {error}", "try again, or see who is at it: standfast doctor")
+        case apsw.InterruptError():
+            return StorageError("a read took too long and was ended", "narrow it down, or use: standfast sql")
+        case _:
+            return StorageError(f"{path}: {error}", "standfast doctor says more", code="io_error")

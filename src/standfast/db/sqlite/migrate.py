@@ -1,0 +1,133 @@
+"""Bringing a file's schema up to this version, whoever else opens it at the same moment.
+
+The caller holds the file lock. The version is read again inside the transaction, all pending
+steps are applied in that one transaction, and `user_version` moves with them: a killed process
+leaves the old schema or the new one, never half of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+
+from standfast import crash
+from standfast.db.contract import Caller
+from standfast.db.migrations import MIGRATIONS, Migration, ddl
+from standfast.errors import Corrupt, SchemaTooNew
+from standfast.ids import new_id
+
+APPLICATION_ID = 0x53544644
+GUARD = "only_standfast_writes_here"
+"""A function that only our connections define. The triggers call it, so that any other program's
+write fails with "no such function: only_standfast_writes_here" and nothing is changed."""
+
+
+def version(connection: apsw.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").get)
+
+
+def migrate(connection: apsw.Connection, caller: Caller, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Apply what is pending. The caller holds the lock between processes."""
+    latest = migrations[-1].version
+    if refuse_newer(version(connection), latest) == latest:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        found = refuse_newer(version(connection), latest)
+        refuse_foreign(connection, found)
+        check_history(connection, found, migrations)
+        for migration in migrations:
+            if migration.version > found:
+                crash.point("migrate.before_step")
+                _apply(connection, caller, migration)
+                crash.point("migrate.after_step")
+        protect(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def refuse_newer(found: int, latest: int) -> int:
+    if found > latest:
+        raise SchemaTooNew(
+            f"this store has schema {found}; this standfast knows schemas up to {latest}",
+            "upgrade: pip install --upgrade standfast",
+        )
+    return found
+
+
+def refuse_foreign(connection: apsw.Connection, found: int) -> None:
+    """A file that is somebody else's database is left alone."""
+    application = int(connection.execute("PRAGMA application_id").get)
+    tables = int(connection.execute("SELECT count(*) FROM sqlite_schema").get)
+    if application not in (0, APPLICATION_ID) or (found == 0 and tables):
+        raise Corrupt(
+            f"{connection.filename} is a database of another program",
+            "choose another file for standfast: standfast db sqlite PATH",
+            code="not_a_store",
+        )
+
+
+def check_history(connection: apsw.Connection, found: int, migrations: Sequence[Migration]) -> None:
+    """What was applied must be what this package says was applied."""
+    if found == 0:
+        return
+    applied = dict(connection.execute("SELECT version, checksum FROM migration ORDER BY version"))
+    for migration in migrations:
+        if migration.version <= found and applied.get(migration.version) != migration.checksum:
+            raise Corrupt(
+                f"the store's history says migration {migration.version} ({migration.name}) was another one",
+                "this file was made by a changed standfast; restore a backup or use the version that made it",
+            )
+
+
+def _apply(connection: apsw.Connection, caller: Caller, migration: Migration) -> None:
+    connection.execute(ddl(migration, "sqlite")).fetchall()
+    if migration.version == 1:
+        connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        connection.execute("INSERT INTO meta (key, value) VALUES ('store_id', ?)", (new_id("sto"),))
+    connection.execute(
+        "INSERT INTO migration (version, name, checksum, applied_us) VALUES (?, ?, ?, ?)",
+        (migration.version, migration.name, migration.checksum, caller.clock.now_us()),
+    )
+    connection.execute(
+        "INSERT INTO meta (key, value) VALUES ('min_writer', ?1)"
+        " ON CONFLICT (key) DO UPDATE SET value = max(CAST(value AS INTEGER), CAST(?1 AS INTEGER))",
+        (str(migration.min_writer),),
+    )
+    connection.execute(f"PRAGMA user_version={migration.version}")
+
+
+def define_guard(connection: apsw.Connection) -> None:
+    connection.create_scalar_function(GUARD, lambda: None, 0, deterministic=True, flags=apsw.SQLITE_INNOCUOUS)
+
+
+def protect(connection: apsw.Connection) -> int:
+    """Put the guard triggers on every table that lacks them; returns how many were missing."""
+    missing = unprotected(connection)
+    for table, change in missing:
+        connection.execute(
+            f"CREATE TRIGGER guard_{table}_{change} BEFORE {change} ON {table} BEGIN SELECT {GUARD}(); END"
+        ).fetchall()
+    return len(missing)
+
+
+def unprotected(connection: apsw.Connection) -> list[tuple[str, str]]:
+    """Tables and the kinds of change on them that no guard trigger watches."""
+    tables = [
+        name
+        for (name,) in connection.execute(
+            "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite!_%'"
+            " ESCAPE '!' ORDER BY name"
+        )
+    ]
+    triggers = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'")}
+    return [
+        (table, change)
+        for table in tables
+        for change in ("insert", "update", "delete")
+        if f"guard_{table}_{change}" not in triggers
+    ]

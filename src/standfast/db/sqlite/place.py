@@ -1,0 +1,123 @@
+"""Where a database file may live, and making that place private.
+
+A write-ahead log needs shared memory and real locks: network file systems give neither, and
+folders that are synchronised behind our back replace files under a running process. Both lose
+data without an error, so both are refused, unless the caller insists.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+
+from standfast.errors import StorageError, UnsafeStorage
+
+_NETWORK = frozenset(
+    "9p afs beegfs ceph cifs coda davfs fuse.sshfs fuse.s3fs fuse.rclone fuse.gcsfuse fuse.glusterfs glusterfs gpfs "
+    "lustre ncpfs nfs nfs4 ocfs2 gfs2 orangefs prl_fs smb2 smb3 smbfs vboxsf virtiofs vmhgfs fuse.vmhgfs-fuse "
+    "webdav drvfs".split()
+)
+_SYNCED_NAME = re.compile(
+    r"^(dropbox( \(.*\))?|onedrive( - .*)?|google ?drive|my drive|icloud ?drive|mobile documents|cloudstorage|"
+    r"com~apple~clouddocs|nextcloud|owncloud|pcloud ?drive|box sync|syncthing)$",
+    re.IGNORECASE,
+)
+_SYNCED_MARK = (".stfolder", ".dropbox", ".dropbox.cache", ".sync", ".owncloudsync.log", ".nextcloudsync.log")
+
+
+def prepare(path: str, *, allow_unsafe: bool = False) -> str:
+    """Make the directory of `path` (0700) and return the real path of the file in it.
+
+    Raises UnsafeStorage for a place that loses data, StorageError where nothing can be made.
+    """
+    directory = os.path.dirname(os.path.abspath(path))
+    try:
+        _make_private(directory)
+    except OSError as error:
+        raise StorageError(
+            f"{directory} cannot be created: {error.strerror}",
+            "choose another place: STANDFAST_DATA_DIR=/some/dir standfast where",
+            code="not_writable",
+        ) from error
+    real = os.path.join(os.path.realpath(directory), os.path.basename(path))
+    check(real, allow_unsafe=allow_unsafe)
+    return real
+
+
+def check(path: str, *, allow_unsafe: bool = False) -> None:
+    """Refuse a link in place of the file, and (unless allowed) a place that loses data."""
+    if os.path.islink(path):
+        raise UnsafeStorage(f"{path} is a symbolic link", f"name the file itself: {os.path.realpath(path)}")
+    if os.path.isdir(path):
+        raise UnsafeStorage(f"{path} is a directory", f"name a file in it: {os.path.join(path, 'standfast.db')}")
+    reason = None if allow_unsafe else unsafe(os.path.dirname(path))
+    if reason:
+        raise UnsafeStorage(
+            f"{path} is {reason}: SQLite loses data there",
+            "choose a local directory with STANDFAST_DATA_DIR, or a server with STANDFAST_DB_URL; "
+            "to insist, set STANDFAST_UNSAFE_STORAGE=1",
+        )
+
+
+def unsafe(directory: str) -> str | None:
+    """Why this directory would lose data, or None."""
+    kind = file_system(directory)
+    if kind in _NETWORK:
+        return f"on a network file system ({kind})"
+    synced = synced_by(directory)
+    return f"in a folder that is synchronised ({synced})" if synced else None
+
+
+def synced_by(directory: str) -> str | None:
+    """The ancestor that a file-sync program looks after, by its name or by the mark it leaves."""
+    home = os.path.realpath(os.path.expanduser("~"))
+    while True:
+        if _SYNCED_NAME.match(os.path.basename(directory)):
+            return directory
+        # Dropbox keeps its settings in ~/.dropbox, which does not make the home a synced folder.
+        if directory != home and any(os.path.lexists(os.path.join(directory, mark)) for mark in _SYNCED_MARK):
+            return directory
+        parent = os.path.dirname(directory)
+        if parent == directory:
+            return None
+        directory = parent
+
+
+def file_system(directory: str) -> str:
+    """The type of the file system that holds `directory`: "ext4"; "" where the system does not tell."""
+    if sys.platform != "linux":
+        return ""
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            return find_type(file.read(), os.path.realpath(directory))
+    except OSError:
+        return ""
+
+
+def find_type(mountinfo: str, directory: str) -> str:
+    """The last mount on the longest mount point above `directory`."""
+    best, kind = -1, ""
+    for line in mountinfo.splitlines():
+        left, _, right = line.partition(" - ")
+        point = _unescape(left.split(" ")[4])
+        inside = directory == point or directory.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= best:
+            best, kind = len(point), right.split(" ")[0]
+    return kind
+
+
+def _unescape(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
+
+
+def _make_private(directory: str) -> None:
+    if os.path.isdir(directory):
+        return
+    parent = os.path.dirname(directory)
+    if parent != directory:
+        _make_private(parent)
+    try:
+        os.mkdir(directory, 0o700)
+    except FileExistsError:
+        pass  # Another process was faster.

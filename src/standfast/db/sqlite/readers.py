@@ -1,0 +1,131 @@
+"""Readers: a few connections that cannot write, each lent to one caller at a time.
+
+A read sees one snapshot and never waits for a writer. But a snapshot pins the log: while it
+stands, the log grows and every write becomes dearer. So a read has an age limit, enforced from
+inside SQLite, and connections are lent for the length of one body only.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import apsw
+
+from standfast.db.contract import READ_MAX_S, Caller, Row, Tx
+from standfast.db.sqlite.tx import SqliteTx
+from standfast.errors import InvalidInput, StandfastError
+
+T = TypeVar("T")
+
+KEPT_MAX = 8
+"""Connections kept open between reads; more are opened when more threads read at once."""
+_STEPS_BETWEEN_CHECKS = 50_000
+
+
+class Readers:
+    def __init__(self, connect: Callable[[], apsw.Connection]) -> None:
+        self._connect = connect
+        self._mutex = threading.Lock()
+        self._idle: list[_Reader] = []
+        self._lent = 0
+        self._closed = False
+        self._returned = threading.Condition(self._mutex)
+
+    def read(self, body: Callable[[Tx], T], caller: Caller) -> T:
+        reader = self._take()
+        try:
+            return reader.run(body, caller)
+        finally:
+            self._give(reader)
+
+    def _take(self) -> _Reader:
+        with self._mutex:
+            self._lent += 1
+            if self._idle:
+                return self._idle.pop()
+        try:
+            return _Reader(self._connect())
+        except BaseException:
+            with self._mutex:
+                self._lent -= 1
+            raise
+
+    def _give(self, reader: _Reader) -> None:
+        with self._mutex:
+            self._lent -= 1
+            keep = not self._closed and len(self._idle) < KEPT_MAX
+            if keep:
+                self._idle.append(reader)
+            self._returned.notify_all()
+        if not keep:
+            reader.connection.close()
+
+    def close(self, timeout_s: float) -> bool:
+        """Close every reader; False if one is still lent after `timeout_s`."""
+        with self._mutex:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            back = self._returned.wait_for(lambda: self._lent == 0, timeout_s)
+        for reader in idle:
+            reader.connection.close()
+        return back
+
+
+class _Reader:
+    """One connection with its age limit."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+        self._end = 0.0
+        connection.execute("PRAGMA query_only=1").fetchall()
+        connection.set_progress_handler(self._too_old, _STEPS_BETWEEN_CHECKS)
+
+    def _too_old(self) -> bool:
+        return time.monotonic() > self._end
+
+    def run(self, body: Callable[[Tx], T], caller: Caller) -> T:
+        self._end = time.monotonic() + READ_MAX_S
+        self.connection.execute("BEGIN").fetchall()
+        try:
+            return body(SqliteTx(self.connection, caller))
+        finally:
+            if self.connection.in_transaction:
+                self._end = float("inf")
+                self.connection.execute("ROLLBACK").fetchall()
+
+
+_READING = frozenset(
+    (apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_RECURSIVE, apsw.SQLITE_FUNCTION, apsw.SQLITE_PRAGMA)
+)
+_PRAGMAS = frozenset("table_info table_xinfo table_list index_list index_info foreign_key_list compile_options".split())
+
+
+def stream(connection: apsw.Connection, text: str, params: dict[str, object] | None) -> Iterator[Row]:
+    """Rows of a person's query, as they come; anything but reading is refused by name."""
+
+    def authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+        reading = action in _READING and (action != apsw.SQLITE_PRAGMA or first in _PRAGMAS)
+        return apsw.SQLITE_OK if reading else apsw.SQLITE_DENY
+
+    connection.execute("PRAGMA query_only=1").fetchall()
+    connection.authorizer = authorize
+    try:
+        cursor = connection.execute(text, params or {})
+        for row in cursor:
+            names = [column[0] for column in cursor.get_description()]
+            yield dict(zip(names, row, strict=True))
+    except apsw.AuthError as error:
+        raise InvalidInput("this statement does more than read", "only SELECT is run here") from error
+    except (apsw.SQLError, apsw.BindingsError) as error:
+        raise InvalidInput(f"the query is refused: {error}", "tables: standfast sql 'PRAGMA table_list'") from error
+    except apsw.Error as error:
+        if isinstance(error, StandfastError):
+            raise
+        from standfast.db.sqlite.library import translated
+
+        raise translated(error, connection.filename) from error
+    finally:
+        connection.close()

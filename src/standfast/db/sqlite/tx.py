@@ -1,0 +1,58 @@
+"""A transaction on one apsw connection, as a verb's body sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from standfast.db.contract import Caller, Row, Tx
+
+if TYPE_CHECKING:
+    import apsw
+
+    from standfast.db.sql import Statement
+
+
+class SqliteTx(Tx):
+    __slots__ = ("_connection",)
+
+    dialect = "sqlite"
+
+    def __init__(self, connection: apsw.Connection, caller: Caller) -> None:
+        super().__init__(caller)
+        self._connection = connection
+
+    def maybe(self, statement: Statement, /, **params: object) -> Row | None:
+        cursor = self._connection.execute(statement.sqlite, params)
+        first = cursor.fetchone()
+        if first is None:
+            return None
+        names = statement.columns or _name_columns(statement, cursor)
+        # A statement with RETURNING has done its work only when it was stepped to its end.
+        for _ in cursor:
+            pass
+        return dict(zip(names, first, strict=True))
+
+    def all(self, statement: Statement, /, **params: object) -> list[Row]:
+        cursor = self._connection.execute(statement.sqlite, params)
+        rows = []
+        for row in cursor:
+            names = statement.columns or _name_columns(statement, cursor)
+            rows.append(dict(zip(names, row, strict=True)))
+        return rows
+
+    def run(self, statement: Statement, /, **params: object) -> None:
+        self._connection.execute(statement.sqlite, params).fetchall()
+
+    def defer(self, statement: Statement, then: Callable[[Row], None], /, **params: object) -> None:
+        then(self.one(statement, **params))
+
+    def now_us(self) -> int:
+        if self._now_us is None:
+            self._now_us = self.caller.clock.now_us()
+        return self._now_us
+
+
+def _name_columns(statement: Statement, cursor: apsw.Cursor) -> tuple[str, ...]:
+    statement.columns = tuple(column[0] for column in cursor.get_description())
+    return statement.columns

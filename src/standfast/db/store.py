@@ -1,0 +1,139 @@
+"""A store bound to a caller, and the decorator that turns a body into a verb.
+
+`Store` is what every room holds: an engine, who is asking, and where. It survives fork and a
+dead engine by opening a new one on the next call. `Room` is the base of the nouns' rooms;
+`@verb` lets a body join the transaction its room is bound to, or opens one.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+from standfast.db.contract import Caller, Engine, Row, Tx, Watch
+from standfast.errors import InvalidInput, StandfastError
+
+if TYPE_CHECKING:
+    from typing import Self
+
+T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R", bound="Room")
+
+
+class Store:
+    """One engine and one caller. Thread-safe."""
+
+    def __init__(self, connect: Callable[[], Engine], caller: Caller) -> None:
+        self._connect = connect
+        self.caller = caller
+        self._engine: Engine | None = connect()
+        self._pid = os.getpid()
+        self.closed = False
+
+    @property
+    def engine(self) -> Engine:
+        """The live engine: opened anew in a forked child, or after the old one had to be given up."""
+        engine = self._engine
+        if engine is None or engine.dead is not None or self._pid != os.getpid():
+            engine = self._reopen()
+        return engine
+
+    def _reopen(self) -> Engine:
+        if self.closed:
+            raise InvalidInput("this store is closed", "open it again with standfast.open()")
+        self._engine = engine = self._connect()
+        self._pid = os.getpid()
+        return engine
+
+    def write(self, body: Callable[[Tx], T], *, durable: bool = True) -> T:
+        return raised(self.engine.write(body, self.caller, durable=durable))
+
+    def read(self, body: Callable[[Tx], T]) -> T:
+        return raised(self.engine.read(body, self.caller))
+
+    @contextmanager
+    def transaction(self) -> Iterator[Tx]:
+        with self.engine.transaction(self.caller) as tx:
+            yield tx
+
+    def rows(self, text: str, params: dict[str, object] | None = None) -> Iterator[Row]:
+        return self.engine.rows(text, params)
+
+    def sync(self) -> None:
+        self.engine.sync()
+
+    def watch(self) -> Watch:
+        return self.engine.watch()
+
+    def close(self) -> None:
+        """Give the engine back. A child after fork must not touch its parent's."""
+        engine, self._engine, self.closed = self._engine, None, True
+        if engine is not None and self._pid == os.getpid():
+            engine.release()
+
+
+class Room:
+    """The verbs of one noun, over a store; or inside one transaction of it."""
+
+    __slots__ = ("store", "tx")
+
+    def __init__(self, store: Store, tx: Tx | None = None) -> None:
+        self.store = store
+        self.tx = tx
+
+    @property
+    def scope(self) -> str:
+        return self.store.caller.scope
+
+    @property
+    def actor(self) -> str:
+        return self.store.caller.actor
+
+    def within(self, tx: Tx) -> Self:
+        """The same room inside a transaction that is already open."""
+        return type(self)(self.store, tx)
+
+
+def verb(body: Callable[Concatenate[R, Tx, P], T | StandfastError]) -> Callable[Concatenate[R, P], T]:
+    """A verb that changes something: one transaction of its own, or part of the one it is in."""
+
+    @functools.wraps(body)
+    def call(room: R, *args: P.args, **kwargs: P.kwargs) -> T:
+        if room.tx is not None:
+            return raised(body(room, room.tx, *args, **kwargs))
+        return raised(room.store.write(lambda tx: body(room, tx, *args, **kwargs)))
+
+    call.body = body  # type: ignore[attr-defined]  # aio submits it without a thread per caller
+    return call
+
+
+def query(body: Callable[Concatenate[R, Tx, P], T | StandfastError]) -> Callable[Concatenate[R, P], T]:
+    """A verb that only reads: one consistent snapshot, or the transaction it is in."""
+
+    @functools.wraps(body)
+    def call(room: R, *args: P.args, **kwargs: P.kwargs) -> T:
+        if room.tx is not None:
+            return raised(body(room, room.tx, *args, **kwargs))
+        return raised(room.store.read(lambda tx: body(room, tx, *args, **kwargs)))
+
+    return call
+
+
+def raised(result: T | StandfastError) -> T:
+    """A body returns its refusal so that the batch it shares is not rolled back; here it is raised."""
+    if isinstance(result, StandfastError):
+        raise result
+    return result
+
+
+def refused_inside(tx: Tx | None, what: str) -> None:
+    """Some verbs call foreign code or wait: they may not stand inside anybody's transaction."""
+    if tx is not None:
+        raise InvalidInput(
+            f"{what} cannot run inside a transaction: it would hold every other writer while it works",
+            f"call it on the handle, before or after the block: sf.{what}(…)",
+        )
