@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -171,3 +172,8 @@ def test_what_a_person_typed_is_found_by_its_end() -> None:
 )
 def test_what_cannot_be_the_end_of_an_id_is_no_suffix(text: str) -> None:
     assert ids.like_suffix(text) is None
+
+
+def test_every_prefix_is_in_the_reference() -> None:
+    page = (Path(__file__).parents[1] / "docs/reference/values.md").read_text(encoding="utf-8")
+    assert [prefix for prefix, noun in ids.PREFIXES.items() if f"| `{prefix}` | {noun} |" not in page] == []

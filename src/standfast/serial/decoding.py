@@ -301,10 +301,21 @@ def _bound(hint: Any, variables: dict[Any, Any]) -> Any:
 def _decode_typed_dict(value: Json, cls: Any) -> dict[str, Any]:
     _expect(value, isinstance(value, dict), f"an object ({cls.__name__})")
     hints = _hints(cls)
-    for name in cls.__required_keys__:
+    for name in _required_keys(cls):
         if name not in value:
             raise Misfit(f"{cls.__name__} wants it, and it is not there", "mark it NotRequired").at(name)
     return {key: _item(value, key, hints[key]) if key in hints else value[key] for key in value}
+
+
+@functools.lru_cache(maxsize=512)
+def _required_keys(cls: Any) -> list[str]:
+    # Postponed annotations hide NotRequired from __required_keys__ (Python's own footnote).
+    marks = {name: typing.get_origin(hint) for name, hint in typing.get_type_hints(cls, include_extras=True).items()}
+    return sorted(
+        name
+        for name, mark in marks.items()
+        if mark is typing.Required or (name in cls.__required_keys__ and mark is not typing.NotRequired)
+    )
 
 
 def _decode_pydantic(value: Json, cls: Any) -> Any:
