@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from standfast.db.contract import Caller, Engine, Row, Tx, Watch
 from standfast.errors import InvalidInput, StandfastError
@@ -24,15 +25,24 @@ P = ParamSpec("P")
 R = TypeVar("R", bound="Room")
 
 
+class Companion(Protocol):
+    """Something that lives as long as the store: a thread that renews leases, for one."""
+
+    def stop(self) -> None: ...
+
+
 class Store:
     """One engine and one caller. Thread-safe."""
 
-    def __init__(self, connect: Callable[[], Engine], caller: Caller) -> None:
+    def __init__(self, connect: Callable[[Caller], Engine], caller: Caller, identify: Callable[[], str]) -> None:
         self._connect = connect
-        self.caller = caller
-        self._engine: Engine | None = connect()
+        self._identify = identify
+        self._mutex = threading.Lock()
+        self._engine: Engine | None = connect(caller)
         self._pid = os.getpid()
+        self.caller = caller
         self.closed = False
+        self.companions: dict[str, Companion] = {}
 
     @property
     def engine(self) -> Engine:
@@ -43,11 +53,17 @@ class Store:
         return engine
 
     def _reopen(self) -> Engine:
-        if self.closed:
-            raise InvalidInput("this store is closed", "open it again with standfast.open()")
-        self._engine = engine = self._connect()
-        self._pid = os.getpid()
-        return engine
+        with self._mutex:
+            if self.closed:
+                raise InvalidInput("this store is closed", "open it again with standfast.open()")
+            if self._pid != os.getpid():
+                # A forked child is somebody else: it has no leases, and no threads of its parent's.
+                old, self._pid, self.companions = self.caller, os.getpid(), {}
+                self.caller = Caller(actor=old.actor, holder=self._identify(), scope=old.scope, clock=old.clock)
+            elif self._engine is not None and self._engine.dead is None:
+                return self._engine
+            self._engine = self._connect(self.caller)
+            return self._engine
 
     def write(self, body: Callable[[Tx], T], *, durable: bool = True) -> T:
         return raised(self.engine.write(body, self.caller, durable=durable))
@@ -72,7 +88,11 @@ class Store:
     def close(self) -> None:
         """Give the engine back. A child after fork must not touch its parent's."""
         engine, self._engine, self.closed = self._engine, None, True
-        if engine is not None and self._pid == os.getpid():
+        if self._pid != os.getpid():
+            return
+        for companion in self.companions.values():
+            companion.stop()
+        if engine is not None:
             engine.release()
 
 

@@ -736,6 +736,4 @@ def _after_fork_in_child() -> None:
 
 _parents: list[SqliteEngine] = []
 
-os.register_at_fork(
-    before=_before_fork, after_in_parent=_registry_lock.release, after_in_child=_after_fork_in_child
-)
+os.register_at_fork(before=_before_fork, after_in_parent=_registry_lock.release, after_in_child=_after_fork_in_child)

@@ -14,9 +14,7 @@ import sys
 from standfast.errors import StorageError, UnsafeStorage
 
 _NETWORK = frozenset(
-    "9p afs beegfs ceph cifs coda davfs fuse.sshfs fuse.s3fs fuse.rclone fuse.gcsfuse fuse.glusterfs glusterfs gpfs "
-    "lustre ncpfs nfs nfs4 ocfs2 gfs2 orangefs prl_fs smb2 smb3 smbfs vboxsf virtiofs vmhgfs fuse.vmhgfs-fuse "
-    "webdav drvfs".split()
+    ["9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "fuse.glusterfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "gfs2", "orangefs", "prl_fs", "smb2", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs", "fuse.vmhgfs-fuse", "webdav", "drvfs"]
 )
 _SYNCED_NAME = re.compile(
     r"^(dropbox( \(.*\))?|onedrive( - .*)?|google ?drive|my drive|icloud ?drive|mobile documents|cloudstorage|"

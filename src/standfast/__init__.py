@@ -1,0 +1,98 @@
+"""standfast: the durable state under coding agents. Agents crash; the state stands fast.
+
+    import standfast
+
+    with standfast.open() as sf:
+        ...
+
+Names are loaded on first use, because agents start this program hundreds of times an hour.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from standfast.errors import (
+        ApprovalRequired,
+        Busy,
+        CommitUnknown,
+        Conflict,
+        Corrupt,
+        EffectInDoubt,
+        IllegalTransition,
+        InProgress,
+        InvalidInput,
+        KeyConflict,
+        LeaseLost,
+        NotFound,
+        SchemaTooNew,
+        StandfastError,
+        StorageError,
+        UnsafeStorage,
+        VersionConflict,
+    )
+    from standfast.handle import Standfast, open
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "standfast.handle": ("Standfast", "open"),
+    "standfast.errors": (
+        "ApprovalRequired",
+        "Busy",
+        "CommitUnknown",
+        "Conflict",
+        "Corrupt",
+        "EffectInDoubt",
+        "IllegalTransition",
+        "InProgress",
+        "InvalidInput",
+        "KeyConflict",
+        "LeaseLost",
+        "NotFound",
+        "SchemaTooNew",
+        "StandfastError",
+        "StorageError",
+        "UnsafeStorage",
+        "VersionConflict",
+    ),
+}
+_WHERE = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "ApprovalRequired",
+    "Busy",
+    "CommitUnknown",
+    "Conflict",
+    "Corrupt",
+    "EffectInDoubt",
+    "IllegalTransition",
+    "InProgress",
+    "InvalidInput",
+    "KeyConflict",
+    "LeaseLost",
+    "NotFound",
+    "SchemaTooNew",
+    "Standfast",
+    "StandfastError",
+    "StorageError",
+    "UnsafeStorage",
+    "VersionConflict",
+    "open",
+]
+
+
+def __getattr__(name: str) -> object:
+    module = _WHERE.get(name)
+    if module is None:
+        raise AttributeError(f"module 'standfast' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

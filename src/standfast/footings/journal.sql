@@ -1,0 +1,92 @@
+-- The journal: append-only, in the transaction of the change it tells of.
+
+-- name: append
+INSERT INTO event (time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
+                   stream, version, summary, data)
+VALUES (:time_us, :occurred_us, :scope, :actor, :holder, :source, :type, :subject, :session_id, :state,
+        :stream, :version, :summary, :data)
+RETURNING seq
+
+-- name: by_seq
+SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
+       stream, version, summary, data
+FROM event
+WHERE seq = :seq
+
+-- name: about
+SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
+       stream, version, summary, data
+FROM event
+WHERE subject = :subject AND seq > :seq
+ORDER BY seq
+LIMIT :limit
+
+-- name: settled
+SELECT value FROM meta WHERE key = 'settled_seq'
+
+-- On SQLite one writer commits at a time, so numbers become visible in their order.
+-- name: tail [sqlite]
+SELECT seq, '' AS xid, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
+       stream, version, summary, data
+FROM event
+WHERE seq > :seq
+ORDER BY seq
+LIMIT :limit
+
+-- On PostgreSQL a lower number may become visible after a higher one. Rows are read in the order
+-- of their transactions, and only up to the oldest transaction that is still running.
+-- name: tail [postgres]
+SELECT seq, CAST(xid AS text) AS xid, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id,
+       state, stream, version, summary, data
+FROM event
+WHERE (xid, seq) > (CAST(:xid AS xid8), :seq) AND seq > :floor
+  AND xid < pg_snapshot_xmin(pg_current_snapshot())
+ORDER BY xid, seq
+LIMIT :limit
+
+-- Never asked on SQLite, where there is nothing to settle.
+-- name: tail_settled [sqlite]
+SELECT seq, '' AS xid, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
+       stream, version, summary, data
+FROM event
+WHERE seq > :seq AND seq <= :ceiling
+ORDER BY seq
+LIMIT :limit
+
+-- Rows that were written on another cluster: their transaction numbers mean nothing here, except
+-- among themselves. They are all visible, so there is no horizon to wait for.
+-- name: tail_settled [postgres]
+SELECT seq, CAST(xid AS text) AS xid, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id,
+       state, stream, version, summary, data
+FROM event
+WHERE (xid, seq) > (CAST(:xid AS xid8), :seq) AND seq > :floor AND seq <= :ceiling
+ORDER BY xid, seq
+LIMIT :limit
+
+-- The place of a row that came from SQLite, whose cursors have no transaction number.
+-- name: place [sqlite]
+SELECT '' AS xid FROM event WHERE seq = :seq
+
+-- name: place [postgres]
+SELECT CAST(xid AS text) AS xid FROM event WHERE seq = :seq
+
+-- name: last [sqlite]
+SELECT seq, '' AS xid FROM event WHERE seq > :floor ORDER BY seq DESC LIMIT 1
+
+-- The newest row below the horizon: what is above it may still be joined by earlier ones.
+-- name: last [postgres]
+SELECT seq, CAST(xid AS text) AS xid
+FROM event
+WHERE seq > :floor AND xid < pg_snapshot_xmin(pg_current_snapshot())
+ORDER BY xid DESC, seq DESC
+LIMIT 1
+
+-- name: last_settled [sqlite]
+SELECT seq, '' AS xid FROM event WHERE seq > :floor AND seq <= :ceiling ORDER BY seq DESC LIMIT 1
+
+-- name: last_settled [postgres]
+SELECT seq, CAST(xid AS text) AS xid
+FROM event
+WHERE seq > :floor AND seq <= :ceiling
+ORDER BY xid DESC, seq DESC
+LIMIT 1

@@ -1,0 +1,392 @@
+"""Leases: who holds what, until when, and with which fence.
+
+One mechanism for everything that can be held: this module owns the rules, the tables that
+carry a lease (`holder, lease_until_us, lease_boot, lease_mono_us, fence`) only use them. The
+table `lease` is for named locks.
+
+Two kinds of holder. A *process* (`p:…`) is known by host, boot, pid namespace, pid and start
+time: if it is gone, and we can tell, its leases are over at once; if we cannot tell, they end by
+time. An *actor* (`a:…`) is somebody whose commands come and go: its leases end by time only,
+and each of its commands renews them.
+
+Time is counted awake on one host (a closed lid ends nothing, a reboot ends everything), and by
+the server's clock on PostgreSQL. A fence grows with each new holder and is checked inside every
+protected write: a holder that slept too long is refused, whatever its own clock says.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from standfast import crash
+from standfast.clock import MINUTE_US, SECOND_US
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import Statement, load, statement
+from standfast.db.store import Room, Store, query, refused_inside, verb
+from standfast.errors import InProgress, InvalidInput, LeaseLost, NotFound, StandfastError, StorageError
+from standfast.footings import journal
+from standfast.footings.journal import Receipt
+
+if TYPE_CHECKING:
+    from standfast.clock import Clock
+
+SQL = load(__name__)
+
+PROCESS_US = 60 * SECOND_US
+ACTOR_US = 15 * MINUTE_US
+RENEW_EVERY_S = 15.0
+MARGIN_US = 5 * SECOND_US
+"""A process stops trusting its own lease this long before it ends: clocks and disks are late."""
+LEASE_MAX_US = 7 * 24 * 60 * MINUTE_US
+NAME_MAX = 500
+
+
+class Lease(NamedTuple):
+    """A named lock as it stands."""
+
+    scope: str
+    name: str
+    holder: str | None
+    actor: str | None
+    lease_until_us: int | None
+    fence: int
+    acquired_us: int | None
+    note: str | None
+    receipt: Receipt | None = None
+
+
+class Leases(Room):
+    """Named locks: take, keep, give back."""
+
+    __slots__ = ()
+
+    @verb
+    def acquire(
+        self, tx: Tx, name: str, *, for_us: int | None = None, note: str | None = None, scope: str | None = None
+    ) -> Lease | StandfastError:
+        """Hold `name`, alone, for `for_us`. An actor that holds it already keeps its fence.
+
+        Raises InProgress naming the holder while somebody alive has it.
+        """
+        scope = self.scope if scope is None else scope
+        term = term_of(tx, for_us)
+        crash.point("lease.before_acquire")
+        wanted: Row = {"scope": scope, "name": _checked_name(name), "actor": tx.caller.actor, "note": note, **term}
+        made = tx.maybe(SQL.create, now_us=tx.now_us(), **wanted)
+        if made is not None:
+            return _taken(tx, made, "lease.acquired")
+        found = tx.one(SQL.by_name_for_update, scope=scope, name=name)
+        standing = stand(tx, found)
+        if standing.live and found["holder"] == tx.caller.holder and found["holder"].startswith("a:"):
+            return _lease(tx.one(SQL.extend, fence=found["fence"], scope=scope, name=name, **term))
+        if standing.live:
+            return in_progress(tx, f"the lock {name!r}", found)
+        taken = tx.one(SQL.take, fence=found["fence"], now_us=tx.now_us(), **wanted)
+        return _taken(tx, taken, "lease.acquired" if standing.free else "lease.taken_over")
+
+    @verb
+    def renew(self, tx: Tx, name: str, fence: int, *, for_us: int | None = None) -> Lease | StandfastError:
+        """Hold on for another term. Not journalled. Raises LeaseLost if another holder came."""
+        row = tx.maybe(SQL.extend, scope=self.scope, name=name, fence=fence, **term_of(tx, for_us))
+        return _lease(row) if row is not None else self._lost(tx, name, fence)
+
+    @verb
+    def release(self, tx: Tx, name: str, fence: int) -> Lease | StandfastError:
+        """Give it back. Raises LeaseLost if it was not held with this fence any more."""
+        crash.point("lease.before_release")
+        row = tx.maybe(SQL.let_go, scope=self.scope, name=name, fence=fence, holder=tx.caller.holder)
+        if row is None:
+            return self._lost(tx, name, fence)
+        return _taken(tx, row, "lease.released")
+
+    @contextmanager
+    def hold(self, name: str, *, for_us: int | None = None, note: str | None = None) -> Iterator[Lease]:
+        """Hold `name` for the length of the block; a process renews it meanwhile.
+
+        Raises InProgress if somebody alive has it, LeaseLost at the end if it was lost inside.
+        """
+        refused_inside(self.tx, "leases.hold")
+        lease = self.acquire(name, for_us=for_us, note=note)
+        crash.point("lease.after_acquire")
+        renewer(self.store).start()
+        try:
+            yield lease
+        finally:
+            self.release(name, lease.fence)
+            crash.point("lease.after_release")
+
+    @query
+    def get(self, tx: Tx, name: str) -> Lease | StandfastError:
+        row = tx.maybe(SQL.by_name, scope=self.scope, name=name)
+        return _lease(row) if row is not None else _unknown(name)
+
+    @query
+    def list(self, tx: Tx, *, everywhere: bool = False, after: str = "", limit: int = 50) -> list[Lease]:
+        """Who holds what now; those whose time has run out are still listed until somebody takes over."""
+        rows = tx.all(SQL.page, scope=self.scope, everywhere=int(everywhere), after=after, limit=limit)
+        return [_lease(row) for row in rows]
+
+    def _lost(self, tx: Tx, name: str, fence: int) -> StandfastError:
+        row = tx.maybe(SQL.by_name, scope=self.scope, name=name)
+        return _unknown(name) if row is None else lost(f"the lock {name!r}", row, fence)
+
+
+# -- the rules every table with a lease uses ------------------------------------------------------
+
+
+class Standing(NamedTuple):
+    """How a lease stands: held by somebody who may be alive, free, run out, or its holder gone."""
+
+    state: str
+
+    @property
+    def live(self) -> bool:
+        return self.state == "live"
+
+    @property
+    def free(self) -> bool:
+        return self.state == "free"
+
+    @property
+    def gone(self) -> bool:
+        """The holder is known to be dead: it will not send anything late."""
+        return self.state == "gone"
+
+
+def stand(tx: Tx, row: Row) -> Standing:
+    """Judge the lease in `row` by the rules of this engine."""
+    if row["holder"] is None:
+        return Standing("free")
+    if is_gone(row["holder"], tx.caller.clock):
+        return Standing("gone")
+    return Standing("over" if _ran_out(tx, row) else "live")
+
+
+def _ran_out(tx: Tx, row: Row) -> bool:
+    if tx.dialect == "postgres":
+        return bool(row["lease_until_us"] <= tx.now_us())
+    clock = tx.caller.clock
+    return bool(row["lease_boot"] != clock.boot_id() or row["lease_mono_us"] <= clock.mono_us())
+
+
+def term_of(tx: Tx, for_us: int | None = None) -> Row:
+    """The columns of a lease that begins now, for this caller."""
+    length = for_us if for_us is not None else default_us(tx.caller.holder)
+    if not 0 < length <= LEASE_MAX_US:
+        raise InvalidInput("a lease lasts longer than nothing and at most 7 days", "for example: --for 30m")
+    clock = tx.caller.clock
+    return {
+        "holder": tx.caller.holder,
+        "lease_until_us": tx.now_us() + length,
+        "lease_boot": clock.boot_id(),
+        "lease_mono_us": clock.mono_us() + length,
+        "lease_for_us": length,
+    }
+
+
+def default_us(holder: str) -> int:
+    return PROCESS_US if holder.startswith("p:") else ACTOR_US
+
+
+def lost(what: str, row: Row, fence: int) -> LeaseLost:
+    now = f"{who(row['holder'])} has it now" if row["holder"] else "it was given back or taken since"
+    return LeaseLost(
+        f"{what} is no longer held with fence {fence}: {now} (fence {row['fence']})", "start over from what is recorded"
+    )
+
+
+def in_progress(tx: Tx, what: str, row: Row) -> InProgress:
+    """The refusal while somebody alive is at it: who, since when it may end, what to do."""
+    left_s = max(0, row["lease_until_us"] - tx.now_us()) / SECOND_US
+    return InProgress(
+        f"{what} is held by {who(row['holder'])}; unless renewed it ends in {left_s:.0f} s",
+        "wait, or end that holder",
+    )
+
+
+# -- holders ---------------------------------------------------------------------------------------
+
+
+class Process(NamedTuple):
+    """What tells one process from every other, also after its pid was given to another."""
+
+    host: str
+    boot: str
+    namespace: str
+    pid: int
+    start: str
+
+    def __str__(self) -> str:
+        return f"p:{self.host}:{self.boot}:{self.namespace}:{self.pid}:{self.start}"
+
+
+def this_process(clock: Clock) -> str:
+    """The holder that stands for the process that calls."""
+    return str(process(os.getpid(), clock))
+
+
+def process(pid: int, clock: Clock) -> Process:
+    host = os.uname().nodename.replace(":", "_")
+    return Process(host, _boot(clock), _namespace(), pid, _stat(pid)[1])
+
+
+def actor_holder(actor: str) -> str:
+    return f"a:{actor}"
+
+
+def parse_process(holder: str) -> Process | None:
+    parts = holder.split(":")
+    if len(parts) != 6 or parts[0] != "p" or not parts[4].isdigit():
+        return None
+    return Process(parts[1], parts[2], parts[3], int(parts[4]), parts[5])
+
+
+def is_gone(holder: str, clock: Clock) -> bool:
+    """True only if this holder is a process that is known to be dead. "Cannot tell" is False."""
+    found = parse_process(holder)
+    if found is None or found.boot != _boot(clock) or found.namespace != _namespace():
+        return False
+    state, start = _stat(found.pid)
+    return state in ("absent", "Z", "X") or (bool(start) and bool(found.start) and start != found.start)
+
+
+def who(holder: str | None) -> str:
+    """A holder as people say it."""
+    if not holder:
+        return "nobody"
+    found = parse_process(holder)
+    return f"process {found.pid} on {found.host}" if found else holder.removeprefix("a:")
+
+
+def _boot(clock: Clock) -> str:
+    return clock.boot_id()[:8]
+
+
+def _namespace() -> str:
+    """Pids mean something only inside their namespace: two containers share a boot id, not pids."""
+    try:
+        return os.readlink("/proc/self/ns/pid").strip("pid:[]")
+    except OSError:
+        return ""
+
+
+def _stat(pid: int) -> tuple[str, str]:
+    """(state, start time) of a process; ("absent", "") if there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The command's name stands in parentheses and may contain anything.
+            fields = file.read().rpartition(b")")[2].split()
+        return fields[0].decode(), fields[19].decode()
+    except (FileNotFoundError, ProcessLookupError):
+        return ("absent", "") if os.path.exists("/proc/self/stat") else _probe(pid)
+    except (OSError, IndexError):
+        return "unknown", ""
+
+
+def _probe(pid: int) -> tuple[str, str]:
+    """Without /proc: a pid that answers may be alive, or somebody else's by now; we cannot tell."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return "absent", ""
+    except OSError:
+        pass
+    return "unknown", ""
+
+
+# -- renewal ---------------------------------------------------------------------------------------
+
+RENEWED: dict[str, Statement] = {}
+"""Tables whose leases the renewing thread extends, with the statement that does it."""
+
+
+def renewed(table: str) -> None:
+    """Say that rows of `table` carry leases of processes."""
+    RENEWED[table] = statement(
+        f"UPDATE {table} SET lease_until_us = :now_us + lease_for_us, lease_mono_us = :mono_now_us + lease_for_us"
+        " WHERE holder = :holder",
+        name=f"renew_{table}",
+    )
+
+
+renewed("lease")
+
+
+class Renewer:
+    """One thread per handle that keeps the leases of this process alive: one statement per table."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._mutex = threading.Lock()
+        self._good_until_us = 0
+
+    def start(self) -> None:
+        """Called when this process takes its first lease; again after a fork."""
+        with self._mutex:
+            self._good_until_us = self._mono_us() + PROCESS_US - MARGIN_US
+            if self._thread is None or not self._thread.is_alive():
+                self._stop.clear()
+                self._thread = threading.Thread(target=self._run, name="standfast-renew", daemon=True)
+                self._thread.start()
+
+    @property
+    def trusted(self) -> bool:
+        """Whether this process may still believe in its leases, by its own clock."""
+        return self._mono_us() < self._good_until_us
+
+    def _mono_us(self) -> int:
+        return self._store.caller.clock.mono_us()
+
+    def _run(self) -> None:
+        while not self._stop.wait(RENEW_EVERY_S):
+            before_us = self._mono_us()
+            try:
+                self._store.write(renew_all, durable=False)
+            except StorageError:
+                continue  # The next round may succeed; until then the leases age, and `trusted` says so.
+            self._good_until_us = before_us + PROCESS_US - MARGIN_US
+
+    def stop(self) -> None:
+        self._stop.set()
+
+
+def renewer(store: Store) -> Renewer:
+    """The renewing thread of this handle."""
+    found = store.companions.get("renewer")
+    if not isinstance(found, Renewer):
+        found = store.companions["renewer"] = Renewer(store)
+    return found
+
+
+def renew_all(tx: Tx) -> None:
+    """Extend everything the caller holds. Rows it lost carry another holder by now."""
+    for extend in RENEWED.values():
+        tx.run(extend, holder=tx.caller.holder, now_us=tx.now_us(), mono_now_us=tx.caller.clock.mono_us())
+
+
+# -- small parts -------------------------------------------------------------------------------------
+
+
+def _taken(tx: Tx, row: Row, type: str) -> Lease:
+    receipt = journal.append(tx, type, f"lock:{row['name']}", summary=row["note"], data={"fence": row["fence"]})
+    return _lease(row)._replace(receipt=receipt)
+
+
+def _lease(row: Row) -> Lease:
+    return Lease(*(row[name] for name in Lease._fields[:-1]))
+
+
+def _unknown(name: str) -> NotFound:
+    return NotFound(f"nobody has ever held the lock {name!r} in this scope", "see who holds what: standfast lock")
+
+
+def _checked_name(name: str) -> str:
+    if not name or len(name) > NAME_MAX or "\0" in name:
+        raise InvalidInput(f"a lock's name has 1 to {NAME_MAX} characters", "for example: standfast lock deploy")
+    return name

@@ -1,0 +1,170 @@
+"""The handle: one open store, with its rooms.
+
+`open()` decides the store by `config` (nothing to set up: no URL means a file in the data
+directory) and returns a `Standfast`. Its attributes are the rooms: `sf.leases`, `sf.journal`.
+`with sf.transaction() as tx:` gives the same rooms inside one transaction: several changes
+happen together or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from standfast import clock as clocks
+from standfast import config
+from standfast.db.contract import Caller, Engine, Row, Tx
+from standfast.db.store import Room, Store
+from standfast.footings.leases import actor_holder, this_process
+
+if TYPE_CHECKING:
+    from standfast.clock import Clock
+    from standfast.footings.journal import Journal
+    from standfast.footings.leases import Leases
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Room)
+
+
+def open(
+    url: str | os.PathLike[str] | None = None,
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    actor: str | None = None,
+    clock: Clock | None = None,
+) -> Standfast:
+    """Open the store; the first time, make it. Thread-safe; use as a context manager or close().
+
+    `url` is a path, or postgresql://…; without it the environment and the configuration decide,
+    and in the end a file in the data directory. ":memory:" is a private store removed at close.
+    """
+    return connect(config.load(url, data_dir=data_dir, actor=actor), clock=clock)
+
+
+def connect(settings: config.Settings, *, clock: Clock | None = None, as_actor: bool = False) -> Standfast:
+    """Open what `settings` say. `as_actor` is for shells: the leases of a command outlive it."""
+    clock = clock or clocks.SYSTEM
+    temporary = _temporary() if settings.target.location == config.MEMORY else None
+
+    def identify() -> str:
+        return actor_holder(settings.actor) if as_actor else this_process(clock)
+
+    caller = Caller(actor=settings.actor, holder=identify(), scope=settings.scope, clock=clock)
+    location = os.path.join(temporary, "standfast.db") if temporary else settings.target.location
+
+    def connect_engine(caller: Caller) -> Engine:
+        return _open_engine(settings, location, caller)
+
+    try:
+        return Standfast(settings, Store(connect_engine, caller, identify), temporary)
+    except BaseException:
+        _remove(temporary)
+        raise
+
+
+def _open_engine(settings: config.Settings, location: str, caller: Caller) -> Engine:
+    unsafe = settings.options.unsafe_storage
+    if settings.target.engine == "postgres":
+        from standfast.db.postgres.engine import open_engine as open_postgres
+
+        return open_postgres(location, caller, allow_unsafe=unsafe)
+    from standfast.db.sqlite.engine import open_engine as open_sqlite
+
+    return open_sqlite(location, caller, allow_unsafe=unsafe)
+
+
+class Rooms:
+    """The rooms of the house, each loaded when it is first entered."""
+
+    def __init__(self, store: Store, tx: Tx | None = None) -> None:
+        self._store = store
+        self._tx = tx
+        self._rooms: dict[type[Room], Room] = {}
+
+    def _room(self, kind: type[R]) -> R:
+        room = self._rooms.get(kind)
+        if room is None:
+            room = self._rooms[kind] = kind(self._store, self._tx)
+        assert isinstance(room, kind)
+        return room
+
+    @property
+    def journal(self) -> Journal:
+        from standfast.footings.journal import Journal
+
+        return self._room(Journal)
+
+    @property
+    def leases(self) -> Leases:
+        from standfast.footings.leases import Leases
+
+        return self._room(Leases)
+
+
+class Transaction(Rooms):
+    """The rooms inside one transaction. What they return is acknowledged when the block has ended."""
+
+
+class Standfast(Rooms):
+    """An open store."""
+
+    def __init__(self, settings: config.Settings, store: Store, temporary: str | None = None) -> None:
+        super().__init__(store)
+        self.settings = settings
+        self._temporary = temporary
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Everything in the block is committed together, or not at all. At most 5 seconds; never rerun."""
+        with self._store.transaction() as tx:
+            yield Transaction(self._store, tx)
+
+    @property
+    def engine(self) -> Engine:
+        return self._store.engine
+
+    @property
+    def scope(self) -> str:
+        return self._store.caller.scope
+
+    @property
+    def actor(self) -> str:
+        return self._store.caller.actor
+
+    def read(self, body: Callable[[Tx], T]) -> T:
+        """Run a function of a transaction on one snapshot: for what no verb answers."""
+        return self._store.read(body)
+
+    def rows(self, text: str, params: dict[str, object] | None = None) -> Iterator[Row]:
+        """Stream a read-only query, an object by column name for each row."""
+        return self._store.rows(text, params)
+
+    def close(self) -> None:
+        """Give back what this process holds in memory. Leases of a process end with it."""
+        if not self._store.closed:
+            self._store.close()
+            _remove(self._temporary)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Standfast {self.settings.target.shown}>"
+
+
+def _temporary() -> str:
+    import tempfile
+
+    return tempfile.mkdtemp(prefix="standfast-")
+
+
+def _remove(directory: str | None) -> None:
+    if directory is not None:
+        import shutil
+
+        shutil.rmtree(directory, ignore_errors=True)
