@@ -70,7 +70,7 @@ def _open_engine(settings: config.Settings, location: str, caller: Caller) -> En
         from standfast.db.postgres.engine import open_engine as open_postgres
 
         return open_postgres(location, caller, allow_unsafe=unsafe)
-    from standfast.db.sqlite.engine import open_engine as open_sqlite
+    from standfast.db.sqlite.registry import open_engine as open_sqlite
 
     return open_sqlite(location, caller, allow_unsafe=unsafe)
 

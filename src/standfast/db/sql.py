@@ -80,7 +80,8 @@ class Queries:
 def load(module: str) -> Queries:
     """Read the `.sql` file beside `module`: call as `load(__name__)`."""
     spec = sys.modules[module].__spec__
-    assert spec is not None and spec.origin is not None
+    assert spec is not None
+    assert spec.origin is not None
     path = os.path.splitext(spec.origin)[0] + ".sql"
     raw: bytes = spec.loader.get_data(path)  # type: ignore[union-attr]
     return Queries(os.path.basename(path), parse(raw.decode()))
@@ -112,7 +113,8 @@ def _statement(name: str, variants: dict[str, str]) -> Statement:
     cleaned = {dialect: _strip(text) for dialect, text in variants.items()}
     both = cleaned.get("both", "")
     sqlite, postgres = cleaned.get("sqlite", both), cleaned.get("postgres", both)
-    assert sqlite and postgres, f"{name} lacks a text for one engine"
+    assert sqlite, f"{name} lacks a text for SQLite"
+    assert postgres, f"{name} lacks a text for PostgreSQL"
     return Statement(name, sqlite, postgres, varies=len(cleaned) > 1 or "both" not in cleaned)
 
 

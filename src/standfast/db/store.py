@@ -122,7 +122,7 @@ def verb(body: Callable[Concatenate[R, Tx, P], T | StandfastError]) -> Callable[
     """A verb that changes something: one transaction of its own, or part of the one it is in."""
 
     @functools.wraps(body)
-    def call(room: R, *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(room: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
         if room.tx is not None:
             return raised(body(room, room.tx, *args, **kwargs))
         return raised(room.store.write(lambda tx: body(room, tx, *args, **kwargs)))
@@ -135,7 +135,7 @@ def query(body: Callable[Concatenate[R, Tx, P], T | StandfastError]) -> Callable
     """A verb that only reads: one consistent snapshot, or the transaction it is in."""
 
     @functools.wraps(body)
-    def call(room: R, *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(room: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
         if room.tx is not None:
             return raised(body(room, room.tx, *args, **kwargs))
         return raised(room.store.read(lambda tx: body(room, tx, *args, **kwargs)))

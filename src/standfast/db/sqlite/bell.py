@@ -12,6 +12,7 @@ import os
 import select
 import sys
 import time
+from contextlib import suppress
 
 from standfast.db.contract import Watch
 
@@ -27,10 +28,9 @@ class Bell:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
     def ring(self) -> None:
-        try:
+        # A full disk must not turn a durable commit into an error: waiters look again anyway.
+        with suppress(OSError):
             os.pwrite(self._fd, b"!", 0)
-        except OSError:
-            pass  # A full disk must not turn a durable commit into an error: waiters look again anyway.
 
     def close(self) -> None:
         os.close(self._fd)

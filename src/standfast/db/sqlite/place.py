@@ -10,11 +10,44 @@ from __future__ import annotations
 import os
 import re
 import sys
+from contextlib import suppress
 
 from standfast.errors import StorageError, UnsafeStorage
 
 _NETWORK = frozenset(
-    ["9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "fuse.glusterfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "gfs2", "orangefs", "prl_fs", "smb2", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs", "fuse.vmhgfs-fuse", "webdav", "drvfs"]
+    [
+        "9p",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "coda",
+        "davfs",
+        "fuse.sshfs",
+        "fuse.s3fs",
+        "fuse.rclone",
+        "fuse.gcsfuse",
+        "fuse.glusterfs",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "ocfs2",
+        "gfs2",
+        "orangefs",
+        "prl_fs",
+        "smb2",
+        "smb3",
+        "smbfs",
+        "vboxsf",
+        "virtiofs",
+        "vmhgfs",
+        "fuse.vmhgfs-fuse",
+        "webdav",
+        "drvfs",
+    ]
 )
 _SYNCED_NAME = re.compile(
     r"^(dropbox( \(.*\))?|onedrive( - .*)?|google ?drive|my drive|icloud ?drive|mobile documents|cloudstorage|"
@@ -115,7 +148,5 @@ def _make_private(directory: str) -> None:
     parent = os.path.dirname(directory)
     if parent != directory:
         _make_private(parent)
-    try:
+    with suppress(FileExistsError):  # another process may be faster
         os.mkdir(directory, 0o700)
-    except FileExistsError:
-        pass  # Another process was faster.

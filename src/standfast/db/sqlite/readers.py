@@ -100,7 +100,9 @@ class _Reader:
 _READING = frozenset(
     (apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_RECURSIVE, apsw.SQLITE_FUNCTION, apsw.SQLITE_PRAGMA)
 )
-_PRAGMAS = frozenset(["table_info", "table_xinfo", "table_list", "index_list", "index_info", "foreign_key_list", "compile_options"])
+_PRAGMAS = frozenset(
+    ["table_info", "table_xinfo", "table_list", "index_list", "index_info", "foreign_key_list", "compile_options"]
+)
 
 
 def stream(connection: apsw.Connection, text: str, params: dict[str, object] | None) -> Iterator[Row]:

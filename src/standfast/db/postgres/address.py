@@ -1,0 +1,98 @@
+"""Where the server is: the URL, what libpq is told beside it, and the driver itself.
+
+`?pooler=transaction` is ours: it says that a transaction pooler stands in between, and is taken
+out before libpq sees the URL. Whatever a person wrote into the URL stands; what they left out
+gets a bound, because a network may go silent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from standfast.config.target import Target
+from standfast.errors import InvalidInput, StorageError
+
+if TYPE_CHECKING:
+    import psycopg
+
+POOLERS = {"transaction": True, "session": False, "none": False, "": False}
+DEFAULTS: dict[str, str] = {
+    "application_name": "standfast",
+    "connect_timeout": "10",
+    "client_encoding": "UTF8",
+    "keepalives": "1",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+
+
+class Address:
+    """One server, one database, one role. Prints itself without its password."""
+
+    __slots__ = ("_target", "params", "pooler", "shown", "url")
+
+    def __init__(self, url: str) -> None:
+        require_driver()
+        from psycopg import ProgrammingError
+        from psycopg.conninfo import conninfo_to_dict
+
+        self.url = url
+        self._target = Target("postgres", url)
+        plain, self.pooler = _without_pooler(url)
+        self.shown = self._target.shown
+        try:
+            given: dict[str, Any] = conninfo_to_dict(plain)
+        except ProgrammingError as error:
+            # The driver quotes what it could not read, and that may be the password.
+            raise InvalidInput(
+                f"{self.shown} is not a PostgreSQL URL: {self.hide(str(error)).strip()}",
+                "write postgresql://USER:PASSWORD@HOST:PORT/DATABASE",
+            ) from None
+        self.params: dict[str, Any] = DEFAULTS | given
+        if "," in str(given.get("host", "")):
+            # One of several is the primary: ask each until it is found, also after a failover.
+            self.params.setdefault("target_session_attrs", "read-write")
+
+    def hide(self, text: str) -> str:
+        """Any text without this address's password."""
+        return self._target.hide(text)
+
+    def __repr__(self) -> str:
+        return f"Address({self.shown!r})"
+
+
+def require_driver() -> None:
+    """Raise StorageError where the driver is not installed, saying what to install."""
+    try:
+        import psycopg
+    except ImportError as error:
+        raise StorageError(
+            "PostgreSQL needs the extra: pip install 'standfast[postgres]'",
+            f"({error})" if "libpq" in str(error) else "",
+            code="extra_missing",
+        ) from None
+    del psycopg
+
+
+def connect(address: Address) -> psycopg.Connection[Any]:
+    """A new connection without a transaction of its own; raises the driver's error."""
+    import psycopg
+
+    return psycopg.connect(**address.params, autocommit=True, prepare_threshold=None)
+
+
+def _without_pooler(url: str) -> tuple[str, bool]:
+    plain, mark, query = url.partition("?")
+    kept, pooler = [], False
+    for part in query.split("&"):
+        key, _, value = part.partition("=")
+        if key != "pooler":
+            kept.append(part)
+        elif value in POOLERS:
+            pooler = POOLERS[value]
+        else:
+            raise InvalidInput(f"pooler={value} is not a kind of pooler", "write pooler=transaction, or leave it out")
+    rest = "&".join(part for part in kept if part)
+    return plain + (mark + rest if rest else ""), pooler

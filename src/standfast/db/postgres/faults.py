@@ -1,0 +1,134 @@
+"""What a failure means: whether to try again, and how to say it.
+
+Inside this folder a failure is a `Fault`: the server's SQLSTATE and words, and whether the
+connection is gone. It becomes one of our errors here and nowhere else, without credentials.
+
+    the transaction lost a race        rerun the body                  40001, 40P01, 55P03, 23505
+    the connection is gone             rerun on a new one, unless COMMIT was under way
+    a pooler lost a prepared plan      prepare nothing any more, rerun     26000, 42P05
+    the server became a standby        rerun elsewhere, until the deadline         25006
+    everything else                    said to the caller
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from standfast.errors import Busy, CommitUnknown, Corrupt, InvalidInput, StandfastError, StorageError
+
+if TYPE_CHECKING:
+    from standfast.db.postgres.address import Address
+
+LOST_A_RACE = frozenset({"40001", "40P01", "55P03"})
+LOST_A_PLAN = frozenset({"26000", "42P05"})
+DUPLICATE = "23505"
+DUPLICATE_RERUNS_MAX = 3
+"""A duplicate may be a race that a second look settles, or simply a duplicate."""
+READ_ONLY = frozenset({"25006"})
+STANDBY_REFUSES_BEGIN = "0A000"
+FULL_HOUSE = "53300"
+TOO_OLD = frozenset({"25P03", "25P04"})
+
+
+class Fault(Exception):
+    """A failure as the driver or the server told it."""
+
+    def __init__(self, message: str, *, sqlstate: str = "", lost: bool = False, final: bool = False) -> None:
+        super().__init__(message)
+        self.message = message.strip()
+        self.sqlstate = sqlstate
+        self.lost = lost
+        """The connection is gone: what was not committed is rolled back, what was is not known."""
+        self.final = final
+        """Trying again would fail again: a wrong password, a missing database."""
+
+
+class Remedy(Enum):
+    RERUN = "rerun"
+    RERUN_FEW = "rerun a few times"
+    RECONNECT = "rerun on a new connection"
+    UNPREPARE = "rerun without prepared statements"
+    NONE = "say it"
+
+
+def remedy(fault: Fault) -> Remedy:
+    """What may be done about a fault of a transaction that is known not to be committed."""
+    if fault.final:
+        return Remedy.NONE
+    if fault.sqlstate in LOST_A_RACE:
+        return Remedy.RERUN
+    if fault.sqlstate == DUPLICATE:
+        return Remedy.RERUN_FEW
+    if fault.sqlstate in LOST_A_PLAN:
+        return Remedy.UNPREPARE
+    if fault.lost or fault.sqlstate in READ_ONLY:
+        return Remedy.RECONNECT
+    return Remedy.NONE
+
+
+def commit_unknown(fault: Fault, address: Address) -> CommitUnknown:
+    return CommitUnknown(
+        f"the answer to COMMIT was lost: {address.hide(fault.message)}",
+        "the write may or may not be there: look it up by its key before repeating it",
+    )
+
+
+def busy(fault: Fault, address: Address, waited_s: float, in_the_way: str) -> StandfastError:
+    """The deadline has passed; what was in the way is said as far as the server tells."""
+    if fault.lost or fault.sqlstate in READ_ONLY:
+        return translated(fault, address)
+    return Busy(
+        f"{address.shown} did not let this write through within {waited_s:.0f} s: {address.hide(fault.message)}",
+        in_the_way or "try again, or see who is at it: standfast doctor",
+    )
+
+
+def translated(fault: Fault, address: Address) -> StandfastError:
+    """The fault in our words."""
+    where, words, state = address.shown, address.hide(fault.message), fault.sqlstate
+    if state in TOO_OLD:
+        return too_long(words)
+    if state in READ_ONLY:
+        return read_only(where)
+    if fault.lost:
+        return StorageError(f"{where} cannot be reached: {words}", "standfast doctor says more", code="unreachable")
+    match state[:2]:
+        case "22":
+            return InvalidInput(f"PostgreSQL refuses a value: {words}")
+        case "23":
+            return StorageError(f"a rule of the schema refuses this: {words}", code="constraint")
+        case "XX" if state in ("XX001", "XX002"):
+            return Corrupt(f"{where} is damaged: {words}", "stop writing and restore a backup: standfast doctor")
+    match state:
+        case "57014":
+            return StorageError(f"a statement took too long and was ended: {words}", "narrow it down", code="timeout")
+        case "53100":
+            return StorageError(
+                f"the server's disk is full: {where} cannot grow; nothing of this write was kept",
+                "free some space on the server and try again",
+                code="disk_full",
+            )
+        case "42501":
+            return StorageError(
+                f"this role may not do that in {where}: {words}",
+                "let the owner of the database run: GRANT ALL ON SCHEMA standfast TO <role>",
+                code="not_permitted",
+            )
+    return StorageError(f"{where}: {words} ({state or 'no code'})", "standfast doctor says more", code="server_error")
+
+
+def too_long(words: str) -> StorageError:
+    return StorageError(
+        f"this transaction was open too long and was rolled back: {words}",
+        "keep slow work outside: other writers wait for the block to end",
+        code="transaction_too_long",
+    )
+
+
+def read_only(where: str) -> StorageError:
+    return StorageError(
+        f"{where} is a read-only standby",
+        "name the primary, or all servers: postgresql://USER@HOST1,HOST2/DATABASE?target_session_attrs=read-write",
+        code="read_only",
+    )

@@ -1,0 +1,53 @@
+"""Bodies from event loops: one thread leads for all of them, one pass over the answers per batch."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from standfast.db.contract import BATCH_MAX
+from standfast.db.sqlite.queue import Entry, Op
+
+Done = Callable[[Any, BaseException | None], None]
+
+
+class Inbox:
+    def __init__(self, commit: Callable[[Entry], None]) -> None:
+        self._commit = commit
+        self._mutex = threading.Lock()
+        self._waiting: list[tuple[Op, Done]] = []
+        self._call = threading.Semaphore(0)
+        self._stopped = False
+        threading.Thread(target=self._run, name="standfast-inbox", daemon=True).start()
+
+    def put(self, op: Op, done: Done) -> None:
+        with self._mutex:
+            self._waiting.append((op, done))
+            first = len(self._waiting) == 1
+        if first:
+            self._call.release()
+
+    def _run(self) -> None:
+        while not self._stopped:
+            self._call.acquire()
+            while self._serve():
+                pass
+
+    def _serve(self) -> bool:
+        with self._mutex:
+            taken, self._waiting = self._waiting[:BATCH_MAX], self._waiting[BATCH_MAX:]
+        if not taken:
+            return False
+        try:
+            self._commit(Entry([op for op, _ in taken]))
+        except BaseException as error:  # noqa: BLE001  # the waiting loops must hear of it, whatever it is
+            for op, _ in taken:
+                op.error = op.error or error
+        for op, done in taken:
+            done(op.result if op.error is None else None, op.error)
+        return True
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._call.release()

@@ -1,0 +1,99 @@
+"""The queue inside one process: who leads, who is served, who goes next.
+
+The first thread to come leads and is not made to wait for anybody. Whoever comes while it is
+at work queues; the leader takes the queue along. When it is done committing it hands the lead
+to the next in the queue, before it syncs.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from standfast.db.contract import BATCH_MAX, Caller, Tx
+
+
+class Op:
+    """One body on its way to the disk."""
+
+    __slots__ = ("body", "caller", "durable", "error", "result")
+
+    def __init__(self, body: Callable[[Tx], Any], caller: Caller, durable: bool) -> None:
+        self.body = body
+        self.caller = caller
+        self.durable = durable
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+class Entry:
+    """One thread's place in the queue, with the bodies it brings. Without any, it wants the lead itself."""
+
+    __slots__ = ("alone", "leads", "ops", "since", "turn")
+
+    def __init__(self, ops: list[Op]) -> None:
+        self.ops = ops
+        self.alone = not ops
+        self.leads = False
+        self.since = time.monotonic()
+        self.turn = threading.Lock()
+        self.turn.acquire()
+
+
+class Queue:
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._waiting: deque[Entry] = deque()
+        self._leading = False
+
+    def enter(self, entry: Entry) -> Entry:
+        """Lead at once, or wait until served or told to lead: `entry.leads` says which."""
+        with self._mutex:
+            if not self._leading:
+                self._leading = entry.leads = True
+                return entry
+            self._waiting.append(entry)
+        try:
+            entry.turn.acquire()
+        except BaseException:
+            self._leave(entry)
+            raise
+        return entry
+
+    def _leave(self, entry: Entry) -> None:
+        """The waiting thread was interrupted: take its work back, or give the lead on."""
+        with self._mutex:
+            if entry in self._waiting:
+                self._waiting.remove(entry)
+            lead = entry.leads
+        if lead:
+            self.hand_over()
+
+    def gather(self, leader: Entry) -> list[Entry]:
+        """The leader and whoever may share its commit."""
+        batch = [leader]
+        with self._mutex:
+            while self._waiting and not self._waiting[0].alone and len(batch) < BATCH_MAX:
+                batch.append(self._waiting.popleft())
+        return batch
+
+    def put_back(self, entries: list[Entry]) -> None:
+        with self._mutex:
+            self._waiting.extendleft(reversed(entries))
+
+    def hand_over(self) -> None:
+        with self._mutex:
+            following = self._waiting.popleft() if self._waiting else None
+            if following is None:
+                self._leading = False
+            else:
+                following.leads = True
+        if following is not None:
+            following.turn.release()
+
+
+def ops(batch: list[Entry]) -> Iterator[Op]:
+    return (op for entry in batch for op in entry.ops)

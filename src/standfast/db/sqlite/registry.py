@@ -1,0 +1,78 @@
+"""One engine per process and file, and what becomes of it when the process forks.
+
+SQLite keeps its own account of the locks a process holds, per file. Two engines would drop each
+other's; and in a forked child that account is simply wrong. So engines are shared, and closed
+before a fork: parent and child each open their own again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from standfast.db.contract import Caller
+from standfast.db.sqlite.engine import SqliteEngine
+from standfast.errors import StorageError
+
+_engines: dict[str, SqliteEngine] = {}
+_registry_lock = threading.RLock()
+
+
+_forked: set[str] = set()
+"""Files that were in use when this process was forked off: not to be opened in it."""
+
+
+def open_engine(path: str, caller: Caller, *, allow_unsafe: bool = False) -> SqliteEngine:
+    """The engine of this process for this file: the open one, or a new one."""
+    real = os.path.join(os.path.realpath(os.path.dirname(os.path.abspath(path))), os.path.basename(path))
+    if real in _forked:
+        raise StorageError(
+            f"this process was forked while {real} was in use",
+            "fork outside transactions and before reading, or start children with exec or spawn",
+            code="forked",
+        )
+    with _registry_lock:
+        found = _engines.get(real)
+        heal = found is not None and getattr(found.dead, "code", "") == "sync_failed"
+        if found is not None and found.dead is not None:
+            if not found.close(timeout_s=5.0):
+                raise StorageError("the old connection to this store is still in use", "restart this process")
+            found = None
+        if found is None:
+            found = _engines[real] = SqliteEngine(real, caller, allow_unsafe=allow_unsafe, heal=heal, on_idle=_close)
+        found.retain()
+        return found
+
+
+def _close(engine: SqliteEngine) -> None:
+    """The last handle has let go."""
+    with _registry_lock:
+        if engine.handles > 0:
+            return  # somebody opened it again meanwhile
+        if _engines.get(engine.path) is engine:
+            del _engines[engine.path]
+    engine.close()
+
+
+def _before_fork() -> None:
+    """Close every engine: SQLite's lock bookkeeping, copied into a child, would be wrong there."""
+    _registry_lock.acquire()
+    why = StorageError("this connection was closed because the process forked", code="forked")
+    for path, engine in list(_engines.items()):
+        if not engine.inside and engine.close(timeout_s=2.0, why=why):
+            del _engines[path]
+
+
+def _after_fork_in_child() -> None:
+    """What could not be closed is kept for ever and never touched: it is the parent's."""
+    for path, engine in _engines.items():
+        engine.dead = StorageError("this connection belongs to the parent process", code="forked")
+        _forked.add(path)
+        _parents.append(engine)
+    _engines.clear()
+    _registry_lock.release()
+
+
+_parents: list[SqliteEngine] = []
+
+os.register_at_fork(before=_before_fork, after_in_parent=_registry_lock.release, after_in_child=_after_fork_in_child)
