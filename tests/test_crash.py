@@ -24,6 +24,17 @@ for n in (1, 2):
 print("alive")
 """
 
+PASSES_AND_FORKS = """
+import os
+from standfast import crash
+crash.point("commit.after_commit")
+if (pid := os.fork()) == 0:
+    crash.point("commit.after_commit")
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+crash.point("commit.after_commit")
+"""
+
 
 @pytest.fixture(autouse=True)
 def _disarmed() -> Iterator[None]:
@@ -31,9 +42,9 @@ def _disarmed() -> Iterator[None]:
     crash.disarm()
 
 
-def run_with(where: str) -> subprocess.CompletedProcess[str]:
+def run_with(where: str, code: str = PASSES_TWICE) -> subprocess.CompletedProcess[str]:
     env = os.environ | {crash.VARIABLE: where}
-    return subprocess.run([sys.executable, "-c", PASSES_TWICE], env=env, capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
 
 
 def test_off_a_point_does_nothing_and_knows_no_names() -> None:
@@ -57,6 +68,11 @@ def test_the_variable_kills_at_the_nth_passage(where: str, said: list[str]) -> N
 def test_a_passage_that_never_comes_kills_nobody() -> None:
     done = run_with("commit.after_commit:3")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "alive")
+
+
+def test_a_forked_child_counts_its_own_passages() -> None:
+    done = run_with("commit.after_commit:2", PASSES_AND_FORKS)
+    assert (done.returncode, done.stdout.splitlines()) == (-signal.SIGKILL, ["7"])
 
 
 def test_a_misspelt_point_is_refused_at_the_start_with_near_names() -> None:

@@ -110,6 +110,14 @@ def test_forked_children_go_on_above_their_parent_and_apart_from_each_other() ->
     assert all(life == sorted(life) and life[0] > before for life in lives)
 
 
+def test_a_child_begins_above_its_parent_even_in_the_same_millisecond() -> None:
+    entropy = iter([b"\xff" * 10, b"\x00" * 10, b"\x00" * 4])
+    maker = ids.IdMaker(entropy=lambda size: next(entropy))
+    parents = maker.new_id("eff", now_us=9_000)
+    maker.forked()
+    assert maker.new_id("eff", now_us=9_000) > parents
+
+
 def test_a_child_is_not_blocked_by_a_lock_its_parent_held_at_the_fork() -> None:
     with ids._MAKER._lock:
         assert len(made_in_a_child(2)) == 2

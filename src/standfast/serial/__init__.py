@@ -137,12 +137,12 @@ def _plain(value: object, room: int) -> bool:
         return INT_MIN <= value <= INT_MAX  # type: ignore[operator]
     if kind is dict:
         for key, item in value.items():  # type: ignore[attr-defined]
-            if type(key) is not str or (type(item) not in _ATOMS and not (room > 1 and _plain(item, room - 1))):
+            if type(key) is not str or (type(item) not in _ATOMS and not (room > 0 and _plain(item, room - 1))):
                 return False
         return room > 0
     if kind is list:
         for item in value:  # type: ignore[attr-defined]
-            if type(item) not in _ATOMS and not (room > 1 and _plain(item, room - 1)):
+            if type(item) not in _ATOMS and not (room > 0 and _plain(item, room - 1)):
                 return False
         return room > 0
     return False
