@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import re
 
-from standfast.db.migrations import m0001_foundation
+from standfast.db.migrations import m0001_foundation, m0002_core
 from standfast.db.migrations.migration import Migration
 
-MIGRATIONS: tuple[Migration, ...] = (m0001_foundation.MIGRATION,)
+MIGRATIONS: tuple[Migration, ...] = (m0001_foundation.MIGRATION, m0002_core.MIGRATION)
 
 LATEST = MIGRATIONS[-1].version
 

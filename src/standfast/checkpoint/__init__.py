@@ -1,0 +1,1 @@
+"""Checkpoints: folds of long histories. Deletable; lost, nothing is gone but time."""
