@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from standfast.aio import AsyncStandfast
     from standfast.errors import (
         ApprovalRequired,
         Busy,
@@ -32,12 +33,13 @@ if TYPE_CHECKING:
         UnsafeStorage,
         VersionConflict,
     )
-    from standfast.handle import Standfast, open
+    from standfast.handle import Standfast, aopen, open
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "standfast.handle": ("Standfast", "open"),
+    "standfast.aio": ("AsyncStandfast",),
+    "standfast.handle": ("Standfast", "aopen", "open"),
     "standfast.errors": (
         "ApprovalRequired",
         "Busy",
@@ -62,6 +64,7 @@ _WHERE = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "ApprovalRequired",
+    "AsyncStandfast",
     "Busy",
     "CommitUnknown",
     "Conflict",
@@ -79,6 +82,7 @@ __all__ = [
     "StorageError",
     "UnsafeStorage",
     "VersionConflict",
+    "aopen",
     "open",
 ]
 

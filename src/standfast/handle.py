@@ -20,6 +20,7 @@ from standfast.db.store import Room, Store
 from standfast.footings.leases import actor_holder, this_process
 
 if TYPE_CHECKING:
+    from standfast.aio import AsyncStandfast
     from standfast.clock import Clock
     from standfast.footings.journal import Journal
     from standfast.footings.leases import Leases
@@ -41,6 +42,19 @@ def open(
     and in the end a file in the data directory. ":memory:" is a private store removed at close.
     """
     return connect(config.load(url, data_dir=data_dir, actor=actor), clock=clock)
+
+
+def aopen(
+    url: str | os.PathLike[str] | None = None,
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    actor: str | None = None,
+    clock: Clock | None = None,
+) -> AsyncStandfast:
+    """Open the store for an event loop: `async with standfast.aopen() as sf`, the same names, awaited."""
+    from standfast.aio import AsyncStandfast
+
+    return AsyncStandfast(lambda: open(url, data_dir=data_dir, actor=actor, clock=clock))
 
 
 def connect(settings: config.Settings, *, clock: Clock | None = None, as_actor: bool = False) -> Standfast:

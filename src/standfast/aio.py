@@ -1,0 +1,232 @@
+"""The same names, awaited.
+
+    async with standfast.aopen() as sf:
+        async with sf.session("fix-42") as s:
+            pr = await s.effect(open_pr, repo="a/b", branch="fix-42")
+
+One implementation stands beneath: a verb is handed to the engine, which answers on the event
+loop once it is on disk; whatever calls foreign code (steps, effects) runs on a worker thread
+and awaits coroutines on the loop it was called from. A cancelled task does not stop a write that
+is under way; a cancelled `do` leaves its effect in doubt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, Self
+
+from standfast.db.contract import Tx
+from standfast.db.store import Room, raised
+from standfast.footings import foreign
+
+THREADS_MAX = 64
+"""Steps and effects under way at once in one handle; more wait for a thread."""
+
+
+class Handle(Protocol):
+    """What this facade needs of the handle it stands on."""
+
+    def transaction(self) -> AbstractContextManager[Any]: ...
+
+    def close(self) -> None: ...
+
+
+class AsyncStandfast:
+    """An open store whose verbs are awaited."""
+
+    def __init__(self, connect: Callable[[], Handle]) -> None:
+        self._connect = connect
+        self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="standfast-aio")
+        self._sync: Handle | None = None
+
+    async def __aenter__(self) -> Self:
+        self._sync = await self._run(self._connect)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        sync, self._sync = self._sync, None
+        if sync is not None:
+            await self._run(sync.close)
+        self._threads.shutdown(wait=False)
+
+    @property
+    def sync(self) -> Handle:
+        """The handle beneath: for what needs no waiting."""
+        assert self._sync is not None, "open it first: async with standfast.aopen() as sf"
+        return self._sync
+
+    async def transaction(self, body: Callable[[Any], Any]) -> Any:
+        """Run a plain function of a transaction: everything in it is committed together, or not at all."""
+
+        def run() -> Any:
+            with self.sync.transaction() as tx:
+                return body(tx)
+
+        return await self._run(run)
+
+    def __getattr__(self, name: str) -> Any:
+        return self._awaited(getattr(self.sync, name))
+
+    def _awaited(self, value: Any) -> Any:
+        if isinstance(value, Room):
+            return AsyncObject(self, value)
+        return self._method(value) if callable(value) else value
+
+    def _method(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """A method of the synchronous object, to be awaited or entered."""
+
+        @functools.wraps(method)
+        def call(*args: Any, **kwargs: Any) -> _Call:
+            body = getattr(method, "body", None)
+            room = getattr(method, "__self__", None)
+            if body is not None and isinstance(room, Room) and room.tx is None:
+                return _Call(self, functools.partial(self._submit, room, body, args, kwargs))
+            return _Call(self, functools.partial(self._run, functools.partial(method, *args, **kwargs)))
+
+        return call
+
+    async def _run(self, function: Callable[[], Any]) -> Any:
+        """On a worker thread; a cancelled caller does not stop it, but cancels the coroutine it waits for."""
+        loop = asyncio.get_running_loop()
+        bridge = _Bridge(loop)
+        future = loop.run_in_executor(self._threads, foreign.with_bridge, bridge, function)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            bridge.cancel()
+            # The thread records what happened; nobody may see the store half told.
+            await asyncio.wait([future])
+            if not future.cancelled():
+                future.exception()
+            raise
+
+    async def _submit(self, room: Room, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A verb without a thread of its own: the engine answers on the loop."""
+        answers = _Answers.of(asyncio.get_running_loop())
+        future: asyncio.Future[Any] = answers.loop.create_future()
+        store = room.store
+
+        def work(tx: Tx) -> Any:
+            return body(room, tx, *args, **kwargs)
+
+        store.engine.submit(work, store.caller, functools.partial(answers.put, future))
+        return raised(await future)
+
+
+class _Call:
+    """What a method returns: await it, or enter it if it is a context manager."""
+
+    def __init__(self, owner: AsyncStandfast, start: Callable[[], Awaitable[Any]]) -> None:
+        self._owner = owner
+        self._start = start
+        self._entered: AbstractContextManager[Any] | None = None
+
+    def __await__(self) -> Any:
+        return self._start().__await__()
+
+    async def __aenter__(self) -> Any:
+        self._entered = manager = await self._start()
+        value = await self._owner._run(manager.__enter__)
+        return AsyncObject(self._owner, value)
+
+    async def __aexit__(self, *exc: Any) -> Any:
+        assert self._entered is not None
+        return await self._owner._run(functools.partial(self._entered.__exit__, *exc))
+
+
+class AsyncObject:
+    """A room, a session or a decision whose methods are awaited and whose values are plain."""
+
+    def __init__(self, owner: AsyncStandfast, inner: Any) -> None:
+        object.__setattr__(self, "_owner", owner)
+        object.__setattr__(self, "_inner", inner)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._inner, name)
+        if getattr(type(value), "awaited", False):
+            return AsyncObject(self._owner, value)
+        return self._owner._awaited(value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._inner, name, value)
+
+    def __repr__(self) -> str:
+        return f"<async {self._inner!r}>"
+
+
+class _Bridge:
+    """Awaits, on the caller's loop, what foreign code returned on a worker thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._mutex = threading.Lock()
+        self._cancelled = False
+        self._current: Any = None
+
+    def __call__(self, awaitable: Awaitable[Any]) -> Any:
+        with self._mutex:
+            future = asyncio.run_coroutine_threadsafe(_awaiting(awaitable), self._loop)
+            self._current = future
+            if self._cancelled:
+                future.cancel()
+        try:
+            return future.result()
+        except BaseException as error:
+            # The thread's own kind of cancellation, as a coroutine would have seen it.
+            if type(error).__name__ == "CancelledError":
+                raise asyncio.CancelledError from error
+            raise
+
+    def cancel(self) -> None:
+        with self._mutex:
+            self._cancelled = True
+            if self._current is not None:
+                self._current.cancel()
+
+
+async def _awaiting(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
+
+
+class _Answers:
+    """Answers on their way to one loop: one wake-up serves all that came together."""
+
+    _by_loop: dict[int, _Answers] = {}  # noqa: RUF012  # one shared table on purpose
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._mutex = threading.Lock()
+        self._ready: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
+
+    @classmethod
+    def of(cls, loop: asyncio.AbstractEventLoop) -> _Answers:
+        found = cls._by_loop.get(id(loop))
+        if found is None or found.loop is not loop:
+            found = cls._by_loop[id(loop)] = _Answers(loop)
+        return found
+
+    def put(self, future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+        with self._mutex:
+            self._ready.append((future, result, error))
+            first = len(self._ready) == 1
+        if first and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        with self._mutex:
+            ready, self._ready = self._ready, []
+        for future, result, error in ready:
+            if future.cancelled():
+                continue
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)

@@ -1,0 +1,46 @@
+"""Calling other people's code: steps, `do`, `probe`, `undo`, folds. Always outside a transaction.
+
+The core is synchronous and so is this call. Under the async facade it runs on a worker thread,
+and a coroutine that the called function returns is awaited on the caller's event loop, through
+the bridge the facade has put there. Without a bridge a coroutine is refused by name.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, cast
+
+from standfast.errors import InvalidInput
+
+T = TypeVar("T")
+Bridge = Callable[[Awaitable[Any]], Any]
+
+_here = threading.local()
+
+
+def call(function: Callable[..., T], /, *args: object, **kwargs: object) -> T:
+    """The function's result; a coroutine's result if it returned one."""
+    result = function(*args, **kwargs)
+    if not hasattr(result, "__await__"):
+        return result
+    bridge: Bridge | None = getattr(_here, "bridge", None)
+    if bridge is None:
+        close = getattr(result, "close", None)
+        if close is not None:
+            close()  # or Python would warn that it was never awaited
+        raise InvalidInput(
+            f"{getattr(function, '__qualname__', function)!s} is async; this session is not",
+            "open the store with: async with standfast.aopen() as sf",
+        )
+    return cast("T", bridge(result))
+
+
+def with_bridge(bridge: Bridge, function: Callable[[], T]) -> T:
+    """Run `function` on this thread, awaiting what foreign code returns through `bridge`."""
+    before = getattr(_here, "bridge", None)
+    _here.bridge = bridge
+    try:
+        return function()
+    finally:
+        _here.bridge = before
