@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 import shutil
@@ -187,24 +188,24 @@ def test_a_target_never_prints_its_password() -> None:
 
 def test_environment_before_project_before_global_before_default(env: dict[str, str], project: Path) -> None:
     """003-26, 003-19, 000-31: one place decides, in this order."""
-    here = {"cwd": project / "deep" / "down", "environ": env}
+    decide = functools.partial(load, cwd=project / "deep" / "down", environ=env)
     data = Path(env["STANDFAST_DATA_DIR"])
 
-    decided = load(**here)
+    decided = decide()
     assert (decided.source, decided.where) == ("default", "built in")
     assert decided.target == Target("sqlite", str(data / "standfast.db"))
 
     write_config(data, 'db_url = "global.db"')
-    assert load(**here).target.location == str(data / "global.db")
-    assert load(**here).source == "global"
+    assert decide().target.location == str(data / "global.db")
+    assert decide().source == "global"
 
     trust(write_config(project / ".standfast", 'db_url = "project.db"'), environ=env)
-    decided = load(**here)
+    decided = decide()
     assert decided.target.location == str(project / "project.db")
     assert (decided.source, decided.where) == ("project", str(project / ".standfast" / "config.toml"))
 
     env["STANDFAST_DB_URL"] = "env.db"
-    decided = load(**here)
+    decided = decide()
     assert decided.target.location == str(project / "deep" / "down" / "env.db")
     assert (decided.source, decided.where) == ("environment", "STANDFAST_DB_URL")
     assert [(c.source, c.state) for c in decided.choices] == [
@@ -214,11 +215,11 @@ def test_environment_before_project_before_global_before_default(env: dict[str, 
         ("default", "overridden"),
     ]
 
-    assert load("argument.db", **here).source == "argument"
+    assert decide("argument.db").source == "argument"
     env["STANDFAST_DB_URL"] = "  "
-    assert load(**here).source == "project"
+    assert decide().source == "project"
     env["STANDFAST_DB_URL"] = "sqlite:"
-    decided = load(**here)
+    decided = decide()
     assert (decided.source, decided.target.location) == ("environment", str(data / "standfast.db"))
 
 
@@ -263,8 +264,8 @@ def test_an_untrusted_project_is_ignored_with_one_line(
 ) -> None:
     """RULES §9: a clone must not redirect anybody's memory, nor run a command."""
     file = write_config(project / ".standfast", 'db_url = "stolen.db"\nnotify = ["evil"]\nscope = "theirs"')
-    for _ in range(3):
-        decided = load(cwd=project, environ=env)
+    load(cwd=project, environ=env)
+    decided = load(cwd=project, environ=env)
     assert (decided.source, decided.options.notify) == ("default", ())
     assert decided.scope != "theirs"
     assert decided.choices[-1] == ("project", str(file), None, "untrusted")

@@ -1,0 +1,37 @@
+"""The shell a person and a script type into: parse, call one verb, render.
+
+`main` is where the command starts. It opens the doors that must not wait for click, and leaves
+everything else to `app`. Imports stand inside functions on purpose: agents start this hundreds
+of times an hour, and a command pays only for what it uses.
+
+    registry.py  which commands there are: one line each; the help screen is made of it
+    aliases.py   what people type instead, and what it means
+    app.py       the frame: finding a command, errors, exit codes, Ctrl-C, broken pipes
+    frame.py     what a command is made of: options, examples, nouns with verbs
+    output.py    stdout for data, stderr for words; tables, --json, --jsonl
+    render.py    tables that fit a terminal and cannot harm it
+    exits.py     the exit codes, all of them
+"""
+
+from __future__ import annotations
+
+import sys
+
+DOORS: dict[str, str] = {}
+"""Commands opened before click is loaded, as "module:function" taking the remaining words."""
+
+
+def main() -> int:
+    """The `standfast` command. Returns the exit code."""
+    words = sys.argv[1:]
+    if sys.platform == "win32":
+        print("standfast needs Linux or macOS; on Windows run it inside WSL", file=sys.stderr)
+        return 78
+    if words and words[0] in DOORS:
+        from importlib import import_module
+
+        module, _, function = DOORS[words[0]].partition(":")
+        return int(getattr(import_module(module), function)(words[1:]))
+    from standfast.cli.app import run
+
+    return run(words)

@@ -1,0 +1,230 @@
+"""The frame around every command: finding it, and what happens when it fails.
+
+A command is imported only when it is run. Whatever goes wrong becomes one message on stderr and
+one exit code of `exits`; a traceback is shown only with `-v`, and never with a password in it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from standfast.cli import exits
+from standfast.cli.frame import Refused, common_options, invoke, unknown
+from standfast.cli.output import Format, Out
+from standfast.cli.registry import BY_NAME, ENTRIES, GROUPS
+from standfast.errors import StandfastError
+
+NAME = "standfast"
+MOTTO = "Agents crash. The state stands fast."
+ALIAS_STEPS_MAX = 3
+COMPLETE_VARIABLE = "_STANDFAST_COMPLETE"
+
+
+class House(click.Group):
+    """`standfast`: every command of the registry, loaded when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(BY_NAME)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = BY_NAME.get(cmd_name)
+        if entry is None:
+            return None
+        from importlib import import_module
+
+        module, _, attribute = entry.place.partition(":")
+        found: click.Command = getattr(import_module(module), attribute)
+        return found
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        args = expanded(ctx, args)
+        if args[0] not in BY_NAME:
+            raise unknown(args[0], list(BY_NAME))
+        return super().resolve_command(ctx, args)
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write(help_screen())
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        if incomplete.startswith("-"):
+            return click.Command.shell_complete(self, ctx, incomplete)
+        # From the table: completing must not import every command.
+        return [CompletionItem(e.name, help=e.summary) for e in ENTRIES if e.name.startswith(incomplete)]
+
+
+def expanded(ctx: click.Context, args: list[str]) -> list[str]:
+    """The words with an alias in front replaced by what it means."""
+    if args[0] in BY_NAME and (len(args) == 1 or args[1].startswith("-")):
+        return args  # a plain command: the table is not even read
+    from standfast.cli.aliases import meaning
+
+    for _ in range(ALIAS_STEPS_MAX):
+        found = meaning(args, {*BY_NAME, "--version"})
+        if found is None:
+            break
+        means, used = found
+        if means.startswith("!"):
+            line, _sep, reason = means[1:].partition("  # ")
+            raise Refused(f"there is no command {' '.join(args[:used])}: {reason}", line, ctx)
+        if means == "--version":
+            _print_version(ctx, None, True)
+        args = [*means.split(), *args[used:]]
+    return args
+
+
+def help_screen(*, everything: bool = False) -> str:
+    """Every command that is there, in groups; one screen unless `everything` is asked for."""
+    lines = [f"{NAME}: {MOTTO}", "", f"Usage: {NAME} [COMMAND] [OPTIONS]        alone: {BY_NAME['status'].summary}"]
+    width = max(len(entry.name) for entry in ENTRIES)
+    for group, title in GROUPS.items():
+        shown = [entry for entry in ENTRIES if entry.group == group and (entry.front or everything)]
+        if shown:
+            lines += ["", f"{title}:", *(f"  {entry.name:<{width}}  {entry.summary}" for entry in shown)]
+    lines += [
+        "",
+        "Every command: --help with examples, --json or --jsonl for programs. -v shows tracebacks.",
+        f"{NAME} --version, {NAME} help exit-codes" + ("" if everything else f"; {NAME} help all has the rest."),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _print_version(ctx: click.Context, _: click.Parameter | None, given: bool) -> None:
+    if given and not ctx.resilient_parsing:
+        from standfast.cli.version import print_version
+
+        print_version(ctx.find_root().obj)
+        ctx.exit()
+
+
+def _verbose(ctx: click.Context, _: click.Parameter, given: bool) -> None:
+    if given:
+        ctx.find_root().obj.debug = True
+
+
+def _alone() -> None:
+    ctx = click.get_current_context()
+    if ctx.invoked_subcommand is None:
+        assert isinstance(ctx.command, House)
+        status = ctx.command.get_command(ctx, "status")
+        assert status is not None
+        invoke(ctx, status)
+
+
+def build() -> House:
+    """The root command."""
+    house = House(
+        NAME, callback=_alone, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+    )
+    house.params += common_options()
+    version = click.Option(["--version"], is_flag=True, expose_value=False, callback=_print_version, help="Versions.")
+    verbose = click.Option(["-v"], is_flag=True, expose_value=False, callback=_verbose, help="Show tracebacks.")
+    house.params += [version, verbose]
+    return house
+
+
+def run(words: list[str]) -> int:
+    """Run one command line and return its exit code. Nothing escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    if COMPLETE_VARIABLE in os.environ:
+        return _complete()
+    out = Out(_asked_format(words), debug=_asked_debug(words))
+    code = _guarded(out, lambda: _invoke(words, out))
+    return _flushed(code)
+
+
+def _invoke(words: list[str], out: Out) -> int:
+    # An unparsed line's format is only a guess, good enough for its error; parsing decides.
+    house = build()
+    guessed, out.format = out.format, "text"
+    try:
+        ctx = house.make_context(NAME, list(words), obj=out)
+    except click.ClickException:
+        out.format = guessed
+        raise
+    with ctx:
+        try:
+            house.invoke(ctx)
+        except click.UsageError:
+            out.format = guessed
+            raise
+    return exits.OK
+
+
+def _guarded(out: Out, action: Callable[[], int]) -> int:
+    """What a failure says and which code it leaves."""
+    try:
+        return action()
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.UsageError as error:
+        out.error("usage", error.format_message(), _usage_hint(error))
+        return exits.USAGE
+    except click.ClickException as error:
+        out.error("failed", error.format_message())
+        return exits.FAILED
+    except (KeyboardInterrupt, click.Abort):
+        return exits.INTERRUPTED
+    except BrokenPipeError:
+        return exits.BROKEN_PIPE
+    except StandfastError as error:
+        _traceback(out)
+        out.error(error.code, _masked(error.message), _masked(error.hint))
+        return exits.code_of(error)
+    except Exception as error:  # noqa: BLE001  the last door: a bug must not print a password
+        _traceback(out)
+        out.error("internal", _masked(f"{type(error).__name__}: {error}"), "standfast -v … shows where")
+        return exits.FAILED
+
+
+def _usage_hint(error: click.UsageError) -> str:
+    if isinstance(error, Refused):
+        return error.hint
+    path = error.ctx.command_path if error.ctx else NAME
+    return f"{path} --help"
+
+
+def _traceback(out: Out) -> None:
+    if out.debug:
+        import traceback
+
+        out.say(_masked(traceback.format_exc()))
+
+
+def _masked(text: str) -> str:
+    from standfast.config import mask
+
+    return mask(text)
+
+
+def _asked_format(words: list[str]) -> Format:
+    ours = words[: words.index("--")] if "--" in words else words
+    return "jsonl" if "--jsonl" in ours else "json" if "--json" in ours else "text"
+
+
+def _asked_debug(words: list[str]) -> bool:
+    return bool(words) and words[0] in ("-v", "--debug")
+
+
+def _flushed(code: int) -> int:
+    """Leave quietly when the reader has gone: the interpreter would complain at exit otherwise."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            code = code or exits.BROKEN_PIPE
+    return code
+
+
+def _complete() -> int:
+    from click.shell_completion import shell_complete
+
+    return shell_complete(build(), {}, NAME, COMPLETE_VARIABLE, os.environ[COMPLETE_VARIABLE])

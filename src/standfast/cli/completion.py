@@ -1,0 +1,31 @@
+"""`standfast completion`: the script a shell needs to complete our commands."""
+
+from __future__ import annotations
+
+import click
+
+from standfast.cli.frame import command
+from standfast.cli.output import Out
+
+INSTALL = {
+    "bash": 'eval "$(standfast completion bash)"    # in ~/.bashrc',
+    "zsh": 'eval "$(standfast completion zsh)"    # in ~/.zshrc',
+    "fish": "standfast completion fish > ~/.config/fish/completions/standfast.fish",
+}
+
+
+@command("completion", examples=(INSTALL["bash"], INSTALL["fish"]))
+@click.argument("shell", type=click.Choice(list(INSTALL)))
+@click.pass_context
+def completion(ctx: click.Context, out: Out, shell: str) -> None:
+    """Print the completion script for bash, zsh or fish."""
+    from click.shell_completion import get_completion_class
+
+    from standfast.cli.app import COMPLETE_VARIABLE, NAME
+
+    made = get_completion_class(shell)
+    assert made is not None
+    script = made(ctx.find_root().command, {}, NAME, COMPLETE_VARIABLE)
+    # Not `source()`: it starts a bash to ask for its version, and prints a guess about it.
+    out.text(script.source_template % script.source_vars())
+    out.then(INSTALL[shell])

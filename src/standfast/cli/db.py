@@ -1,0 +1,171 @@
+"""`standfast db`: what is really connected and why, and choosing another store.
+
+Choosing saves an intent and nothing more: running processes keep the store they have opened,
+data stays where it is, and the variable still beats every file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from standfast.cli import exits
+from standfast.cli.frame import Noun
+from standfast.cli.output import Out
+from standfast.cli.render import Column
+
+if TYPE_CHECKING:
+    from standfast.config import Settings, Target
+
+
+class _Db(Noun):
+    """A URL says by itself which engine it means."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and args[0].lower().startswith(("postgres://", "postgresql://")):
+            args = ["pg", *args]
+        return super().resolve_command(ctx, args)
+
+
+db = _Db("db", "What is connected and which source won; choose SQLite or PostgreSQL.", default="status")
+
+
+@db.verb("status", examples=("standfast db", "standfast db --json"))
+def status(out: Out) -> None:
+    """Show what is really connected and which source decided; exits like the connection did."""
+    from standfast.cli.store import exists, opened
+    from standfast.config import load
+    from standfast.errors import StandfastError
+
+    settings = load(quiet=True)
+    data: dict[str, Any] = {**_decided(settings), "connected": False, "exists": exists(settings)}
+    failure: StandfastError | None = None
+    if data["exists"]:
+        try:
+            with opened(settings) as sf:
+                data |= {"connected": True, "schema_version": sf.engine.schema_version(), "facts": sf.engine.facts()}
+        except StandfastError as error:
+            failure = error
+    out.record(data, _lines(out, data))
+    if failure is not None:
+        out.error(failure.code, settings.target.hide(failure.message), settings.target.hide(failure.hint))
+        raise click.exceptions.Exit(exits.code_of(failure))
+
+
+@db.verb("sqlite", examples=("standfast db sqlite", "standfast db sqlite ~/state.db --global"))
+@click.argument("path", required=False)
+@click.option("--global", "everywhere", is_flag=True, help="For this account instead of this project.")
+def sqlite(out: Out, path: str | None, everywhere: bool) -> None:
+    """Use the SQLite file PATH; without one, the default file again."""
+    from standfast.config import load, parse_db_target
+    from standfast.db.sqlite import place
+    from standfast.errors import InvalidInput
+
+    settings = load(quiet=True)
+    target = parse_db_target(f"sqlite:{path or ''}", default_path=settings.default_path)
+    if target.is_memory:
+        raise InvalidInput("a store in memory is gone with its process; it cannot be saved as the choice")
+    place.check(target.location, allow_unsafe=settings.options.unsafe_storage)
+    _save(out, target, everywhere)
+
+
+@db.verb("pg", examples=("standfast db pg postgresql://ada@db.example.org/state", "standfast db pg URL --no-test"))
+@click.argument("url")
+@click.option("--global", "everywhere", is_flag=True, help="For this account instead of this project.")
+@click.option("--no-test", is_flag=True, help="Save it without connecting first.")
+def pg(out: Out, url: str, everywhere: bool, no_test: bool) -> None:
+    """Use the PostgreSQL database at URL, once a connection to it has succeeded."""
+    from standfast.config import load, parse_db_target
+    from standfast.errors import InvalidInput
+
+    settings = load(quiet=True)
+    target = parse_db_target(url, default_path=settings.default_path)
+    if target.engine != "postgres":
+        raise InvalidInput("this is not the URL of a PostgreSQL database", "standfast db pg postgresql://USER@HOST/DB")
+    if not no_test:
+        _test(settings._replace(target=target))
+    _save(out, target, everywhere)
+
+
+@db.verb("trust", examples=("standfast db trust", "standfast db trust ../other/.standfast/config.toml"))
+@click.argument("path", required=False)
+def trust(out: Out, path: str | None) -> None:
+    """Trust a project's .standfast/config.toml as it is now, and show what it says."""
+    from standfast.config import load, mask
+    from standfast.config import trust as agree
+    from standfast.errors import NotFound
+
+    file = path or load(quiet=True).project_file
+    if file is None:
+        raise NotFound("this project has no .standfast/config.toml", "standfast db sqlite PATH   (makes one)")
+    values = {key: mask(value) if isinstance(value, str) else value for key, value in agree(file).items()}
+    out.record({"trusted": os.path.abspath(file), "values": values}, out.pairs(values.items()))
+    out.say(f"trusted until it changes: {os.path.abspath(file)}")
+
+
+def _test(settings: Settings) -> None:
+    """Connect once. What the driver says may quote pieces of the URL, so it is masked by the target itself."""
+    from standfast.cli.store import opened
+    from standfast.errors import StandfastError
+
+    try:
+        opened(settings).close()
+    except StandfastError as error:
+        message, hint = settings.target.hide(error.message), settings.target.hide(error.hint)
+        raise type(error)(f"not saved: {message}", hint, code=error.code) from None
+
+
+def _save(out: Out, target: Target, everywhere: bool) -> None:
+    from standfast.config import load, save_target
+
+    where = "global" if everywhere else "project"
+    path = save_target("global" if everywhere else "project", target)
+    now = load(quiet=True)
+    data = {"saved": path, "scope": where, "engine": target.engine, "store": target.shown, **_winner(now, path)}
+    out.record(data, out.pairs([("saved", path), ("store", target.shown), ("engine", target.engine)]))
+    if not data["in_effect"]:
+        out.say(f"not in effect here: {now.where} says {now.target.shown}")
+    if target.engine == "postgres" and target.shown != target.location:
+        out.say("the file holds a password: it is readable by you alone; keep it out of git")
+    out.say("relaunch what is running to use it: an open store is never swapped, and no data is moved")
+
+
+def _winner(now: Settings, path: str) -> dict[str, Any]:
+    return {"in_effect": os.path.realpath(now.where) == os.path.realpath(path), "decided_by": now.where}
+
+
+def _decided(settings: Settings) -> dict[str, Any]:
+    return {
+        "engine": settings.target.engine,
+        "store": settings.target.shown,
+        "source": settings.source,
+        "decided_by": settings.where,
+        "sources": [
+            {
+                "source": choice.source,
+                "where": choice.where,
+                "store": choice.target.shown if choice.target else None,
+                "state": choice.state,
+            }
+            for choice in settings.choices
+        ],
+    }
+
+
+def _lines(out: Out, data: dict[str, Any]) -> Iterator[str]:
+    state = "connected" if data["connected"] else "cannot be opened" if data["exists"] else "not made yet"
+    facts = data.get("facts", {})
+    versions = [f"{k.removesuffix('_version')} {v}" for k, v in facts.items() if k.endswith("_version")]
+    yield from out.pairs(
+        [
+            ("store", data["store"]),
+            ("engine", ", ".join([data["engine"], *versions])),
+            ("state", f"{state}, schema {data['schema_version']}" if data["connected"] else state),
+            ("decided by", data["decided_by"]),
+        ]
+    )
+    yield ""
+    yield from out.table(data["sources"], ["source", "state", "store", Column("where", "said by")])

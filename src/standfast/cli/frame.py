@@ -1,0 +1,161 @@
+"""What a command is made of: options every command has, its two examples, nouns with verbs.
+
+    @command("where", examples=("standfast where", "standfast where --json"))
+    def where(out: Out) -> None:
+        \"\"\"Print where the data is.\"\"\"
+
+    task = noun("task", "Tasks: one per problem, however often it is seen.", default="list")
+
+    @task.verb("add", examples=(…, …))
+    @click.argument("title")
+    def add(out: Out, title: str) -> None: ...
+
+The function gets `out` first. It parses, calls one verb of the library, and renders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from standfast.cli.output import Format, Out
+
+F = TypeVar("F", bound=Callable[..., Any])
+Examples = tuple[str, str]
+
+
+class Refused(click.UsageError):
+    """A command line nobody understands, with the one line to copy instead."""
+
+    def __init__(self, message: str, hint: str, ctx: click.Context | None = None) -> None:
+        super().__init__(message, ctx)
+        self.hint = hint
+
+
+class Command(click.Command):
+    """A command whose help ends with two examples to copy."""
+
+    def __init__(self, *args: Any, examples: Examples, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = examples
+        self.params += common_options()
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_examples(formatter, self.examples)
+
+
+class Noun(click.Group):
+    """A noun and its verbs. Alone it runs its `default` verb."""
+
+    def __init__(self, name: str, help: str, *, default: str | None = None) -> None:
+        super().__init__(name, help=help, invoke_without_command=default is not None, callback=self._alone)
+        self.default = default
+        self.params += common_options()
+
+    def verb(self, name: str, *, examples: Examples, **attributes: Any) -> Callable[[F], F]:
+        def decorate(function: F) -> F:
+            self.add_command(_built(name, function, examples, attributes))
+            return function
+
+        return decorate
+
+    def _alone(self) -> None:
+        ctx = click.get_current_context()
+        if ctx.invoked_subcommand is None and self.default is not None:
+            invoke(ctx, self.commands[self.default])
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and args[0] not in self.commands:
+            raise unknown(args[0], list(self.commands), f"{self.name} ")
+        return super().resolve_command(ctx, args)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        shown = [c for c in self.commands.values() if isinstance(c, Command) and not c.hidden]
+        write_examples(formatter, tuple(command.examples[0] for command in shown[:2]))
+
+
+def command(name: str, *, examples: Examples, **attributes: Any) -> Callable[[Callable[..., Any]], Command]:
+    """A command of its own; its module is named in `registry`."""
+    return lambda function: _built(name, function, examples, attributes)
+
+
+def noun(name: str, help: str, *, default: str | None = None) -> Noun:
+    return Noun(name, help, default=default)
+
+
+def invoke(ctx: click.Context, chosen: click.Command) -> None:
+    """Run a command inside another one, as if it had been typed after it."""
+    with chosen.make_context(chosen.name, [], parent=ctx) as inner:
+        chosen.invoke(inner)
+
+
+def scope_options(function: F) -> F:
+    """`--all` every scope, `--global` the empty one; given to the command as `scope_choice`."""
+    everything = click.option(
+        "--all", "scope_choice", flag_value="all", help="Every scope, not only this repository's."
+    )
+    nothing = click.option("--global", "scope_choice", flag_value="global", help="The scope outside any repository.")
+    return everything(nothing(function))
+
+
+def chosen_scope(choice: str | None, current: str) -> str | None:
+    """The scope to ask for; None is every one."""
+    return {"all": None, "global": "", None: current}[choice]
+
+
+def common_options() -> list[click.Parameter]:
+    """What every command understands, before or after its name."""
+
+    def format_option(value: Format, help: str) -> click.Option:
+        return click.Option([f"--{value}"], is_flag=True, expose_value=False, callback=_format(value), help=help)
+
+    return [
+        format_option("json", "One JSON document on stdout."),
+        format_option("jsonl", "One JSON record a line."),
+        click.Option(["--debug"], is_flag=True, expose_value=False, callback=_debug, hidden=True),
+    ]
+
+
+def unknown(word: str, known: list[str], before: str = "") -> Refused:
+    """The refusal of a word nobody knows, with the nearest one there is."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, known, 1, 0.6)
+    message = f"there is no command {before}{word}"
+    if near:
+        return Refused(f"{message}; did you mean {near[0]}?", f"standfast {before}{near[0]}")
+    return Refused(message, f"standfast {before}--help")
+
+
+def write_examples(formatter: click.HelpFormatter, examples: tuple[str, ...]) -> None:
+    if examples:
+        with formatter.section("Examples"):
+            for example in examples:
+                formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
+
+
+def _built(name: str, function: Callable[..., Any], examples: Examples, attributes: dict[str, Any]) -> Command:
+    made = click.command(name, cls=Command, examples=examples, **attributes)(click.pass_obj(function))
+    assert isinstance(made, Command)
+    return made
+
+
+def _format(value: Format) -> Callable[[click.Context, click.Parameter, bool], None]:
+    def callback(ctx: click.Context, _: click.Parameter, given: bool) -> None:
+        if given:
+            _out(ctx).format = value
+
+    return callback
+
+
+def _debug(ctx: click.Context, _: click.Parameter, given: bool) -> None:
+    if given:
+        _out(ctx).debug = True
+
+
+def _out(ctx: click.Context) -> Out:
+    out = ctx.find_root().obj
+    assert isinstance(out, Out)
+    return out

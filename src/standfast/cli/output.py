@@ -1,0 +1,188 @@
+"""Where a command's answer goes: data to stdout, words to stderr.
+
+A person gets a table or a few lines; `--json` is one document `{"schema_version": 1, "data": …}`,
+with `"next"` beside `data` for a list; `--jsonl` is a record per line, as they come. In both,
+an error is `{"error": {"code", "message", "hint"}}` on stderr. Rows are streamed: a command may
+print more than fits into memory.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, Literal, TextIO
+
+from standfast.cli import render
+from standfast.cli.render import Column
+
+SCHEMA_VERSION = 1
+
+Format = Literal["text", "json", "jsonl"]
+
+
+class Out:
+    """One command's two streams and the format it was asked for."""
+
+    __slots__ = ("debug", "format")
+
+    def __init__(self, format: Format = "text", *, debug: bool = False) -> None:
+        self.format: Format = format
+        self.debug = debug
+
+    @property
+    def for_people(self) -> bool:
+        return self.format == "text"
+
+    # Data.
+
+    def record(self, data: Mapping[str, Any], text: Iterable[str] | None = None) -> None:
+        """One thing. People see `text`, or its fields."""
+        if self.format == "json":
+            self._line(dumps({"schema_version": SCHEMA_VERSION, "data": data}))
+        elif self.format == "jsonl":
+            self._line(dumps(data))
+        else:
+            for line in text if text is not None else self.pairs(data.items()):
+                self._line(line)
+
+    def rows(
+        self,
+        rows: Iterable[Mapping[str, Any]],
+        columns: Sequence[Column | str],
+        *,
+        next: Callable[[], str | None] | str | None = None,
+        then: str = "",
+        empty: str = "",
+    ) -> int:
+        """A list, streamed; `next` is the cursor of the page after it, `then` the command to type next.
+
+        Returns how many there were.
+        """
+        counted = _Counted(rows)
+        if self.format == "json":
+            self._document(counted, next)
+        elif self.format == "jsonl":
+            for row in counted:
+                self._line(dumps(row))
+        else:
+            self._table(counted, columns, empty)
+        cursor = next() if callable(next) else next
+        if cursor is not None and self.format != "json":
+            self.say(f"more: --after {cursor}")
+        if then:
+            self.then(then)
+        return counted.count
+
+    def text(self, text: str) -> None:
+        """Text that is itself the data: a script, a page of help."""
+        self._line(text)
+
+    # Words.
+
+    def say(self, *lines: str) -> None:
+        """Words for a person; stderr, so that they never mix with data."""
+        for line in lines:
+            print(line, file=sys.stderr)
+
+    def then(self, command: str) -> None:
+        """The command to type next. Programs know it already."""
+        if self.for_people:
+            self.say(render.styled(f"next: {command}", "dim", color=render.wants_color(sys.stderr)))
+
+    def error(self, code: str, message: str, hint: str = "") -> None:
+        if self.format != "text":
+            self.say(dumps({"error": {"code": code, "message": message, "hint": hint}}))
+            return
+        label = render.styled("standfast:", "red", color=render.wants_color(sys.stderr))
+        self.say(f"{label} {render.clean_lines(message)}")
+        if hint:
+            self.say(*(f"  {line}" for line in render.clean_lines(hint).splitlines()))
+
+    # Helpers for what people see.
+
+    @property
+    def color(self) -> bool:
+        return render.wants_color(sys.stdout)
+
+    def styled(self, text: str, style: str) -> str:
+        return render.styled(text, style, color=self.color)
+
+    def pairs(self, items: Iterable[tuple[str, object]]) -> Iterable[str]:
+        return render.pairs(items, color=self.color)
+
+    def table(self, rows: Iterable[Mapping[str, Any]], columns: Sequence[Column | str]) -> Iterator[str]:
+        """Lines of a table in the width of this terminal."""
+        listed = [column if isinstance(column, Column) else Column(column) for column in columns]
+        return render.table(rows, listed, width=render.terminal_width(sys.stdout), color=self.color)
+
+    def _table(self, rows: Iterable[Mapping[str, Any]], columns: Sequence[Column | str], empty: str) -> None:
+        iterator = iter(rows)
+        first = next(iterator, None)
+        if first is None:
+            self.say(empty or "none")
+            return
+        for line in self.table(chain([first], iterator), columns):
+            self._line(line)
+
+    def _document(self, rows: Iterable[Mapping[str, Any]], cursor: Callable[[], str | None] | str | None) -> None:
+        sys.stdout.write(f'{{"schema_version": {SCHEMA_VERSION}, "data": [')
+        separator = ""
+        for row in rows:
+            sys.stdout.write(f"{separator}\n{dumps(row)}")
+            separator = ","
+        after = cursor() if callable(cursor) else cursor
+        sys.stdout.write(f'{chr(10) if separator else ""}], "next": {dumps(after)}}}\n')
+
+    def _line(self, text: str) -> None:
+        sys.stdout.write(text + "\n")
+
+
+class _Counted:
+    __slots__ = ("_rows", "count")
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        self._rows = rows
+        self.count = 0
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        for row in self._rows:
+            self.count += 1
+            yield row
+
+
+def dumps(value: object) -> str:
+    """JSON on one line, and valid whatever a database put into a row."""
+    import json
+
+    try:
+        return json.dumps(value, ensure_ascii=_ascii_only(sys.stdout), default=_plain, allow_nan=False)
+    except ValueError:  # not a number, or infinite: JSON has no word for it
+        return json.dumps(_finite(value), ensure_ascii=_ascii_only(sys.stdout), default=_plain)
+
+
+def _ascii_only(stream: TextIO) -> bool:
+    return (stream.encoding or "ascii").lower().replace("-", "") != "utf8"
+
+
+def _plain(value: object) -> object:
+    """A value JSON does not know: bytes in hexadecimal, whole decimals as integers, the rest as its text."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).hex()
+    if isinstance(value, tuple | set | frozenset):
+        return list(value)
+    if hasattr(value, "as_integer_ratio"):  # a Decimal, which PostgreSQL's sum() is
+        return int(value) if value == int(value) else float(value)  # type: ignore[call-overload, arg-type]
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    return str(value)
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float) and not -float("inf") < value < float("inf"):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value

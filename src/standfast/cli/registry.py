@@ -1,0 +1,43 @@
+"""Which commands there are. A new one is a line here and a module beside this one.
+
+The help screen, `help all`, completion and the tests are made of this table; nothing is
+imported to show it. `front` commands are on the first screen, which has room for about twenty.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Entry(NamedTuple):
+    """One command: where it lives, what it is for, where it is shown."""
+
+    name: str
+    place: str
+    """"module:attribute"; the attribute is a click command."""
+    group: str
+    summary: str
+    front: bool = True
+
+
+GROUPS = {
+    "see": "See what is going on",
+    "work": "Do work that survives",
+    "together": "Work with other agents",
+    "answer": "Answer for it",
+    "keep": "Look after the store",
+}
+
+ENTRIES = (
+    Entry("status", "standfast.cli.status:status_command", "see", "where, engine, counts, and what needs a person now"),
+    Entry("where", "standfast.cli.where:where", "see", "the data directory, the store and its engine"),
+    Entry("demo", "standfast.cli.demo:demo", "work", "a process is killed and the next one remembers"),
+    Entry("verify", "standfast.cli.verify:verify", "answer", "prove that a receipt is still in the journal"),
+    Entry("sql", "standfast.cli.sql:sql", "answer", "ask the store anything, read-only"),
+    Entry("db", "standfast.cli.db:db", "keep", "what is connected and why; choose SQLite or PostgreSQL"),
+    Entry("doctor", "standfast.cli.doctor:doctor", "keep", "check the store and its place; --fix what is safe"),
+    Entry("help", "standfast.cli.help:help_command", "keep", "all | exit-codes | COMMAND", front=False),
+    Entry("completion", "standfast.cli.completion:completion", "keep", "bash | zsh | fish", front=False),
+)
+
+BY_NAME = {entry.name: entry for entry in ENTRIES}

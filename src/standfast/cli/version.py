@@ -1,0 +1,30 @@
+"""`standfast --version`: this package and the libraries that hold the data."""
+
+from __future__ import annotations
+
+import sys
+
+from standfast.cli.output import Out
+
+
+def print_version(out: Out) -> None:
+    found = versions()
+    rest = ", ".join(f"{name} {version or 'not installed'}" for name, version in found.items() if name != "standfast")
+    out.record(found, [f"standfast {found['standfast']} ({rest})"])
+
+
+def versions() -> dict[str, str | None]:
+    """Name → version; None for what is not installed. SQLite's is the one linked at run time."""
+    from standfast.db.versions import library_versions
+
+    python = ".".join(str(part) for part in sys.version_info[:3])
+    return {"standfast": _installed("standfast"), "python": python, **library_versions()}
+
+
+def _installed(name: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

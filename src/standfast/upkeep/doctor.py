@@ -1,0 +1,354 @@
+"""The doctor: is this store healthy, is its place safe, and what would help.
+
+Each finding has an id that scripts may rely on, a state, a sentence, and a remedy. A store can
+be missing, locked, corrupt, newer than this program, or in an unsafe place, and each of these is
+told apart, because each needs something else. Looking creates nothing; `fix` does only what
+cannot lose anything; no remedy here ever deletes data.
+
+    examine(load, connect)  →  settings, then the place, then the open store, each its findings
+
+The handle lies above this page, so it is given `connect` instead of importing it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple, Protocol, TypeVar
+
+from standfast.clock import SYSTEM
+from standfast.config import Settings
+from standfast.db.contract import Caller, Engine, Tx
+from standfast.db.migrations import MIGRATIONS
+from standfast.db.sql import statement
+from standfast.errors import Busy, Corrupt, InvalidInput, SchemaTooNew, StandfastError, StorageError, UnsafeStorage
+
+T = TypeVar("T")
+State = Literal["ok", "warn", "error"]
+
+LOCK_WAIT_S = 2.0
+"""How long one process may hold the lock before it counts as stuck; a commit takes milliseconds."""
+DISK_ERROR_BYTES = 64 << 20
+DISK_WARN_BYTES = 1 << 30
+LOG_WARN_BYTES = 64 << 20
+READ_THROUGH_MAX_BYTES = 1 << 30
+CLOCK_WARN_S = 60.0
+SERVER_CLOCK_WARN_S = 5.0
+
+_KEEP = "stop every process that writes, keep all the files, and restore the newest backup into another directory"
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at, and what would help where it is not well."""
+
+    id: str
+    state: State
+    text: str
+    remedy: str = ""
+    fixed: bool = False
+    """It was not well, and has just been repaired."""
+
+
+class OpenStore(Protocol):
+    """What the doctor needs of an open store."""
+
+    @property
+    def engine(self) -> Engine: ...
+    def read(self, body: Callable[[Tx], T]) -> T: ...
+    def close(self) -> None: ...
+
+
+def examine(
+    load: Callable[[], Settings], connect: Callable[[Settings], OpenStore], *, fix: bool = False
+) -> Iterator[Finding]:
+    """Everything worth knowing, as it is found. With `fix`, what is safe to repair is repaired."""
+    try:
+        settings = load()
+    except InvalidInput as error:
+        yield Finding("config", "error", error.message, error.hint)
+        return
+    yield Finding("config", "ok", f"{settings.target.shown} ({settings.target.engine}), decided by {settings.where}")
+    yield from _project(settings)
+    if settings.target.engine == "sqlite" and not settings.target.is_memory:
+        yield from _file_place(settings, fix)
+        if not os.path.exists(settings.target.location):
+            yield Finding("store", "ok", "there is no store yet: the first write makes it")
+            return
+        lock = _lock(settings.target.location + ".lock")
+        yield lock
+        if lock.state == "error":
+            return
+    yield from _opened(settings, connect, fix)
+
+
+# Settings.
+
+
+def _project(settings: Settings) -> Iterator[Finding]:
+    for choice in settings.choices:
+        if choice.state == "untrusted":
+            yield Finding(
+                "trust", "warn", f"{choice.where} is ignored: not trusted", "read it, then: standfast db trust"
+            )
+    repository = settings.repository
+    if repository is not None and repository.common_dir is None:
+        yield Finding(
+            "scope",
+            "warn",
+            f"{os.path.join(repository.root, '.git')} leads nowhere, so this is no repository and has no scope",
+            "repair the worktree with git (git worktree repair), or set scope in .standfast/config.toml",
+        )
+    else:
+        yield Finding("scope", "ok", settings.scope or "none: outside any repository")
+
+
+# The place of a file.
+
+
+def _file_place(settings: Settings, fix: bool) -> Iterator[Finding]:
+    from standfast.db.sqlite import place
+
+    path = settings.target.location
+    directory = os.path.realpath(os.path.dirname(path))
+    reason = place.unsafe(directory)
+    if reason:
+        state: State = "warn" if settings.options.unsafe_storage else "error"
+        remedy = "choose a local directory with STANDFAST_DATA_DIR, or a server: standfast db pg URL"
+        yield Finding("place", state, f"{directory} is {reason}: SQLite loses data there", remedy)
+    else:
+        kind = place.file_system(directory)
+        yield Finding("place", "ok", f"{directory} is local" + (f" ({kind})" if kind else ""))
+    yield _permissions(settings, directory, fix)
+    yield _disk(directory)
+
+
+def _permissions(settings: Settings, directory: str, fix: bool) -> Finding:
+    """Private to its owner, and its owner is us."""
+    loose: dict[str, int] = {}
+    for name, mode in _private(settings, directory).items():
+        info = os.stat(name)
+        if info.st_uid != os.geteuid() and os.geteuid() != 0:
+            remedy = f"let its owner give it to you: sudo chown {os.geteuid()} {name}"
+            return Finding("permissions", "error", f"{name} belongs to user {info.st_uid}, not to you", remedy)
+        if not os.access(name, os.R_OK | os.W_OK):
+            return Finding("permissions", "error", f"you cannot read and write {name}", f"chmod u+rw {name}")
+        if stat.S_IMODE(info.st_mode) & ~mode:
+            loose[name] = mode
+    if not loose:
+        return Finding("permissions", "ok", "private to you")
+    names = ", ".join(sorted(os.path.basename(name) for name in loose))
+    if fix:
+        # By path, never by descriptor: closing a descriptor of the file would drop SQLite's locks.
+        for name, mode in loose.items():
+            os.chmod(name, mode)
+        return Finding("permissions", "ok", f"made private: {names}", fixed=True)
+    return Finding("permissions", "warn", f"others on this machine may open {names}", "standfast doctor --fix")
+
+
+def _private(settings: Settings, directory: str) -> dict[str, int]:
+    """What must be its owner's alone. A directory the user chose for a file of ours is theirs to open."""
+    path = settings.target.location
+    files = [path + end for end in ("", "-wal", "-shm", ".lock", ".bell")]
+    files += [os.path.join(settings.data_dir, name) for name in ("config.toml", "trusted.toml")]
+    wanted = dict.fromkeys(files, 0o600)
+    if directory == os.path.realpath(settings.data_dir):
+        wanted[directory] = 0o700
+    return {name: mode for name, mode in wanted.items() if os.path.exists(name)}
+
+
+def _disk(directory: str) -> Finding:
+    while not os.path.isdir(directory):
+        directory = os.path.dirname(directory)
+    info = os.statvfs(directory)
+    free = info.f_bavail * info.f_frsize
+    text = f"{size(free)} free"
+    if free < DISK_ERROR_BYTES:
+        return Finding("disk", "error", text, "free some space: writes are about to fail")
+    if free < DISK_WARN_BYTES:
+        return Finding("disk", "warn", text, "free some space before it runs out")
+    return Finding("disk", "ok", text)
+
+
+def _lock(path: str) -> Finding:
+    """Nobody at it, somebody at work, or one process that never lets go."""
+    from standfast.db.sqlite import lock
+
+    if not os.path.exists(path):
+        return Finding("lock", "ok", "free")
+    first, end = lock.holder(path), time.monotonic() + LOCK_WAIT_S
+    while not lock.free_now(path):
+        pid = lock.holder(path)
+        if time.monotonic() > end and pid == first:
+            who = f"process {pid}" if pid else "a process this one cannot see (another container?)"
+            remedy = (
+                f"see what it does (ps -fp {pid}); if it hangs, end it: kill {pid}"
+                if pid
+                else "look for it on the host"
+            )
+            return Finding("lock", "error", f"{who} has held the lock for {LOCK_WAIT_S:.0f} s", remedy)
+        if time.monotonic() > end:
+            return Finding("lock", "ok", f"busy, and moving: process {pid} has it now")
+        time.sleep(0.005)
+    return Finding("lock", "ok", "free")
+
+
+# The open store.
+
+
+def _opened(settings: Settings, connect: Callable[[Settings], OpenStore], fix: bool) -> Iterator[Finding]:
+    try:
+        store = connect(settings)
+    except StandfastError as error:
+        yield _cannot_open(error, settings)
+        return
+    try:
+        yield from _inside(store, fix)
+    except StandfastError as error:
+        yield _cannot_open(error, settings)
+    finally:
+        store.close()
+
+
+def _cannot_open(error: StandfastError, settings: Settings) -> Finding:
+    """Which of the ways not to open this is."""
+    text, hint = settings.target.hide(error.message), settings.target.hide(error.hint)
+    match error:
+        case Busy():
+            return Finding("lock", "error", text, hint)
+        case SchemaTooNew():
+            return Finding("schema", "error", text, hint)
+        case UnsafeStorage():
+            return Finding("place", "error", text, hint)
+        case Corrupt(code="not_a_store"):
+            return Finding("store", "error", text, hint)
+        case Corrupt():
+            return Finding("integrity", "error", text, _KEEP)
+        case StorageError(code="not_writable"):
+            return Finding("permissions", "error", text, "make the directory and its files yours and writable")
+        case StorageError(code="disk_full"):
+            return Finding("disk", "error", text, "free some space; nothing that was acknowledged is lost")
+        case _:
+            return Finding("store", "error", text, hint)
+
+
+def _inside(store: OpenStore, fix: bool) -> Iterator[Finding]:
+    facts = store.engine.facts()
+    versions = ", ".join(
+        f"{key.removesuffix('_version')} {facts[key]}" for key in sorted(facts) if key.endswith("_version")
+    )
+    yield Finding("engine", "ok", f"{store.engine.name}: {versions}" if versions else store.engine.name)
+    yield _history(store)
+    yield _clock(store)
+    if store.engine.name == "sqlite":
+        yield from _inside_a_file(store, facts, fix)
+
+
+def _history(store: OpenStore) -> Finding:
+    """The schema, and that each migration applied to it is the one in this package."""
+    rows = store.read(lambda tx: tx.all(statement("SELECT version, name, checksum FROM migration ORDER BY version")))
+    ours = {migration.version: migration for migration in MIGRATIONS}
+    for row in rows:
+        known = ours.get(row["version"])
+        if known is not None and known.checksum != row["checksum"]:
+            text = f"migration {row['version']} ({row['name']}) is not the one this standfast knows"
+            return Finding(
+                "schema", "error", text, "this store was made by a changed standfast: use that one, or restore a backup"
+            )
+    version, latest = max((row["version"] for row in rows), default=0), MIGRATIONS[-1].version
+    if version > latest:
+        text = f"schema {version} is newer than this standfast knows ({latest}); it may still be written"
+        return Finding("schema", "warn", text, "upgrade: pip install --upgrade standfast")
+    return Finding("schema", "ok", f"schema {version}, every migration as this standfast has it")
+
+
+def _clock(store: OpenStore) -> Finding:
+    """Times in the journal come from this clock, or from the server's: neither may be far off."""
+    newest = "SELECT time_us FROM event ORDER BY seq DESC LIMIT 1"
+
+    def body(tx: Tx) -> tuple[int, int]:
+        row = tx.maybe(statement(newest))
+        return tx.now_us(), row["time_us"] if row else 0
+
+    before = time.time()
+    now_us, last_us = store.read(body)
+    here_us = int((before + time.time()) / 2 * 1_000_000)
+    if store.engine.name == "postgres" and abs(now_us - here_us) > SERVER_CLOCK_WARN_S * 1_000_000:
+        text = f"this host and the server differ by {abs(now_us - here_us) / 1_000_000:.0f} s"
+        return Finding("clock", "warn", text, "set both by NTP; leases use the server's clock and are safe")
+    if last_us - now_us > CLOCK_WARN_S * 1_000_000:
+        text = f"the newest entry is {(last_us - now_us) / 1_000_000:.0f} s in the future: the clock was set back"
+        return Finding("clock", "warn", text, "set the clock by NTP; order and leases do not depend on it, times do")
+    return Finding("clock", "ok", "agrees with the journal")
+
+
+def _inside_a_file(store: OpenStore, facts: dict[str, object], fix: bool) -> Iterator[Finding]:
+    log_bytes, file_bytes = _int(facts.get("wal_bytes")), _int(facts.get("size_bytes"))
+    if log_bytes > LOG_WARN_BYTES:
+        remedy = "end whatever keeps an old read open; the next writes give the space back"
+        yield Finding("wal", "warn", f"the log has grown to {size(log_bytes)}", remedy)
+    else:
+        yield Finding("wal", "ok", f"the log has {size(log_bytes)}, the file {size(file_bytes)}")
+    yield _guards(store, fix)
+    yield _integrity(store, file_bytes)
+
+
+def _guards(store: OpenStore, fix: bool) -> Finding:
+    """Every table refuses other programs' writes."""
+    from standfast.db.sqlite.migrate import GUARD
+
+    names = "SELECT name, type FROM sqlite_schema WHERE type IN ('table', 'trigger')"
+    rows = store.read(lambda tx: tx.all(statement(names)))
+    tables = [row["name"] for row in rows if row["type"] == "table" and not row["name"].startswith("sqlite_")]
+    triggers = {row["name"] for row in rows if row["type"] == "trigger"}
+    missing = [
+        (table, change)
+        for table in tables
+        for change in ("insert", "update", "delete")
+        if f"guard_{table}_{change}" not in triggers
+    ]
+    if not missing:
+        return Finding("guard", "ok", "other programs can read every table and write none")
+    text = f"other programs could write {', '.join(sorted({table for table, _ in missing}))}"
+    if not fix:
+        return Finding("guard", "warn", text, "standfast doctor --fix")
+
+    def restore(tx: Tx) -> None:
+        for table, change in missing:
+            trigger = f"guard_{table}_{change} BEFORE {change} ON {table} BEGIN SELECT {GUARD}(); END"
+            tx.run(statement(f"CREATE TRIGGER IF NOT EXISTS {trigger}"))
+
+    store.engine.write(restore, Caller(actor="doctor", holder="doctor", scope="", clock=SYSTEM))
+    return Finding("guard", "ok", f"{text}; guarded again", fixed=True)
+
+
+def _integrity(store: OpenStore, file_bytes: int) -> Finding:
+    if file_bytes > READ_THROUGH_MAX_BYTES:
+        return Finding("integrity", "ok", f"opens; not read through, because it has {size(file_bytes)}")
+    try:
+        rows = store.read(lambda tx: tx.all(statement("PRAGMA quick_check(10)")))
+    except Corrupt as error:
+        return Finding("integrity", "error", error.message, _KEEP)
+    except StorageError as error:
+        return Finding(
+            "integrity", "warn", f"could not be read through: {error.message}", "try again when less is going on"
+        )
+    said = [str(row["quick_check"]) for row in rows]
+    if said == ["ok"]:
+        return Finding("integrity", "ok", "read through: every page is sound")
+    return Finding("integrity", "error", f"the file is damaged: {'; '.join(said[:3])}", _KEEP)
+
+
+def size(count: int) -> str:
+    """Bytes for a person: 4.2 MB."""
+    amount, unit = float(count), "bytes"
+    for larger in ("kB", "MB", "GB"):
+        if amount < 1000:
+            break
+        amount, unit = amount / 1000, larger
+    return f"{amount:.1f} {unit}" if unit != "bytes" and amount < 100 else f"{amount:.0f} {unit}"
+
+
+def _int(value: object) -> int:
+    return value if isinstance(value, int) else 0
