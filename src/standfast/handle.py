@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from standfast.clock import Clock
     from standfast.footings.journal import Journal
     from standfast.footings.leases import Leases
+    from standfast.views.recovery import Recovery
+    from standfast.views.timeline import Timeline
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Room)
@@ -103,6 +105,38 @@ class Rooms:
             room = self._rooms[kind] = kind(self._store, self._tx)
         assert isinstance(room, kind)
         return room
+
+    @property
+    def recovery(self) -> Recovery:
+        from standfast.views.recovery import Recovery
+
+        return self._room(Recovery)
+
+    def timeline(
+        self,
+        at: str = "now",
+        *,
+        window: str = "1h",
+        session: str | None = None,
+        agent: str | None = None,
+        subject: str | None = None,
+        type: str | None = None,
+        everywhere: bool = False,
+        limit: int = 500,
+    ) -> Timeline:
+        """What really happened around a moment: `sf.timeline(at="tue 03:00")`."""
+        from standfast.views.timeline import Timelines
+
+        return self._room(Timelines).around(
+            at,
+            window=window,
+            session=session,
+            agent=agent,
+            subject=subject,
+            type=type,
+            everywhere=everywhere,
+            limit=limit,
+        )
 
     @property
     def journal(self) -> Journal:

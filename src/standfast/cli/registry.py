@@ -32,6 +32,7 @@ ENTRIES = (
     Entry("status", "standfast.cli.status:status_command", "see", "where, engine, counts, and what needs a person now"),
     Entry("where", "standfast.cli.where:where", "see", "the data directory, the store and its engine"),
     Entry("demo", "standfast.cli.demo:demo", "work", "a process is killed and the next one remembers"),
+    Entry("timeline", "standfast.cli.timeline:timeline", "answer", "what happened at 3am on Tuesday"),
     Entry("verify", "standfast.cli.verify:verify", "answer", "prove that a receipt is still in the journal"),
     Entry("sql", "standfast.cli.sql:sql", "answer", "ask the store anything, read-only"),
     Entry("db", "standfast.cli.db:db", "keep", "what is connected and why; choose SQLite or PostgreSQL"),

@@ -207,14 +207,17 @@ def row_hash(row: Row) -> str:
     return serial.hash_text("\0".join("" if row[name] is None else f"={row[name]}" for name in _HASHED))
 
 
-_RECEIPT = re.compile(
-    r'^\s*(?:\{.*?)?"?(?:seq"?\s*:\s*)?(\d{1,18})"?\s*[:,]\s*(?:"hash"\s*:\s*)?"?(h1:[0-9a-f]{64})"?\s*\}?\s*$'
-)
+_RECEIPT = re.compile(r"(\d{1,18}):(h1:[0-9a-f]{64})")
 
 
 def parse_receipt(text: str) -> tuple[int, str]:
     """`4711:h1:…`, or the JSON object as the commands print it."""
-    match = _RECEIPT.match(text)
+    plain = text.strip()
+    if plain.startswith("{"):
+        found = serial.loads(plain, what="receipt", limit_bytes=10_000)
+        found = found.get("receipt", found)
+        plain = f"{found.get('seq')}:{found.get('hash')}" if isinstance(found, dict) else plain
+    match = _RECEIPT.fullmatch(plain)
     if not match:
         raise InvalidInput(
             f"{serial.clean(text, 60)!r} is not a receipt",

@@ -81,6 +81,7 @@ WHERE seq > :floor AND xid < pg_snapshot_xmin(pg_current_snapshot())
 ORDER BY xid DESC, seq DESC
 LIMIT 1
 
+-- The newest row of a settled segment: no horizon, see tail_settled.
 -- name: last_settled [sqlite]
 SELECT seq, '' AS xid FROM event WHERE seq > :floor AND seq <= :ceiling ORDER BY seq DESC LIMIT 1
 

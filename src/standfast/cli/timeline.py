@@ -1,0 +1,144 @@
+"""`standfast timeline`: what really happened around a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from standfast.cli.frame import command, scope_options
+from standfast.cli.output import Out
+from standfast.cli.render import Column
+
+if TYPE_CHECKING:
+    from standfast.views.timeline import Gap, Timeline
+
+
+@command(
+    "timeline",
+    examples=('standfast timeline --at "tue 03:00"', "standfast timeline --window 6h --session fix-42 --md"),
+)
+@click.option("--at", default="now", show_default=True, help='A moment as you would say it: "tue 03:00", "3h ago".')
+@click.option("--window", default="1h", show_default=True, help="How much time around it, half before and half after.")
+@click.option("--session", help="Only this session: its key or id.")
+@click.option("--agent", help="Only what this agent or actor did.")
+@click.option("--subject", help="Only what happened to this thing: its id.")
+@click.option("--type", "kind", help='Only this kind: "effect", or "effect.dispatched".')
+@click.option("--limit", default=500, show_default=True, type=click.IntRange(1, 2000))
+@click.option("--md", is_flag=True, help="As Markdown, to paste into a report.")
+@scope_options
+def timeline(
+    out: Out,
+    at: str,
+    window: str,
+    session: str | None,
+    agent: str | None,
+    subject: str | None,
+    kind: str | None,
+    limit: int,
+    md: bool,
+    scope_choice: str | None,
+) -> None:
+    """Show what was recorded around a moment, in order, with what standfast saw and what agents said told apart."""
+    from standfast.cli.store import opened
+    from standfast.config import load
+
+    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+        found = sf.timeline(
+            at,
+            window=window,
+            session=session,
+            agent=agent,
+            subject=subject,
+            type=kind,
+            everywhere=scope_choice == "all",
+            limit=limit,
+        )
+    if out.for_people:
+        for line in _markdown(found) if md else _text(out, found):
+            out.text(line)
+        if found.truncated:
+            out.say(f"more was recorded than these {limit}: narrow it down, or raise --limit")
+        out.then("standfast timeline --subject ID" if found.entries else 'standfast timeline --at "3h ago" --window 6h')
+    else:
+        out.record(_as_json(found))
+
+
+def _as_json(found: Timeline) -> dict[str, Any]:
+    return {
+        "at": found.at._asdict(),
+        "from_us": found.from_us,
+        "until_us": found.until_us,
+        "entries": [entry._asdict() for entry in found.entries],
+        "gaps": [gap._asdict() for gap in found.gaps],
+        "truncated": found.truncated,
+    }
+
+
+def _head(found: Timeline) -> str:
+    from standfast.views import when
+
+    start, end = when.shown(found.from_us), when.shown(found.until_us)
+    last = end.local if end.local[:14] != start.local[:14] else end.local[15:]
+    return f"{found.at}: {start.local[4:]} to {last}"
+
+
+def _rows(found: Timeline) -> Iterator[dict[str, str]]:
+    """Entries and gaps in one order. The day is named once, where it begins."""
+    from standfast.ids import is_id, short
+    from standfast.views import when
+
+    day = ""
+    gaps = sorted(found.gaps)
+    for entry in found.entries:
+        while gaps and gaps[0].until_us <= entry.occurred_us:
+            yield {"time": "", "source": "", "who": "", "what": _gap(gaps.pop(0)), "about": ""}
+        local = when.shown(entry.occurred_us).local
+        time = local[15:] if local[:14] == day else local[4:]
+        day = local[:14]
+        about = short(entry.subject) if is_id(entry.subject) else entry.subject
+        what = entry.type if not entry.summary else f"{entry.type}  {entry.summary}"
+        yield {
+            "time": time,
+            "source": entry.source,
+            "who": entry.agent or entry.actor,
+            "what": what,
+            "about": f"{about} in {entry.session_key}" if entry.session_key else about,
+        }
+    for gap in gaps:
+        yield {"time": "", "source": "", "who": "", "what": _gap(gap), "about": ""}
+
+
+def _gap(gap: Gap) -> str:
+    from standfast.clock import format_duration
+    from standfast.views import when
+
+    start, end = when.shown(gap.from_us).local[4:-3], when.shown(gap.until_us).local[4:-3]
+    if gap.open_start and gap.open_end:
+        return "(nothing was ever recorded)"
+    if gap.open_start:
+        return f"(nothing before {end})"
+    if gap.open_end:
+        return f"(nothing since {start})"
+    length = format_duration(gap.until_us - gap.from_us, parts=2)
+    return f"(nothing from {start} to {end}: {length})"
+
+
+def _text(out: Out, found: Timeline) -> Iterator[str]:
+    yield out.styled(_head(found), "bold")
+    rows = list(_rows(found))
+    if not rows:
+        yield "nothing was recorded"
+        return
+    yield from out.table(rows, [Column("time"), Column("source"), Column("who"), Column("what"), Column("about")])
+
+
+def _markdown(found: Timeline) -> Iterator[str]:
+    yield f"## {_head(found)}"
+    yield ""
+    yield "| time | source | who | what | about |"
+    yield "|---|---|---|---|---|"
+    for row in _rows(found):
+        cells = (row[name].replace("|", "\\|") for name in ("time", "source", "who", "what", "about"))
+        yield f"| {' | '.join(cells)} |"

@@ -1,0 +1,150 @@
+"""Recovery: what a crash left behind, and the command that settles each piece.
+
+There is no recovery mode. Opening a session again resumes it; this report only lists what needs
+a person, or will be picked up by whoever comes next. It reads and changes nothing.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.db.store import Room, query
+from standfast.footings import leases
+from standfast.ids import short
+
+SQL = load(__name__)
+
+EACH_MAX = 100
+
+
+class Item(NamedTuple):
+    """One thing to settle."""
+
+    kind: str
+    """effect_in_doubt · approval_waiting · session_crashed · session_waiting · decision_open · lock_expired"""
+    id: str
+    what: str
+    since_us: int
+    who: str
+    scope: str
+    session_id: str | None
+    command: str
+
+
+class Report(NamedTuple):
+    """Everything that is not settled, the most urgent first."""
+
+    items: list[Item]
+    truncated: bool
+    """More than the report lists of at least one kind."""
+
+    def __bool__(self) -> bool:
+        return bool(self.items)
+
+    def of(self, kind: str) -> list[Item]:
+        return [item for item in self.items if item.kind == kind]
+
+
+class Recovery(Room):
+    __slots__ = ()
+
+    @query
+    def report(self, tx: Tx, *, everywhere: bool = False) -> Report:
+        """What is in doubt, waiting, crashed, open or expired now."""
+        scope = {"scope": self.scope, "everywhere": int(everywhere), "limit": EACH_MAX + 1}
+        found = {
+            "effects": tx.all(SQL.dispatched_effects, **scope),
+            "approvals": tx.all(SQL.waiting_approvals, now_us=tx.now_us(), **scope),
+            "sessions": tx.all(SQL.active_sessions, **scope),
+            "waiting": tx.all(SQL.waiting_sessions, **scope),
+            "decisions": tx.all(SQL.open_decisions, **scope),
+            "locks": tx.all(SQL.held_locks, **scope),
+        }
+        items = [
+            *_in_doubt(tx, found["effects"]),
+            *_approvals(found["approvals"]),
+            *_crashed(tx, found["sessions"]),
+            *_waiting(found["waiting"]),
+            *_decisions(found["decisions"]),
+            *_locks(tx, found["locks"]),
+        ]
+        return Report(items, any(len(rows) > EACH_MAX for rows in found.values()))
+
+
+def _in_doubt(tx: Tx, rows: list[Row]) -> Iterator[Item]:
+    for row in rows[:EACH_MAX]:
+        standing = leases.stand(tx, row)
+        if row["gave_up_us"] is None and standing.live:
+            continue
+        why = f": {row['error']}" if row["error"] else ""
+        yield Item(
+            "effect_in_doubt",
+            row["id"],
+            f"{row['tool']} was sent and nobody knows whether it arrived{why}",
+            row["dispatched_us"] or row["updated_us"],
+            row["actor"] or leases.who(row["holder"]),
+            row["scope"],
+            row["session_id"],
+            f"standfast effect resolve {short(row['id'])} --applied|--not-applied --evidence TEXT",
+        )
+
+
+def _approvals(rows: list[Row]) -> Iterator[Item]:
+    for row in rows[:EACH_MAX]:
+        why = f": {row['why']}" if row["why"] else ""
+        command = f"standfast approve {short(row['id'])}"
+        what = f"{row['tool']} waits for a yes{why}"
+        yield Item(
+            "approval_waiting",
+            row["id"],
+            what,
+            row["requested_us"],
+            row["requester"],
+            row["scope"],
+            row["session_id"],
+            command,
+        )
+
+
+def _crashed(tx: Tx, rows: list[Row]) -> Iterator[Item]:
+    for row in rows[:EACH_MAX]:
+        standing = leases.stand(tx, row)
+        if standing.live or standing.free:
+            continue
+        ended = "its process is gone" if standing.gone else "its lease ran out"
+        yield _session(row, "session_crashed", f"session {row['key']!r} crashed: {ended}")
+
+
+def _waiting(rows: list[Row]) -> Iterator[Item]:
+    for row in rows[:EACH_MAX]:
+        why = f": {row['reason']}" if row["reason"] else ""
+        yield _session(row, "session_waiting", f"session {row['key']!r} waits{why}")
+
+
+def _session(row: Row, kind: str, what: str) -> Item:
+    command = f"standfast session show {shlex.quote(row['key'])}"
+    who = row["agent"] or row["actor"] or leases.who(row["holder"])
+    return Item(kind, row["id"], what, row["updated_us"], who, row["scope"], row["id"], command)
+
+
+def _decisions(rows: list[Row]) -> Iterator[Item]:
+    for row in rows[:EACH_MAX]:
+        what = f"decided and not finished: {row['what']}"
+        command = f"standfast decision done {short(row['id'])} --outcome TEXT"
+        yield Item(
+            "decision_open", row["id"], what, row["created_us"], row["actor"], row["scope"], row["session_id"], command
+        )
+
+
+def _locks(tx: Tx, rows: list[Row]) -> Iterator[Item]:
+    for row in rows[:EACH_MAX]:
+        if leases.stand(tx, row).live:
+            continue
+        what = f"the lock {row['name']!r} was never given back"
+        who = row["actor"] or leases.who(row["holder"])
+        command = f"standfast lock {shlex.quote(row['name'])}"
+        yield Item("lock_expired", f"lock:{row['name']}", what, row["acquired_us"], who, row["scope"], None, command)

@@ -1,0 +1,43 @@
+"""What a crash left behind, and the command that settles each piece."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import standfast
+from standfast.clock import ManualClock
+
+
+def test_nothing_to_settle_is_an_empty_report(sf: standfast.Standfast) -> None:
+    report = sf.recovery.report()
+    assert not report
+    assert report.items == []
+
+
+def test_a_lock_of_a_killed_process_is_listed_with_its_command(engine_url: str, tmp_path: Path) -> None:
+    """001-64: what a dead holder still holds is shown as such."""
+    code = (
+        "import os, signal, sys, standfast\n"
+        "sf = standfast.open(sys.argv[1], data_dir=sys.argv[2])\n"
+        "sf.leases.acquire('deploy', note='ship it')\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, engine_url, str(tmp_path / "data")], timeout=60)
+    assert done.returncode == -9
+    with standfast.open(engine_url, data_dir=tmp_path / "data") as sf:
+        (item,) = sf.recovery.report().items
+        assert (item.kind, item.id) == ("lock_expired", "lock:deploy")
+        assert item.command == "standfast lock deploy"
+        assert sf.leases.acquire("deploy").fence == 2
+        assert not sf.recovery.report()
+
+
+def test_a_lock_that_ran_out_is_listed_and_a_live_one_is_not(engine_url: str, tmp_path: Path) -> None:
+    clock = ManualClock()
+    with standfast.open(engine_url, data_dir=tmp_path / "data", clock=clock) as sf:
+        sf.leases.acquire("deploy")
+        assert not sf.recovery.report()
+        clock.advance("61s")
+        assert [item.kind for item in sf.recovery.report().items] == ["lock_expired"]

@@ -1,0 +1,81 @@
+"""The statements: one text for both engines, each variant with its reason, none missing, none idle."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from standfast.db import sql
+
+SOURCE = Path(__file__).parent.parent / "src" / "standfast"
+FILES = sorted(SOURCE.rglob("*.sql"))
+HEAD = re.compile(r"^-- name: (\w+)(?: \[(\w+)\])?$", re.MULTILINE)
+
+
+def test_a_parameter_is_translated_and_a_string_a_comment_and_a_cast_are_not() -> None:
+    made = sql.statement("SELECT ':no', a::text, '50%' FROM t WHERE b = :yes -- :no")
+    assert made.postgres == "SELECT ':no', a::text, '50%%' FROM t WHERE b = %(yes)s -- :no"
+    assert made.params == {"yes"}
+
+
+def test_a_statement_without_a_text_for_one_engine_is_refused() -> None:
+    with pytest.raises(AssertionError, match="lacks a text for SQLite"):
+        sql.parse("-- name: only [postgres]\nSELECT 1\n")
+
+
+def test_a_name_written_twice_is_refused() -> None:
+    with pytest.raises(AssertionError, match="written twice"):
+        sql.parse("-- name: a\nSELECT 1\n-- name: a\nSELECT 2\n")
+
+
+def test_a_lease_fragment_takes_the_table_it_is_about() -> None:
+    made = sql.statement("SELECT 1 FROM task t WHERE {lease_over:t}")
+    assert "t.lease_mono_us <= :mono_us" in made.sqlite
+    assert "t.lease_until_us <= %(now_us)s" in made.postgres
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
+def test_every_variant_says_why_it_is_needed(file: Path) -> None:
+    lines = file.read_text().splitlines()
+    variants: dict[str, bool] = {}
+    for number, line in enumerate(lines):
+        head = HEAD.match(line)
+        if head and head.group(2):  # the two of a pair may share one reason
+            explained = number > 0 and lines[number - 1].startswith("--")
+            variants[head.group(1)] = variants.get(head.group(1), False) or explained
+    assert [name for name, explained in variants.items() if not explained] == []
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
+def test_every_statement_is_used_and_every_used_one_is_there(file: Path) -> None:
+    named = {match.group(1) for match in HEAD.finditer(file.read_text())}
+    used = set()
+    # A feature that outgrew one file is a folder: its files share the SQL of any of them.
+    for module in file.parent.glob("*.py"):
+        if "SQL = load(__name__)" in module.read_text() and module.stem != file.stem:
+            continue
+        used |= set(re.findall(r"\bSQL\.(\w+)", module.read_text()))
+        used |= set(re.findall(rf"\b{file.stem}\.SQL\.(\w+)", module.read_text()))
+    assert named <= used, f"idle statements in {file.name}: {sorted(named - used)}"
+    own = file.with_suffix(".py")
+    if own.exists():
+        assert set(re.findall(r"(?<![.\w])SQL\.(\w+)", own.read_text())) <= named
+
+
+def test_no_text_is_put_together_on_its_way_to_the_database() -> None:
+    """Identifiers come from constants and values are bound: no f-string, % or + reaches execute."""
+    allowed = {"db/sqlite/migrate.py"}  # DDL over the names in the schema itself
+    guilty = []
+    for file in SOURCE.rglob("*.py"):
+        name = str(file.relative_to(SOURCE))
+        for node in ast.walk(ast.parse(file.read_text())):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
+                continue
+            if node.func.attr in ("execute", "executemany", "run_sql") and isinstance(
+                node.args[0], ast.JoinedStr | ast.BinOp
+            ):
+                guilty.append(f"{name}:{node.lineno}")
+    assert [place for place in guilty if place.split(":")[0] not in allowed] == []

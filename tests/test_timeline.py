@@ -1,0 +1,115 @@
+"""What really happened around a moment, from the journal alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import standfast
+from standfast.clock import ManualClock
+from standfast.footings import journal
+
+START_US = 1_794_279_600_000_000  # Tue 2026-11-10 03:00:00 UTC
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+
+
+@pytest.fixture
+def night(engine_url: str, tmp_path: Path) -> standfast.Standfast:
+    """A night: something at 02:40, at 03:00 and at 04:30, asked about at 09:00."""
+    clock = ManualClock(START_US)
+    sf = standfast.open(engine_url, data_dir=tmp_path / "data", clock=clock)
+    clock.jump("-20m")
+    sf.leases.acquire("early")
+    clock.jump("20m")
+    sf._store.write(lambda tx: journal.append(tx, "task.added", "tsk_1", summary="a flaky test", source="said"))
+    clock.jump("90m")
+    sf.leases.acquire("late")
+    clock.jump("270m")
+    return sf
+
+
+def test_the_window_is_around_the_moment_and_in_order(night: standfast.Standfast) -> None:
+    """000-17: what happened at 3am on Tuesday, answered without asking an agent."""
+    found = night.timeline(at="tue 03:00", window="1h")
+    assert [(entry.type, entry.source) for entry in found.entries] == [
+        ("lease.acquired", "seen"),
+        ("task.added", "said"),
+    ]
+    assert str(found.at) == "Tue 2026-11-10 03:00:00 UTC"
+    assert not found.truncated
+    night.close()
+
+
+def test_silence_is_said_as_a_gap_with_both_its_ends(night: standfast.Standfast) -> None:
+    """000-16: that nothing ran is an answer too."""
+    found = night.timeline(at="04:00", window="30m")
+    assert found.entries == []
+    assert [(gap.from_us, gap.until_us) for gap in found.gaps] == [(START_US, START_US + 90 * 60 * 1_000_000)]
+    assert night.timeline(at="tue 02:00", window="1h").gaps[0].open_start
+    assert night.timeline(at="now", window="2h").gaps[-1].open_end
+    night.close()
+
+
+def test_it_can_be_narrowed_by_subject_type_and_actor(night: standfast.Standfast) -> None:
+    wide = {"at": "tue 03:30", "window": "4h"}
+    assert [e.subject for e in night.timeline(**wide, subject="lock:late").entries] == ["lock:late"]
+    assert [e.type for e in night.timeline(**wide, type="task").entries] == ["task.added"]
+    assert len(night.timeline(**wide, type="lease.acquired").entries) == 2
+    assert night.timeline(**wide, agent="somebody-else").entries == []
+    assert len(night.timeline(**wide, agent=night.actor).entries) == 3
+    night.close()
+
+
+def test_another_scope_is_shown_only_on_request(night: standfast.Standfast) -> None:
+    night._store.caller.scope = "elsewhere"
+    assert night.timeline(at="tue 03:00").entries == []
+    assert len(night.timeline(at="tue 03:00", everywhere=True).entries) == 2
+    night.close()
+
+
+def test_a_limit_cuts_and_says_so(night: standfast.Standfast) -> None:
+    found = night.timeline(at="tue 03:30", window="4h", limit=2)
+    assert len(found.entries) == 2
+    assert found.truncated
+    night.close()
+
+
+def test_what_is_not_there_is_refused_by_name(night: standfast.Standfast) -> None:
+    with pytest.raises(standfast.NotFound, match="no session 'nope'"):
+        night.timeline(session="nope")
+    with pytest.raises(standfast.InvalidInput, match="not a moment"):
+        night.timeline(at="whenever")
+    with pytest.raises(standfast.InvalidInput):
+        night.timeline(window="0s")
+    night.close()
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "standfast", *arguments], capture_output=True, text=True, timeout=60)
+
+
+def test_the_command_shows_people_a_table_and_programs_a_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STANDFAST_DATA_DIR", str(tmp_path))
+    with standfast.open() as sf:
+        sf.leases.acquire("deploy", note="ship it")
+    text = run("timeline")
+    assert text.returncode == 0, text.stderr
+    assert "UTC" in text.stdout.splitlines()[0]
+    assert "lease.acquired  ship it" in text.stdout
+    data = json.loads(run("timeline", "--json").stdout)["data"]
+    assert [entry["subject"] for entry in data["entries"]] == ["lock:deploy"]
+    assert run("timeline", "--md").stdout.startswith("## ")
+    assert run("timeline", "--at", "whenever").returncode == 2
