@@ -1,4 +1,4 @@
-"""Where the server is: the URL, what libpq is told beside it, and the driver itself.
+"""Where the server is: the URL, what libpq is told beside it, and the way there.
 
 `?pooler=transaction` is ours: it says that a transaction pooler stands in between, and is taken
 out before libpq sees the URL. Whatever a person wrote into the URL stands; what they left out
@@ -7,13 +7,12 @@ gets a bound, because a network may go silent.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from standfast.config.target import Target
-from standfast.errors import InvalidInput, StorageError
-
-if TYPE_CHECKING:
-    import psycopg
+from standfast.db.postgres.driver import pq, psycopg
+from standfast.db.postgres.faults import ABSENT, FULL_HOUSE, STARTING, Fault
+from standfast.errors import InvalidInput
 
 POOLERS = {"transaction": True, "session": False, "none": False, "": False}
 DEFAULTS: dict[str, str] = {
@@ -34,17 +33,13 @@ class Address:
     __slots__ = ("_target", "params", "pooler", "shown", "url")
 
     def __init__(self, url: str) -> None:
-        require_driver()
-        from psycopg import ProgrammingError
-        from psycopg.conninfo import conninfo_to_dict
-
         self.url = url
         self._target = Target("postgres", url)
         plain, self.pooler = _without_pooler(url)
         self.shown = self._target.shown
         try:
-            given: dict[str, Any] = conninfo_to_dict(plain)
-        except ProgrammingError as error:
+            given: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(plain)
+        except psycopg.ProgrammingError as error:
             # The driver quotes what it could not read, and that may be the password.
             raise InvalidInput(
                 f"{self.shown} is not a PostgreSQL URL: {self.hide(str(error)).strip()}",
@@ -63,24 +58,30 @@ class Address:
         return f"Address({self.shown!r})"
 
 
-def require_driver() -> None:
-    """Raise StorageError where the driver is not installed, saying what to install."""
-    try:
-        import psycopg
-    except ImportError as error:
-        raise StorageError(
-            "PostgreSQL needs the extra: pip install 'standfast[postgres]'",
-            f"({error})" if "libpq" in str(error) else "",
-            code="extra_missing",
-        ) from None
-    del psycopg
-
-
 def connect(address: Address) -> psycopg.Connection[Any]:
-    """A new connection without a transaction of its own; raises the driver's error."""
-    import psycopg
+    """A new connection, without a transaction of its own. Raises Fault, saying what kind of absence it is."""
+    try:
+        connection = psycopg.connect(**address.params, autocommit=True, prepare_threshold=None)
+    except psycopg.Error as error:
+        raise _fault(address, error) from None
+    connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+    connection.read_only = False
+    return connection
 
-    return psycopg.connect(**address.params, autocommit=True, prepare_threshold=None)
+
+def _fault(address: Address, error: psycopg.Error) -> Fault:
+    """libpq tells no code for a connection that failed, and its words are in the server's language."""
+    words = str(error).strip() or type(error).__name__
+    asked = pq.PGconn.ping(psycopg.conninfo.make_conninfo(**address.params).encode())
+    if asked == pq.Ping.NO_RESPONSE:
+        return Fault(words, sqlstate=ABSENT, lost=True)
+    if asked == pq.Ping.REJECT:
+        return Fault(words, sqlstate=STARTING, lost=True)
+    if "too many" in words or "connection slots" in words:
+        return Fault(words, sqlstate=FULL_HOUSE)
+    if any(state in words for state in ("read-only", "standby", "recovery")):
+        return Fault(words, sqlstate="25006", lost=True)
+    return Fault(words, lost=True, final=True)  # it answers, and refuses us
 
 
 def _without_pooler(url: str) -> tuple[str, bool]:

@@ -12,9 +12,12 @@ connection is gone. It becomes one of our errors here and nowhere else, without 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from standfast.db.postgres.driver import psycopg
 from standfast.errors import Busy, CommitUnknown, Corrupt, InvalidInput, StandfastError, StorageError
 
 if TYPE_CHECKING:
@@ -28,6 +31,8 @@ DUPLICATE_RERUNS_MAX = 3
 READ_ONLY = frozenset({"25006"})
 STANDBY_REFUSES_BEGIN = "0A000"
 FULL_HOUSE = "53300"
+STARTING = "57P03"
+ABSENT = "08001"
 TOO_OLD = frozenset({"25P03", "25P04"})
 
 
@@ -56,7 +61,7 @@ def remedy(fault: Fault) -> Remedy:
     """What may be done about a fault of a transaction that is known not to be committed."""
     if fault.final:
         return Remedy.NONE
-    if fault.sqlstate in LOST_A_RACE:
+    if fault.sqlstate in LOST_A_RACE or fault.sqlstate == FULL_HOUSE:
         return Remedy.RERUN
     if fault.sqlstate == DUPLICATE:
         return Remedy.RERUN_FEW
@@ -116,6 +121,15 @@ def translated(fault: Fault, address: Address) -> StandfastError:
                 code="not_permitted",
             )
     return StorageError(f"{where}: {words} ({state or 'no code'})", "standfast doctor says more", code="server_error")
+
+
+@contextmanager
+def spoken(address: Address) -> Iterator[None]:
+    """Around the driver's own calls: its errors in our words."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise translated(Fault(str(error), sqlstate=error.sqlstate or "", lost=not error.sqlstate), address) from None
 
 
 def too_long(words: str) -> StorageError:

@@ -36,18 +36,23 @@ class Pool:
         with self._back:
             self._waiting += 1
             try:
-                free = self._back.wait_for(lambda: self._idle or self._open < CONNECTIONS_MAX, max(timeout_s, 0))
+                free = self._back.wait_for(self._can_lend, max(timeout_s, 0))
             finally:
                 self._waiting -= 1
             if not free:
                 words = f"all {CONNECTIONS_MAX} connections of this process are in use"
                 raise Fault(words, sqlstate=FULL_HOUSE)
+            if self._closed:
+                raise Fault("this engine is closed", final=True)
             old = self._drop_old()
             wire = self._idle.pop()[1] if self._idle else None
             if wire is None:
                 self._open += 1
         _close(old)
         return wire or self._new()
+
+    def _can_lend(self) -> bool:
+        return bool(self._idle) or self._open < CONNECTIONS_MAX or self._closed
 
     def _new(self) -> Wire:
         epoch = self._epoch

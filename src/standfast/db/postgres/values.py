@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from standfast.db.postgres.driver import pq
 from standfast.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -136,9 +137,7 @@ def number(text: bytes) -> int | float:
 def _bytes(text: bytes) -> bytes:
     if text.startswith(b"\\x"):
         return bytes.fromhex(text[2:].decode())
-    from psycopg.pq import Escaping  # a server that was told bytea_output = escape
-
-    return bytes(Escaping().unescape_bytea(text))
+    return bytes(pq.Escaping().unescape_bytea(text))  # a server that was told bytea_output = escape
 
 
 _LOADERS: dict[int, Callable[[bytes], Any]] = {

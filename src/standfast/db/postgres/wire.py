@@ -11,19 +11,18 @@ wait has an end.
 
 from __future__ import annotations
 
+import hashlib
 import select
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from psycopg import Error, errors, pq
-
+from standfast.db.postgres.driver import pq, psycopg
 from standfast.db.postgres.faults import Fault
 from standfast.db.postgres.values import Bound
 
 if TYPE_CHECKING:
-    import psycopg
     from psycopg.pq.abc import PGresult
 
 Sink: TypeAlias = "Callable[[PGresult], None]"
@@ -54,6 +53,7 @@ class Wire:
         self.prepare = prepare
         self.broken = False
         self.born = time.monotonic()
+        self.epoch = 0
         self.round_trips = 0
         self.warned: str | None = None
         self._pg = connection.pgconn
@@ -73,7 +73,7 @@ class Wire:
                 self._send_prepared(text, bound)
             else:
                 self._pg.send_query_params(text, bound.values, bound.types, bound.formats)
-        except Error as error:
+        except psycopg.Error as error:
             raise self._gone(error) from None
         self._under_way.append(_Sent(sink))
 
@@ -84,7 +84,7 @@ class Wire:
             if len(self._plans) >= PREPARED_MAX:
                 self._pg.send_query_params(text, bound.values, bound.types, bound.formats)
                 return
-            name = self._plans[key] = b"standfast_%d" % len(self._plans)
+            name = self._plans[key] = _plan_name(key)
             self._pg.send_prepare(name, text, bound.types)
             self._under_way.append(_Sent(plan=key))
         self._pg.send_query_prepared(name, bound.values, bound.formats)
@@ -94,8 +94,8 @@ class Wire:
         try:
             self.send(text)
             self._sync()
-            self._pg.flush()
-        except (Fault, Error):
+            self.broken = self.broken or self._pg.flush() != 0
+        except (Fault, psycopg.Error):
             self.broken = True
 
     def _sync(self) -> None:
@@ -105,7 +105,8 @@ class Wire:
     # -- receiving --------------------------------------------------------------------------------
 
     def collect(self, within_s: float, *, sync: bool = False) -> None:
-        """One round trip: the answers to everything queued. Raises the first Fault among them.
+        """One round trip: the answers to everything queued. Raises the first Fault among them,
+        after those before it were taken.
 
         With `sync` the server also leaves the state of refusing what follows an error.
         """
@@ -117,16 +118,18 @@ class Wire:
                 self._sync()
             else:
                 self._pg.send_flush_request()
-            answers = self._answers(time.monotonic() + within_s)
-        except Error as error:
+            answers, fault = self._answers(time.monotonic() + within_s)
+        except psycopg.Error as error:
             raise self._gone(error) from None
         except BaseException:
             self.broken = True  # interrupted: what is still to come belongs to nobody
             raise
         for sink, answer in answers:
             sink(answer)
+        if fault is not None:
+            raise fault
 
-    def _answers(self, end: float) -> list[tuple[Sink, PGresult]]:
+    def _answers(self, end: float) -> tuple[list[tuple[Sink, PGresult]], Fault | None]:
         self._flush(end)
         answers: list[tuple[Sink, PGresult]] = []
         fault: Fault | None = None
@@ -146,9 +149,7 @@ class Wire:
                 if fault.lost or self._pg.status == pq.ConnStatus.BAD:
                     self.broken = fault.lost = True
                     raise fault
-        if fault is not None:
-            raise fault
-        return answers
+        return answers, fault
 
     def _answer(self, end: float) -> PGresult | None:
         while self._pg.is_busy():
@@ -198,13 +199,19 @@ class Wire:
         self.broken = True
         self.connection.close()
 
-    def _gone(self, error: Error) -> Fault:
+    def _gone(self, error: psycopg.Error) -> Fault:
         self.broken = True
         return Fault(str(error) or type(error).__name__, sqlstate=error.sqlstate or "", lost=True)
 
-    def _notice(self, diagnostic: errors.Diagnostic) -> None:
+    def _notice(self, diagnostic: psycopg.errors.Diagnostic) -> None:
         if diagnostic.severity_nonlocalized == "WARNING":
             self.warned = diagnostic.message_primary or "a warning"
+
+
+def _plan_name(key: tuple[bytes, ...]) -> bytes:
+    """Made from the text. A pooler may hand us a session in which another client prepared its plans:
+    a plan found there under this name is this statement, never another one."""
+    return b"standfast_" + hashlib.sha256(b"\0".join(key)).hexdigest()[:24].encode()
 
 
 def _fault(answer: PGresult) -> Fault:

@@ -1,0 +1,191 @@
+"""Waking those who wait: this process at once, others by NOTIFY, everybody by looking again.
+
+A NOTIFY inside a writing transaction would make all commits of the server queue up behind one
+lock. So it is sent afterwards, in a transaction of its own that waits for no disk, by a thread,
+at most one per 20 ms and process, and its failure is nobody's error. It is a hint. The promise
+is that a waiter looks again by itself, after a quarter of a second at first and then every
+two: notifications do not pass a transaction pooler.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from standfast.db.contract import Watch
+from standfast.db.postgres.driver import psycopg
+from standfast.db.postgres.faults import Fault
+from standfast.errors import StandfastError
+
+CHANNEL = "standfast"
+APART_S = 0.02
+LOOK_FIRST_S = 0.25
+LOOK_LAST_S = 2.0
+RECONNECT_MAX_S = 30.0
+
+
+class Bell:
+    """The ringing side and the list of those who wait in this process."""
+
+    def __init__(self, send: Callable[[], None], listen: Callable[[], psycopg.Connection[Any]] | None) -> None:
+        self._send = send
+        self._listen = listen
+        self._mutex = threading.Lock()
+        self._change = threading.Condition(self._mutex)
+        self._pending = False
+        self._closed = False
+        self._sender: threading.Thread | None = None
+        self._watches: set[PostgresWatch] = set()
+        self._listener: Listener | None = None
+        self.tag = os.urandom(8).hex()
+        """The payload of our own notifications: whoever waits here was woken before it was sent."""
+
+    def ring(self) -> None:
+        """A write was committed. Returns at once."""
+        self.wake()
+        with self._change:
+            self._pending = not self._closed
+            if self._sender is None and not self._closed:
+                self._sender = threading.Thread(target=self._run, name="standfast-bell", daemon=True)
+                self._sender.start()
+            self._change.notify()
+
+    def wake(self) -> None:
+        with self._mutex:
+            watches = list(self._watches)
+        for watch in watches:
+            watch.woken.set()
+
+    def _run(self) -> None:
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._pending or self._closed)
+                if not self._pending:
+                    return
+                self._pending = False
+            self._send_quietly()
+            with self._change:
+                self._change.wait_for(lambda: self._closed, APART_S)
+
+    def _send_quietly(self) -> None:
+        # The write is committed, and whoever waits for it looks again by itself.
+        with suppress(Fault, StandfastError):
+            self._send()
+
+    # -- those who wait ---------------------------------------------------------------------------
+
+    def watch(self) -> Watch:
+        watch = PostgresWatch(self)
+        with self._mutex:
+            self._watches.add(watch)
+            if self._listener is None and self._listen is not None:
+                self._listener = Listener(self._listen, self)
+        return watch
+
+    def leave(self, watch: PostgresWatch) -> None:
+        with self._mutex:
+            self._watches.discard(watch)
+            listener = None if self._watches else self._listener
+            if listener is not None:
+                self._listener = None
+        if listener is not None:
+            listener.stop()
+
+    @property
+    def listening(self) -> bool:
+        listener = self._listener
+        return listener is not None and listener.ready.is_set()
+
+    def close(self, timeout_s: float = 1.0) -> None:
+        """Send what is still to be sent, and stop."""
+        with self._change:
+            self._closed = True
+            self._change.notify_all()
+            listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.stop()
+        if self._sender is not None:
+            self._sender.join(timeout_s)
+        self.wake()
+
+
+class PostgresWatch(Watch):
+    """Woken by the bell, or by its own impatience."""
+
+    def __init__(self, bell: Bell) -> None:
+        self.woken = threading.Event()
+        self._bell = bell
+        self._look_s = LOOK_FIRST_S
+
+    def wait(self, timeout_s: float) -> bool:
+        look_s = self._look_s * random.uniform(0.75, 1.0)
+        if self.woken.wait(max(0.0, min(timeout_s, look_s))):
+            self.woken.clear()
+            self._look_s = LOOK_FIRST_S
+            return True
+        if look_s < timeout_s:
+            self._look_s = min(2 * self._look_s, LOOK_LAST_S)
+            return True  # nobody rang; look again all the same
+        return False
+
+    def close(self) -> None:
+        self._bell.leave(self)
+
+
+class Listener:
+    """One connection of its own that hears the bells of other processes."""
+
+    def __init__(self, connect: Callable[[], psycopg.Connection[Any]], bell: Bell) -> None:
+        self._connect = connect
+        self._bell = bell
+        self._stop_read, self._stop_write = os.pipe()
+        self.ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="standfast-listener", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        os.write(self._stop_write, b"!")
+        self._thread.join(5.0)
+        os.close(self._stop_write)
+
+    def _run(self) -> None:
+        pause_s = 0.1
+        stopped = False
+        while not stopped:
+            began = time.monotonic()
+            try:
+                with self._connect() as connection:
+                    stopped = self._hear(connection)
+            except (psycopg.Error, Fault):
+                pass  # Waiters look again by themselves meanwhile.
+            self.ready.clear()
+            pause_s = 0.1 if time.monotonic() - began > RECONNECT_MAX_S else min(2 * pause_s, RECONNECT_MAX_S)
+            stopped = stopped or self._stopped_within(pause_s)
+        os.close(self._stop_read)
+
+    def _hear(self, connection: psycopg.Connection[Any]) -> bool:
+        """Returns True when told to stop; raises when the connection is gone."""
+        connection.execute(f"LISTEN {CHANNEL}".encode())
+        self.ready.set()
+        self._bell.wake()  # what was committed before we listened was not heard
+        poll = select.poll()
+        poll.register(connection.pgconn.socket, select.POLLIN)
+        poll.register(self._stop_read, select.POLLIN)
+        while True:
+            if any(fd == self._stop_read for fd, _ in poll.poll()):
+                return True
+            connection.pgconn.consume_input()
+            foreign = False
+            while (notification := connection.pgconn.notifies()) is not None:
+                foreign = foreign or notification.extra.decode() != self._bell.tag
+            if foreign:
+                self._bell.wake()
+
+    def _stopped_within(self, pause_s: float) -> bool:
+        return bool(select.select([self._stop_read], [], [], pause_s)[0])

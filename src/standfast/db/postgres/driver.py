@@ -1,0 +1,17 @@
+"""The driver, which is an extra: whoever needs it gets it from here, or a sentence instead."""
+
+from __future__ import annotations
+
+from standfast.errors import StorageError
+
+try:
+    import psycopg
+    from psycopg import pq
+except ImportError as error:
+    raise StorageError(
+        "PostgreSQL needs the extra: pip install 'standfast[postgres]'",
+        f"psycopg is there but cannot start: {error}" if "libpq" in str(error) else "",
+        code="extra_missing",
+    ) from None
+
+__all__ = ["pq", "psycopg"]

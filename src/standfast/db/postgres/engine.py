@@ -1,0 +1,407 @@
+"""The PostgreSQL engine: how a body reaches the server, and what happens when it does not.
+
+    body ──▶ pooled connection ──▶ BEGIN · settings · clock · fence ──▶ statements ──▶ COMMIT
+      ▲                                                                                   │
+      └── again: a lost race, or a connection lost before COMMIT left ◀───── answer? ─────┤
+                                                                                          ▼
+                      CommitUnknown: the answer to COMMIT was lost          acknowledged, bell rung
+
+The server commits in groups by itself and keeps its own log: acknowledged means that COMMIT
+answered under `synchronous_commit = on`. A body runs in its caller's thread, in a transaction of
+its own. Time is the server's, so that two hosts judge a lease by one clock.
+
+After a fork the child leaves the parent's connections alone: it neither closes them nor writes
+to them, and opens its own on first use.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from standfast import crash
+from standfast.db.contract import Caller, Engine, Row, Tx, Watch
+from standfast.db.migrations import MIGRATIONS
+from standfast.db.migrations.migration import Migration
+from standfast.db.postgres import faults, migrate, opening, people
+from standfast.db.postgres.address import Address, connect
+from standfast.db.postgres.bell import CHANNEL, Bell
+from standfast.db.postgres.effort import Effort
+from standfast.db.postgres.faults import Fault, Remedy
+from standfast.db.postgres.pool import Pool
+from standfast.db.postgres.tx import Mode, PostgresTx, modes
+from standfast.db.postgres.values import Bound
+from standfast.db.postgres.wire import Wire
+from standfast.db.postgres.workers import Workers
+from standfast.db.sql import statement
+from standfast.errors import InvalidInput, StorageError
+
+if TYPE_CHECKING:
+    from standfast.db.postgres.driver import psycopg
+
+T = TypeVar("T")
+
+DIRECT_URL = "STANDFAST_DB_DIRECT_URL"
+"""A way to the server around its pooler, for notifications alone."""
+CLOSING_S = 10.0
+NOTIFY_S = 2.0
+_VERSION = statement("SELECT CAST(value AS bigint) AS version FROM meta WHERE key = 'schema_version'")
+# A commit that waits for no disk: the notification is a hint, and the lock it takes is the whole server's.
+_NOTIFY = f"SELECT set_config('synchronous_commit', 'off', true), pg_notify('{CHANNEL}', $1)".encode()
+
+
+class PostgresEngine(Engine):
+    name = "postgres"
+
+    def __init__(
+        self,
+        url: str,
+        caller: Caller,
+        *,
+        migrations: Sequence[Migration] = MIGRATIONS,
+        allow_unsafe: bool = False,
+    ) -> None:
+        self.address = Address(url)
+        self.dead: BaseException | None = None
+        self._caller = caller
+        self._pid = os.getpid()
+        self._handles = 0
+        self._inside = threading.local()
+        self._prepare = False
+        self._pool = Pool(self._dial)
+        self._workers = Workers()
+        try:
+            self._found = self._open(migrations, allow_unsafe)
+        except BaseException as error:
+            self._pool.close()
+            if isinstance(error, Fault):
+                raise faults.translated(error, self.address) from None
+            raise
+        self._modes = modes(self._found.version)
+        self._bell = Bell(self._notify, self._ear())
+
+    # -- opening and closing ------------------------------------------------------------------
+
+    def _open(self, migrations: Sequence[Migration], allow_unsafe: bool) -> opening.Found:
+        wire = self._first_wire()
+        try:
+            found = opening.look(wire, self.address, allow_unsafe=allow_unsafe)
+        finally:
+            self._pool.give(wire)
+        wire.prepare = self._prepare = not (found.pooled or self.address.pooler)
+        latest = migrations[-1].version
+        migrate.refuse_newer(found.schema, latest)
+        migrate.check_history(found.history, migrations)
+        moved = migrate.moved(found.meta, found.cluster)
+        if found.schema < latest or moved:
+            self._bring_up(found, migrations, moved=moved)
+        return found
+
+    def _first_wire(self) -> Wire:
+        effort = Effort()
+        while True:
+            try:
+                return self._pool.take(effort.left_s())
+            except Fault as fault:
+                # Only a server that is there and says "later" is worth waiting for.
+                later = fault.sqlstate in (faults.STARTING, faults.FULL_HOUSE)
+                if not later or not effort.pause(fault):
+                    raise
+
+    def _bring_up(self, found: opening.Found, migrations: Sequence[Migration], *, moved: bool) -> None:
+        if found.standby:
+            raise faults.read_only(self.address.shown)
+        with connect(self.address) as connection, faults.spoken(self.address):
+            if found.schema < migrations[-1].version:
+                migrate.migrate(connection, migrations)
+            if moved:
+                migrate.settle(connection, found.cluster)
+
+    def _dial(self) -> Wire:
+        return Wire(connect(self.address), prepare=self._prepare)
+
+    def retain(self) -> None:
+        with _registry_lock:
+            self._handles += 1
+
+    def release(self) -> None:
+        with _registry_lock:
+            self._handles -= 1
+            if self._handles > 0:
+                return
+            if _engines.get(self.address.url) is self:
+                del _engines[self.address.url]
+        self.close()
+
+    def close(self) -> None:
+        """Let the work under way finish, ring what is to be rung, hang up."""
+        if self.dead is not None:
+            return
+        self._workers.close(CLOSING_S)
+        self.dead = InvalidInput("this store is closed", "open it again: standfast.open()")
+        self._bell.close(NOTIFY_S)
+        self._pool.close()
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def write(self, body: Callable[[Tx], T], caller: Caller, *, durable: bool = True) -> T:
+        self._usable()
+        return self._perform(self._modes.write if durable else self._modes.relaxed, body, caller)
+
+    def submit(
+        self, body: Callable[[Tx], T], caller: Caller, done: Callable[[T | None, BaseException | None], None]
+    ) -> None:
+        self._usable()
+
+        def job() -> None:
+            try:
+                result = self.write(body, caller)
+            except BaseException as error:  # noqa: BLE001 - whatever it was, the one who waits is told
+                done(None, error)
+            else:
+                done(result, None)
+
+        self._workers.put(job)
+
+    def _usable(self) -> None:
+        self._usable_for_reading()
+        if getattr(self._inside, "body", False):
+            raise InvalidInput(
+                "a transaction is open in this thread: a second one would wait for it for ever",
+                "inside `with sf.transaction() as tx`, use tx's rooms: tx.tasks.add(…)",
+            )
+
+    def _usable_for_reading(self) -> None:
+        if self.dead is not None:
+            raise self.dead
+
+    def _perform(self, mode: Mode, body: Callable[[Tx], T], caller: Caller) -> T:
+        effort = Effort()
+        while True:
+            try:
+                return self._attempt(mode, body, caller, effort.left_s())
+            except Fault as fault:
+                self._mend(fault, effort)
+
+    def _attempt(self, mode: Mode, body: Callable[[Tx], T], caller: Caller, left_s: float) -> T:
+        """Once through. Raises Fault for what may be mended, anything else as it is."""
+        if mode.writes:
+            crash.point("commit.before_begin")
+        wire = self._pool.take(left_s)
+        tx = PostgresTx(wire, caller, mode, self._alive)
+        try:
+            tx.begin()
+            result = self._run(body, tx, mode)
+            tx.commit()
+        except BaseException:
+            tx.abandon()
+            self._refuse_unknown(tx)
+            if tx.fault is not None:  # whatever the body made of it
+                raise tx.fault from None
+            raise
+        finally:
+            self._give(wire)
+        if tx.wrote and mode is not self._modes.relaxed:  # nobody waits for a heartbeat
+            self._bell.ring()
+        return result
+
+    def _run(self, body: Callable[[Tx], T], tx: Tx, mode: Mode) -> T:
+        if not mode.writes:
+            return body(tx)
+        self._inside.body = True
+        try:
+            return body(tx)
+        finally:
+            self._inside.body = False
+
+    def _refuse_unknown(self, tx: PostgresTx) -> None:
+        """COMMIT has left and its answer is lost: neither success nor failure, and never run again."""
+        if tx.commit_sent and isinstance(tx.fault, Fault) and tx.fault.lost:
+            self._pool.renew()
+            raise faults.commit_unknown(tx.fault, self.address) from None
+
+    def _mend(self, fault: Fault, effort: Effort) -> None:
+        """Make another attempt possible, or raise."""
+        remedy = faults.remedy(fault)
+        if remedy is Remedy.UNPREPARE:
+            self._prepare = False
+        if remedy in (Remedy.UNPREPARE, Remedy.RECONNECT):
+            self._pool.renew()
+        hopeless = self._found.standby and fault.sqlstate in faults.READ_ONLY
+        if remedy is Remedy.NONE or hopeless or (remedy is Remedy.RERUN_FEW and not effort.duplicate()):
+            raise faults.translated(fault, self.address) from None
+        if not effort.pause(fault):
+            raise faults.busy(fault, self.address, effort.waited_s(), self._in_the_way()) from None
+
+    def _in_the_way(self) -> str:
+        try:
+            with self._lent(NOTIFY_S) as wire:
+                return people.in_the_way(wire)
+        except Fault:
+            return ""
+
+    def sync(self) -> None:
+        # Nothing to wait for: a commit becomes visible here after it is on disk. The exception is a
+        # heartbeat (`durable=False`), visible before; a crash takes it back, and that only
+        # ends a lease early. Nothing that anybody acts on is written so.
+        self._usable_for_reading()
+
+    # -- a transaction in the caller's hands ------------------------------------------------------
+
+    @contextmanager
+    def transaction(self, caller: Caller) -> Iterator[Tx]:
+        self._usable()
+        wire, tx = self._begin_held(caller)
+        try:
+            self._inside.body = True
+            try:
+                yield tx
+            finally:
+                self._inside.body = False
+            tx.commit()
+        except BaseException:
+            tx.abandon()
+            self._refuse_unknown(tx)
+            raise
+        finally:
+            self._give(wire)
+        self._bell.ring()
+
+    def _begin_held(self, caller: Caller) -> tuple[Wire, PostgresTx]:
+        """Begun for certain before the caller's code runs, because that is never run again."""
+        effort = Effort()
+        while True:
+            wire: Wire | None = None
+            try:
+                crash.point("commit.before_begin")
+                wire = self._pool.take(effort.left_s())
+                tx = PostgresTx(wire, caller, self._modes.held, self._alive)
+                tx.begin()
+                tx.collect()
+                tx.speak = self._speak
+                return wire, tx
+            except BaseException as error:
+                if wire is not None:
+                    wire.broken = True
+                    self._give(wire)
+                if not isinstance(error, Fault):
+                    raise
+                self._mend(error, effort)
+
+    def _speak(self, fault: Exception) -> Exception:
+        return faults.translated(fault, self.address) if isinstance(fault, Fault) else fault
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def read(self, body: Callable[[Tx], T], caller: Caller) -> T:
+        self._usable_for_reading()
+        return self._perform(self._modes.read, body, caller)
+
+    def rows(self, text: str, params: dict[str, object] | None = None) -> Iterator[Row]:
+        self._usable_for_reading()
+        return people.rows(self.address, text, params)
+
+    def schema_version(self) -> int:
+        return int(self.read(lambda tx: tx.one(_VERSION), self._caller)["version"])
+
+    # -- waking ---------------------------------------------------------------------------------
+
+    def watch(self) -> Watch:
+        self._usable_for_reading()
+        return self._bell.watch()
+
+    def _ear(self) -> Callable[[], psycopg.Connection[Any]] | None:
+        """How to listen; None behind a pooler without a way around it, where nothing would be heard."""
+        direct = os.environ.get(DIRECT_URL, "").strip()
+        if not direct and not self._prepare:
+            return None
+        address = Address(direct) if direct else self.address
+        return lambda: connect(address)
+
+    def _notify(self) -> None:
+        with self._lent(NOTIFY_S) as wire:
+            wire.send(_NOTIFY, Bound([self._bell.tag.encode()], [0], [0]))
+            wire.collect(NOTIFY_S, sync=True)
+
+    # -- facts ------------------------------------------------------------------------------------
+
+    def facts(self) -> dict[str, object]:
+        self._usable_for_reading()
+        try:
+            with self._lent(people.ANSWER_S) as wire:
+                server = people.facts(wire)
+                info = wire.connection.info
+                place = {"host": info.host, "port": info.port, "encrypted": bool(wire.connection.pgconn.ssl_in_use)}
+        except Fault as fault:
+            raise faults.translated(fault, self.address) from None
+        return {
+            "engine": self.name,
+            "url": self.address.shown,
+            **place,
+            **server,
+            "driver_version": people.driver_version(),
+            "pooler": not self._prepare,
+            "listening": self._bell.listening,
+            "pool": self._pool.use(),
+        }
+
+    # -- connections --------------------------------------------------------------------------------
+
+    @contextmanager
+    def _lent(self, timeout_s: float) -> Iterator[Wire]:
+        wire = self._pool.take(timeout_s)
+        try:
+            yield wire
+        except BaseException:
+            wire.broken = True
+            raise
+        finally:
+            self._give(wire)
+
+    def _give(self, wire: Wire) -> None:
+        if self._pid == os.getpid():
+            self._pool.give(wire)
+
+    def _alive(self) -> None:
+        if self._pid != os.getpid():
+            raise StorageError("this transaction belongs to the parent process", code="forked")
+
+
+# -- one engine per process and URL -------------------------------------------------------------------
+
+_engines: dict[str, PostgresEngine] = {}
+_registry_lock = threading.RLock()
+_parents: list[PostgresEngine] = []
+"""Kept for ever in a forked child: collecting them could say goodbye on the parent's sockets."""
+
+
+def open_engine(url: str, caller: Caller, *, allow_unsafe: bool = False) -> PostgresEngine:
+    """The engine of this process for this URL: the open one, or a new one. Give it back with `release`."""
+    with _registry_lock:
+        found = _engines.get(url)
+        if found is None or found.dead is not None:
+            found = _engines[url] = PostgresEngine(url, caller, allow_unsafe=allow_unsafe)
+        found.retain()
+        return found
+
+
+def _after_fork_in_child() -> None:
+    global _registry_lock
+    _registry_lock = threading.RLock()  # another thread of the parent may have held the old one
+    for engine in _engines.values():
+        engine.dead = StorageError("this connection belongs to the parent process", code="forked")
+        _parents.append(engine)
+    _engines.clear()
+
+
+def _at_exit() -> None:
+    for engine in list(_engines.values()):
+        engine.close()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+atexit.register(_at_exit)

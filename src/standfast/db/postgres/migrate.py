@@ -1,0 +1,153 @@
+"""Bringing the schema up to this version, whoever else opens the store at the same moment.
+
+The version was read without a lock; here it is read again under one. All pending steps are
+applied in one transaction, so a killed process leaves the old schema or the new one. The lock
+is one of the transaction's own (a pooler would lose one of the session's), and where even that
+is not enough, because two clients create one catalogue row, the loser tries again.
+
+`settle` is for a journal that has come from another cluster: the transaction numbers of its
+rows mean nothing there. It draws a line behind them.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from standfast import crash
+from standfast.db.contract import DEADLINE_S
+from standfast.db.migrations import MIGRATIONS, ddl
+from standfast.db.migrations.migration import Migration
+from standfast.db.postgres.driver import psycopg
+from standfast.errors import Corrupt, SchemaTooNew
+from standfast.ids import new_id
+
+LOCK_KEY = 0x53544644
+_LOST_A_RACE = frozenset({"23505", "42P06", "42P07", "42710", "40001", "40P01", "55P03"})
+_CATALOGUE_RACE = "XX000"
+"""An internal error by its code; "tuple concurrently updated" by its words."""
+_LOCAL = (
+    "SELECT set_config('search_path', 'standfast, pg_temp', true), set_config('synchronous_commit', 'on', true),"
+    " set_config('lock_timeout', '5000', true), set_config('statement_timeout', '300000', true),"
+    " set_config('idle_in_transaction_session_timeout', '30000', true)"
+)
+_PUT_META = "INSERT INTO meta (key, value) VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+_NOW_US = "CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS bigint)"
+
+
+def migrate(connection: psycopg.Connection[Any], migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Apply what is pending, or find that somebody else just did."""
+    end = time.monotonic() + DEADLINE_S
+    while True:
+        try:
+            with connection.transaction():
+                _migrate_locked(connection, migrations)
+            return
+        except psycopg.Error as error:
+            race = error.sqlstate in _LOST_A_RACE or (
+                error.sqlstate == _CATALOGUE_RACE and "concurrently" in str(error)
+            )
+            if not race or time.monotonic() > end:
+                raise
+            time.sleep(random.uniform(0.005, 0.1))
+
+
+def _migrate_locked(connection: psycopg.Connection[Any], migrations: Sequence[Migration]) -> None:
+    connection.execute(_LOCAL)
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
+    found = _version(connection)
+    refuse_newer(found, migrations[-1].version)
+    if found:
+        check_history(dict(connection.execute("SELECT version, checksum FROM migration").fetchall()), migrations)
+    else:
+        _make_room(connection)
+    for migration in migrations:
+        if migration.version > found:
+            crash.point("migrate.before_step")
+            _apply(connection, migration)
+            crash.point("migrate.after_step")
+
+
+def refuse_newer(found: int, latest: int) -> None:
+    if found > latest:
+        raise SchemaTooNew(
+            f"this store has schema {found}; this standfast knows schemas up to {latest}",
+            "upgrade: pip install --upgrade standfast",
+        )
+
+
+def check_history(applied: dict[int, str], migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """What was applied must be what this package says was applied."""
+    for migration in migrations:
+        if applied.get(migration.version, migration.checksum) != migration.checksum:
+            raise Corrupt(
+                f"the store's history says migration {migration.version} ({migration.name}) was another one",
+                "this store was made by a changed standfast; restore a backup or use the version that made it",
+            )
+
+
+def _version(connection: psycopg.Connection[Any]) -> int:
+    if _one(connection, "SELECT to_regclass('standfast.meta') IS NULL"):
+        return 0
+    return int(_one(connection, "SELECT value FROM meta WHERE key = 'schema_version'") or 0)
+
+
+def _make_room(connection: psycopg.Connection[Any]) -> None:
+    """The schema itself; one that an administrator made for us, and left empty, is taken as it is."""
+    if _one(connection, "SELECT to_regnamespace('standfast') IS NULL"):
+        connection.execute("CREATE SCHEMA standfast")
+    elif _one(connection, "SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace('standfast')"):
+        raise Corrupt(
+            "the schema standfast of this database belongs to another program",
+            "use another database: standfast db pg URL",
+            code="not_a_store",
+        )
+
+
+def _apply(connection: psycopg.Connection[Any], migration: Migration) -> None:
+    connection.execute(ddl(migration, "postgres").encode())
+    if migration.version == 1:
+        for key, value in (("store_id", new_id("sto")), ("settled_seq", ""), ("cluster", _cluster(connection))):
+            connection.execute(_PUT_META, (key, value))
+    connection.execute(
+        f"INSERT INTO migration (version, name, checksum, applied_us) VALUES (%s, %s, %s, {_NOW_US})",
+        (migration.version, migration.name, migration.checksum),
+    )
+    fence = int(_one(connection, "SELECT value FROM meta WHERE key = 'min_writer'") or 0)
+    connection.execute(_PUT_META, ("min_writer", str(max(fence, migration.min_writer))))
+    connection.execute(_PUT_META, ("schema_version", str(migration.version)))
+
+
+def _cluster(connection: psycopg.Connection[Any]) -> str:
+    """The cluster's own name, or nothing where this role may not ask."""
+    try:
+        with connection.transaction():  # a savepoint: a refusal must not end the migration
+            return str(_one(connection, "SELECT system_identifier FROM pg_control_system()"))
+    except psycopg.errors.InsufficientPrivilege:
+        return ""
+
+
+def moved(meta: dict[str, str], cluster: str) -> bool:
+    """Whether the journal was written on another cluster than this one, as far as both are known."""
+    return bool(cluster) and bool(meta.get("cluster")) and meta["cluster"] != cluster
+
+
+def settle(connection: psycopg.Connection[Any], cluster: str) -> None:
+    """Draw the line behind the rows of another cluster, once, however many open the store at once."""
+    with connection.transaction():
+        connection.execute(_LOCAL)
+        row = connection.execute("SELECT value FROM meta WHERE key = 'cluster' FOR UPDATE").fetchone()
+        if row is None or row[0] == cluster:
+            return
+        last = int(_one(connection, "SELECT max(seq) FROM event") or 0)
+        bounds = str(_one(connection, "SELECT value FROM meta WHERE key = 'settled_seq'") or "")
+        if last > int(bounds.rpartition(",")[2] or 0):
+            connection.execute(_PUT_META, ("settled_seq", f"{bounds},{last}".lstrip(",")))
+        connection.execute(_PUT_META, ("cluster", cluster))
+
+
+def _one(connection: psycopg.Connection[Any], text: str) -> Any:
+    row = connection.execute(text.encode()).fetchone()
+    return row[0] if row else None

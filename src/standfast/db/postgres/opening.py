@@ -1,0 +1,121 @@
+"""The first round trip: which server this is, whether it keeps what it is given, what it holds.
+
+A server that would lose acknowledged writes is refused, like a directory that would. The
+schema's version comes with the same trip and without a lock, because agents open a store
+thousands of times and migrate it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from standfast.db.postgres.faults import Fault
+from standfast.db.postgres.values import rows_of
+from standfast.errors import StorageError, UnsafeStorage
+
+if TYPE_CHECKING:
+    from psycopg.pq.abc import PGresult
+
+    from standfast.db.contract import Row
+    from standfast.db.postgres.address import Address
+    from standfast.db.postgres.wire import Wire
+
+OLDEST_SERVER = 130000
+"""The journal's order needs 64-bit transaction numbers, which came with version 13."""
+ANSWER_S = 30.0
+_NO_SUCH_TABLE = frozenset({"42P01", "3F000"})
+
+SERVER = b"""
+SELECT CAST(current_setting('server_version_num') AS bigint) AS version,
+       current_setting('server_version') AS version_name,
+       current_setting('fsync') AS fsync,
+       current_setting('server_encoding') AS encoding,
+       pg_is_in_recovery() AS standby,
+       pg_backend_pid() AS pid
+"""
+META = b"SELECT key, value FROM standfast.meta"
+HISTORY = b"SELECT version, checksum FROM standfast.migration"
+CLUSTER = b"SELECT CAST(system_identifier AS text) AS id FROM pg_control_system()"
+
+
+class Found(NamedTuple):
+    """What the first trip told."""
+
+    version: int
+    version_name: str
+    standby: bool
+    pooled: bool
+    """Another process answers than the one that greeted us: a pooler stands in between."""
+    meta: dict[str, str]
+    """Empty: the store is not there yet."""
+    history: dict[int, str]
+    cluster: str
+    """The system identifier of the cluster; empty where this role may not know it."""
+
+    @property
+    def schema(self) -> int:
+        return int(self.meta.get("schema_version", "0"))
+
+
+def look(wire: Wire, address: Address, *, allow_unsafe: bool) -> Found:
+    """One round trip. Raises UnsafeStorage or StorageError for a server that cannot hold a store."""
+    answers: dict[bytes, list[Row]] = {}
+    for text in (SERVER, META, HISTORY, CLUSTER):  # an error ends what follows it: what may be refused is last
+        wire.send(text, sink=_into(answers, text))
+    fault = _collect(wire)
+    if SERVER not in answers:
+        assert fault is not None
+        raise fault
+    server = answers[SERVER][0]
+    _judge(server, address, allow_unsafe=allow_unsafe)
+    fresh = fault is not None and META not in answers and fault.sqlstate in _NO_SUCH_TABLE
+    if fault is not None and HISTORY not in answers and not fresh:
+        raise fault
+    return Found(
+        version=server["version"],
+        version_name=server["version_name"],
+        standby=server["standby"],
+        pooled=server["pid"] != wire.connection.info.backend_pid,
+        meta={row["key"]: row["value"] for row in answers.get(META, ())},
+        history={row["version"]: row["checksum"] for row in answers.get(HISTORY, ())},
+        cluster=str(answers[CLUSTER][0]["id"]) if CLUSTER in answers else "",
+    )
+
+
+def _collect(wire: Wire) -> Fault | None:
+    try:
+        wire.collect(ANSWER_S, sync=True)
+    except Fault as fault:
+        if fault.lost:
+            raise
+        return fault
+    return None
+
+
+def _into(answers: dict[bytes, list[Row]], text: bytes) -> Callable[[PGresult], None]:
+    def take(answer: PGresult) -> None:
+        answers[text] = rows_of(answer)
+
+    return take
+
+
+def _judge(server: Row, address: Address, *, allow_unsafe: bool) -> None:
+    if server["version"] < OLDEST_SERVER:
+        raise StorageError(
+            f"{address.shown} runs PostgreSQL {server['version_name']}; standfast needs 13 or newer",
+            "upgrade the server, or use the default store: standfast db sqlite",
+            code="server_too_old",
+        )
+    if allow_unsafe:
+        return
+    if server["fsync"] != "on":
+        raise UnsafeStorage(
+            f"{address.shown} runs with fsync = off: a power cut would lose acknowledged writes, or the database",
+            "set fsync = on in postgresql.conf and reload; to accept the loss: STANDFAST_UNSAFE_STORAGE=1",
+        )
+    if server["encoding"] not in ("UTF8", "SQL_ASCII"):
+        raise UnsafeStorage(
+            f"{address.shown} stores text as {server['encoding']}, which cannot hold every character",
+            "use a database made with: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0",
+        )

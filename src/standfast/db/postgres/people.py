@@ -1,0 +1,119 @@
+"""For people: their own queries, and what `doctor` and `status` show of a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from standfast.db.contract import Row
+from standfast.db.postgres.address import Address, connect
+from standfast.db.postgres.driver import pq, psycopg
+from standfast.db.postgres.faults import READ_ONLY, Fault, translated
+from standfast.db.postgres.values import Bound, bind, number, persons_query, rows_of
+from standfast.db.postgres.wire import Wire
+from standfast.errors import InvalidInput
+
+ROWS_MAX_S = 60
+"""How long a person's query may pin its snapshot: a pinned snapshot keeps dead rows from being reused."""
+ANSWER_S = 10.0
+_LOCAL = (
+    "SELECT set_config('search_path', 'standfast, pg_temp', true),"
+    f" set_config('statement_timeout', '{ROWS_MAX_S}s', true),"
+    f" set_config('idle_in_transaction_session_timeout', '{ROWS_MAX_S}s', true)"
+)
+_PERSONS_MISTAKES = ("42", "22", "0A", "25", "2F", "21", "54")
+_FACTS = b"""
+SELECT current_setting('server_version') AS server_version,
+       current_database() AS database,
+       current_user AS role,
+       current_setting('fsync') AS fsync,
+       current_setting('full_page_writes') AS full_page_writes,
+       current_setting('synchronous_commit') AS synchronous_commit,
+       current_setting('synchronous_standby_names') AS synchronous_standby_names,
+       pg_is_in_recovery() AS standby,
+       pg_database_size(current_database()) AS size_bytes,
+       (SELECT COALESCE(sum(n_dead_tup), 0) FROM pg_stat_user_tables WHERE schemaname = 'standfast') AS dead_rows,
+       (SELECT COALESCE(sum(n_live_tup), 0) FROM pg_stat_user_tables WHERE schemaname = 'standfast') AS live_rows,
+       (SELECT COALESCE(max(age(backend_xmin)), 0) FROM pg_stat_activity) AS oldest_xmin_age,
+       (SELECT COALESCE(max(age(xmin)), 0) FROM pg_replication_slots) AS oldest_slot_age,
+       (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()) AS connections
+"""
+_OLDEST = b"""
+SELECT pid, application_name, state,
+       CAST(extract(epoch FROM statement_timestamp() - xact_start) AS double precision) AS open_s
+FROM pg_stat_activity
+WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid()
+  AND backend_type = 'client backend'
+ORDER BY xact_start
+LIMIT 1
+"""
+
+
+class _Number(psycopg.adapt.Loader):
+    def load(self, data: Any) -> int | float:
+        return number(bytes(data))
+
+
+def rows(address: Address, text: str, params: dict[str, object] | None) -> Iterator[Row]:
+    """Stream the rows of a person's query, in a transaction that cannot write."""
+    try:
+        connection = connect(address)
+    except Fault as fault:
+        raise translated(fault, address) from None
+    # Closed rather than given back: a reader that stops in the middle leaves unread rows behind.
+    with connection:
+        connection.adapters.register_loader("numeric", _Number)
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.read_only = True
+        query = persons_query(text, params or {})
+        try:
+            with connection.transaction(force_rollback=True):
+                connection.execute(_LOCAL.encode())
+                bind(query, params or {})
+                given = [(params or {})[name] for name in query.names]
+                cursor = psycopg.RawCursor(connection, row_factory=psycopg.rows.dict_row)
+                yield from cursor.stream(query.text, given)
+        except psycopg.Error as error:
+            raise _refused(error, address) from None
+
+
+def _refused(error: psycopg.Error, address: Address) -> Exception:
+    state = error.sqlstate or ""
+    if state in READ_ONLY:
+        return InvalidInput("this statement does more than read", "only SELECT is run here")
+    if state.startswith(_PERSONS_MISTAKES) or isinstance(error, (psycopg.ProgrammingError, psycopg.NotSupportedError)):
+        words = address.hide(str(error)).strip()
+        return InvalidInput(
+            f"the query is refused: {words}",
+            "tables: standfast sql \"SELECT tablename FROM pg_tables WHERE schemaname = 'standfast'\"",
+        )
+    return translated(Fault(str(error), sqlstate=state, lost=not state), address)
+
+
+def facts(wire: Wire) -> Row:
+    """One round trip about the server and our part of it."""
+    return _ask(wire, _FACTS)[0]
+
+
+def in_the_way(wire: Wire) -> str:
+    """The oldest open transaction beside ours, as a sentence; empty if there is none."""
+    found = _ask(wire, _OLDEST)
+    if not found:
+        return ""
+    row = found[0]
+    name = row["application_name"] or "a client"
+    return (
+        f"the oldest open transaction there: {name}, server process {row['pid']}, {row['state']}, "
+        f"{row['open_s']:.0f} s; if it hangs, end it: SELECT pg_terminate_backend({row['pid']})"
+    )
+
+
+def _ask(wire: Wire, text: bytes) -> list[Row]:
+    taken: list[Row] = []
+    wire.send(text, Bound([], [], []), lambda answer: taken.extend(rows_of(answer)))
+    wire.collect(ANSWER_S, sync=True)
+    return taken
+
+
+def driver_version() -> str:
+    return f"psycopg {psycopg.__version__} ({pq.__impl__}), libpq {pq.version()}"

@@ -1,0 +1,289 @@
+"""The transaction a body sees, pipelined: what is queued costs nothing, what is asked costs a trip.
+
+The first trip carries BEGIN, the settings of this transaction, the server's clock and the fence
+against older writers. All settings are local to the transaction. What a body queues with `run`
+and `defer` leaves with its next question or with COMMIT.
+
+    write     READ COMMITTED, on disk before COMMIT answers
+    relaxed   the same, on disk with the next durable write: heartbeats
+    held      a caller's `with` block, bounded by the server too
+    read      one snapshot (REPEATABLE READ), read only
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from standfast import crash
+from standfast.clock import SYSTEM
+from standfast.db.contract import DEADLINE_S, READ_MAX_S, TRANSACTION_MAX_S, Caller, Row, Tx
+from standfast.db.migrations import LATEST
+from standfast.db.postgres.faults import STANDBY_REFUSES_BEGIN, Fault, too_long
+from standfast.db.postgres.values import bind, query_of, rows_of
+from standfast.errors import SchemaTooNew, StorageError
+
+if TYPE_CHECKING:
+    from psycopg.pq.abc import PGresult
+
+    from standfast.db.postgres.wire import Sink, Wire
+    from standfast.db.sql import Statement
+
+LOCK_WAIT_S = 10.0
+"""How long one statement waits for a row; then the body is run again, until the deadline."""
+GRACE_S = 5.0
+"""Beyond the server's own limits, before the silence of a server counts as its absence."""
+QUEUED_MAX = 256
+SETTLING_MAX_S = 5.0
+_VERSION_17 = 170000
+
+
+class Mode(NamedTuple):
+    """A kind of transaction: how it begins, and its limits."""
+
+    begin: bytes
+    header: bytes
+    answer_s: float
+    age_s: float | None
+    writes: bool
+
+
+class Modes(NamedTuple):
+    write: Mode
+    relaxed: Mode
+    held: Mode
+    read: Mode
+
+
+def modes(server_version: int) -> Modes:
+    """The four kinds, as this version of the server understands them."""
+    begin = b"BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE"
+    snapshot = b"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+    # Never weaker than the server's own choice: remote_apply is stronger than on.
+    durable = "CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END"
+
+    def header(statement_s: float, idle_s: float, *, commit: str | None, whole_s: float | None = None) -> bytes:
+        settings = {
+            "search_path": "'standfast, pg_temp'",
+            "statement_timeout": _ms(statement_s),
+            "lock_timeout": _ms(min(LOCK_WAIT_S, statement_s)),
+            "idle_in_transaction_session_timeout": _ms(idle_s),
+        }
+        if commit:
+            settings["synchronous_commit"] = commit
+        if whole_s and server_version >= _VERSION_17:
+            settings["transaction_timeout"] = _ms(whole_s)
+        calls = ", ".join(f"set_config('{name}', {value}, true)" for name, value in settings.items())
+        fence = "(SELECT value FROM standfast.meta WHERE key = 'min_writer')" if commit else "'0'"
+        clock = "CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS bigint)"
+        return f"SELECT {clock} AS now_us, CAST({fence} AS bigint) AS min_writer, {calls}".encode()
+
+    write = header(DEADLINE_S, DEADLINE_S, commit=durable)
+    relaxed = header(DEADLINE_S, DEADLINE_S, commit="'off'")
+    held = header(TRANSACTION_MAX_S, TRANSACTION_MAX_S, commit=durable, whole_s=TRANSACTION_MAX_S)
+    read = header(READ_MAX_S, READ_MAX_S, commit=None, whole_s=2 * READ_MAX_S)
+    return Modes(
+        write=Mode(begin, write, DEADLINE_S + GRACE_S, None, True),
+        relaxed=Mode(begin, relaxed, DEADLINE_S + GRACE_S, None, True),
+        held=Mode(begin, held, TRANSACTION_MAX_S + GRACE_S, TRANSACTION_MAX_S, True),
+        read=Mode(snapshot, read, READ_MAX_S + GRACE_S, 2 * READ_MAX_S, False),
+    )
+
+
+def _ms(seconds: float) -> str:
+    return f"'{round(seconds * 1000)}'"
+
+
+class PostgresTx(Tx):
+    __slots__ = (
+        "_alive",
+        "_began",
+        "_known",
+        "_mode",
+        "_queued",
+        "_said",
+        "_wire",
+        "commit_sent",
+        "committed",
+        "fault",
+        "speak",
+        "wrote",
+    )
+
+    dialect = "postgres"
+
+    def __init__(
+        self,
+        wire: Wire,
+        caller: Caller,
+        mode: Mode,
+        alive: Callable[[], None],
+    ) -> None:
+        super().__init__(caller)
+        self._wire = wire
+        self._mode = mode
+        self._alive = alive
+        """Raises where this transaction belongs to another process: the parent's, after a fork."""
+        self.speak: Callable[[Exception], Exception] = lambda fault: fault
+        """How a failure is raised: as it is, for the engine; in our words, for a caller who holds this."""
+        self._began = time.monotonic()
+        self._queued = 0
+        self._known = False
+        self._said: Exception | None = None
+        self.fault: Exception | None = None
+        """The first failure. Whatever the body makes of it, this transaction cannot be committed."""
+        self.wrote = False
+        self.commit_sent = False
+        self.committed = False
+        if caller.clock is not SYSTEM:
+            self._now_us = caller.clock.now_us()
+
+    def begin(self) -> None:
+        """Queued like everything else: it leaves with the first question."""
+        self._send(self._mode.begin)
+        self._send(self._mode.header, sink=self._read_header)
+        if self._mode.writes:
+            crash.point("commit.after_begin")
+
+    # -- what a body uses -------------------------------------------------------------------------
+
+    def maybe(self, statement: Statement, /, **params: object) -> Row | None:
+        rows = self._ask(statement, params, limit=1)
+        return rows[0] if rows else None
+
+    def all(self, statement: Statement, /, **params: object) -> list[Row]:
+        return self._ask(statement, params)
+
+    def run(self, statement: Statement, /, **params: object) -> None:
+        self._queue(statement, params, self._note)
+
+    def defer(self, statement: Statement, then: Callable[[Row], None], /, **params: object) -> None:
+        def take(answer: PGresult) -> None:
+            self._note(answer)
+            rows = rows_of(answer, 1)
+            assert rows, f"{statement.name} returned no row"
+            then(rows[0])
+
+        self._queue(statement, params, take)
+
+    def now_us(self) -> int:
+        if self._now_us is None:
+            self.collect()
+        assert self._now_us is not None
+        return self._now_us
+
+    # -- the conversation -------------------------------------------------------------------------
+
+    def _ask(self, statement: Statement, params: dict[str, object], limit: int | None = None) -> list[Row]:
+        taken: list[Row] = []
+
+        def take(answer: PGresult) -> None:
+            self._note(answer)
+            taken.extend(rows_of(answer, limit))
+
+        self._queue(statement, params, take)
+        self.collect()
+        return taken
+
+    def _queue(self, statement: Statement, params: dict[str, object], sink: Sink) -> None:
+        query = query_of(statement)
+        bound = bind(query, params)  # a refused value is the body's affair: nothing was sent yet
+        self._check()
+        try:
+            self._wire.send(query.text, bound, sink)
+        except Fault as fault:
+            raise self._failed(fault) from None
+        self._queued += 1
+        if self._queued >= QUEUED_MAX:
+            self.collect()
+
+    def _send(self, text: bytes, sink: Sink | None = None) -> None:
+        try:
+            self._wire.send(text, sink=sink)
+        except Fault as fault:
+            raise self._failed(fault) from None
+
+    def collect(self, *, sync: bool = False) -> None:
+        """One round trip."""
+        self._check()
+        self._queued = 0
+        try:
+            self._wire.collect(self._mode.answer_s, sync=sync)
+        except Fault as fault:
+            if not self._known and fault.sqlstate == STANDBY_REFUSES_BEGIN:
+                fault.sqlstate = "25006"  # BEGIN READ WRITE has a code of its own on a standby
+            raise self._failed(fault) from None
+
+    def _failed(self, fault: Exception) -> Exception:
+        if self.fault is None or self._said is None:
+            self.fault = fault
+            self._said = self.speak(fault)
+        return self._said
+
+    def _check(self) -> None:
+        self._alive()
+        if self._said is not None:
+            raise self._said
+        age_s = self._mode.age_s
+        if age_s is not None and time.monotonic() - self._began > age_s and not self.commit_sent:
+            raise self._failed(_too_old(age_s))
+
+    def _read_header(self, answer: PGresult) -> None:
+        header = rows_of(answer, 1)[0]
+        self._known = True
+        if self._now_us is None:
+            self._now_us = header["now_us"]
+        if (header["min_writer"] or 0) > LATEST:
+            raise self._failed(_fenced(header["min_writer"]))
+
+    def _note(self, answer: PGresult) -> None:
+        tag = answer.command_status or b""
+        self.wrote = self.wrote or not (tag.startswith(b"SELECT") or tag.endswith(b" 0"))
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """Returns once it is committed as this kind of transaction promises. Raises Fault."""
+        self._check()
+        if not self._mode.writes:
+            self._wire.end_later(b"COMMIT")
+            return
+        if not self._known:
+            self.collect()  # not before the fence is known to be ours
+        crash.point("commit.before_commit")
+        self._wire.warned = None
+        self.commit_sent = True
+        self._send(b"COMMIT", self._read_commit)
+        self.collect(sync=True)
+        assert self.committed
+        if self._wire.warned is not None:
+            # Committed here, but the wait for the standby that the server promises was cut short.
+            raise self._failed(Fault(self._wire.warned, sqlstate="01000", lost=True))
+        crash.point("commit.after_commit")
+        crash.point("commit.after_sync")
+
+    def _read_commit(self, answer: PGresult) -> None:
+        self.committed = answer.command_status == b"COMMIT"
+        if not self.committed:
+            raise self._failed(Fault("the transaction was rolled back instead of committed", sqlstate="25P02"))
+
+    def abandon(self) -> None:
+        """Roll back, if there is anything to roll back. In a forked child: leave the parent's be."""
+        try:
+            self._alive()
+        except StorageError:
+            return
+        self._wire.recover(SETTLING_MAX_S)
+
+
+def _fenced(min_writer: int) -> SchemaTooNew:
+    return SchemaTooNew(
+        f"the store was upgraded while this process ran with schema {LATEST}: it takes writers from "
+        f"schema {min_writer} on",
+        "upgrade and restart this process: pip install --upgrade standfast",
+    )
+
+
+def _too_old(age_s: float) -> StorageError:
+    return too_long(f"more than {age_s:.0f} s")
