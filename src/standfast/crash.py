@@ -32,6 +32,10 @@ POINTS: Final[dict[str, str]] = {
     "lease.after_acquire": "The lease is durable; its holder has not begun to work.",
     "lease.before_release": "The work is over; the lease is still held.",
     "lease.after_release": "The lease is given back; the caller does not know.",
+    "approval.before_request": "A person's yes is wanted; the request is not written.",
+    "approval.after_request": "The request is durable; nobody has been told.",
+    "approval.before_answer": "A person has answered; the answer is not written.",
+    "approval.before_consume": "The yes is there; it is not consumed, the effect not dispatched.",
 }
 
 VARIABLE: Final = "STANDFAST_CRASH_AT"

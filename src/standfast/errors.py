@@ -89,6 +89,10 @@ class EffectInDoubt(StandfastError):
 class ApprovalRequired(StandfastError):
     code = "approval_required"
     exit_code = 5
+    approval_id: str | None = None
+    """The approval it is about: to wait for, or to look at."""
+    fresh: bool = False
+    """Whether the request was recorded by this very call."""
 
 
 class StorageError(StandfastError):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from standfast.clock import Clock
     from standfast.footings.journal import Journal
     from standfast.footings.leases import Leases
+    from standfast.ledger.approvals import Approvals
     from standfast.views.recovery import Recovery
     from standfast.views.timeline import Timeline
 
@@ -74,10 +75,13 @@ def connect(settings: config.Settings, *, clock: Clock | None = None, as_actor: 
         return _open_engine(settings, location, caller)
 
     try:
-        return Standfast(settings, Store(connect_engine, caller, identify), temporary)
+        store = Store(connect_engine, caller, identify)
     except BaseException:
         _remove(temporary)
         raise
+    store.notify = settings.options.notify
+    store.data_dir = temporary or settings.data_dir
+    return Standfast(settings, store, temporary)
 
 
 def _open_engine(settings: config.Settings, location: str, caller: Caller) -> Engine:
@@ -105,6 +109,12 @@ class Rooms:
             room = self._rooms[kind] = kind(self._store, self._tx)
         assert isinstance(room, kind)
         return room
+
+    @property
+    def approvals(self) -> Approvals:
+        from standfast.ledger.approvals import Approvals
+
+        return self._room(Approvals)
 
     @property
     def recovery(self) -> Recovery:

@@ -51,7 +51,7 @@ class Caller:
 class Tx(ABC):
     """One transaction, as the body of a verb sees it."""
 
-    __slots__ = ("_now_us", "caller")
+    __slots__ = ("_now_us", "after", "caller")
 
     dialect: str
     """"sqlite" or "postgres"; for the cellar and the footings only."""
@@ -59,6 +59,8 @@ class Tx(ABC):
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
         self._now_us: int | None = None
+        self.after: list[Callable[[], None]] | None = None
+        """What to do once a caller's own transaction (`with sf.transaction()`) has committed."""
 
     @abstractmethod
     def maybe(self, statement: Statement, /, **params: object) -> Row | None:

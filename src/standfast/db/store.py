@@ -43,6 +43,10 @@ class Store:
         self.caller = caller
         self.closed = False
         self.companions: dict[str, Companion] = {}
+        self.notify: tuple[str, ...] = ()
+        """The command to start when something needs a person; from the configuration."""
+        self.data_dir: str | None = None
+        """Where this store's files beside the database are kept."""
 
     @property
     def engine(self) -> Engine:
@@ -75,6 +79,8 @@ class Store:
     def transaction(self) -> Iterator[Tx]:
         with self.engine.transaction(self.caller) as tx:
             yield tx
+        for action in tx.after or ():
+            action()
 
     def rows(self, text: str, params: dict[str, object] | None = None) -> Iterator[Row]:
         return self.engine.rows(text, params)

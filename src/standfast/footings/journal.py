@@ -112,14 +112,18 @@ def append(
     occurred_us: int | None = None,
     stream: str | None = None,
     version: int | None = None,
+    scope: str | None = None,
 ) -> Receipt:
-    """Write one row in `tx`. Nothing waits for it: the receipt's `seq` comes with the commit."""
+    """Write one row in `tx`. Nothing waits for it: the receipt's `seq` comes with the commit.
+
+    `scope` is the caller's, unless what changed belongs to another.
+    """
     now_us = tx.now_us()
     caller = tx.caller
     fields: Row = {
         "time_us": now_us,
         "occurred_us": now_us if occurred_us is None else occurred_us,
-        "scope": caller.scope,
+        "scope": caller.scope if scope is None else scope,
         "actor": caller.actor,
         "holder": caller.holder,
         "source": source,

@@ -1,0 +1,463 @@
+"""Approvals: a person's yes to exactly these bytes, before they are sent.
+
+    requested ──▶ granted ──▶ consumed
+        ├───────▶ denied
+        └───────▶ expired ◀── granted
+
+An approval belongs to one effect and to the hash of its whole intent, prose included: other
+words need another yes. The first answer wins. It is consumed in the transaction that dispatches
+the effect, if it has not expired by then, and stays with that effect for its further attempts
+until it expires. A denial stands just as long; after that the same intent may be asked for again.
+
+Time is judged inside the transaction. `expired` is written down by the next verb that writes and
+notices it; readers see it at once.
+
+`require` is what an effect calls before it dispatches; the room is for whoever answers. Nothing
+here asks a person: that is `standfast approve`, which wants a terminal.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from standfast import crash, serial
+from standfast.clock import DAY_US, SECOND_US, format_duration, iso
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.db.store import Room, Store, query, refused_inside, verb
+from standfast.errors import ApprovalRequired, IllegalTransition, InvalidInput, NotFound, StandfastError
+from standfast.footings import journal, notices
+from standfast.footings.journal import Receipt
+from standfast.ids import is_id, like_suffix, new_id, short
+
+SQL = load(__name__)
+
+STATES = ("requested", "granted", "denied", "expired", "consumed")
+DEFAULT_US = DAY_US
+LIFETIME_MAX_US = 30 * DAY_US
+WORDS_MAX = 4000
+NAME_MAX = 200
+PAGE_MAX = 1000
+LOOK_AGAIN_S = 1.0
+"""While waiting: the bell is only a hint, so the row is read again at least this often."""
+YOUNG_US = SECOND_US
+"""An answer younger than this may be visible and not yet on disk."""
+
+_LAST = "apr_z"  # sorts behind every id, in every collation: an id begins with 0 to 7
+
+
+class Approval(NamedTuple):
+    """One request and what became of it."""
+
+    id: str
+    scope: str
+    session_id: str | None
+    effect_id: str
+    gate: str | None
+    tool: str
+    intent_hash: str
+    state: str
+    requester: str
+    why: str | None
+    approver: str | None
+    rationale: str | None
+    requested_us: int
+    expires_us: int
+    answered_us: int | None
+    consumed_us: int | None
+    attempt: int | None
+    """The attempt that consumed it; later ones of the same effect go on with it."""
+    receipt: Receipt | None = None
+
+
+class Question(NamedTuple):
+    """What a person is asked: the approval, the exact bytes to be done, and where they come from."""
+
+    approval: Approval
+    intent: str | None
+    """The canonical text; None if it is not there any more."""
+    current_hash: str
+    """The hash of the effect's intent now; another than the approval's if it was changed since."""
+    effect_key: str
+    effect_state: str
+    session_key: str | None
+    agent: str | None
+    cwd: str | None
+    context: serial.Json
+
+    @property
+    def exact(self) -> bool:
+        """Whether `intent` is, byte for byte, what the approval is bound to."""
+        return self.intent is not None and serial.hash_text(self.intent) == self.approval.intent_hash
+
+
+# -- for effects -----------------------------------------------------------------------------------
+
+
+def require(
+    tx: Tx,
+    effect: Row,
+    *,
+    attempt: int,
+    why: str | None = None,
+    gate: str | None = None,
+    for_us: int = DEFAULT_US,
+) -> StandfastError | None:
+    """None if `effect` may be dispatched as attempt `attempt`: its approval is consumed in `tx`.
+
+    Otherwise the ApprovalRequired to return; the request is recorded if there was none.
+    `effect` has id, scope, session_id, tool and intent_hash, the hash of what will really be done.
+    The caller holds the effect's row in this transaction, and tells with `tell` once it is committed.
+    """
+    asked = _Asked(effect, why, gate, _lifetime(for_us))
+    found = _current(tx, asked)
+    if found is None:
+        return _required(tx, _request(tx, asked), fresh=True)
+    if found.state == "granted":
+        _consume(tx, found, attempt)
+    if found.state in ("granted", "consumed"):
+        return None
+    return _required(tx, found) if found.state == "requested" else _denied(found)
+
+
+def tell(store: Store, error: StandfastError, *, tx: Tx | None = None) -> None:
+    """Run the `notify` command for a request that was just recorded; nothing for any other error."""
+    if isinstance(error, ApprovalRequired) and error.fresh and error.approval_id:
+        _tell(store, error.approval_id, error.message, tx)
+
+
+class _Asked(NamedTuple):
+    effect: Row
+    why: str | None
+    gate: str | None
+    for_us: int
+
+
+def _current(tx: Tx, asked: _Asked) -> Approval | None:
+    """The approval that counts for this intent now; what has lapsed is written down on the way."""
+    wanted: str = asked.effect["intent_hash"]
+    now_us = tx.now_us()
+    valid: dict[str, Approval] = {}
+    for row in tx.all(SQL.standing, effect_id=asked.effect["id"], intent_hash=wanted):
+        found = _approval(row)
+        if found.state in ("requested", "granted") and found.intent_hash != wanted:
+            _expire(tx, found, "the intent was changed after it was asked for")
+        elif found.expires_us > now_us:
+            valid.setdefault(found.state, found)
+        elif found.state in ("requested", "granted"):
+            _expire(tx, found, "nobody answered in time" if found.state == "requested" else "granted, not used in time")
+    # By what they say, not by their time: wall clocks may run backwards.
+    return next((valid[state] for state in ("consumed", "granted", "requested", "denied") if state in valid), None)
+
+
+def _request(tx: Tx, asked: _Asked) -> Approval:
+    crash.point("approval.before_request")
+    effect = asked.effect
+    row = tx.maybe(
+        SQL.request,
+        id=new_id("apr"),
+        scope=effect["scope"],
+        session_id=effect["session_id"],
+        effect_id=effect["id"],
+        gate=_words(asked.gate, "gate"),
+        tool=effect["tool"],
+        intent_hash=effect["intent_hash"],
+        requester=tx.caller.actor,
+        why=_words(asked.why, "why"),
+        now_us=tx.now_us(),
+        expires_us=tx.now_us() + asked.for_us,
+    )
+    if row is None:  # asked for at this moment by somebody who does not hold the effect's row
+        found = _current(tx, asked)
+        assert found is not None
+        return found
+    made = _approval(row)
+    said = f"{made.tool}: {made.why}" if made.why else made.tool
+    return _journalled(tx, made, said, {"expires_us": made.expires_us, "gate": made.gate})
+
+
+def _consume(tx: Tx, found: Approval, attempt: int) -> None:
+    crash.point("approval.before_consume")
+    row = tx.one(SQL.consume, id=found.id, intent_hash=found.intent_hash, attempt=attempt, now_us=tx.now_us())
+    _journalled(tx, _approval(row), f"{found.tool}, granted by {found.approver}", {"attempt": attempt})
+
+
+def _expire(tx: Tx, found: Approval, reason: str) -> Approval:
+    """Write down that it is over. Somebody else may have done so, or answered, a moment before."""
+    row = tx.maybe(SQL.expire, id=found.id)
+    return found if row is None else _journalled(tx, _approval(row), f"{found.tool}: {reason}", {"reason": reason})
+
+
+def _journalled(tx: Tx, made: Approval, summary: str, data: dict[str, serial.Json]) -> Approval:
+    about = {"effect_id": made.effect_id, "intent_hash": made.intent_hash, **data}
+    receipt = journal.append(
+        tx,
+        f"approval.{made.state}",
+        made.id,
+        scope=made.scope,  # whoever answers may stand elsewhere; the answer belongs to the effect's scope
+        session_id=made.session_id,
+        state=made.state,
+        summary=summary,
+        data=about,
+    )
+    return made._replace(receipt=receipt)
+
+
+def _required(tx: Tx, found: Approval, *, fresh: bool = False) -> ApprovalRequired:
+    left = format_duration(max(found.expires_us - tx.now_us(), 0), parts=2)
+    since = "has been asked for now" if fresh else f"was asked for at {iso(found.requested_us)} by {found.requester}"
+    error = ApprovalRequired(
+        f"{_named(found)} needs a person's yes: approval {found.id} {since}; it expires in {left}",
+        f"a person runs: standfast approve {short(found.id)}; then do the same again "
+        f"(to wait: standfast approval wait {short(found.id)})",
+    )
+    error.approval_id, error.fresh = found.id, fresh
+    return error
+
+
+def _denied(found: Approval) -> ApprovalRequired:
+    reason = f": {serial.clean(found.rationale, 300)}" if found.rationale else ", without a reason"
+    error = ApprovalRequired(
+        f"{_named(found)} was denied by {found.approver} at {iso(found.answered_us or 0)}{reason}",
+        f"do something else, or change what is to be done; these very bytes stay denied until {iso(found.expires_us)} "
+        f"(to ask once more: standfast approval request {short(found.effect_id)} --again)",
+        code="approval_denied",
+    )
+    error.approval_id = found.id
+    return error
+
+
+def _named(found: Approval) -> str:
+    return f"effect {found.tool!r} ({short(found.effect_id)})"
+
+
+# -- the room --------------------------------------------------------------------------------------
+
+
+class Approvals(Room):
+    """Ask, answer, look, wait."""
+
+    __slots__ = ()
+
+    def request(
+        self,
+        effect: str,
+        *,
+        why: str | None = None,
+        gate: str | None = None,
+        for_us: int = DEFAULT_US,
+        again: bool = False,
+    ) -> Approval:
+        """Ask for `effect` (id, short id or key), which is planned; asked before, that request stands.
+
+        A denial stands too, unless `again`. Raises NotFound for an unknown effect and
+        IllegalTransition for one that is past asking.
+        """
+        made = self._ask(effect, why, gate, for_us, again)
+        crash.point("approval.after_request")
+        if made.receipt is not None:
+            _tell(self.store, made.id, f"{_named(made)} needs a person's yes", self.tx)
+        return made
+
+    @verb
+    def _ask(
+        self, tx: Tx, effect: str, why: str | None, gate: str | None, for_us: int, again: bool
+    ) -> Approval | StandfastError:
+        row = self._effect(tx, effect)
+        if isinstance(row, StandfastError):
+            return row
+        if row["state"] not in ("planned", "failed"):
+            return IllegalTransition(
+                f"effect {row['tool']!r} ({short(row['id'])}) is {row['state']}: there is nothing to ask for",
+                f"standfast effect show {short(row['id'])}",
+            )
+        asked = _Asked(row, why, gate, _lifetime(for_us))
+        found = _current(tx, asked)
+        if found is None or (found.state == "denied" and again):
+            return _request(tx, asked)
+        return found
+
+    @verb
+    def grant(self, tx: Tx, approval: str, *, approver: str, rationale: str | None = None) -> Approval | StandfastError:
+        """Say yes. First answer wins.
+
+        Raises NotFound, and IllegalTransition for what is answered or expired, saying by whom and when.
+        """
+        return self._answer(tx, approval, "granted", approver, rationale)
+
+    @verb
+    def deny(self, tx: Tx, approval: str, *, approver: str, rationale: str | None = None) -> Approval | StandfastError:
+        """Say no. First answer wins; the errors are those of `grant`."""
+        return self._answer(tx, approval, "denied", approver, rationale)
+
+    def get(self, approval: str) -> Approval:
+        """The approval as it stands now. An answer that is read here is on disk. Raises NotFound."""
+        found, now_us = self._look(approval)
+        if self.tx is None and now_us - max(found.answered_us or 0, found.consumed_us or 0) < YOUNG_US:
+            self.store.sync()
+        return found
+
+    @query
+    def question(self, tx: Tx, approval: str) -> Question | StandfastError:
+        """What a person is to see before answering. Raises NotFound."""
+        found = self._find(tx, approval)
+        if isinstance(found, StandfastError):
+            return found
+        row = tx.maybe(SQL.question, effect_id=found.effect_id)
+        if row is None:
+            return NotFound(f"the effect of approval {found.id} is gone", "standfast approval list")
+        return Question(
+            approval=found,
+            intent=row["intent"],
+            current_hash=row["intent_hash"],
+            effect_key=row["key"],
+            effect_state=row["state"],
+            session_key=row["session_key"],
+            agent=row["agent"],
+            cwd=row["cwd"],
+            context=serial.read(row["context"]),
+        )
+
+    @query
+    def list(
+        self,
+        tx: Tx,
+        *,
+        state: str | None = None,
+        session: str | None = None,
+        scope: str | None = None,
+        everywhere: bool = False,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> list[Approval] | StandfastError:
+        """The newest first; of one state, or of one session (id or key). `after` is the last id of a page."""
+        if state is not None and state not in STATES:
+            return InvalidInput(
+                f"{serial.clean(state, 40)!r} is no state of an approval", f"one of {', '.join(STATES)}"
+            )
+        asked: Row = {
+            "after": after or _LAST,
+            "everywhere": int(everywhere),
+            "scope": self.scope if scope is None else scope,
+            "session": session or "",
+            "now_us": tx.now_us(),
+            "limit": max(1, min(limit, PAGE_MAX)),
+        }
+        rows = tx.all(SQL.waiting, **asked) if state == "requested" else tx.all(SQL.page, state=state or "", **asked)
+        return [_approval(row) for row in rows]
+
+    def wait(self, approval: str, timeout_s: float | None = None) -> Approval:
+        """Return once it is answered or has expired; it is only a row, so any process may wait, also later.
+
+        Raises ApprovalRequired if `timeout_s` passes first.
+        """
+        refused_inside(self.tx, "approvals.wait")
+        import time
+
+        end = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+        with self.store.watch() as watch:
+            while (found := self.get(approval)).state == "requested":
+                left_s = end - time.monotonic()
+                if left_s <= 0:
+                    raise self.store.read(lambda tx: _Still(_required(tx, found))).error
+                watch.wait(min(LOOK_AGAIN_S, left_s))
+        return found
+
+    # -- parts of the verbs above ----------------------------------------------------------------
+
+    def _answer(
+        self, tx: Tx, approval: str, state: str, approver: str, rationale: str | None
+    ) -> Approval | StandfastError:
+        if not approver.strip() or not approver.isprintable() or len(approver) > NAME_MAX:
+            return InvalidInput(f"approver must be one line of 1 to {NAME_MAX} printable characters")
+        words = _words(rationale, "rationale")
+        found = self._find(tx, approval)
+        if isinstance(found, StandfastError):
+            return found
+        crash.point("approval.before_answer")
+        row = tx.maybe(SQL.answer, id=found.id, state=state, approver=approver, rationale=words, now_us=tx.now_us())
+        if row is None:
+            return _too_late(tx, found.id)
+        made = _approval(row)
+        said = f"{made.tool}, {state} by {approver}" + (f": {words}" if words else "")
+        return _journalled(tx, made, said, {"approver": approver})
+
+    @query
+    def _look(self, tx: Tx, approval: str) -> tuple[Approval, int] | StandfastError:
+        found = self._find(tx, approval)
+        return found if isinstance(found, StandfastError) else (found, tx.now_us())
+
+    def _find(self, tx: Tx, text: str) -> Approval | StandfastError:
+        """By id or by its end, in every scope: whoever answers may stand anywhere."""
+        rows = _named_rows(tx, text, "apr")
+        if len(rows) == 1:
+            return _approval(rows[0])
+        return _not_one("approval", text, rows, "standfast approval list --all")
+
+    def _effect(self, tx: Tx, text: str) -> Row | StandfastError:
+        rows = _named_rows(tx, text, "eff") or tx.all(SQL.effect_by_key, scope=self.scope, key=text)
+        return rows[0] if len(rows) == 1 else _not_one("effect", text, rows, "standfast effect list")
+
+
+class _Still(NamedTuple):
+    """An error as a value: a query would raise it."""
+
+    error: ApprovalRequired
+
+
+def _too_late(tx: Tx, id: str) -> IllegalTransition:
+    """Why this answer does not count: who was first, or that time has run out."""
+    found = _approval(tx.one(SQL.by_id, id=id, now_us=tx.now_us()))
+    again = f"ask once more: standfast approval request {short(found.effect_id)} --again"
+    if found.state == "expired":
+        _expire(tx, found, "nobody answered in time")
+        return IllegalTransition(
+            f"approval {id} expired at {iso(found.expires_us)}; nobody can answer it any more", again, code="expired"
+        )
+    what = "granted" if found.state == "consumed" else found.state
+    return IllegalTransition(
+        f"approval {id} was already {what} by {found.approver} at {iso(found.answered_us or 0)}: the first answer wins",
+        again if found.state == "denied" else f"standfast approval show {short(id)}",
+    )
+
+
+def _named_rows(tx: Tx, text: str, prefix: str) -> list[Row]:
+    moment: Row = {"now_us": tx.now_us()} if prefix == "apr" else {}
+    if is_id(text):
+        return tx.all(SQL.by_id if prefix == "apr" else SQL.effect_by_id, id=text, **moment)
+    suffix = like_suffix(text, prefix=prefix)
+    if suffix is None:
+        return []
+    ends = SQL.by_suffix if prefix == "apr" else SQL.effect_by_suffix
+    return tx.all(ends, pattern=f"{prefix}_%{suffix}", **moment)
+
+
+def _not_one(noun: str, text: str, rows: list[Row], hint: str) -> StandfastError:
+    shown = serial.clean(text, 60)
+    if rows:
+        return InvalidInput(f"{shown!r} names more than one {noun}", "give more of its characters")
+    return NotFound(f"there is no {noun} {shown!r}", hint)
+
+
+def _approval(row: Row) -> Approval:
+    return Approval(*(row[name] for name in Approval._fields[:-1]))
+
+
+def _lifetime(for_us: int) -> int:
+    if not 0 < for_us <= LIFETIME_MAX_US:
+        raise InvalidInput("an approval lasts longer than nothing and at most 30 days", "for example: --for 2h")
+    return for_us
+
+
+def _words(text: str | None, what: str) -> str | None:
+    """What a person or an agent gave as a reason, if it can be stored."""
+    if not text:
+        return None
+    if len(text) > WORDS_MAX:
+        raise InvalidInput(f"{what}: {len(text):,} characters, and the limit is {WORDS_MAX:,}")
+    serial.canonical(text, what=what)
+    return text
+
+
+def _tell(store: Store, id: str, summary: str, tx: Tx | None) -> None:
+    notices.tell(store, "approval.requested", id, summary, f"standfast approve {short(id)}", tx=tx)
