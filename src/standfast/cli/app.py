@@ -81,7 +81,7 @@ def expanded(ctx: click.Context, args: list[str]) -> list[str]:
 
 def help_screen(*, everything: bool = False) -> str:
     """Every command that is there, in groups; one screen unless `everything` is asked for."""
-    lines = [f"{NAME}: {MOTTO}", "", f"Usage: {NAME} [COMMAND] [OPTIONS]        alone: {BY_NAME['status'].summary}"]
+    lines = [f"{NAME}: {MOTTO}", "", f"Usage: {NAME} [COMMAND] [OPTIONS]    (alone: status)"]
     width = max(len(entry.name) for entry in ENTRIES)
     for group, title in GROUPS.items():
         shown = [entry for entry in ENTRIES if entry.group == group and (entry.front or everything)]

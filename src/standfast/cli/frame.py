@@ -109,7 +109,10 @@ def common_options() -> list[click.Parameter]:
     """What every command understands, before or after its name."""
 
     def format_option(value: Format, help: str) -> click.Option:
-        return click.Option([f"--{value}"], is_flag=True, expose_value=False, callback=_format(value), help=help)
+        # Eager, so that what is printed while parsing (--version) already knows its format.
+        return click.Option(
+            [f"--{value}"], is_flag=True, is_eager=True, expose_value=False, callback=_format(value), help=help
+        )
 
     return [
         format_option("json", "One JSON document on stdout."),

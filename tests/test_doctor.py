@@ -1,0 +1,333 @@
+"""The doctor tells missing, locked, corrupt, newer and unsafe apart, and never costs anybody data."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import standfast
+from standfast import config
+from standfast.cli import app
+from standfast.clock import SYSTEM
+from standfast.upkeep import doctor
+from standfast.upkeep.doctor import Finding, examine, size
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A healthy store with something in it, closed."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("STANDFAST_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.delenv("STANDFAST_DB_URL", raising=False)
+    monkeypatch.chdir(tmp_path)
+    write_something()
+    return tmp_path / "data" / "standfast.db"
+
+
+def write_something(clock: Any = None) -> None:
+    from standfast.footings import journal
+
+    with standfast.open(clock=clock) as sf:
+        sf._store.write(lambda tx: journal.append(tx, "test.happened", "thing"))
+
+
+def findings(*, fix: bool = False) -> dict[str, Finding]:
+    from standfast.cli.store import opened
+
+    found = list(examine(lambda: config.load(quiet=True), opened, fix=fix))
+    for finding in found:
+        # 003-37 in spirit: whatever is wrong, the advice never destroys anything.
+        assert not re.search(r"\brm\b|delet|remov|truncat|drop", finding.remedy, re.IGNORECASE), finding
+        assert finding.remedy or finding.state == "ok"
+    assert len({finding.id for finding in found}) == len(found)
+    return {finding.id: finding for finding in found}
+
+
+def states(**wanted: Any) -> dict[str, str]:
+    return {finding.id: finding.state for finding in findings(**wanted).values() if finding.state != "ok"}
+
+
+def stock_sqlite(path: Path, script: str) -> subprocess.CompletedProcess[str]:
+    """The system's own sqlite3, in another process: never two libraries on our file in one."""
+    code = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.executescript(sys.argv[2]); c.commit()"
+    return subprocess.run([sys.executable, "-c", code, str(path), script], capture_output=True, text=True)
+
+
+def test_a_healthy_store_has_nothing_but_ok(store: Path) -> None:
+    found = findings()
+    assert {finding.state for finding in found.values()} == {"ok"}
+    assert list(found) == [
+        "config", "scope", "place", "permissions", "disk", "lock", "engine", "schema", "clock", "wal", "guard",
+        "integrity",
+    ]  # fmt: skip
+
+
+def test_both_engines_are_examined(engine_url: str, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STANDFAST_DB_URL", engine_url)
+    write_something()
+    found = findings()
+    assert {finding.state for finding in found.values()} == {"ok"}
+    assert {"config", "engine", "schema", "clock"} <= found.keys()
+    assert found["engine"].text.startswith("postgres" if engine_url.startswith("postgres") else "sqlite")
+
+
+def test_a_missing_store_is_no_error_and_is_not_made(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = store.parent.parent / "empty"
+    monkeypatch.setenv("STANDFAST_DATA_DIR", str(empty))
+    assert findings()["store"].text.startswith("there is no store yet")
+    assert states() == {}
+    assert not empty.exists()
+
+
+# Locked.
+
+
+@pytest.fixture
+def held_lock(store: Path) -> Iterator[int]:
+    """Another process that holds the lock and does not let go."""
+    code = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); print('held', flush=True); input()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, f"{store}.lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"held\n"
+    yield process.pid
+    process.stdin.close()
+    process.wait()
+    process.stdout.close()
+
+
+def test_a_lock_that_is_never_given_back_is_named(store: Path, held_lock: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "LOCK_WAIT_S", 0.1)
+    found = findings()
+    assert found["lock"].state == "error"
+    if sys.platform == "linux":
+        assert f"process {held_lock} has held the lock" in found["lock"].text
+    assert "integrity" not in found  # nothing else is guessed at
+
+
+def test_a_free_lock_is_left_free(store: Path) -> None:
+    findings()
+    with open(f"{store}.lock") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+# Corrupt, foreign, newer, changed.
+
+
+def test_a_damaged_file_is_corrupt_and_is_kept(store: Path) -> None:
+    with standfast.open() as sf:
+        for _ in range(200):
+            from standfast.footings import journal
+
+            sf._store.write(lambda tx: journal.append(tx, "test.happened", "thing", summary="x" * 150))
+    checkpoint(store)
+    content = bytearray(store.read_bytes())
+    pages = len(content) // 4096
+    assert pages > 8
+    for page in range(pages // 2, pages):
+        content[page * 4096 : page * 4096 + 64] = b"\xff" * 64
+    store.write_bytes(content)
+    before = store.read_bytes()
+    found = findings(fix=True)
+    assert found["integrity"].state == "error"
+    assert "keep all the files" in found["integrity"].remedy
+    assert store.read_bytes() == before
+
+
+def checkpoint(store: Path) -> None:
+    """Everything into the database file: what follows damages that file."""
+    code = "import apsw, sys; apsw.Connection(sys.argv[1]).execute('PRAGMA wal_checkpoint(TRUNCATE)').fetchall()"
+    subprocess.run([sys.executable, "-c", code, str(store)], check=True)
+
+
+def test_a_file_that_is_no_database_is_corrupt(store: Path) -> None:
+    checkpoint(store)
+    for end in ("-wal", "-shm"):
+        Path(f"{store}{end}").unlink(missing_ok=True)
+    store.write_bytes(b"this is not a database, it is a poem. " * 500)
+    assert states() == {"integrity": "error"}
+
+
+def test_another_programs_database_is_told_apart(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = store.parent / "other.db"
+    assert stock_sqlite(other, "CREATE TABLE theirs (x)").returncode == 0
+    other.chmod(0o600)
+    monkeypatch.setenv("STANDFAST_DB_URL", str(other))
+    found = findings()
+    assert found["store"].state == "error"
+    assert "another program" in found["store"].text
+
+
+def test_a_newer_store_is_told_apart(store: Path) -> None:
+    assert stock_sqlite(store, "PRAGMA user_version = 9999").returncode == 0
+    found = findings()
+    assert found["schema"].state == "error"
+    assert "upgrade" in found["schema"].remedy
+
+
+def test_a_migration_that_was_another_one_is_found(store: Path) -> None:
+    script = "DROP TRIGGER guard_migration_update; UPDATE migration SET checksum = 'x' WHERE version = 1"
+    assert stock_sqlite(store, script).returncode == 0
+    found = findings()
+    assert found["schema"].state == "error"
+    assert "migration 1 (foundation)" in found["schema"].text
+
+
+# Unsafe.
+
+
+def test_an_unsafe_place_is_an_error_until_somebody_insists(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """003-35: a file is not a server; a synchronised folder loses data."""
+    synced = store.parent.parent / "Dropbox"
+    monkeypatch.setenv("STANDFAST_DATA_DIR", str(synced))
+    found = findings()
+    assert found["place"].state == "error"
+    assert "synchronised" in found["place"].text
+    monkeypatch.setenv("STANDFAST_UNSAFE_STORAGE", "1")
+    assert states() == {"place": "warn"}
+
+
+# Permissions.
+
+
+def test_loose_permissions_are_found_and_fixed(store: Path) -> None:
+    store.chmod(0o644)
+    store.parent.chmod(0o755)
+    found = findings()
+    assert found["permissions"].state == "warn"
+    assert "data, standfast.db" in found["permissions"].text
+    fixed = findings(fix=True)["permissions"]
+    assert (fixed.state, fixed.fixed) == ("ok", True)
+    assert stat.S_IMODE(store.stat().st_mode) == 0o600
+    assert stat.S_IMODE(store.parent.stat().st_mode) == 0o700
+    assert states() == {}
+
+
+def test_a_directory_the_user_chose_is_theirs(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = store.parent.parent / "shared"
+    shared.mkdir(mode=0o755)
+    monkeypatch.setenv("STANDFAST_DB_URL", str(shared / "state.db"))
+    write_something()
+    assert states(fix=True) == {}
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o755
+
+
+# Guards.
+
+
+def test_lost_guards_are_found_and_put_back(store: Path) -> None:
+    """000-30: one bypass voids all guarantees."""
+    change = "UPDATE event SET summary = 'forged'"
+    assert stock_sqlite(store, change).returncode != 0
+    assert stock_sqlite(store, "DROP TRIGGER guard_event_update").returncode == 0
+    assert findings()["guard"].text == "other programs could write event"
+    assert findings(fix=True)["guard"].fixed
+    assert states() == {}
+    assert stock_sqlite(store, change).returncode != 0
+    assert stock_sqlite(store, "SELECT count(*) FROM event").returncode == 0
+
+
+# Disk, log, clock.
+
+
+@pytest.mark.parametrize(("free", "state"), [(1 << 40, "ok"), (500 << 20, "warn"), (1 << 20, "error")])
+def test_free_space_is_watched(store: Path, free: int, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.statvfs(store.parent)
+
+    def statvfs(_: object) -> os.statvfs_result:
+        values = list(real)
+        values[4] = free // real.f_frsize
+        return os.statvfs_result(values)
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    assert findings()["disk"].state == state
+
+
+def test_a_log_that_has_grown_is_told(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "LOG_WARN_BYTES", 1)
+    assert states() == {"wal": "warn"}
+
+
+def test_a_clock_that_was_set_back_is_told(store: Path) -> None:
+    class Ahead:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(SYSTEM, name)
+
+        def now_us(self) -> int:
+            return SYSTEM.now_us() + 3600 * 1_000_000
+
+    write_something(clock=Ahead())
+    assert states() == {"clock": "warn"}
+    assert "in the future" in findings()["clock"].text
+
+
+# Settings.
+
+
+def test_settings_are_examined_too(store: Path) -> None:
+    project = store.parent.parent / "project"
+    (project / ".standfast").mkdir(parents=True)
+    (project / ".standfast" / "config.toml").write_text('scope = "x"')
+    (project / ".git").write_text("gitdir: /nonexistent")
+    os.chdir(project)
+    assert states() == {"trust": "warn", "scope": "warn"}
+    (store.parent / "config.toml").write_text("nonsense = 1")
+    assert states() == {"config": "error"}
+
+
+def test_a_server_that_does_not_answer_is_an_error_without_its_password(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """003-24: a driver quotes what it was given; nobody else may."""
+    monkeypatch.setenv("STANDFAST_DB_URL", "postgresql://ada:hunter2@127.0.0.1:1/state?connect_timeout=1")
+    found = findings()
+    assert [finding.state for finding in found.values() if finding.state != "ok"] == ["error"]
+    assert "hunter2" not in repr(found)
+
+
+# The command.
+
+
+def test_the_command_exits_1_only_on_an_error(
+    store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DESIGN §5: a warning does not fail a script."""
+    assert app.run(["doctor"]) == 0
+    store.chmod(0o644)
+    capsys.readouterr()
+    assert app.run(["doctor"]) == 0
+    out, err = capsys.readouterr()
+    assert re.search(r"warn +permissions +others .*\n +→ standfast doctor --fix\n", out)
+    assert "next: standfast doctor --fix" in err
+    assert app.run(["doctor", "--fix", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["data"]
+    assert all(row.keys() == {"id", "state", "text", "remedy", "fixed"} for row in rows)
+    monkeypatch.setattr(doctor, "DISK_ERROR_BYTES", 1 << 60)
+    assert app.run(["doctor"]) == 1
+
+
+def test_every_finding_is_documented() -> None:
+    page = (ROOT / "docs" / "doctor.md").read_text()
+    ids = set(re.findall(r'Finding\(\s*"(\w+)"', Path(doctor.__file__).read_text()))
+    assert len(ids) >= 14
+    assert [name for name in ids if f"| `{name}` |" not in page] == []
+
+
+def test_sizes_read_like_sizes() -> None:
+    assert [size(n) for n in (0, 999, 1000, 4_200_000, 123_000_000, 85_200_000_000, 5_000_000_000_000)] == [
+        "0 bytes", "999 bytes", "1.0 kB", "4.2 MB", "123 MB", "85.2 GB", "5000 GB",
+    ]  # fmt: skip
