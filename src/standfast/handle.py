@@ -81,6 +81,7 @@ def connect(settings: config.Settings, *, clock: Clock | None = None, as_actor: 
         raise
     store.notify = settings.options.notify
     store.data_dir = temporary or settings.data_dir
+    store.redact = settings.options.redact
     return Standfast(settings, store, temporary)
 
 

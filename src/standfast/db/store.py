@@ -47,6 +47,9 @@ class Store:
         """The command to start when something needs a person; from the configuration."""
         self.data_dir: str | None = None
         """Where this store's files beside the database are kept."""
+        self.redact = True
+        """Whether secrets are taken out of messages and captured output; from the configuration."""
+        self._here = threading.local()
 
     @property
     def engine(self) -> Engine:
@@ -78,9 +81,19 @@ class Store:
     @contextmanager
     def transaction(self) -> Iterator[Tx]:
         with self.engine.transaction(self.caller) as tx:
-            yield tx
+            self._here.tx = tx
+            try:
+                yield tx
+            finally:
+                self._here.tx = None
         for action in tx.after or ():
             action()
+
+    @property
+    def held(self) -> Tx | None:
+        """The transaction this thread holds in a `with sf.transaction()` block."""
+        tx: Tx | None = getattr(self._here, "tx", None)
+        return tx
 
     def rows(self, text: str, params: dict[str, object] | None = None) -> Iterator[Row]:
         return self.engine.rows(text, params)

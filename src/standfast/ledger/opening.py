@@ -31,6 +31,7 @@ class Opening:
         node_id: str,
         fence: int,
         agent: str | None = None,
+        lineage: tuple[tuple[str, int], ...] = (),
     ) -> None:
         self.store = store
         self.session_id = session_id
@@ -38,6 +39,8 @@ class Opening:
         self.node_id = node_id
         self.fence = fence
         self.agent = agent
+        self.lineage = lineage
+        """Of a fork: its ancestors, nearest first, each with the journal's last row before the cut."""
         self.holder = store.caller.holder
         self._pid = os.getpid()
         self._mutex = threading.Lock()

@@ -1,0 +1,80 @@
+"""Well-known shapes of secrets, taken out of what is said before it is stored.
+
+Only shapes that say themselves what they are: a literal prefix, then enough characters that
+nobody writes by chance. A text is searched for the prefixes first, because almost no text has
+one; a pattern runs only where its prefix was found. What was there is named in its place:
+`[redacted:github]`. Intents, results, steps and state are never touched: they must come back
+as they were. `redact = false` in the configuration turns it off.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+
+class Shape(NamedTuple):
+    """One kind of secret: what it begins with, and what all of it looks like."""
+
+    name: str
+    prefixes: tuple[str, ...]
+    pattern: str
+    """Group 1, if there is one, stays in front of the replacement."""
+
+
+_WORD = r"(?<![A-Za-z0-9])"
+
+SHAPES = (
+    Shape("anthropic", ("sk-ant-",), _WORD + r"sk-ant-[\w-]{20,}"),
+    Shape("openai", ("sk-",), _WORD + r"sk-(?:[A-Za-z0-9]{32,}|(?:proj|svcacct|admin|or)-[\w-]{20,})"),
+    Shape("github", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), _WORD + r"gh[pousr]_[A-Za-z0-9]{36,}"),
+    Shape("github", ("github_pat_",), _WORD + r"github_pat_\w{22,}"),
+    Shape("gitlab", ("glpat-",), _WORD + r"glpat-[\w-]{20,}"),
+    Shape("aws", ("AKIA", "ASIA"), _WORD + r"A[KS]IA[0-9A-Z]{16}(?![0-9A-Za-z])"),
+    Shape("aws", ("aws_secret_access_key",), r"(aws_secret_access_key\\?[\"']?\s*[=:]\s*\\?[\"']?)[A-Za-z0-9/+=]{40}"),
+    Shape("google", ("AIza",), _WORD + r"AIza[\w-]{35}"),
+    Shape("google", ("ya29.",), _WORD + r"ya29\.[\w-]{20,}"),
+    Shape("google", ("GOCSPX-",), _WORD + r"GOCSPX-[\w-]{20,}"),
+    Shape("slack", ("xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-"), _WORD + r"xox[abprs]-[A-Za-z0-9-]{10,}"),
+    Shape("slack", ("xapp-",), _WORD + r"xapp-\d-[A-Za-z0-9-]{20,}"),
+    Shape("slack", ("hooks.slack.com/services/",), r"(hooks\.slack\.com/services/)[A-Za-z0-9/]{20,}"),
+    Shape("stripe", ("sk_live_", "rk_live_", "sk_test_"), _WORD + r"[rs]k_(?:live|test)_[A-Za-z0-9]{16,}"),
+    Shape("stripe", ("whsec_",), _WORD + r"whsec_[A-Za-z0-9+/=]{24,}"),
+    Shape("npm", ("npm_",), _WORD + r"npm_[A-Za-z0-9]{36}"),
+    Shape("pypi", ("pypi-AgE",), _WORD + r"pypi-AgE[\w-]{50,}"),
+    Shape("huggingface", ("hf_",), _WORD + r"hf_[A-Za-z0-9]{30,}"),
+    Shape("groq", ("gsk_",), _WORD + r"gsk_[A-Za-z0-9]{40,}"),
+    Shape("xai", ("xai-",), _WORD + r"xai-[A-Za-z0-9]{40,}"),
+    Shape("sendgrid", ("SG.",), _WORD + r"SG\.[\w-]{16,}\.[\w-]{16,}"),
+    Shape("digitalocean", ("dop_v1_",), _WORD + r"dop_v1_[a-f0-9]{64}"),
+    Shape("docker", ("dckr_pat_",), _WORD + r"dckr_pat_[\w-]{20,}"),
+    Shape("vault", ("hvs.",), _WORD + r"hvs\.[\w-]{24,}"),
+    Shape("age", ("AGE-SECRET-KEY-1",), r"AGE-SECRET-KEY-1[0-9A-Z]{58}"),
+    Shape("jwt", ("eyJ",), _WORD + r"eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"),
+    Shape(
+        "private-key",
+        ("PRIVATE KEY-----",),
+        # Bounded, and never across a quote: the text may be JSON.
+        r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[^\"]{0,20000}?-----END [A-Z ]{0,40}PRIVATE KEY-----",
+    ),
+    Shape("bearer", ("Bearer ", "bearer "), r"([Bb]earer )(?!\[redacted)[\w.~+/-]{20,}=*"),
+    Shape("password", ("://",), r"([A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s:/?#@\"]{0,100}:)[^\s/?#@\"]{1,200}(?=@)"),
+)
+
+
+@lru_cache(maxsize=len(SHAPES))
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.ASCII)
+
+
+def redacted(text: str) -> str:
+    """`text` with every well-known secret replaced by its kind. JSON stays JSON."""
+    for shape in SHAPES:
+        for prefix in shape.prefixes:
+            if prefix in text:
+                pattern = _compiled(shape.pattern)
+                kept = r"\1" if pattern.groups else ""
+                text = pattern.sub(f"{kept}[redacted:{shape.name}]", text)
+                break
+    return text
