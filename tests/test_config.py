@@ -336,6 +336,8 @@ def test_the_search_ends_at_the_repository(env: dict[str, str], project: Path, t
         ("notify = []", "notify is a list of texts"),
         ("notify = ['a', 1]", "notify is a list of texts"),
         ("redact = 'yes'", "redact is true or false"),
+        ("artifact_max_bytes = 0", "artifact_max_bytes is a whole number of bytes, 1 or more"),
+        ("artifact_max_bytes = true", "artifact_max_bytes is a whole number of bytes, 1 or more"),
         ("unsafe_storage = 1", "unsafe_storage is true or false"),
         ("db_ulr = 'x'", "did you mean 'db_url'"),
         ("colour = 'red'", "accepted keys: db_url, scope"),
@@ -375,8 +377,8 @@ def test_a_file_that_is_not_a_file_is_refused(env: dict[str, str], tmp_path: Pat
 
 def test_options_come_from_both_files_and_the_environment(env: dict[str, str], project: Path) -> None:
     write_config(Path(env["STANDFAST_DATA_DIR"]), 'notify = ["bell"]\nredact = false\nunsafe_storage = true')
-    trust(write_config(project / ".standfast", 'notify = ["mail", "me"]'), environ=env)
-    assert load(cwd=project, environ=env).options == (("mail", "me"), False, True)
+    trust(write_config(project / ".standfast", 'notify = ["mail", "me"]\nartifact_max_bytes = 4096'), environ=env)
+    assert load(cwd=project, environ=env).options == (("mail", "me"), False, True, 4096)
     assert not load(cwd=project, environ=env | {"STANDFAST_UNSAFE_STORAGE": "0"}).options.unsafe_storage
 
 

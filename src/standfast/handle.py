@@ -22,6 +22,7 @@ from standfast.footings.leases import actor_holder, this_process
 if TYPE_CHECKING:
     from standfast.aio import AsyncStandfast
     from standfast.clock import Clock
+    from standfast.footings.artifacts import Artifacts
     from standfast.footings.journal import Journal
     from standfast.footings.leases import Leases
     from standfast.ledger.approvals import Approvals
@@ -81,6 +82,7 @@ def connect(settings: config.Settings, *, clock: Clock | None = None, as_actor: 
         raise
     store.notify = settings.options.notify
     store.data_dir = temporary or settings.data_dir
+    store.artifact_max_bytes = settings.options.artifact_max_bytes
     store.redact = settings.options.redact
     return Standfast(settings, store, temporary)
 
@@ -148,6 +150,12 @@ class Rooms:
             everywhere=everywhere,
             limit=limit,
         )
+
+    @property
+    def artifacts(self) -> Artifacts:
+        from standfast.footings.artifacts import Artifacts
+
+        return self._room(Artifacts)
 
     @property
     def journal(self) -> Journal:

@@ -57,6 +57,8 @@ class Options(NamedTuple):
     """Whether secrets are taken out of recorded messages and tool calls."""
     unsafe_storage: bool = False
     """Open a store where it may lose data: on a network file system, in a synchronised folder."""
+    artifact_max_bytes: int = 1024 * 1024 * 1024
+    """The most bytes one artifact may have."""
 
 
 class Choice(NamedTuple):
@@ -297,4 +299,5 @@ def _options(values: Mapping[str, Any], env: Mapping[str, str]) -> Options:
         notify=tuple(values.get("notify", ())),
         redact=bool(values.get("redact", True)),
         unsafe_storage=unsafe in ("1", "true", "yes") if unsafe else bool(values.get("unsafe_storage", False)),
+        artifact_max_bytes=int(values.get("artifact_max_bytes", Options().artifact_max_bytes)),
     )

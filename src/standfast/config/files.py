@@ -40,6 +40,7 @@ KEYS = {
     "notify": Key(list, "a list of texts: a command and its arguments"),
     "redact": Key(bool, "true or false"),
     "unsafe_storage": Key(bool, "true or false"),
+    "artifact_max_bytes": Key(int, "a whole number of bytes, 1 or more"),
 }
 
 
@@ -101,6 +102,8 @@ def _check(path: str, place: Place, key: str, value: object) -> None:
     fits = isinstance(value, known.kind) and (
         not isinstance(value, list) or (bool(value) and all(isinstance(word, str) and word for word in value))
     )
+    if known.kind is int:
+        fits = fits and not isinstance(value, bool) and 0 < int(str(value)) < 2**63
     if not fits or (key == "scope" and not _is_scope(value)):
         raise refused(path, f"has a wrong value for {key!r}", f"{key} is {known.accepted}")
 

@@ -47,6 +47,8 @@ class Store:
         """The command to start when something needs a person; from the configuration."""
         self.data_dir: str | None = None
         """Where this store's files beside the database are kept."""
+        self.artifact_max_bytes = 1024 * 1024 * 1024
+        """The most bytes one artifact may have; from the configuration."""
         self.redact = True
         """Whether secrets are taken out of messages and captured output; from the configuration."""
         self._here = threading.local()

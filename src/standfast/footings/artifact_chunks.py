@@ -1,0 +1,109 @@
+"""The bytes of artifacts as rows, on PostgreSQL: another host must be able to resume.
+
+Chunks come in a few at a time, under the id of the artifact to be, so that memory stays bounded
+and nobody waits long for a transaction. One last transaction gives them their digest and writes
+the row: chunks under a digest are always all of them. What an interrupted put leaves behind still
+stands under an id, and an id tells its own age.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from standfast import crash
+from standfast.db.contract import Tx
+from standfast.db.sql import load
+from standfast.db.store import Store
+from standfast.errors import StandfastError
+from standfast.footings.artifact_files import PREFIX, damaged, missing
+
+SQL = load(__name__)
+
+TOGETHER = 8
+"""Chunks written or read in one transaction: 2 MiB."""
+_TRIES = 5
+
+
+class Incoming(NamedTuple):
+    """Bytes on their way in: all there, and not yet under their digest."""
+
+    id: str
+    digest: str
+    size_bytes: int
+
+
+def receive(store: Store, id: str, blocks: Iterable[bytes]) -> Incoming:
+    """Write `blocks` under `id`. They become durable with the row's own commit."""
+    from hashlib import sha256
+
+    hashed, size_bytes, n = sha256(), 0, 0
+    waiting: list[bytes] = []
+    try:
+        for block in blocks:
+            hashed.update(block)
+            size_bytes += len(block)
+            waiting.append(block)
+            if len(waiting) == TOGETHER:
+                n, waiting = _add(store, id, n, waiting), []
+        if waiting or n == 0:
+            _add(store, id, n, waiting or [b""])
+    except BaseException:
+        discard(store, id)
+        raise
+    return Incoming(id, PREFIX + hashed.hexdigest(), size_bytes)
+
+
+def _add(store: Store, id: str, n: int, blocks: list[bytes]) -> int:
+    def body(tx: Tx) -> None:
+        for place, block in enumerate(blocks, n):
+            tx.run(SQL.add, digest=id, n=place, bytes=block)
+
+    store.write(body, durable=False)
+    crash.point("artifact.after_chunks")
+    return n + len(blocks)
+
+
+def adopt(tx: Tx, incoming: Incoming) -> None:
+    """Give the chunks their digest, in the transaction that writes the row; or use those that are there."""
+    for _ in range(_TRIES):
+        if tx.maybe(SQL.claim, digest=incoming.digest, incoming=incoming.id) is not None:
+            tx.run(SQL.move_rest, digest=incoming.digest, incoming=incoming.id)
+            break
+        if tx.maybe(SQL.hold, digest=incoming.digest) is not None:
+            break
+        # Somebody removed them in between; ours are still here.
+    else:
+        raise AssertionError(f"{incoming.digest} comes and goes")
+    tx.run(SQL.drop, digest=incoming.id)
+
+
+def discard(store: Store, id: str) -> None:
+    """Best effort: what stays is collected a day later."""
+    with suppress(StandfastError):
+        store.write(lambda tx: tx.run(SQL.drop, digest=id), durable=False)
+
+
+def read(store: Store, digest: str, size_bytes: int) -> Iterator[bytes]:
+    """The bytes, chunk by chunk; what follows the last one is the check that they were the right ones."""
+    from hashlib import sha256
+
+    hashed, left, n = sha256(), size_bytes, 0
+    while rows := store.read(lambda tx, n=n: tx.all(SQL.page, digest=digest, n=n, limit=TOGETHER)):  # type: ignore[misc]
+        for row in rows:
+            left -= len(row["bytes"])
+            hashed.update(row["bytes"])
+            if left < 0 or row["n"] != n:
+                raise damaged(digest)
+            n += 1
+            yield row["bytes"]
+    if n == 0:
+        raise missing(digest)
+    if left != 0 or PREFIX + hashed.hexdigest() != digest:
+        raise damaged(digest)
+
+
+def size_of(tx: Tx, digest: str) -> int | None:
+    row = tx.one(SQL.size, digest=digest)
+    return int(row["size_bytes"]) if row["chunks"] else None

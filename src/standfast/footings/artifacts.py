@@ -1,0 +1,648 @@
+"""Artifacts: large bytes kept beside the record, known by what they contain.
+
+A log, a diff, a model's whole answer. The row says what it is (name, kind, size, digest, how long
+it is wanted); the bytes are files beside the database on SQLite (`artifact_files`) and rows on
+PostgreSQL (`artifact_chunks`). The same bytes are stored once, whatever they are called.
+
+The bytes are durable before the row that names them is, and every read compares them with the
+digest. So a row without its bytes, or with others, is a fault that is reported; bytes without a row
+are garbage, removed by `collect` once they are a day old.
+
+A name is a label and never a path: where bytes are written to is the caller's choice alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, NamedTuple, TypeAlias, overload
+
+from standfast import crash, serial
+from standfast.clock import DAY_US
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.db.store import Room, Store, query, refused_inside, verb
+from standfast.errors import Conflict, Corrupt, InvalidInput, NotFound, StandfastError, StorageError
+from standfast.footings import artifact_files as files
+from standfast.footings import journal
+from standfast.footings.journal import Receipt
+from standfast.ids import is_id, like_suffix, new_id, short, time_us
+
+SQL = load(__name__)
+
+NAME_MAX = 200
+KIND_MAX = 100
+PAGE_MAX = 1000
+GARBAGE_AFTER_US = DAY_US
+"""Garbage is left alone this long: it may be somebody's work of a moment ago."""
+FAULTS_MAX = 1000
+RETENTIONS = ("scratch", "session", "keep")
+"""How long it is wanted, the weakest first."""
+
+_KIND = re.compile(r"[a-z0-9][a-z0-9._+/-]*")
+_TOGETHER = 200
+
+Source: TypeAlias = "bytes | bytearray | memoryview | os.PathLike[str] | BinaryIO"
+
+
+class Artifact(NamedTuple):
+    """What is known about some bytes."""
+
+    id: str
+    scope: str
+    session_id: str | None
+    name: str
+    kind: str
+    digest: str
+    uri: str
+    size_bytes: int
+    retention: str
+    actor: str
+    created_us: int
+    receipt: Receipt | None = None
+
+
+class Fault(NamedTuple):
+    """An artifact whose bytes cannot be had."""
+
+    artifact: Artifact
+    state: str
+    """"missing" or "damaged"."""
+
+
+class Collected(NamedTuple):
+    """What a collection did, and what it found wrong on the way."""
+
+    removed: int
+    """Artifacts that had outlived their purpose."""
+    garbage: int
+    """Stored bytes that no artifact spoke of: files, or rows of chunks."""
+    garbage_bytes: int
+    faults: list[Fault]
+
+
+Faults: TypeAlias = "list[Fault]"  # in the room, `list` is a verb
+
+
+# -- for those who stand on this ----------------------------------------------------------------------
+
+
+def put(
+    store: Store,
+    data: Source,
+    *,
+    name: str,
+    kind: str,
+    session_id: str | None = None,
+    retention: str = "keep",
+    max_bytes: int | None = None,
+) -> Artifact:
+    """Store bytes, durably; the same bytes under the same name and kind are one artifact.
+
+    Never inside a transaction: the bytes come before it. Raises InvalidInput for a name that is
+    not a label and for more than `max_bytes`; what a stream raises passes unchanged.
+    """
+    if retention not in RETENTIONS:
+        raise InvalidInput(f"retention {retention!r} is unknown", "keep, session or scratch")
+    if retention == "session" and session_id is None:
+        raise InvalidInput("retention 'session' needs a session", "name the session, or keep it: retention='keep'")
+    id = new_id("art")
+    row: Row = {
+        "id": id,
+        "session_id": session_id,
+        "name": checked_name(name),
+        "kind": _checked_kind(kind),
+        "retention": retention,
+    }
+    blocks = _blocks(store, data, store.artifact_max_bytes if max_bytes is None else max_bytes)
+    if store.engine.name == "sqlite":
+        return _put_file(store, row, blocks)
+    return _put_chunks(store, row, blocks)
+
+
+def read(store: Store, artifact_id: str) -> bytes:
+    """The bytes of an artifact, compared with its digest. Raises NotFound; Corrupt naming it."""
+    artifact = store.read(lambda tx: _found(tx, store.caller.scope, artifact_id))
+    if isinstance(artifact, StandfastError):
+        raise artifact
+    return b"".join(_stored(store, artifact))
+
+
+def directory(store: Store) -> str | None:
+    """Where the files are; None where there are none, because bytes are rows."""
+    engine = store.engine
+    return files.directory(getattr(engine, "path")) if engine.name == "sqlite" else None  # noqa: B009  not every engine's
+
+
+def checked_name(name: str) -> str:
+    """A label: one line of visible characters, and nothing that any system takes for a path."""
+    fact = None
+    if not name or len(name) > NAME_MAX:
+        fact = f"has {len(name)} characters, and 1 to {NAME_MAX} are allowed"
+    elif "/" in name or "\\" in name:
+        fact = "contains a separator"
+    elif name in (".", ".."):
+        fact = "is a place, not a name"
+    elif not name.isprintable() and not all(c.isprintable() or _is_space(c) for c in name):
+        fact = "contains a control character or another that cannot be seen"
+    elif name != name.strip():
+        fact = "begins or ends with a space"
+    if fact:
+        raise InvalidInput(
+            f"the name {serial.clean(name, 60)!r} {fact}", "a name is a label, not a path: for example build.log"
+        )
+    return name
+
+
+def _is_space(character: str) -> bool:
+    from unicodedata import category
+
+    return category(character) == "Zs"
+
+
+def _checked_kind(kind: str) -> str:
+    if len(kind) > KIND_MAX or not _KIND.fullmatch(kind):
+        raise InvalidInput(
+            f"the kind {serial.clean(kind, 60)!r} is not one", "lower-case letters and digits: log, diff, text/plain"
+        )
+    return kind
+
+
+# -- the room ------------------------------------------------------------------------------------------
+
+
+class Artifacts(Room):
+    """Large bytes: put, get, prove."""
+
+    __slots__ = ()
+
+    def put(
+        self,
+        data: Source,
+        *,
+        name: str | None = None,
+        kind: str = "file",
+        session: object = None,
+        retention: str = "keep",
+    ) -> Artifact:
+        """Store bytes, the content of a path, or a binary stream to its end. Durable when it returns.
+
+        `sf.artifacts.put(Path("build.log"), kind="log")`. A path's own name is used unless `name`
+        says another. Raises InvalidInput for a name that is not a label, and for too many bytes.
+        """
+        refused_inside(self.tx, "artifacts.put")
+        return put(
+            self.store,
+            data,
+            name=name if name is not None else _own_name(data),
+            kind=kind,
+            session_id=self._session(session),
+            retention=retention,
+        )
+
+    @overload
+    def get(self, which: str) -> bytes: ...
+
+    @overload
+    def get(self, which: str, to: str | os.PathLike[str] | BinaryIO) -> Artifact: ...
+
+    def get(self, which: str, to: str | os.PathLike[str] | BinaryIO | None = None) -> bytes | Artifact:
+        """The bytes; or, with `to`, written to that path or binary stream. `which` is an id, its end, or a name.
+
+        What does not match its digest is not handed out: Corrupt names it, and `to` is untouched.
+        """
+        refused_inside(self.tx, "artifacts.get")
+        artifact = self.show(which)
+        if to is None:
+            return b"".join(_stored(self.store, artifact))
+        if isinstance(to, (str, os.PathLike)):
+            _write_path(self.store, artifact, os.fspath(to))
+        else:
+            _write_stream(self.store, artifact, to)
+        return artifact
+
+    @query
+    def show(self, tx: Tx, which: str) -> Artifact | StandfastError:
+        """The artifact itself, without its bytes; of several with one name, the newest."""
+        return _found(tx, self.scope, which)
+
+    @query
+    def list(
+        self,
+        tx: Tx,
+        *,
+        session: object = None,
+        kind: str | None = None,
+        name: str | None = None,
+        everywhere: bool = False,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> list[Artifact] | StandfastError:
+        """The newest first; `after` is the id of the last one of the page before."""
+        session_id = _session_id(tx, self.scope, session)
+        if isinstance(session_id, StandfastError):
+            return session_id
+        rows = tx.all(
+            SQL.page,
+            scope=self.scope,
+            everywhere=int(everywhere),
+            session_id=session_id or "",
+            kind=kind or "",
+            name=name or "",
+            after=after or "",
+            limit=_page_size(limit),
+        )
+        return [_artifact(row) for row in rows]
+
+    def verify(self, which: str | None = None) -> Faults:
+        """Read the bytes of one artifact, or of all in every scope; those that are missing or damaged."""
+        refused_inside(self.tx, "artifacts.verify")
+        listed: Iterable[Artifact] = [self.show(which)] if which is not None else _walk(self.store)
+        return _first(fault for artifact in listed if (fault := _fault(self.store, artifact, whole=True)))
+
+    @verb
+    def remove(self, tx: Tx, which: str) -> Artifact | StandfastError:
+        """Forget an artifact; its bytes follow with the next collection that finds them old enough.
+
+        Raises Conflict while a step or an effect keeps its result in it.
+        """
+        found = _found(tx, self.scope, which)
+        if isinstance(found, StandfastError):
+            return found
+        used = tx.maybe(SQL.used, id=found.id)
+        if used is not None:
+            return Conflict(
+                f"artifact {short(found.id)} ({found.name}) holds the result of {used['id']}", code="in_use"
+            )
+        return _removed(tx, found.id)
+
+    def collect(self) -> Collected:
+        """Remove what is not wanted any more and bytes nobody speaks of, if they are a day old.
+
+        `scratch` goes after a day, `session` once its session is gone; a result that a step or an
+        effect keeps stays. Nothing that an artifact speaks of is touched: its absence is a fault,
+        reported, not repaired. Raises Busy if artifacts are being put without a pause.
+        """
+        refused_inside(self.tx, "artifacts.collect")
+        removed = _remove_outlived(self.store)
+        count, size = _collect_files(self.store) if directory(self.store) else _collect_chunks(self.store)
+        faults = _first(f for a in _walk(self.store) if (f := _fault(self.store, a, whole=False)))
+        return Collected(removed, count, size, faults)
+
+    def _session(self, session: object) -> str | None:
+        if session is None:
+            return None
+        found = self.store.read(lambda tx: _session_id(tx, self.scope, session))
+        if isinstance(found, StandfastError):
+            raise found
+        return found
+
+
+# -- putting ---------------------------------------------------------------------------------------------
+
+
+def _put_file(store: Store, row: Row, blocks: Iterator[bytes]) -> Artifact:
+    root = directory(store)
+    assert root is not None
+    with files.received(root, blocks, store.caller.clock.now_us()) as incoming, files.putting(root):
+        incoming.settle()
+        crash.point("artifact.before_row")
+        shard = files.path_of("artifacts", incoming.digest)
+        row |= {"digest": incoming.digest, "size_bytes": incoming.size_bytes, "uri": f"file:{shard}"}
+        artifact = store.write(lambda tx: _recorded(tx, row))
+    crash.point("artifact.after_row")
+    return artifact
+
+
+def _put_chunks(store: Store, row: Row, blocks: Iterator[bytes]) -> Artifact:
+    from standfast.footings import artifact_chunks as chunks
+
+    incoming = chunks.receive(store, row["id"], blocks)
+    crash.point("artifact.before_row")
+    row |= {"digest": incoming.digest, "size_bytes": incoming.size_bytes, "uri": f"chunk:{incoming.digest}"}
+
+    def body(tx: Tx) -> Artifact:
+        chunks.adopt(tx, incoming)
+        return _recorded(tx, row)
+
+    artifact = store.write(body)
+    crash.point("artifact.after_row")
+    return artifact
+
+
+def _recorded(tx: Tx, row: Row) -> Artifact:
+    """The row of bytes that are durable already; the one that is there, if it says the same."""
+    values = {**row, "scope": tx.caller.scope, "actor": tx.caller.actor, "now_us": tx.now_us()}
+    made = tx.maybe(SQL.add, **values)
+    if made is None:
+        same = tx.one(SQL.same, scope=tx.caller.scope, digest=row["digest"], name=row["name"], kind=row["kind"])
+        return _wanted_longer(tx, _artifact(same), row)
+    receipt = journal.append(
+        tx,
+        "artifact.stored",
+        made["id"],
+        summary=f"{row['name']} ({row['kind']}, {row['size_bytes']} bytes)",
+        session_id=row["session_id"],
+        data={"digest": row["digest"]},
+    )
+    return _artifact(made)._replace(receipt=receipt)
+
+
+def _wanted_longer(tx: Tx, found: Artifact, row: Row) -> Artifact:
+    """The longest wish counts; what two sessions keep for themselves ends with neither."""
+    wish = max(found.retention, row["retention"], key=RETENTIONS.index)
+    if wish == "session" and found.retention == row["retention"] and found.session_id != row["session_id"]:
+        wish = "keep"
+    if wish == "session" and found.retention == "scratch" and found.session_id != row["session_id"]:
+        wish = "keep"  # the row names another session, or none: it could not tell when to end
+    if wish == found.retention:
+        return found
+    changed = _artifact(tx.one(SQL.retain, id=found.id, retention=wish))
+    return changed._replace(
+        receipt=journal.append(tx, "artifact.retained", found.id, summary=wish, session_id=row["session_id"])
+    )
+
+
+def _blocks(store: Store, data: Source, max_bytes: int) -> Iterator[bytes]:
+    """The bytes in full blocks, whatever they come from; no more than `max_bytes`."""
+    total = 0
+    for block in _from_source(store, data):
+        total += len(block)
+        if total > max_bytes:
+            raise InvalidInput(
+                f"more than {max_bytes:,} bytes, the limit of an artifact",
+                "split it, or raise artifact_max_bytes in config.toml",
+                code="too_large",
+            )
+        yield block
+
+
+def _from_source(store: Store, data: Source) -> Iterator[bytes]:
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        view = memoryview(data).cast("B")
+        return (bytes(view[at : at + files.BLOCK_BYTES]) for at in range(0, len(view), files.BLOCK_BYTES))
+    if isinstance(data, os.PathLike):
+        return _from_path(store, os.fspath(data))
+    if callable(getattr(data, "read", None)):
+        return _from_stream(data)
+    raise InvalidInput(
+        f"an artifact is made of bytes, a path or a binary stream, not of {type(data).__name__}",
+        "text: text.encode(); a path: pathlib.Path(…)",
+    )
+
+
+def _from_path(store: Store, path: str) -> Iterator[bytes]:
+    try:
+        seen = os.stat(path)
+        if not stat.S_ISREG(seen.st_mode):
+            raise InvalidInput(f"{path} is not a regular file", "open it yourself and pass the stream")
+        _refuse_database(store, path, seen)
+        with open(path, "rb", buffering=0) as file:
+            yield from _from_stream(file)
+    except FileNotFoundError:
+        raise NotFound(f"there is no file {path}", "check the path") from None
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror}", "check its permissions") from error
+
+
+def _refuse_database(store: Store, path: str, seen: os.stat_result) -> None:
+    """Closing the database file, opened by anybody in this process, would drop SQLite's locks on it."""
+    database: str | None = getattr(store.engine, "path", None)
+    for own in (database, f"{database}-shm") if database else ():
+        try:
+            if os.path.samestat(seen, os.stat(own)):
+                raise InvalidInput(f"{path} is the store itself", "copy it with: standfast backup")
+        except FileNotFoundError:
+            continue
+
+
+def _from_stream(stream: BinaryIO) -> Iterator[bytes]:
+    while True:
+        parts, wanted = list[bytes](), files.BLOCK_BYTES
+        while wanted and (part := _part(stream, wanted)):
+            parts.append(part)
+            wanted -= len(part)
+        if parts:
+            yield parts[0] if len(parts) == 1 else b"".join(parts)
+        if wanted:
+            return
+
+
+def _part(stream: BinaryIO, wanted: int) -> bytes:
+    part: object = stream.read(wanted)
+    if not isinstance(part, (bytes, bytearray)) or len(part) > wanted:
+        raise InvalidInput("the stream does not read bytes", 'open the file with mode "rb", and blocking')
+    return bytes(part)
+
+
+def _own_name(data: Source) -> str:
+    """What a path or a file is called, as far as that is a label."""
+    own = data if isinstance(data, os.PathLike) else getattr(data, "name", None)
+    if not isinstance(own, (str, os.PathLike)) or not os.path.basename(os.fspath(own)):
+        raise InvalidInput("these bytes need a name", 'for example: sf.artifacts.put(data, name="build.log")')
+    return os.path.basename(os.fspath(own))
+
+
+# -- getting -----------------------------------------------------------------------------------------------
+
+
+def _stored(store: Store, artifact: Artifact) -> Iterator[bytes]:
+    """The bytes in blocks. Only once it has ended are they known to be right."""
+    root = directory(store)
+    try:
+        if root is not None:
+            yield from files.read(os.path.realpath(root), artifact.digest, artifact.size_bytes)
+        else:
+            from standfast.footings import artifact_chunks as chunks
+
+            yield from chunks.read(store, artifact.digest, artifact.size_bytes)
+    except Corrupt as error:
+        raise Corrupt(
+            f"artifact {artifact.id} ({artifact.name}): {error.message}", error.hint, code=error.code
+        ) from None
+
+
+def _write_path(store: Store, artifact: Artifact, path: str) -> None:
+    """To the caller's own path: whole and right, or not at all."""
+    path = os.path.realpath(path)
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb", buffering=0) as device:  # a pipe or a terminal cannot be replaced
+            return _write_stream(store, artifact, device)
+    part = os.path.join(os.path.dirname(path), f".{short(artifact.id)}-{os.urandom(4).hex()}.part")
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        try:
+            file.writelines(_stored(store, artifact))
+            file.close()
+            os.replace(part, path)
+        except BaseException:
+            os.unlink(part)
+            raise
+    return None
+
+
+def _write_stream(store: Store, artifact: Artifact, stream: BinaryIO) -> None:
+    """What went into a stream cannot be taken back: read it through before the first byte goes out."""
+    for _ in _stored(store, artifact):
+        pass
+    for block in _stored(store, artifact):
+        view = memoryview(block)
+        while view:
+            # A raw stream may take less than it was given; a buffered one answers with all of it.
+            view = view[stream.write(view) or len(view) :]
+
+
+def _found(tx: Tx, scope: str, which: str) -> Artifact | StandfastError:
+    row = tx.maybe(SQL.by_id, id=which) if is_id(which) else _by_end_or_name(tx, scope, which)
+    if isinstance(row, StandfastError):
+        return row
+    if row is None:
+        return NotFound(f"there is no artifact {serial.clean(which, 60)!r} here", "see them: standfast artifact list")
+    return _artifact(row)
+
+
+def _by_end_or_name(tx: Tx, scope: str, which: str) -> Row | StandfastError | None:
+    named = tx.maybe(SQL.by_name, scope=scope, name=which) if "\0" not in which else None
+    suffix = like_suffix(which, prefix="art")
+    if named is not None or suffix is None:
+        return named
+    rows = tx.all(SQL.by_suffix, suffix=f"%{suffix}")
+    if len(rows) > 1:
+        return InvalidInput(f"{which!r} is the end of more than one artifact's id", "give more of its characters")
+    return rows[0] if rows else None
+
+
+# -- looking after them --------------------------------------------------------------------------------------
+
+
+def _walk(store: Store) -> Iterator[Artifact]:
+    """Every artifact in every scope, a page at a time."""
+    after = ""
+    while rows := store.read(lambda tx, after=after: tx.all(SQL.walk, after=after, limit=PAGE_MAX)):  # type: ignore[misc]
+        yield from (_artifact(row) for row in rows)
+        after = rows[-1]["id"]
+
+
+def _fault(store: Store, artifact: Artifact, *, whole: bool) -> Fault | None:
+    """What is wrong with its bytes, if anything; without reading them unless `whole`."""
+    root = directory(store)
+    if not whole:
+        size = files.size_of(root, artifact.digest) if root else _chunks_size(store, artifact.digest)
+        if size == artifact.size_bytes:
+            return None
+        return Fault(artifact, "missing" if size is None else "damaged")
+    try:
+        for _ in _stored(store, artifact):
+            pass
+    except Corrupt as error:
+        return Fault(artifact, "missing" if error.code == "artifact_missing" else "damaged")
+    return None
+
+
+def _chunks_size(store: Store, digest: str) -> int | None:
+    from standfast.footings import artifact_chunks as chunks
+
+    return store.read(lambda tx: chunks.size_of(tx, digest))
+
+
+def _first(faults: Iterator[Fault]) -> list[Fault]:
+    from itertools import islice
+
+    return list(islice(faults, FAULTS_MAX))
+
+
+def _remove_outlived(store: Store) -> int:
+    def body(tx: Tx) -> int:
+        rows = tx.all(SQL.outlived, before_us=tx.now_us() - GARBAGE_AFTER_US, limit=_TOGETHER)
+        for row in rows:
+            _removed(tx, row["id"])
+        return len(rows)
+
+    total = 0
+    while some := store.write(body):
+        total += some
+    return total
+
+
+def _removed(tx: Tx, id: str) -> Artifact:
+    removed = _artifact(tx.one(SQL.remove, id=id))
+    summary = f"{removed.name} ({removed.kind}, {removed.size_bytes} bytes)"
+    receipt = journal.append(tx, "artifact.removed", id, summary=summary, session_id=removed.session_id)
+    return removed._replace(receipt=receipt)
+
+
+def _collect_files(store: Store) -> tuple[int, int]:
+    root = directory(store)
+    assert root is not None
+    if not os.path.isdir(root):
+        return 0, 0
+    before_us = store.caller.clock.now_us() - GARBAGE_AFTER_US
+    count = size = 0
+    candidates = files.scan(root, before_us)
+    while some := [found for found, _ in zip(candidates, range(_TOGETHER), strict=False)]:
+        with files.collecting(root):
+            for found in _unreferenced(store, some):
+                crash.point("artifact.before_remove")
+                if files.remove(found, before_us):
+                    count, size = count + 1, size + found.size_bytes
+    return count, size
+
+
+def _unreferenced(store: Store, some: list[files.Found]) -> list[files.Found]:
+    """Asked in a write transaction: what another process has just committed counts."""
+
+    def body(tx: Tx) -> list[files.Found]:
+        return [f for f in some if f.digest is None or tx.maybe(SQL.referenced, digest=f.digest) is None]
+
+    return store.write(body)
+
+
+def _collect_chunks(store: Store) -> tuple[int, int]:
+    from standfast.footings import artifact_chunks as chunks
+
+    def drop(tx: Tx, digest: str) -> int | None:
+        """The first chunk is held, so nobody can begin to speak of them between the look and the removal."""
+        held = tx.maybe(chunks.SQL.hold, digest=digest)
+        if held is None or tx.maybe(SQL.referenced, digest=digest) is not None:
+            return None
+        size = chunks.size_of(tx, digest)
+        tx.run(chunks.SQL.drop, digest=digest)
+        return size
+
+    def candidates(tx: Tx) -> list[str]:
+        before_us = tx.now_us() - GARBAGE_AFTER_US
+        unfinished = [row["digest"] for row in tx.all(chunks.SQL.unfinished, limit=_TOGETHER)]
+        old = [digest for digest in unfinished if is_id(digest) and time_us(digest) < before_us]
+        return old + [row["digest"] for row in tx.all(chunks.SQL.unreferenced, limit=_TOGETHER)]
+
+    count = size = 0
+    while digests := store.read(candidates):
+        dropped = [store.write(lambda tx, digest=digest: drop(tx, digest)) for digest in digests]  # type: ignore[misc]
+        count += sum(each is not None for each in dropped)
+        size += sum(each or 0 for each in dropped)
+        if not any(each is not None for each in dropped):
+            break
+    return count, size
+
+
+# -- small parts -----------------------------------------------------------------------------------------------
+
+
+def _session_id(tx: Tx, scope: str, session: object) -> str | StandfastError | None:
+    """The id of a session given as an object, an id or a key."""
+    if session is None:
+        return None
+    named = str(getattr(session, "id", session))
+    row = tx.maybe(SQL.session, scope=scope, session=named)
+    if row is None:
+        return NotFound(f"there is no session {serial.clean(named, 60)!r} here", "see them: standfast session list")
+    return str(row["id"])
+
+
+def _artifact(row: Row) -> Artifact:
+    return Artifact(*(row[name] for name in Artifact._fields[:-1]))
+
+
+def _page_size(limit: int) -> int:
+    return max(1, min(limit, PAGE_MAX))
