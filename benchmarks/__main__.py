@@ -1,0 +1,76 @@
+"""`python -m benchmarks`: run the areas one after the other and print their tables."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+from benchmarks.measure import Plan, Table, as_json, machine, summary, text
+
+AREAS = {
+    "alone": "writing",
+    "threads": "writing",
+    "tasks": "writing",
+    "processes": "writing",
+    "wakeup": "wakeup",
+    "opening": "opening",
+    "growth": "growth",
+    "postgres": "postgres",
+    "start": "start",
+}
+"""The areas in their order, each with the module that has the function of its name."""
+
+
+def area(name: str) -> Callable[[Plan], list[Table]]:
+    function: Callable[[Plan], list[Table]] = getattr(import_module(f"benchmarks.{AREAS[name]}"), name)
+    return function
+
+
+def quick(directory: Path) -> Plan:
+    """A look at everything in about a minute and a half; too short to judge by."""
+    return Plan(directory=directory, rounds=5, window_s=0.25, starts=15, openings=3, rows=200_000)
+
+
+def main() -> int:
+    options = _options()
+    directory = Path(tempfile.mkdtemp(prefix=".bench-", dir=options.dir)).resolve()
+    _leave_the_users_store_alone(directory)
+    plan = quick(directory) if options.quick else Plan(directory=directory)
+    print(", ".join(f"{name} {value}" for name, value in machine().items()), end="\n\n", flush=True)
+    tables: list[Table] = []
+    try:
+        for name in options.only or AREAS:
+            for table in area(name)(plan):
+                tables.append(table)
+                print(text(table), end="\n\n", flush=True)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    print(summary(tables))
+    if options.json:
+        Path(options.json).write_text(as_json(tables) + "\n")
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=sys.modules[__name__].__doc__)
+    parser.add_argument("--quick", action="store_true", help="short windows and small stores: a look, not a verdict")
+    parser.add_argument("--only", action="append", choices=list(AREAS), help="this area alone; may be repeated")
+    parser.add_argument("--json", metavar="FILE", help="also write every value of every round")
+    parser.add_argument("--dir", default=".", help="where the stores are made: the disk that is measured (here)")
+    return parser.parse_args()
+
+
+def _leave_the_users_store_alone(directory: Path) -> None:
+    for name in [name for name in os.environ if name.startswith("STANDFAST_")]:
+        del os.environ[name]
+    os.environ["STANDFAST_DATA_DIR"] = str(directory / "data")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

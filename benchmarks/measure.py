@@ -1,0 +1,209 @@
+"""Rounds, medians, ratios and tables: what every area is measured with.
+
+Each area returns tables; a line of a table holds one value per round. The median is what counts,
+the smallest and the largest are printed beside it. A line may have a figure to reach.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How much of everything: full by default, `quick` for a look, smaller still in the tests."""
+
+    directory: Path
+    rounds: int = 7
+    window_s: float = 1.0
+    starts: int = 21
+    openings: int = 20
+    rows: int = 5_000_000
+    threads: tuple[int, ...] = (1, 16, 64)
+    tasks: int = 64
+    processes: tuple[int, ...] = (1, 4, 8)
+    postgres_threads: tuple[int, ...] = (1, 8)
+
+    def fresh(self, name: str) -> Path:
+        """A new directory for one store, on the file system that is measured."""
+        for number in range(1000):
+            path = self.directory / f"{name}-{number}"
+            if not path.exists():
+                path.mkdir(mode=0o700)
+                return path
+        raise AssertionError(f"a thousand directories named {name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The figure to reach, and from which side."""
+
+    sign: str
+    bound: float
+
+    def met(self, value: float) -> bool:
+        return value >= self.bound if self.sign == "≥" else value <= self.bound
+
+
+def at_least(bound: float) -> Reach:
+    return Reach("≥", bound)
+
+
+def at_most(bound: float) -> Reach:
+    return Reach("≤", bound)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One measured thing: a value per round."""
+
+    label: str
+    values: Sequence[float]
+    unit: str
+    reach: Reach | None = None
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def verdict(self) -> str:
+        if self.reach is None:
+            return ""
+        return "ok" if self.reach.met(self.median) else "MISSED"
+
+
+@dataclass(slots=True)
+class Table:
+    """The lines of one comparison, and what has to be known to read them."""
+
+    title: str
+    note: str = ""
+    lines: list[Line] = field(default_factory=list)
+
+    def add(self, label: str, values: Iterable[float], unit: str, reach: Reach | None = None) -> None:
+        self.lines.append(Line(label, list(values), unit, reach))
+
+
+def interleaved(rounds: int, contestants: Mapping[str, Callable[[], T]]) -> dict[str, list[T]]:
+    """Run each contestant once per round. Every second round goes backwards, so that nobody is always first."""
+    results: dict[str, list[T]] = {name: [] for name in contestants}
+    for number in range(rounds):
+        order = list(contestants) if number % 2 == 0 else list(contestants)[::-1]
+        for name in order:
+            results[name].append(contestants[name]())
+    return results
+
+
+def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
+    """Ours over theirs, round by round: what disturbs one round disturbs both sides of it."""
+    return [our / their if their else float("inf") for our, their in zip(ours, theirs, strict=True)]
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The value that `share` of `ordered` do not exceed; the largest if there are too few to tell."""
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else float("nan")
+
+
+# -- printing ---------------------------------------------------------------------------------------
+
+
+def shown(value: float, unit: str) -> str:
+    if value != value:
+        return "–"
+    match unit:
+        case "x":
+            return f"{value:.2f}×"
+        case "/s":
+            return f"{value:,.0f}/s"
+        case "s":
+            return _duration(value)
+        case "%":
+            return f"{value:.2f} %"
+        case _:
+            return f"{value:,.10g} {unit}".rstrip()
+
+
+def _duration(seconds: float) -> str:
+    if abs(seconds) >= 1:
+        return f"{seconds:.2f} s"
+    return f"{seconds * 1000:.2f} ms" if abs(seconds) < 0.1 else f"{seconds * 1000:.0f} ms"
+
+
+def text(table: Table) -> str:
+    """The table as people read it; also valid Markdown, so that the docs can hold it unchanged."""
+    head = ["", "median", "min – max", "reach", ""]
+    rows = [head, *(_cells(line) for line in table.lines)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    bars = ["-" * width for width in widths]
+    body = [_row(cells, widths) for cells in (rows[0], bars, *rows[1:])]
+    return "\n".join([f"### {table.title}", *([table.note] if table.note else []), "", *body])
+
+
+def _cells(line: Line) -> list[str]:
+    low, high = shown(min(line.values), line.unit), shown(max(line.values), line.unit)
+    reach = f"{line.reach.sign} {shown(line.reach.bound, line.unit)}" if line.reach else ""
+    return [line.label, shown(line.median, line.unit), f"{low} – {high}", reach, line.verdict]
+
+
+def _row(cells: list[str], widths: list[int]) -> str:
+    first, *rest = (
+        cell.ljust(width) if number in (0, 4) else cell.rjust(width)
+        for number, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    )
+    return f"| {first} | {' | '.join(rest)} |"
+
+
+def summary(tables: Iterable[Table]) -> str:
+    judged = [(table, line) for table in tables for line in table.lines if line.verdict]
+    missed = [f"MISSED  {table.title}: {line.label}" for table, line in judged if line.verdict == "MISSED"]
+    return "\n".join([f"{len(judged) - len(missed)} of {len(judged)} figures reached", *missed])
+
+
+def as_json(tables: Iterable[Table]) -> str:
+    document = {"schema_version": 1, "machine": machine(), "tables": [_table_json(table) for table in tables]}
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _table_json(table: Table) -> dict[str, object]:
+    return {
+        "title": table.title,
+        "note": table.note,
+        "lines": [
+            {
+                "label": line.label,
+                "unit": line.unit,
+                "values": line.values,
+                "median": line.median,
+                "reach": [line.reach.sign, line.reach.bound] if line.reach else None,
+                "verdict": line.verdict or None,
+            }
+            for line in table.lines
+        ],
+    }
+
+
+def machine() -> dict[str, str]:
+    """What the figures depend on, without naming the machine."""
+    import apsw
+
+    import standfast
+
+    return {
+        "standfast": standfast.__version__,
+        "python": platform.python_version(),
+        "apsw": apsw.apsw_version(),
+        "sqlite": apsw.sqlite_lib_version(),
+        "system": f"{platform.system()} {platform.release().split('-')[0]}",
+        "cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
+        "load": f"{os.getloadavg()[0]:.1f}",
+    }

@@ -1,0 +1,295 @@
+"""The ways to write one row so that it survives a power cut: ours and the usual ones.
+
+A way is opened once in each process, then asked for one writer per caller. Writers of threads are
+functions, writers of tasks are coroutines. The usual ways write one small row and nothing else. Ours
+writes the same row by a verb, as a feature would: with its journal row, in one transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+Write = Callable[[], object]
+AsyncWrite = Callable[[], Awaitable[object]]
+
+BUSY_TIMEOUT_MS = 10_000
+TABLE = "CREATE TABLE IF NOT EXISTS row (n INTEGER PRIMARY KEY, body TEXT NOT NULL)"
+INSERT = "INSERT INTO row (body) VALUES (?)"
+BODY = "x" * 200
+PAGE = b"\0" * 4096
+PAGES = 1000
+
+
+class Way(ABC):
+    """One way to write, opened in this process."""
+
+    def __init__(self, place: str) -> None:
+        """`place` is a directory, or the URL of a server."""
+        self.place = place
+
+    def _file(self) -> str:
+        return os.path.join(self.place, "rows.sqlite")
+
+    @abstractmethod
+    def writers(self, count: int) -> list[Write]:
+        """One function for each thread; each call writes one durable row."""
+
+    async def async_writers(self, count: int) -> list[AsyncWrite]:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        return None
+
+    async def aclose(self) -> None:
+        self.close()
+
+
+class RawSync(Way):
+    """No database: overwrite a page in place, sync, again. What the disk gives a lone caller at most."""
+
+    def writers(self, count: int) -> list[Write]:
+        return [self._writer(number) for number in range(count)]
+
+    def _writer(self, number: int) -> Write:
+        fd = os.open(os.path.join(self.place, f"pages-{os.getpid()}-{number}"), os.O_RDWR | os.O_CREAT, 0o600)
+        os.pwrite(fd, PAGE * PAGES, 0)
+        os.fsync(fd)
+        sync = getattr(os, "fdatasync", os.fsync)
+        place = 0
+
+        def write() -> None:
+            nonlocal place
+            place = (place + 1) % PAGES
+            os.pwrite(fd, PAGE, place * len(PAGE))
+            sync(fd)
+
+        return write
+
+
+class ConnectionEach(Way):
+    """A connection for each caller: WAL, synchronous=FULL, a busy timeout. With one caller, the raw insert and sync."""
+
+    def writers(self, count: int) -> list[Write]:
+        import apsw
+
+        self._connections = [apsw.Connection(self._file()) for _ in range(count)]
+        return [self._writer(connection) for connection in self._connections]
+
+    def _writer(self, connection: Any) -> Write:
+        connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+        connection.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL").fetchall()
+        connection.execute(TABLE)
+
+        def write() -> None:
+            connection.execute(INSERT, (BODY,))
+
+        return write
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
+
+
+class BothRows(Way):
+    """The two rows of a record by hand: apsw and our statements, FULL, nothing else. What an engine cannot beat."""
+
+    def writers(self, count: int) -> list[Write]:
+        return [self._writer() for _ in range(count)]
+
+    def _writer(self) -> Write:
+        import apsw
+
+        from standfast.db.migrations import MIGRATIONS, ddl
+        from standfast.footings import journal
+
+        connection = apsw.Connection(self._file())
+        connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+        connection.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL").fetchall()
+        connection.execute(ddl(MIGRATIONS[0], "sqlite")).fetchall()
+        connection.execute(TABLE)
+        event = journal.SQL.append.sqlite
+
+        def write() -> None:
+            fields = told()
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(INSERT, (BODY,))
+            connection.execute(event, fields).fetchall()
+            connection.execute("COMMIT")
+
+        return write
+
+
+class AioSqlite(Way):
+    """aiosqlite: one connection with its own thread. A lock keeps the transactions of the tasks apart."""
+
+    shared = False
+
+    def writers(self, count: int) -> list[Write]:
+        raise NotImplementedError
+
+    async def async_writers(self, count: int) -> list[AsyncWrite]:
+        import aiosqlite  # type: ignore[import-not-found,unused-ignore]  # from PyPI, see peers
+
+        self._connection = await aiosqlite.connect(self._file())
+        await self._connection.execute("PRAGMA journal_mode=WAL")
+        await self._connection.execute("PRAGMA synchronous=FULL")
+        await self._connection.execute(TABLE)
+        await self._connection.commit()
+        self._turn = asyncio.Lock()
+        return [self._write_mixed if self.shared else self._write] * count
+
+    async def _write(self) -> None:
+        async with self._turn:
+            await self._write_mixed()
+
+    async def _write_mixed(self) -> None:
+        await self._connection.execute(INSERT, (BODY,))
+        await self._connection.commit()
+
+    async def aclose(self) -> None:
+        await self._connection.close()
+
+
+class AioSqliteMixed(AioSqlite):
+    """The same without the lock: a commit takes along what other tasks have half done, and so does a rollback."""
+
+    shared = True
+
+
+class ExecutorEach(Way):
+    """aiosqlite's pattern by hand, where it cannot be installed: an executor of one thread, a commit each."""
+
+    def writers(self, count: int) -> list[Write]:
+        raise NotImplementedError
+
+    async def async_writers(self, count: int) -> list[AsyncWrite]:
+        import sqlite3
+        from concurrent.futures import ThreadPoolExecutor
+
+        self._executor = ThreadPoolExecutor(1)
+        connection = sqlite3.connect(self._file(), check_same_thread=False)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute(TABLE)
+        self._connection = connection
+        loop = asyncio.get_running_loop()
+
+        def insert_and_commit() -> None:
+            connection.execute(INSERT, (BODY,))
+            connection.commit()
+
+        async def write() -> None:
+            await loop.run_in_executor(self._executor, insert_and_commit)
+
+        return [write] * count
+
+    def close(self) -> None:
+        self._executor.shutdown()
+        self._connection.close()
+
+
+class Ours(Way):
+    """The same row and its journal row, by a verb."""
+
+    def writers(self, count: int) -> list[Write]:
+        import standfast
+        from benchmarks.rows import Rows, create
+        from standfast.ids import new_id
+
+        self._store = standfast.open(self._url(), data_dir=self._data_dir())
+        create(self._store)
+        rows = Rows(self._store._store)
+        return [lambda: rows.add(new_id("msg"), BODY)] * count
+
+    async def async_writers(self, count: int) -> list[AsyncWrite]:
+        import standfast
+        from benchmarks.rows import Rows, create
+        from standfast.aio import AsyncObject
+        from standfast.ids import new_id
+
+        self._async_store = await standfast.aopen(self._url(), data_dir=self._data_dir()).__aenter__()
+        store: Any = self._async_store.sync
+        create(store)
+        rows = AsyncObject(self._async_store, Rows(store._store))
+
+        async def write() -> None:
+            await rows.add(new_id("msg"), BODY)
+
+        return [write] * count
+
+    def _url(self) -> str:
+        return self.place if "://" in self.place else os.path.join(self.place, "standfast.db")
+
+    def _data_dir(self) -> str | None:
+        return None if "://" in self.place else self.place
+
+    def close(self) -> None:
+        self._store.close()
+
+    async def aclose(self) -> None:
+        await self._async_store.close()
+
+
+class Lease(Ours):
+    """A record of a real feature: a named lock taken, two rows in six trees."""
+
+    def writers(self, count: int) -> list[Write]:
+        import standfast
+        from standfast.ids import new_id
+
+        self._store = standfast.open(self._url(), data_dir=self._data_dir())
+        leases = self._store.leases
+        return [lambda: leases.acquire(new_id("lea"))] * count
+
+
+class BarePsycopg(Way):
+    """PostgreSQL without us: a connection each, BEGIN, the same two statements, COMMIT."""
+
+    def writers(self, count: int) -> list[Write]:
+        return [self._writer() for _ in range(count)]
+
+    def _writer(self) -> Write:
+        import psycopg
+
+        from benchmarks.rows import ADD
+        from standfast.footings import journal
+
+        connection = psycopg.connect(self.place, autocommit=True, options="-c search_path=standfast")
+        row, event = ADD.postgres.encode(), journal.SQL.append.postgres.encode()
+
+        def write() -> None:
+            fields = told()
+            connection.execute(b"BEGIN")
+            connection.execute(row, {"body": BODY})
+            connection.execute(event, fields).fetchone()
+            connection.execute(b"COMMIT")
+
+        return write
+
+
+def told() -> dict[str, object]:
+    """The fields of a journal row, for those who write it by hand."""
+    from standfast.ids import new_id
+
+    now_us = time.time_ns() // 1000
+    said = {"scope": "", "actor": "somebody", "holder": "p:host:12345678:4026531836:4711:471147"}
+    kind = {"source": "seen", "type": "row.added", "subject": new_id("msg"), "time_us": now_us, "occurred_us": now_us}
+    return {**said, **kind, **dict.fromkeys(("session_id", "state", "stream", "version", "summary", "data"))}
+
+
+WAYS: dict[str, type[Way]] = {
+    "raw sync": RawSync,
+    "connection each": ConnectionEach,
+    "both rows": BothRows,
+    "aiosqlite": AioSqlite,
+    "aiosqlite mixed": AioSqliteMixed,
+    "executor each": ExecutorEach,
+    "bare psycopg": BarePsycopg,
+    "ours": Ours,
+    "lease": Lease,
+}

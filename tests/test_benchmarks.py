@@ -1,0 +1,109 @@
+"""The benchmarks run and say what they are meant to say. How fast anything was is never asserted."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import measure, peers
+from benchmarks.__main__ import AREAS, area
+from benchmarks.measure import Line, Plan, Table, at_least, at_most
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def smallest(tmp_path: Path) -> Plan:
+    """One round of everything, just long enough to have happened."""
+    return Plan(
+        directory=tmp_path,
+        rounds=1,
+        window_s=0.05,
+        starts=1,
+        openings=1,
+        rows=2_000,
+        threads=(2,),
+        tasks=2,
+        processes=(2,),
+        postgres_threads=(2,),
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in AREAS if name != "postgres"])
+def test_each_area_measures_something_against_something(
+    name: str, smallest: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "installed", lambda requirement: None)  # tests use no network
+    tables = area(name)(smallest)
+    assert tables
+    for table in tables:
+        assert table.title
+        assert table.lines
+        assert len({line.label for line in table.lines}) == len(table.lines)
+        assert all(line.values for line in table.lines)
+    assert any(line.unit in ("x", "s", "") for table in tables for line in table.lines)
+
+
+def test_postgres_is_measured_against_a_bare_loop_on_the_same_server(
+    smallest: Plan, pg_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STANDFAST_TEST_PG_URL", pg_database)
+    (table,) = area("postgres")(smallest)
+    labels = [line.label for line in table.lines]
+    assert {"bare psycopg", "records", "records / bare psycopg"} <= set(labels)
+
+
+def test_rounds_alternate_so_that_nobody_is_always_first() -> None:
+    ran: list[str] = []
+    results = measure.interleaved(2, {"a": lambda: ran.append("a"), "b": lambda: ran.append("b")})
+    assert ran == ["a", "b", "b", "a"]
+    assert {name: len(values) for name, values in results.items()} == {"a": 2, "b": 2}
+
+
+def test_a_ratio_is_taken_within_its_round_and_judged_by_its_median() -> None:
+    values = measure.ratios([10, 30, 80], [10, 10, 10])
+    assert values == [1, 3, 8]
+    assert Line("x", values, "x", at_least(3)).verdict == "ok"
+    assert Line("x", values, "x", at_least(3.1)).verdict == "MISSED"
+    assert Line("x", values, "x", at_most(3)).verdict == "ok"
+    assert Line("x", values, "x").verdict == ""
+
+
+def test_a_table_is_markdown_with_a_median_a_span_and_a_verdict() -> None:
+    table = Table("Two things", "In one run.")
+    table.add("rate", [1000.4, 1200.0, 1100.0], "/s")
+    table.add("ratio", [2.0, 1.0, 1.5], "x", at_least(1.6))
+    printed = measure.text(table)
+    assert printed.startswith("### Two things\nIn one run.\n\n|")
+    assert "| 1,100/s | 1,000/s – 1,200/s |" in printed
+    assert re.search(r"\| +1\.50× \| +1\.00× – 2\.00× \| ≥ 1\.60× \| MISSED \|", printed)
+    assert measure.summary([table]) == "0 of 1 figures reached\nMISSED  Two things: ratio"
+
+
+def test_a_percentile_of_few_values_is_the_largest() -> None:
+    assert measure.percentile([1.0, 2.0, 3.0], 0.999) == 3.0
+    assert measure.percentile([float(n) for n in range(1000)], 0.5) == 500.0
+
+
+def test_the_command_prints_tables_and_writes_every_value(tmp_path: Path) -> None:
+    """Run as people run it, with the cheapest area."""
+    target = tmp_path / "out.json"
+    command = [sys.executable, "-m", "benchmarks", "--quick", "--only", "opening", "--dir", str(tmp_path)]
+    done = subprocess.run(
+        [*command, "--json", str(target)], cwd=ROOT, capture_output=True, text=True, env={**os.environ}
+    )
+    assert done.returncode == 0, done.stderr
+    assert "### SQLite, 8 processes first-opening one fresh file" in done.stdout
+    document = json.loads(target.read_text())
+    assert document["schema_version"] == 1
+    assert document["machine"]["cores"]
+    (table,) = document["tables"]
+    assert [line["reach"] for line in table["lines"]] == [["≤", 0], None, None, None]
+    assert all(line["values"] and line["median"] is not None for line in table["lines"])
+    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
