@@ -112,12 +112,11 @@ class AsyncStandfast:
         """A verb without a thread of its own: the engine answers on the loop."""
         answers = _Answers.of(asyncio.get_running_loop())
         future: asyncio.Future[Any] = answers.loop.create_future()
-        store = room.store
 
         def work(tx: Tx) -> Any:
             return body(room, tx, *args, **kwargs)
 
-        store.engine.submit(work, store.caller, functools.partial(answers.put, future))
+        room.store.submit(work, functools.partial(answers.put, future))
         return raised(await future)
 
 

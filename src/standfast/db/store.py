@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from standfast.db.contract import Caller, Engine, Row, Tx, Watch
-from standfast.errors import InvalidInput, StandfastError
+from standfast.errors import InvalidInput, StandfastError, StorageError
 
 if TYPE_CHECKING:
     from typing import Self
@@ -62,6 +62,8 @@ class Store:
         return engine
 
     def _reopen(self) -> Engine:
+        if self._pid != os.getpid():
+            self._mutex = threading.Lock()  # the parent's other threads may have held it when it forked
         with self._mutex:
             if self.closed:
                 raise InvalidInput("this store is closed", "open it again with standfast.open()")
@@ -75,10 +77,32 @@ class Store:
             return self._engine
 
     def write(self, body: Callable[[Tx], T], *, durable: bool = True) -> T:
-        return raised(self.engine.write(body, self.caller, durable=durable))
+        return raised(self._on_live_engine(lambda engine: engine.write(body, self.caller, durable=durable)))
 
     def read(self, body: Callable[[Tx], T]) -> T:
-        return raised(self.engine.read(body, self.caller))
+        return raised(self._on_live_engine(lambda engine: engine.read(body, self.caller)))
+
+    def _on_live_engine(self, use: Callable[[Engine], T]) -> T:
+        """Another thread may fork while this one waits for its turn: nothing was run, so ask a new engine."""
+        while True:
+            engine = self.engine
+            try:
+                return use(engine)
+            except StorageError as error:
+                if error is not engine.dead or error.code != "forked":
+                    raise
+
+    def submit(self, body: Callable[[Tx], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        """Like `write`, answered on another thread."""
+        engine = self.engine
+
+        def answered(result: T | None, error: BaseException | None) -> None:
+            if error is not None and error is engine.dead and getattr(error, "code", "") == "forked":
+                self.submit(body, done)
+            else:
+                done(result, error)
+
+        engine.submit(body, self.caller, answered)
 
     @contextmanager
     def transaction(self) -> Iterator[Tx]:

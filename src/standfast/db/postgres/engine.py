@@ -185,7 +185,7 @@ class PostgresEngine(Engine):
             try:
                 return self._attempt(mode, body, caller, effort.left_s())
             except Fault as fault:
-                self._mend(fault, effort)
+                self._mend(fault, effort, mode)
 
     def _attempt(self, mode: Mode, body: Callable[[Tx], T], caller: Caller, left_s: float) -> T:
         """Once through. Raises Fault for what may be mended, anything else as it is."""
@@ -224,8 +224,10 @@ class PostgresEngine(Engine):
             self._pool.renew()
             raise faults.commit_unknown(tx.fault, self.address) from None
 
-    def _mend(self, fault: Fault, effort: Effort) -> None:
+    def _mend(self, fault: Fault, effort: Effort, mode: Mode) -> None:
         """Make another attempt possible, or raise."""
+        if fault.sqlstate in faults.READ_ONLY and not mode.writes:
+            raise faults.only_a_read(fault)
         remedy = faults.remedy(fault)
         if remedy is Remedy.UNPREPARE:
             self._prepare = False
@@ -290,7 +292,7 @@ class PostgresEngine(Engine):
                     self._give(wire)
                 if not isinstance(error, Fault):
                     raise
-                self._mend(error, effort)
+                self._mend(error, effort, self._modes.held)
 
     def _speak(self, fault: Exception) -> Exception:
         return faults.translated(fault, self.address) if isinstance(fault, Fault) else fault

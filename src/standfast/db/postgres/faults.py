@@ -140,6 +140,10 @@ def too_long(words: str) -> StorageError:
     )
 
 
+def only_a_read(fault: Fault) -> StorageError:
+    return StorageError(f"a read tried to write: {fault.message}", "a verb that changes something is a write")
+
+
 def read_only(where: str) -> StorageError:
     return StorageError(
         f"{where} is a read-only standby",

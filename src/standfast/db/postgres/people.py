@@ -74,20 +74,20 @@ def rows(address: Address, text: str, params: dict[str, object] | None) -> Itera
                 cursor = psycopg.RawCursor(connection, row_factory=psycopg.rows.dict_row)
                 yield from cursor.stream(query.text, given)
         except psycopg.Error as error:
-            raise _refused(error, address) from None
+            raise _refused(error, address, lost=connection.broken) from None
 
 
-def _refused(error: psycopg.Error, address: Address) -> Exception:
+def _refused(error: psycopg.Error, address: Address, *, lost: bool) -> Exception:
     state = error.sqlstate or ""
     if state in READ_ONLY:
         return InvalidInput("this statement does more than read", "only SELECT is run here")
-    if state.startswith(_PERSONS_MISTAKES) or isinstance(error, (psycopg.ProgrammingError, psycopg.NotSupportedError)):
+    if not lost and (not state or state.startswith(_PERSONS_MISTAKES)):
         words = address.hide(str(error)).strip()
         return InvalidInput(
             f"the query is refused: {words}",
             "tables: standfast sql \"SELECT tablename FROM pg_tables WHERE schemaname = 'standfast'\"",
         )
-    return translated(Fault(str(error), sqlstate=state, lost=not state), address)
+    return translated(Fault(str(error), sqlstate=state, lost=lost), address)
 
 
 def facts(wire: Wire) -> Row:

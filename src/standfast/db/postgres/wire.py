@@ -62,6 +62,9 @@ class Wire:
         self._poll = select.poll()
         self._poll.register(self._pg.socket, select.POLLIN)
         connection.add_notice_handler(self._notice)
+        # psycopg's own mark of a pooled connection: one that ends with the program, in a forked child
+        # above all, is no leak to warn of.
+        vars(connection)["_pool"] = None
         self._pg.enter_pipeline_mode()
 
     # -- sending ----------------------------------------------------------------------------------

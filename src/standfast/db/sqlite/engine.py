@@ -25,7 +25,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import apsw
@@ -48,6 +48,7 @@ from standfast.db.sqlite.held import Held
 from standfast.db.sqlite.inbox import Inbox
 from standfast.db.sqlite.lock import FileLock, busy, holder
 from standfast.db.sqlite.queue import Entry, Op, Queue, ops
+from standfast.db.sqlite.signals import HeldBack
 from standfast.db.sqlite.tx import SqliteTx
 from standfast.errors import CommitUnknown, Corrupt, InvalidInput, SchemaTooNew, StandfastError, StorageError
 
@@ -75,7 +76,6 @@ class SqliteEngine(Engine):
         *,
         migrations: Sequence[Migration] = MIGRATIONS,
         allow_unsafe: bool = False,
-        heal: bool = False,
         on_idle: Callable[[SqliteEngine], object] = lambda engine: engine.close(),
     ) -> None:
         library.check()
@@ -95,33 +95,71 @@ class SqliteEngine(Engine):
         self._opened = False
         with _opening(self.path):
             self.lock = FileLock(self.path + ".lock")
-            self.lock.acquire(DEADLINE_S)
             try:
-                self._open(caller, migrations, heal)
-            finally:
-                self.lock.release()
+                self._open_under_lock(caller, migrations)
+            except BaseException:
+                self.lock.close()
+                raise
 
     # -- opening and closing ------------------------------------------------------------------
 
-    def _open(self, caller: Caller, migrations: Sequence[Migration], heal: bool) -> None:
+    def _open_under_lock(self, caller: Caller, migrations: Sequence[Migration]) -> None:
+        """A foreign program may be closing or recovering the file: wait for it, not for ever."""
+        end = time.monotonic() + DEADLINE_S
+        while True:
+            self.lock.acquire(end - time.monotonic())
+            try:
+                return self._open(caller, migrations)
+            except (*library.RETRYABLE, BlockingIOError):
+                if time.monotonic() > end:
+                    raise
+            finally:
+                self.lock.release()
+            time.sleep(random.uniform(0.001, 0.05))
+
+    def _open(self, caller: Caller, migrations: Sequence[Migration]) -> None:
         """The caller holds the file lock. The guard's descriptor comes first and goes last."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         guard_fd = os.open(self.path, flags, 0o600)
-        self.connection = self._connect()
-        mode = self.connection.execute("PRAGMA journal_mode=WAL").get
-        if mode != "wal":
-            raise StorageError(f"{self.path} cannot use a write-ahead log (it answers {mode})", "standfast doctor")
-        migrate.migrate(self.connection, caller, migrations)
-        if heal:
-            # The last sync of the old engine failed: what the log holds may not be on disk.
-            # A full checkpoint writes it to the database, syncs that, and starts the log anew.
-            self.connection.execute("PRAGMA synchronous=FULL; PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            self.connection.execute("PRAGMA synchronous=NORMAL").fetchall()
-        self.connection.execute("SELECT count(*) FROM meta").fetchall()  # opens the log and its index
-        self._log = Log(self.path, guard_fd)
+        connection = None
+        try:
+            self.connection = connection = self._connect()
+            # Asked before anything is changed: somebody else's file stays as it is.
+            migrate.refuse_foreign(connection, migrate.version(connection))
+            mode = connection.execute("PRAGMA journal_mode=WAL").get
+            if mode != "wal":
+                raise StorageError(f"{self.path} cannot use a write-ahead log (it answers {mode})", "standfast doctor")
+            migrate.migrate(connection, caller, migrations)
+            self._heal()
+            connection.execute("SELECT count(*) FROM meta").fetchall()  # opens the log and its index
+            self._log = Log(self.path, guard_fd)
+        except BaseException:
+            if connection is not None:
+                connection.close()
+            os.close(guard_fd)
+            raise
         self._bell = bell.Bell(self.path + ".bell")
         self._readers = readers.Readers(self._connect)
         self._opened = True
+
+    def _heal(self) -> None:
+        """Somebody's sync failed: what the log holds may not be on disk, and what follows it would be lost too.
+
+        A full checkpoint writes it into the database, syncs that, and starts the log anew.
+        """
+        if not os.path.exists(self._wound):
+            return
+        self.connection.execute("PRAGMA synchronous=FULL").fetchall()
+        (blocked, _, _), *_ = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if blocked:
+            raise apsw.BusyError("a reader keeps the log from being started anew")
+        self.connection.execute("PRAGMA synchronous=NORMAL").fetchall()
+        os.unlink(self._wound)
+
+    @property
+    def _wound(self) -> str:
+        """The mark a failed sync leaves for whoever opens the store next."""
+        return self.path + ".unsynced"
 
     def _connect(self) -> apsw.Connection:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOFOLLOW
@@ -143,24 +181,29 @@ class SqliteEngine(Engine):
         """Wait for the work under way, then close; False if a reader never came back."""
         if self._inbox is not None:
             self._inbox.stop()
-        self.queue.enter(Entry([]))
-        try:
-            if not self._opened:
-                return True
-            self._opened = False
-            self.dead = self.dead or why or InvalidInput("this store is closed", "open it again: standfast.open()")
-            if not self._readers.close(timeout_s):
-                return False
-            # Left in place, the log is read again by the next opener; and a log that was replaced
-            # under us must not be written into the database.
-            self.connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-            self.connection.close()
-            self._log.close()
-            self._bell.close()
-            self.lock.close()
+        with HeldBack() as signals:
+            self.queue.enter(Entry([]), signals)
+            try:
+                self.queue.wait_settled()
+                return self._close(timeout_s, why)
+            finally:
+                self.queue.hand_over()
+
+    def _close(self, timeout_s: float, why: BaseException | None) -> bool:
+        if not self._opened:
             return True
-        finally:
-            self.queue.hand_over()
+        if not self._readers.close(timeout_s):
+            return False
+        self._opened = False
+        self.dead = self.dead or why or _closed()
+        # Left in place, the log is read again by the next opener; and a log that was replaced
+        # under us must not be written into the database.
+        self.connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        self.connection.close()
+        self._log.close()
+        self._bell.close()
+        self.lock.close()
+        return True
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -179,19 +222,27 @@ class SqliteEngine(Engine):
         with self._mutex:
             if self._inbox is None:
                 self._inbox = Inbox(self._commit)
-        self._inbox.put(Op(body, caller, True), done)
+        if not self._inbox.put(Op(body, caller, True), done):
+            raise self.dead or _closed()
 
     def _commit(self, entry: Entry) -> None:
         self._usable()
-        self.queue.enter(entry)
-        if not entry.leads:
-            return
-        batch: list[Entry] = []
-        try:
-            batch = self._lead(entry)
-        finally:
-            self.queue.hand_over()
-            self._acknowledge(batch, entry)
+        with HeldBack() as signals:
+            self.queue.enter(entry, signals)
+            if not entry.leads:
+                return
+            batch: list[Entry] = []
+            try:
+                if self.dead is None:
+                    batch = self._lead(entry, signals)
+                else:  # closed or given up while this one waited for its turn: nothing was run
+                    _fail([entry], self.dead)
+            finally:
+                self.queue.hand_over(settling=True)
+                try:
+                    self._acknowledge(batch, entry)
+                finally:
+                    self.queue.settled()
 
     @property
     def inside(self) -> bool:
@@ -207,31 +258,30 @@ class SqliteEngine(Engine):
                 "inside `with sf.transaction() as tx`, use tx's rooms: tx.tasks.add(…)",
             )
 
-    def _lead(self, entry: Entry) -> list[Entry]:
+    def _lead(self, entry: Entry, signals: HeldBack) -> list[Entry]:
         """Commit `entry` and whoever waits. Failures are kept in the ops; returns who was served."""
         batch = [entry]
         end = entry.since + DEADLINE_S
         try:
             crash.point("commit.before_begin")
-            self.lock.acquire(end - time.monotonic())
+            self.lock.acquire(end - time.monotonic(), signals)
             try:
                 batch = self.queue.gather(entry)
                 self._inside.body = True
-                batch = self._transact(batch, end)
+                batch = self._transact(batch, end, signals)
             finally:
                 self._inside.body = False
                 self.lock.release()
         except Exception as error:  # noqa: BLE001  # whatever it is, everybody in the batch hears of it
-            for op in ops(batch):
-                op.error = op.error or error
+            _fail(batch, error)
         except BaseException:
-            # Ctrl-C reached the leader: nothing was committed, and the others' work goes on without it.
+            # Ctrl-C while waiting: nothing was committed, and the others' work goes on without this one.
             self.queue.put_back(batch[1:])
             raise
         self._batches += 1
         return batch
 
-    def _transact(self, batch: list[Entry], end: float) -> list[Entry]:
+    def _transact(self, batch: list[Entry], end: float, signals: HeldBack) -> list[Entry]:
         while True:
             try:
                 return self._run(batch)
@@ -239,6 +289,7 @@ class SqliteEngine(Engine):
                 self.rollback()
                 if time.monotonic() > end:
                     raise busy(self.path + ".lock", DEADLINE_S) from error
+                signals.let_through()
                 time.sleep(random.uniform(0.001, 0.05))
             except apsw.Error as error:
                 self.rollback()
@@ -254,6 +305,7 @@ class SqliteEngine(Engine):
         try:
             for served, entry in enumerate(batch, 1):
                 for op in entry.ops:
+                    op.error = None
                     op.result = op.body(SqliteTx(self.connection, op.caller))
                 if served < len(batch) and time.monotonic() - started > SLOW_BATCH_S:
                     batch, rest = batch[:served], batch[served:]
@@ -351,13 +403,19 @@ class SqliteEngine(Engine):
             self.dead = error
             return error
         except OSError as error:
+            with suppress(OSError):
+                os.close(os.open(self._wound, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
             self.dead = _sync_failed(self.path, error)
             return self.dead
         return None
 
     def sync(self) -> None:
-        self._usable_for_reading()
-        error = self._make_durable(True)
+        self.queue.hold_files()
+        try:
+            self._usable_for_reading()
+            error = self._make_durable(True)
+        finally:
+            self.queue.settled()
         if error is not None:
             raise error
 
@@ -366,18 +424,27 @@ class SqliteEngine(Engine):
     @contextmanager
     def transaction(self, caller: Caller) -> Iterator[Tx]:
         self._usable()
-        entry = self.queue.enter(Entry([]))
-        held = Held(self, entry, caller)
+        held = Held(self, caller)
         try:
+            with HeldBack() as signals:
+                tx = held.begin(signals)
             self._inside.body = True
-            yield held.begin()
-            held.commit()
+            yield tx
+            with HeldBack():
+                held.commit()
         except BaseException:
-            held.abandon()
+            with HeldBack():
+                held.abandon()
             raise
         finally:
             self._inside.body = False
-        error = self._make_durable(True)
+
+    def settle(self) -> None:
+        """What a held transaction committed: on disk, and told to those who wait for news."""
+        try:
+            error = self._make_durable(True)
+        finally:
+            self.queue.settled()
         if error is not None:
             raise error
         self._bell.ring()
@@ -398,12 +465,20 @@ class SqliteEngine(Engine):
                 if time.monotonic() > end:
                     raise library.translated(error, self.path) from error
                 time.sleep(random.uniform(0.001, 0.02))
+            except readers.Closed:
+                raise self.dead or _closed() from None
             except apsw.Error as error:
                 raise self.translated(error) from error
 
     def rows(self, text: str, params: dict[str, object] | None = None) -> Iterator[Row]:
         self._usable_for_reading()
-        return readers.stream(self._connect(), text, params)
+        self._readers.lend()
+        try:
+            connection = self._connect()
+        except BaseException:
+            self._readers.give_back()
+            raise
+        return readers.stream(connection, text, params, self._readers.give_back)
 
     def watch(self) -> Watch:
         return bell.watch(self._bell.path)
@@ -436,6 +511,10 @@ class SqliteEngine(Engine):
 
     def _truncate_log(self) -> None:
         try:
+            self._readers.lend()
+        except readers.Closed:
+            return
+        try:
             connection = self._connect()
             # Passive first: it blocks nobody and leaves little to do under the lock.
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
@@ -450,6 +529,16 @@ class SqliteEngine(Engine):
             pass  # The next round tries again; doctor shows a log that stays large.
         finally:
             self._caring = False
+            self._readers.give_back()
+
+
+def _fail(batch: list[Entry], error: BaseException) -> None:
+    for op in ops(batch):
+        op.error = op.error or error
+
+
+def _closed() -> InvalidInput:
+    return InvalidInput("this store is closed", "open it again: standfast.open()")
 
 
 def _sync_failed(path: str, error: OSError) -> CommitUnknown:

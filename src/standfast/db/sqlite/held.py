@@ -20,6 +20,7 @@ from standfast.db.contract import DEADLINE_S, TRANSACTION_MAX_S, Caller, Row, Tx
 from standfast.db.sqlite import library
 from standfast.db.sqlite.lock import busy
 from standfast.db.sqlite.queue import Entry
+from standfast.db.sqlite.signals import HeldBack
 from standfast.db.sqlite.tx import SqliteTx
 from standfast.errors import StorageError
 
@@ -31,19 +32,24 @@ if TYPE_CHECKING:
 class Held:
     """The transaction of a `with sf.transaction()` block, and the clock that ends it."""
 
-    def __init__(self, engine: SqliteEngine, entry: Entry, caller: Caller) -> None:
+    def __init__(self, engine: SqliteEngine, caller: Caller) -> None:
         self._engine = engine
-        self._entry = entry
+        self._entry = Entry([])
         self._caller = caller
+        self._locked = False
         self._over = False
         self._mutex = threading.RLock()
         self._timer = threading.Timer(TRANSACTION_MAX_S, self.abandon)
         self._timer.daemon = True
 
-    def begin(self) -> Tx:
+    def begin(self, signals: HeldBack) -> Tx:
         engine = self._engine
-        engine.lock.acquire(self._entry.since + DEADLINE_S - time.monotonic())
+        engine.queue.enter(self._entry, signals)
+        if engine.dead is not None:
+            raise engine.dead
         end = self._entry.since + DEADLINE_S
+        engine.lock.acquire(end - time.monotonic(), signals)
+        self._locked = True
         while True:
             try:
                 engine.begin()
@@ -51,6 +57,7 @@ class Held:
             except library.RETRYABLE as error:
                 if time.monotonic() > end:
                     raise busy(engine.path + ".lock", DEADLINE_S) from error
+                signals.let_through()
                 time.sleep(random.uniform(0.001, 0.05))
             except apsw.Error as error:
                 raise engine.translated(error) from error
@@ -82,20 +89,26 @@ class Held:
                 self._engine.finish()
             except apsw.Error as error:
                 raise self._engine.translated(error) from error
-            self._end()
+            self._end(settling=True)
         crash.point("commit.after_commit")
+        self._engine.settle()
+        crash.point("commit.after_sync")
 
     def abandon(self) -> None:
+        """Roll back and let the others go on: an exception, or the timer."""
         with self._mutex:
-            if not self._over:
+            if self._over or not self._entry.leads:
+                return
+            if self._locked:
                 self._engine.rollback()
-                self._end()
+            self._end(settling=False)
 
-    def _end(self) -> None:
+    def _end(self, *, settling: bool) -> None:
         self._over = True
         self._timer.cancel()
-        self._engine.lock.release()
-        self._engine.queue.hand_over()
+        if self._locked:
+            self._engine.lock.release()
+        self._engine.queue.hand_over(settling=settling)
 
 
 class HeldTx(SqliteTx):

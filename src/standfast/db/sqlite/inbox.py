@@ -21,18 +21,24 @@ class Inbox:
         self._stopped = False
         threading.Thread(target=self._run, name="standfast-inbox", daemon=True).start()
 
-    def put(self, op: Op, done: Done) -> None:
+    def put(self, op: Op, done: Done) -> bool:
+        """False if this inbox is no longer served."""
         with self._mutex:
+            if self._stopped:
+                return False
             self._waiting.append((op, done))
             first = len(self._waiting) == 1
         if first:
             self._call.release()
+        return True
 
     def _run(self) -> None:
-        while not self._stopped:
+        while True:
             self._call.acquire()
             while self._serve():
                 pass
+            if self._stopped:
+                return
 
     def _serve(self) -> bool:
         with self._mutex:
@@ -49,5 +55,7 @@ class Inbox:
         return True
 
     def stop(self) -> None:
-        self._stopped = True
+        """What was put before is still served."""
+        with self._mutex:
+            self._stopped = True
         self._call.release()

@@ -13,6 +13,7 @@ import os
 import threading
 import time
 
+from standfast.db.sqlite.signals import HeldBack
 from standfast.errors import Busy
 
 
@@ -26,18 +27,18 @@ class FileLock:
         self._mutex = threading.Lock()
         self._waiter: _Waiter | None = None
 
-    def acquire(self, timeout_s: float) -> None:
+    def acquire(self, timeout_s: float, signals: HeldBack | None = None) -> None:
         """Take the lock, or raise Busy naming the holder after `timeout_s`."""
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._held = self._fd
         except BlockingIOError:
-            self._wait(timeout_s)
+            self._wait(timeout_s, signals or HeldBack())
 
-    def _wait(self, timeout_s: float) -> None:
+    def _wait(self, timeout_s: float, signals: HeldBack) -> None:
         if self._waiter is None:
             self._waiter = _Waiter(self.path)
-        if not self._waiter.acquire(timeout_s):
+        if not self._waiter.acquire(timeout_s, signals):
             raise busy(self.path, timeout_s)
         self._held = self._waiter.fd
 
@@ -45,6 +46,12 @@ class FileLock:
         fd, self._held = self._held, None
         if fd is not None:
             fcntl.flock(fd, fcntl.LOCK_UN)
+
+    def drop_copies(self) -> None:
+        """In a forked child: an inherited descriptor would keep the parent's lock after its death."""
+        os.close(self._fd)
+        if self._waiter is not None:
+            os.close(self._waiter.fd)
 
     def close(self) -> None:
         self.release()
@@ -66,18 +73,26 @@ class _Waiter:
         self._granted = threading.Semaphore(0)
         threading.Thread(target=self._run, name="standfast-lock", daemon=True).start()
 
-    def acquire(self, timeout_s: float) -> bool:
+    def acquire(self, timeout_s: float, signals: HeldBack) -> bool:
         with self._mutex:
             self._wanted = True
             call = not self._queued
             self._queued = True
         if call:
             self._call.release()
-        if self._granted.acquire(timeout=max(timeout_s, 0.001)):
-            return True
+        try:
+            if signals.wait(self._granted, max(timeout_s, 0.001)):
+                return True
+        except BaseException:
+            if self._give_up():
+                fcntl.flock(self.fd, fcntl.LOCK_UN)
+            raise
+        return self._give_up()
+
+    def _give_up(self) -> bool:
+        """Stop wanting the lock; True if it was granted between the timeout and here: it is ours after all."""
         with self._mutex:
             self._wanted = False
-            # Granted between the timeout and here: the lock is ours after all.
             return self._granted.acquire(blocking=False)
 
     def _run(self) -> None:

@@ -82,6 +82,11 @@ def check(path: str, *, allow_unsafe: bool = False) -> None:
         raise UnsafeStorage(f"{path} is a symbolic link", f"name the file itself: {os.path.realpath(path)}")
     if os.path.isdir(path):
         raise UnsafeStorage(f"{path} is a directory", f"name a file in it: {os.path.join(path, 'standfast.db')}")
+    if os.path.exists(path) and os.stat(path).st_nlink > 1:
+        raise UnsafeStorage(
+            f"{path} has a second name (a hard link): two names would have two logs",
+            "remove the other name, or move the store: standfast db sqlite PATH",
+        )
     reason = None if allow_unsafe else unsafe(os.path.dirname(path))
     if reason:
         raise UnsafeStorage(

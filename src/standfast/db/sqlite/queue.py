@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from standfast.db.contract import BATCH_MAX, Caller, Tx
+from standfast.db.sqlite.signals import HeldBack
 
 
 class Op:
@@ -48,8 +49,10 @@ class Queue:
         self._mutex = threading.Lock()
         self._waiting: deque[Entry] = deque()
         self._leading = False
+        self._settling = 0
+        self._settled = threading.Condition(self._mutex)
 
-    def enter(self, entry: Entry) -> Entry:
+    def enter(self, entry: Entry, signals: HeldBack) -> Entry:
         """Lead at once, or wait until served or told to lead: `entry.leads` says which."""
         with self._mutex:
             if not self._leading:
@@ -57,7 +60,7 @@ class Queue:
                 return entry
             self._waiting.append(entry)
         try:
-            entry.turn.acquire()
+            signals.wait(entry.turn)
         except BaseException:
             self._leave(entry)
             raise
@@ -84,8 +87,10 @@ class Queue:
         with self._mutex:
             self._waiting.extendleft(reversed(entries))
 
-    def hand_over(self) -> None:
+    def hand_over(self, *, settling: bool = False) -> None:
+        """Let the next one lead. `settling`: this thread still has to sync and answer; see `settled`."""
         with self._mutex:
+            self._settling += settling
             following = self._waiting.popleft() if self._waiting else None
             if following is None:
                 self._leading = False
@@ -93,6 +98,21 @@ class Queue:
                 following.leads = True
         if following is not None:
             following.turn.release()
+
+    def hold_files(self) -> None:
+        """Somebody outside the queue uses the files for a moment; `settled` ends it."""
+        with self._mutex:
+            self._settling += 1
+
+    def settled(self) -> None:
+        """The thread that handed over with `settling` is done with the files."""
+        with self._mutex:
+            self._settling -= 1
+            self._settled.notify_all()
+
+    def wait_settled(self) -> None:
+        with self._mutex:
+            self._settled.wait_for(lambda: self._settling == 0)
 
 
 def ops(batch: list[Entry]) -> Iterator[Op]:

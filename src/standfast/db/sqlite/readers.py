@@ -25,6 +25,10 @@ KEPT_MAX = 8
 _STEPS_BETWEEN_CHECKS = 50_000
 
 
+class Closed(Exception):
+    """The engine was closed before this read could begin."""
+
+
 class Readers:
     def __init__(self, connect: Callable[[], apsw.Connection]) -> None:
         self._connect = connect
@@ -42,36 +46,48 @@ class Readers:
             self._give(reader)
 
     def _take(self) -> _Reader:
+        self.lend()
         with self._mutex:
-            self._lent += 1
             if self._idle:
                 return self._idle.pop()
         try:
             return _Reader(self._connect())
         except BaseException:
-            with self._mutex:
-                self._lent -= 1
+            self.give_back()
             raise
+
+    def lend(self) -> None:
+        """Count one more connection in use: these, and those of a stream or the caretaker."""
+        with self._mutex:
+            if self._closed:
+                raise Closed
+            self._lent += 1
+
+    def give_back(self) -> None:
+        with self._mutex:
+            self._lent -= 1
+            self._returned.notify_all()
 
     def _give(self, reader: _Reader) -> None:
         with self._mutex:
-            self._lent -= 1
             keep = not self._closed and len(self._idle) < KEPT_MAX
             if keep:
                 self._idle.append(reader)
-            self._returned.notify_all()
         if not keep:
             reader.connection.close()
+        self.give_back()
 
     def close(self, timeout_s: float) -> bool:
-        """Close every reader; False if one is still lent after `timeout_s`."""
+        """Close every reader; False, and go on as before, if one is still lent after `timeout_s`."""
         with self._mutex:
             self._closed = True
+            if not self._returned.wait_for(lambda: self._lent == 0, timeout_s):
+                self._closed = False
+                return False
             idle, self._idle = self._idle, []
-            back = self._returned.wait_for(lambda: self._lent == 0, timeout_s)
         for reader in idle:
             reader.connection.close()
-        return back
+        return True
 
 
 class _Reader:
@@ -105,16 +121,18 @@ _PRAGMAS = frozenset(
 )
 
 
-def stream(connection: apsw.Connection, text: str, params: dict[str, object] | None) -> Iterator[Row]:
+def stream(
+    connection: apsw.Connection, text: str, params: dict[str, object] | None, give_back: Callable[[], None]
+) -> Iterator[Row]:
     """Rows of a person's query, as they come; anything but reading is refused by name."""
 
     def authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
         reading = action in _READING and (action != apsw.SQLITE_PRAGMA or first in _PRAGMAS)
         return apsw.SQLITE_OK if reading else apsw.SQLITE_DENY
 
-    connection.execute("PRAGMA query_only=1").fetchall()
-    connection.authorizer = authorize
     try:
+        connection.execute("PRAGMA query_only=1").fetchall()
+        connection.authorizer = authorize
         cursor = connection.execute(text, params or {})
         for row in cursor:
             names = [column[0] for column in cursor.get_description()]
@@ -131,3 +149,4 @@ def stream(connection: apsw.Connection, text: str, params: dict[str, object] | N
         raise translated(error, connection.filename) from error
     finally:
         connection.close()
+        give_back()

@@ -33,13 +33,12 @@ def open_engine(path: str, caller: Caller, *, allow_unsafe: bool = False) -> Sql
         )
     with _registry_lock:
         found = _engines.get(real)
-        heal = found is not None and getattr(found.dead, "code", "") == "sync_failed"
         if found is not None and found.dead is not None:
             if not found.close(timeout_s=5.0):
                 raise StorageError("the old connection to this store is still in use", "restart this process")
             found = None
         if found is None:
-            found = _engines[real] = SqliteEngine(real, caller, allow_unsafe=allow_unsafe, heal=heal, on_idle=_close)
+            found = _engines[real] = SqliteEngine(real, caller, allow_unsafe=allow_unsafe, on_idle=_close)
         found.retain()
         return found
 
@@ -67,6 +66,7 @@ def _after_fork_in_child() -> None:
     """What could not be closed is kept for ever and never touched: it is the parent's."""
     for path, engine in _engines.items():
         engine.dead = StorageError("this connection belongs to the parent process", code="forked")
+        engine.lock.drop_copies()
         _forked.add(path)
         _parents.append(engine)
     _engines.clear()
