@@ -42,6 +42,7 @@ POINTS: Final[dict[str, str]] = {
     "approval.after_request": "The request is durable; nobody has been told.",
     "approval.before_answer": "A person has answered; the answer is not written.",
     "approval.before_consume": "The yes is there; it is not consumed, the effect not dispatched.",
+    "gate.before_copy": "A gate is changed in the store; gates.json is the old one.",
 }
 
 VARIABLE: Final = "STANDFAST_CRASH_AT"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from standfast.footings.journal import Journal
     from standfast.footings.leases import Leases
     from standfast.ledger.approvals import Approvals
+    from standfast.ledger.gates import Gates
     from standfast.views.recovery import Recovery
     from standfast.views.timeline import Timeline
 
@@ -118,6 +119,12 @@ class Rooms:
         from standfast.ledger.approvals import Approvals
 
         return self._room(Approvals)
+
+    @property
+    def gates(self) -> Gates:
+        from standfast.ledger.gates import Gates
+
+        return self._room(Gates)
 
     @property
     def recovery(self) -> Recovery:

@@ -197,7 +197,8 @@ def private_directory(path: str) -> bool:
 def write(path: str, text: str) -> None:
     """Replace the file at `path` whole, or leave it as it was."""
     path = os.path.realpath(path)
-    temporary = f"{path}.{os.getpid()}.tmp"
+    # A pid alone comes again, soon in a container: what a killed process left behind must not be in the way.
+    temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(fd, "wb") as file:
