@@ -365,6 +365,21 @@ def test_a_short_answer_into_a_closed_pipe_is_quiet(home: Path) -> None:
     assert done.stderr == ""
 
 
+def test_an_answer_that_cannot_be_written_is_a_failure(home: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no device that is always full")
+    command = [sys.executable, "-c", MAIN, "where"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, env=environment(home), stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "No space left on device" in done.stderr
+
+
+def test_a_closed_stream_is_an_empty_one(home: Path) -> None:
+    script = f'"{sys.executable}" -c "{MAIN}" where >&- 2>&-'
+    assert subprocess.run(["sh", "-c", script], env=environment(home)).returncode == 0
+
+
 def test_ctrl_c_is_quiet(home: Path) -> None:
     make_store(home)
     process = subprocess.Popen(

@@ -1,10 +1,7 @@
-"""`python -m standfast` is the command."""
+"""`python -m standfast` is the `standfast` command."""
 
 from __future__ import annotations
 
-import sys
-
 from standfast.cli import main
 
-if __name__ == "__main__":
-    sys.exit(main())
+raise SystemExit(main())

@@ -27,11 +27,18 @@ def main() -> int:
     if sys.platform == "win32":
         print("standfast needs Linux or macOS; on Windows run it inside WSL", file=sys.stderr)
         return 78
-    if words and words[0] in DOORS:
-        from importlib import import_module
+    try:
+        if words and words[0] in DOORS:
+            return _enter(DOORS[words[0]], words[1:])
+        from standfast.cli.app import run
 
-        module, _, function = DOORS[words[0]].partition(":")
-        return int(getattr(import_module(module), function)(words[1:]))
-    from standfast.cli.app import run
+        return run(words)
+    except KeyboardInterrupt:  # pressed while modules were still loading
+        return 130
 
-    return run(words)
+
+def _enter(door: str, words: list[str]) -> int:
+    from importlib import import_module
+
+    module, _, function = door.partition(":")
+    return int(getattr(import_module(module), function)(words))

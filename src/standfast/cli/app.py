@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -131,13 +131,20 @@ def build() -> House:
 
 def run(words: list[str]) -> int:
     """Run one command line and return its exit code. Nothing escapes."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    _prepare_streams()
     if COMPLETE_VARIABLE in os.environ:
         return _complete()
     out = Out(_asked_format(words), debug=_asked_debug(words))
     code = _guarded(out, lambda: _invoke(words, out))
     return _flushed(code)
+
+
+def _prepare_streams() -> None:
+    """Nothing that is printed may fail for its letters, and a closed stream (`>&-`) is an empty one."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115  it lives as long as the process
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115  as above
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
 def _invoke(words: list[str], out: Out) -> int:
@@ -178,6 +185,10 @@ def _guarded(out: Out, action: Callable[[], int]) -> int:
         _traceback(out)
         out.error(error.code, _masked(error.message), _masked(error.hint))
         return exits.code_of(error)
+    except OSError as error:  # the world around us: a full disk, a directory that may not be read
+        _traceback(out)
+        out.error("os_error", _masked(f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror)))
+        return exits.FAILED
     except Exception as error:  # noqa: BLE001  the last door: a bug must not print a password
         _traceback(out)
         out.error("internal", _masked(f"{type(error).__name__}: {error}"), "standfast -v … shows where")
@@ -199,9 +210,13 @@ def _traceback(out: Out) -> None:
 
 
 def _masked(text: str) -> str:
-    from standfast.config import mask
+    """Without passwords: those that look like one, and the configured store's own, however it is quoted."""
+    from standfast.config import load, mask
 
-    return mask(text)
+    try:
+        return load(quiet=True).target.hide(text)
+    except Exception:  # noqa: BLE001  the settings may be what failed
+        return mask(text)
 
 
 def _asked_format(words: list[str]) -> Format:
@@ -219,9 +234,17 @@ def _flushed(code: int) -> int:
         try:
             stream.flush()
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            _discard(stream)
             code = code or exits.BROKEN_PIPE
+        except OSError as error:
+            _discard(stream)
+            print(f"standfast: the answer could not be written: {error.strerror}", file=sys.stderr)
+            code = code or exits.FAILED
     return code
+
+
+def _discard(stream: TextIO) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _complete() -> int:

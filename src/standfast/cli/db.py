@@ -90,7 +90,7 @@ def pg(out: Out, url: str, everywhere: bool, no_test: bool) -> None:
     _save(out, target, everywhere)
 
 
-@db.verb("trust", examples=("standfast db trust", "standfast db trust ../other/.standfast/config.toml"))
+@db.verb("trust", examples=("standfast db trust", "standfast db trust ../other-project"))
 @click.argument("path", required=False)
 def trust(out: Out, path: str | None) -> None:
     """Trust a project's .standfast/config.toml as it is now, and show what it says."""
@@ -99,6 +99,8 @@ def trust(out: Out, path: str | None) -> None:
     from standfast.errors import NotFound
 
     file = path or load(quiet=True).project_file
+    if file is not None and os.path.isdir(file):
+        file = os.path.join(file, ".standfast", "config.toml")
     if file is None:
         raise NotFound("this project has no .standfast/config.toml", "standfast db sqlite PATH   (makes one)")
     values = {key: mask(value) if isinstance(value, str) else value for key, value in agree(file).items()}

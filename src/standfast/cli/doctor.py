@@ -31,7 +31,8 @@ def doctor(out: Out, fix: bool) -> None:
     else:
         out.rows(rows, [Column("id")])
     bad = [finding for finding in findings if finding.state == "error"]
-    if not bad and any("--fix" in finding.remedy for finding in findings):
-        out.then("standfast doctor --fix")
+    if not bad:
+        fixable = any("--fix" in finding.remedy for finding in findings)
+        out.then("standfast doctor --fix" if fixable else "standfast status")
     if bad:
         raise click.exceptions.Exit(exits.FAILED)

@@ -67,8 +67,7 @@ class Out:
                 self._line(dumps(row))
         else:
             self._table(counted, columns, empty)
-        cursor = next() if callable(next) else next
-        if cursor is not None and self.format != "json":
+        if self.format != "json" and (cursor := next() if callable(next) else next) is not None:
             self.say(f"more: --after {cursor}")
         if then:
             self.then(then)
