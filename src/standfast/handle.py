@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from standfast.footings.journal import Journal
     from standfast.footings.leases import Leases
     from standfast.ledger.approvals import Approvals
+    from standfast.ledger.decisions import Decisions
     from standfast.ledger.gates import Gates
     from standfast.views.recovery import Recovery
     from standfast.views.timeline import Timeline
@@ -163,6 +164,12 @@ class Rooms:
         from standfast.footings.artifacts import Artifacts
 
         return self._room(Artifacts)
+
+    @property
+    def decisions(self) -> Decisions:
+        from standfast.ledger.decisions import Decisions
+
+        return self._room(Decisions)
 
     @property
     def journal(self) -> Journal:

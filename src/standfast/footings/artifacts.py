@@ -309,8 +309,8 @@ def _put_file(store: Store, row: Row, blocks: Iterator[bytes]) -> Artifact:
     with files.received(root, blocks, store.caller.clock.now_us()) as incoming, files.putting(root):
         incoming.settle()
         crash.point("artifact.before_row")
-        shard = files.path_of("artifacts", incoming.digest)
-        row |= {"digest": incoming.digest, "size_bytes": incoming.size_bytes, "uri": f"file:{shard}"}
+        place = files.path_of(os.path.basename(root), incoming.digest)
+        row |= {"digest": incoming.digest, "size_bytes": incoming.size_bytes, "uri": f"file:{place}"}
         artifact = store.write(lambda tx: _recorded(tx, row))
     crash.point("artifact.after_row")
     return artifact

@@ -1,0 +1,657 @@
+"""Decisions: what was decided and why, and what is to be done then, written before it is done.
+
+                decide / record               leave the block, done
+    (nothing) ─────────────────▶ open ──────────────────────────────▶ done
+                                  ├─ an exception, fail ─▶ failed ──▶ open, when it is reached again
+                                  └─ withdraw ─▶ withdrawn ◀─ withdraw ─ standing
+
+The write is the commit point: whoever dies between deciding and acting leaves an open decision, and
+the next process finds it, with its session. Whether the act itself happened is the ledger's to
+answer (effects); a decision never claims it.
+
+In a session a decision is known by what it says, `what` and `then`, and by how often one opening
+has reached it. A program that runs again from its first line therefore decides once: an open
+decision is taken up, one that is done stays as it is while the block runs through its recorded steps.
+
+A standing order is a decision that stays, listed before all others until it is withdrawn; it belongs
+to the scope, not to a session. `catch` writes down that a decision was made and not written;
+`unwritten` finds the effects for which that is so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
+
+from standfast import crash, serial
+from standfast.clock import parse_duration
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.db.store import Room, Store, query, raised, verb
+from standfast.errors import (
+    ApprovalRequired,
+    EffectInDoubt,
+    IllegalTransition,
+    InProgress,
+    InvalidInput,
+    LeaseLost,
+    NotFound,
+    StandfastError,
+    StorageError,
+)
+from standfast.footings import journal
+from standfast.footings.journal import Event, Receipt
+from standfast.ids import is_id, like_suffix, new_id, short
+from standfast.ledger.opening import Opening
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+SQL = load(__name__)
+
+STATES = ("open", "done", "failed", "standing", "withdrawn")
+WHAT_MAX = 4_000
+TEXT_MAX = 20_000
+TAGS_MAX = 20
+TAG_MAX = 60
+PAGE_MAX = 1000
+UNWRITTEN = "decision:unwritten"
+"""The journal's subject for decisions that were made and not written."""
+
+_FOREVER_US = 2**62
+_UNFIT = "[\x00\ud800-\udfff]"  # compiled on first use: what no store can hold
+_TRIES = 5
+
+# The block ended, the work did not: a person, another holder or the store itself is in the way.
+# The decision stays open, and whoever goes on finds it.
+_UNDECIDED = (ApprovalRequired, EffectInDoubt, InProgress, LeaseLost, StorageError)
+
+
+class Decision(NamedTuple):
+    """What was decided, and what became of it."""
+
+    id: str
+    scope: str
+    session_id: str | None
+    node_id: str | None
+    position: int | None
+    """The position of the next message when it was decided."""
+    what: str
+    why: str | None
+    then: str | None
+    n: int
+    state: str
+    outcome: str | None
+    agent: str | None
+    actor: str
+    tags: tuple[str, ...]
+    created_us: int
+    closed_us: int | None
+    session_key: str | None = None
+    session_state: str | None = None
+    receipt: Receipt | None = None
+
+
+_SAME = tuple(n for n in Decision._fields if n not in ("then", "tags", "session_key", "session_state", "receipt"))
+
+
+class Caught(NamedTuple):
+    """A decision that was made and not written, as a control found it."""
+
+    what: str
+    control: str
+    notes: str | None
+    session_id: str | None
+    actor: str
+    time_us: int
+    seq: int | None
+    receipt: Receipt | None = None
+
+
+class Unwritten(NamedTuple):
+    """An effect that went out while nothing was decided in its session."""
+
+    effect_id: str
+    session_id: str
+    tool: str
+    key: str
+    state: str
+    dispatched_us: int
+    actor: str | None
+
+
+# In the room `list` is a verb, so that the type needs other names there.
+DecisionList: TypeAlias = "list[Decision]"
+CaughtList: TypeAlias = "list[Caught]"
+UnwrittenList: TypeAlias = "list[Unwritten]"
+
+
+# -- in a session ----------------------------------------------------------------------------------------
+
+
+def decide(
+    opening: Opening,
+    what: str,
+    *,
+    why: str | None = None,
+    then: str | None = None,
+    tags: Iterable[str] = (),
+    agent: str | None = None,
+) -> Deciding:
+    """Write a decision, durably, before anything is done about it; leaving the block closes it.
+
+        with s.decide("edit parser.py", why="the test names it", then="patch, test, open a PR") as d:
+            ...
+            d.outcome = "patched"
+
+    Reached again by a later opening it is the same decision: an open or failed one is taken up,
+    one that is done is left as it is. Reached twice in one opening, the second is another.
+    """
+    opening.usable()
+    said = _said(what, why, then, tags, agent or opening.agent)
+    counted = f"{opening.node_id} {said.identity}"
+    n = opening.number("decision", counted)
+    try:
+        crash.point("decision.before_write")
+        decision, resumed = opening.store.write(lambda tx: _reached(tx, opening, said, n))
+    except BaseException:
+        opening.take_back("decision", counted)
+        raise
+    crash.point("decision.after_write")
+    return Deciding(opening.store, decision, resumed=resumed)
+
+
+class Deciding:
+    """A decision while its block runs. `outcome` is what will stand in the record."""
+
+    def __init__(self, store: Store, decision: Decision, *, resumed: bool) -> None:
+        self._store = store
+        self.decision = decision
+        self.resumed = resumed
+        """Whether an earlier opening wrote it: look at what was recorded before doing it again."""
+        self.outcome: object = decision.outcome
+
+    @property
+    def id(self) -> str:
+        return self.decision.id
+
+    @property
+    def what(self) -> str:
+        return self.decision.what
+
+    @property
+    def state(self) -> str:
+        return self.decision.state
+
+    def done(self, outcome: object = None) -> Decision:
+        """Close it before the block ends, or without one."""
+        if outcome is not None:
+            self.outcome = outcome
+        return self._close("done", outcome_text(self.outcome))
+
+    def fail(self, why: object = None) -> Decision:
+        """Close it as failed: what was planned was not done, or did not work."""
+        return self._close("failed", outcome_text(why if why is not None else self.outcome))
+
+    def _close(self, state: str, outcome: str | None) -> Decision:
+        if self.decision.state == "open":
+            crash.point("decision.before_close")
+            closed = self._store.write(lambda tx: _closed(tx, self.decision.id, state, outcome))
+            # Somebody may have closed it meanwhile by its id: then theirs stands.
+            self.decision = closed if closed is not None else self._now()
+            crash.point("decision.after_close")
+        return self.decision
+
+    def _now(self) -> Decision:
+        return raised(self._store.read(lambda tx: _found(tx, self.decision.id)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._close("done", outcome_text(self.outcome))
+        elif not isinstance(error, _UNDECIDED):
+            try:
+                self._close("failed", last_line(error))
+            except StandfastError as second:
+                # The first error is the one to be seen; the decision stays open and is found later.
+                error.add_note(f"standfast: decision {short(self.id)} could not be closed: {second.message}")
+
+    def __repr__(self) -> str:
+        return f"<Deciding {short(self.id)} {self.state}: {serial.clean(self.what, 60)}>"
+
+
+def _reached(tx: Tx, opening: Opening, said: _Said, n: int) -> tuple[Decision, bool]:
+    """The decision an opening has come to, and whether it was there before."""
+    node = tx.maybe(SQL.node, id=opening.node_id)
+    below = node is not None and node["parent_id"] != ""
+    # Two sub-agents may decide the same; the session's own decisions are also reached by its key.
+    identity = serial.hash([said.identity, opening.node_id]) if below else said.identity
+    place: Row = {"session_id": opening.session_id, "identity": identity, "n": n}
+    row = tx.maybe(SQL.reached, **place)
+    if row is None:
+        position = node["next_position"] if node is not None else None
+        made = _added(tx, said, node_id=opening.node_id, position=position, state="open", **place)
+        if made is not None:
+            return made, False
+        row = tx.one(SQL.reached, **place)  # made by another process since we looked
+    found = _decision(row)
+    if found.state == "failed" and (again := tx.maybe(SQL.reopen, id=found.id)) is not None:
+        return _journalled(tx, "decision.reopened", _decision(again)), True
+    return found, True
+
+
+# -- the room ----------------------------------------------------------------------------------------------
+
+
+class Decisions(Room):
+    """What was decided, by whom and why; what is still open; what always holds."""
+
+    __slots__ = ()
+
+    @verb
+    def record(
+        self,
+        tx: Tx,
+        what: str,
+        *,
+        why: str | None = None,
+        then: str | None = None,
+        session: object = None,
+        tags: Iterable[str] = (),
+        agent: str | None = None,
+        standing: bool = False,
+    ) -> Decision | StandfastError:
+        """Write a decision before acting; it stays open until `done` or `fail`, or stands if `standing`.
+
+        The same (what and then) while it is open, or stands, is the one that is there.
+        """
+        said = _said(what, why, then, tags, agent)
+        place = _session(tx, self.scope, session)
+        if isinstance(place, StandfastError):
+            return place
+        if standing:
+            return _standing(tx, said, place)
+        return _recorded(tx, said, place)
+
+    @verb
+    def done(self, tx: Tx, which: str, outcome: object = None) -> Decision | StandfastError:
+        """Close an open decision with what came of it. Raises IllegalTransition if it is not open."""
+        return _ended(tx, which, "done", outcome_text(outcome))
+
+    @verb
+    def fail(self, tx: Tx, which: str, why: object = None) -> Decision | StandfastError:
+        """Close an open decision: what was planned was not done, or did not work."""
+        return _ended(tx, which, "failed", outcome_text(why))
+
+    @verb
+    def withdraw(self, tx: Tx, which: str, why: object = None) -> Decision | StandfastError:
+        """Take back a standing order, or a decision that nobody acts on any more."""
+        return _ended(tx, which, "withdrawn", outcome_text(why), also="standing")
+
+    @query
+    def show(self, tx: Tx, which: str) -> Decision | StandfastError:
+        """One decision with its session; `which` is its id or the end of it."""
+        return _found(tx, which)
+
+    @query
+    def list(
+        self,
+        tx: Tx,
+        *,
+        agent: str | None = None,
+        tag: str | None = None,
+        since: int | str | timedelta | datetime | None = None,
+        until: int | str | timedelta | datetime | None = None,
+        text: str | None = None,
+        state: str | None = None,
+        session: object = None,
+        everywhere: bool = False,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> DecisionList | StandfastError:
+        """Standing orders first, then the newest. One query, whatever is asked.
+
+        `agent` is an agent or an actor; `since` and `until` are moments: microseconds, a datetime,
+        or how long ago ("7d", a timedelta); `text` is looked for in what, why, then and outcome;
+        `after` is the id the last page ended with.
+        """
+        if state is not None and state not in STATES:
+            return InvalidInput(f"a decision is never {serial.clean(state, 40)!r}", f"one of: {', '.join(STATES)}")
+        rows = tx.all(
+            SQL.page,
+            scope=self.scope,
+            everywhere=int(everywhere),
+            agent=agent or "",
+            tag=f"%,{_like(_checked_tag(tag))},%" if tag else "",
+            since_us=_moment(tx, since) if since is not None else -_FOREVER_US,
+            until_us=_moment(tx, until) if until is not None else _FOREVER_US,
+            text=f"%{_like(text)}%" if text else "",
+            state=state or "",
+            session=str(getattr(session, "id", session)) if session is not None else "",
+            after=after or "",
+            limit=_page_size(limit),
+        )
+        return [_decision(row) for row in rows]
+
+    def incomplete(
+        self, *, session: object = None, everywhere: bool = False, limit: int = 50, after: str | None = None
+    ) -> DecisionList:
+        """Decided and not closed, with the state of their sessions: what a recovery looks at first."""
+        return self.list(state="open", session=session, everywhere=everywhere, limit=limit, after=after)
+
+    @verb
+    def catch(
+        self,
+        tx: Tx,
+        what: str,
+        *,
+        control: str,
+        notes: str | None = None,
+        session: object = None,
+    ) -> Caught | StandfastError:
+        """Write down that a decision was made and not written, and which control noticed.
+
+        It is a report (`said`): nobody saw the decision being made.
+        """
+        what, control = _text(what, "what", WHAT_MAX), _text(control, "control", 200)
+        notes = _text(notes, "notes", TEXT_MAX) if notes is not None else None
+        place = _session(tx, self.scope, session)
+        if isinstance(place, StandfastError):
+            return place
+        data = {"what": what, "control": control, "notes": notes}
+        receipt = journal.append(
+            tx, "decision.caught", UNWRITTEN, summary=what, data=data, session_id=place["session_id"], source="said"
+        )
+        return Caught(what, control, notes, place["session_id"], tx.caller.actor, tx.now_us(), None, receipt)
+
+    @query
+    def caught(self, tx: Tx, *, everywhere: bool = False, limit: int = 50, after: int | None = None) -> CaughtList:
+        """What controls have caught, the newest first; `after` is the `seq` the last page ended with."""
+        rows = tx.all(
+            SQL.caught,
+            subject=UNWRITTEN,
+            scope=self.scope,
+            everywhere=int(everywhere),
+            before_seq=after if after is not None else _FOREVER_US,
+            limit=_page_size(limit),
+        )
+        return [_caught(journal.event(row)) for row in rows]
+
+    @query
+    def unwritten(
+        self, tx: Tx, session: object, *, limit: int = 50, after: str | None = None
+    ) -> UnwrittenList | StandfastError:
+        """Effects of a session that went out while no decision was open in it, in their order."""
+        place = _session(tx, self.scope, session)
+        if isinstance(place, StandfastError):
+            return place
+        rows = tx.all(SQL.unwritten, session_id=place["session_id"], after=after or "", limit=_page_size(limit))
+        return [Unwritten(**row) for row in rows]
+
+
+def _recorded(tx: Tx, said: _Said, place: Row) -> Decision:
+    for _ in range(_TRIES):
+        n = 1
+        if place["session_id"] is not None:
+            last = tx.maybe(SQL.last_in_session, session_id=place["session_id"], identity=said.identity)
+            if last is not None and last["state"] == "open":
+                return _decision(last)
+            n = last["n"] + 1 if last is not None else 1
+        else:
+            by = said.agent or tx.caller.actor
+            row = tx.maybe(SQL.open_outside, scope=tx.caller.scope, identity=said.identity, by=by)
+            if row is not None:
+                return _decision(row)
+        made = _added(
+            tx,
+            said._replace(agent=said.agent or place["agent"]),
+            session_id=place["session_id"],
+            node_id=place["node_id"],
+            position=place["position"],
+            identity=said.identity,
+            n=n,
+            state="open",
+        )
+        if made is not None:
+            return made
+    raise AssertionError("a decision was neither there nor could be written")
+
+
+def _standing(tx: Tx, said: _Said, place: Row) -> Decision:
+    """It holds for the scope: the session it was made in stands in the journal only."""
+    made = _added(
+        tx,
+        said._replace(agent=said.agent or place["agent"]),
+        session_id=None,
+        node_id=None,
+        position=None,
+        identity=said.identity,
+        n=1,
+        state="standing",
+        journal_session=place["session_id"],
+    )
+    if made is not None:
+        return made
+    return _decision(tx.one(SQL.standing, scope=tx.caller.scope, identity=said.identity))
+
+
+def _added(
+    tx: Tx,
+    said: _Said,
+    *,
+    session_id: str | None,
+    node_id: str | None,
+    position: int | None,
+    identity: str,
+    n: int,
+    state: str,
+    journal_session: str | None = None,
+) -> Decision | None:
+    """The new decision; None if one of the unique rules says that it is there already."""
+    row = tx.maybe(
+        SQL.add,
+        id=new_id("dec"),
+        scope=tx.caller.scope,
+        session_id=session_id,
+        node_id=node_id,
+        position=position,
+        what=said.what,
+        why=said.why,
+        plan=said.then,
+        identity=identity,
+        n=n,
+        state=state,
+        agent=said.agent,
+        actor=tx.caller.actor,
+        tags=said.tags,
+        now_us=tx.now_us(),
+    )
+    if row is None:
+        return None
+    return _journalled(tx, "decision.made", _decision(row), session_id=journal_session)
+
+
+def _ended(tx: Tx, which: str, state: str, outcome: str | None, *, also: str = "open") -> Decision | StandfastError:
+    found = _found(tx, which)
+    if isinstance(found, StandfastError):
+        return found
+    closed = _closed(tx, found.id, state, outcome, also=also)
+    if closed is not None:
+        return closed
+    if (found.state, found.outcome) == (state, outcome):
+        return found  # said twice: the first time stands
+    hint = f"standfast decision show {short(found.id)}"
+    if found.state == "standing":
+        hint = f"a standing order is taken back: standfast decision withdraw {short(found.id)}"
+    return IllegalTransition(f"decision {short(found.id)} is {found.state}; it cannot become {state}", hint)
+
+
+def _closed(tx: Tx, id: str, state: str, outcome: str | None, *, also: str = "open") -> Decision | None:
+    row = tx.maybe(SQL.end, id=id, state=state, outcome=outcome, now_us=tx.now_us(), also=also)
+    return _journalled(tx, f"decision.{state}", _decision(row)) if row is not None else None
+
+
+def _journalled(tx: Tx, type: str, decision: Decision, *, session_id: str | None = None) -> Decision:
+    closed = decision.outcome is not None and type != "decision.made"
+    receipt = journal.append(
+        tx,
+        type,
+        decision.id,
+        summary=f"{serial.clean(decision.what, 120)}: {decision.outcome}" if closed else decision.what,
+        session_id=session_id or decision.session_id,
+        state=decision.state,
+    )
+    return decision._replace(receipt=receipt)
+
+
+# -- values --------------------------------------------------------------------------------------------------
+
+
+class _Said(NamedTuple):
+    """A decision's own words, checked."""
+
+    what: str
+    why: str | None
+    then: str | None
+    tags: str
+    agent: str | None
+    identity: str
+
+
+def _said(what: str, why: str | None, then: str | None, tags: Iterable[str], agent: str | None) -> _Said:
+    what = _text(what, "what", WHAT_MAX)
+    why = _text(why, "why", TEXT_MAX) if why is not None else None
+    then = _text(then, "then", TEXT_MAX) if then is not None else None
+    return _Said(what, why, then, _tags(tags), agent, serial.hash([what, then]))
+
+
+def _text(text: object, what: str, limit: int) -> str:
+    if not isinstance(text, str):
+        raise InvalidInput(f"{what} is text, not {type(text).__name__}", "say it in words")
+    if not text.strip():
+        raise InvalidInput(f"{what} is empty", "say it in words")
+    if len(text) > limit:
+        raise InvalidInput(
+            f"{what} has {len(text):,} characters, and the limit is {limit:,}", "keep the rest elsewhere"
+        )
+    if found := re.search(_UNFIT, text):
+        raise InvalidInput(f"{what} holds the character U+{ord(found[0]):04X}, which cannot be stored")
+    return text
+
+
+def _tags(tags: Iterable[str]) -> str:
+    """Between commas, so that one is found by `LIKE '%,ci,%'`."""
+    if isinstance(tags, str):
+        raise InvalidInput("tags are a list of texts, not one text", f"tags=[{tags[:TAG_MAX]!r}]")
+    unique = sorted({_checked_tag(tag) for tag in tags})
+    if len(unique) > TAGS_MAX:
+        raise InvalidInput(f"{len(unique)} tags, and the limit is {TAGS_MAX}")
+    return f",{','.join(unique)}," if unique else ""
+
+
+def _checked_tag(tag: str) -> str:
+    if not tag or len(tag) > TAG_MAX or not tag.isprintable() or "," in tag or tag != tag.strip():
+        raise InvalidInput(f"{serial.clean(tag, 60)!r} is not a tag", f"1 to {TAG_MAX} characters without a comma")
+    return tag
+
+
+def outcome_text(outcome: object) -> str | None:
+    """What came of it, as text. Total: closing never fails for the sake of its words."""
+    if outcome is None:
+        return None
+    if isinstance(outcome, str):
+        text = outcome
+    else:
+        try:
+            text = serial.canonical(outcome)
+        except InvalidInput:
+            text = str(outcome)
+    text = re.sub(_UNFIT, "", text)
+    return text if len(text) <= TEXT_MAX else text[: TEXT_MAX - 1] + "…"
+
+
+def last_line(error: BaseException) -> str:
+    """What Python prints last of an exception."""
+    from traceback import format_exception_only
+
+    notes, error_text = getattr(error, "__notes__", []), "".join(format_exception_only(error)).strip()
+    lines = error_text.splitlines()
+    # Notes come after the line itself.
+    lines = lines[: len(lines) - sum(len(str(note).splitlines()) for note in notes)] or lines
+    return serial.clean(" ".join(lines), 500) or type(error).__name__
+
+
+def _moment(tx: Tx, when: int | str | timedelta | datetime) -> int:
+    """Microseconds of a moment, or of so long ago."""
+    if isinstance(when, int):
+        return when
+    if isinstance(when, str):
+        return tx.now_us() - parse_duration(when)
+    from datetime import timedelta
+
+    if isinstance(when, timedelta):
+        return tx.now_us() - when // timedelta(microseconds=1)
+    if when.tzinfo is None:
+        raise InvalidInput(f"{when.isoformat()} has no time zone", "datetime.now(timezone.utc), or when.astimezone()")
+    return round(when.timestamp() * 1_000_000)
+
+
+def _like(text: str) -> str:
+    return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+
+
+# -- small parts -----------------------------------------------------------------------------------------------
+
+
+def _session(tx: Tx, scope: str, session: object) -> Row | StandfastError:
+    """Where a decision stands: the session given as an object, an id or a key, with its own node."""
+    if session is None:
+        return {"session_id": None, "node_id": None, "position": None, "agent": None}
+    named = str(getattr(session, "id", session))
+    row = tx.maybe(SQL.session, scope=scope, session=named)
+    if row is None:
+        return NotFound(f"there is no session {serial.clean(named, 60)!r} here", "see them: standfast session list")
+    return {"session_id": row["id"], "node_id": row["node_id"], "position": row["position"], "agent": row["agent"]}
+
+
+def _found(tx: Tx, which: str) -> Decision | StandfastError:
+    id: str | None = which if is_id(which) else None
+    if id is None and (suffix := like_suffix(which, prefix="dec")) is not None:
+        rows = tx.all(SQL.by_suffix, suffix=f"%{suffix}")
+        if len(rows) > 1:
+            return InvalidInput(f"{which!r} is the end of more than one decision's id", "give more of its characters")
+        id = rows[0]["id"] if rows else None
+    row = tx.maybe(SQL.by_id, id=id) if id is not None else None
+    if row is None:
+        return NotFound(f"there is no decision {serial.clean(which, 60)!r}", "see them: standfast decision list")
+    return _decision(row)
+
+
+def _decision(row: Row) -> Decision:
+    values = {name: row[name] for name in _SAME}
+    tags = tuple(tag for tag in row["tags"].split(",") if tag)
+    beside = {name: row[name] for name in ("session_key", "session_state") if name in row}
+    return Decision(then=row["plan"], tags=tags, **values, **beside)
+
+
+def _caught(event: Event) -> Caught:
+    data = event.data or {}
+    return Caught(
+        what=data.get("what", event.summary or ""),
+        control=data.get("control", ""),
+        notes=data.get("notes"),
+        session_id=event.session_id,
+        actor=event.actor,
+        time_us=event.time_us,
+        seq=event.seq,
+    )
+
+
+def _page_size(limit: int) -> int:
+    return max(1, min(limit, PAGE_MAX))

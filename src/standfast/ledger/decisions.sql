@@ -1,0 +1,119 @@
+-- Decisions: written before acting, closed afterwards; standing orders stay.
+
+-- `n` is given where an opening counts, and found where a command comes and goes. Whichever
+-- unique index refuses it, the decision is there already.
+-- name: add
+INSERT INTO decision (id, scope, session_id, node_id, position, what, why, plan, identity, n, state, agent, actor,
+                      tags, created_us)
+VALUES (:id, :scope, :session_id, :node_id, :position, :what, :why, :plan, :identity, :n, :state, :agent, :actor,
+        :tags, :now_us)
+ON CONFLICT DO NOTHING
+RETURNING id, scope, session_id, node_id, position, what, why, plan, n, state, outcome, agent, actor, tags,
+          created_us, closed_us
+
+-- name: reached
+SELECT id, scope, session_id, node_id, position, what, why, plan, n, state, outcome, agent, actor, tags,
+       created_us, closed_us
+FROM decision
+WHERE session_id = :session_id AND identity = :identity AND n = :n
+
+-- name: last_in_session
+SELECT id, scope, session_id, node_id, position, what, why, plan, n, state, outcome, agent, actor, tags,
+       created_us, closed_us
+FROM decision
+WHERE session_id = :session_id AND identity = :identity
+ORDER BY n DESC
+LIMIT 1
+
+-- name: open_outside
+SELECT id, scope, session_id, node_id, position, what, why, plan, n, state, outcome, agent, actor, tags,
+       created_us, closed_us
+FROM decision
+WHERE state = 'open' AND scope = :scope AND session_id IS NULL AND identity = :identity
+  AND COALESCE(agent, actor) = :by
+ORDER BY created_us
+LIMIT 1
+
+-- name: standing
+SELECT id, scope, session_id, node_id, position, what, why, plan, n, state, outcome, agent, actor, tags,
+       created_us, closed_us
+FROM decision
+WHERE state = 'standing' AND scope = :scope AND identity = :identity
+
+-- name: node
+SELECT parent_id, next_position FROM node WHERE id = :id
+
+-- name: session
+SELECT s.id AS id, s.agent AS agent, n.id AS node_id, n.next_position AS position
+FROM session s LEFT JOIN node n ON n.session_id = s.id AND n.parent_id = '' AND n.name = ''
+WHERE s.id = :session OR (s.scope = :scope AND s.key = :session)
+
+-- name: end
+UPDATE decision SET state = :state, outcome = :outcome, closed_us = :now_us
+WHERE id = :id AND state IN ('open', :also)
+RETURNING id, scope, session_id, node_id, position, what, why, plan, n, state, outcome, agent, actor, tags,
+          created_us, closed_us
+
+-- name: reopen
+UPDATE decision SET state = 'open', outcome = NULL, closed_us = NULL
+WHERE id = :id AND state = 'failed'
+RETURNING id, scope, session_id, node_id, position, what, why, plan, n, state, outcome, agent, actor, tags,
+          created_us, closed_us
+
+-- name: by_id
+SELECT d.id AS id, d.scope AS scope, d.session_id AS session_id, d.node_id AS node_id, d.position AS position,
+       d.what AS what, d.why AS why, d.plan AS plan, d.n AS n, d.state AS state, d.outcome AS outcome,
+       d.agent AS agent, d.actor AS actor, d.tags AS tags, d.created_us AS created_us, d.closed_us AS closed_us,
+       s.key AS session_key, s.state AS session_state
+FROM decision d LEFT JOIN session s ON s.id = d.session_id
+WHERE d.id = :id
+
+-- name: by_suffix
+SELECT id FROM decision WHERE id LIKE :suffix ORDER BY id DESC LIMIT 2
+
+-- "All decisions by agent X in the last 7 days about topic Y": one statement, newest first, with
+-- standing orders before them and the session of each beside it.
+-- name: page
+SELECT d.id AS id, d.scope AS scope, d.session_id AS session_id, d.node_id AS node_id, d.position AS position,
+       d.what AS what, d.why AS why, d.plan AS plan, d.n AS n, d.state AS state, d.outcome AS outcome,
+       d.agent AS agent, d.actor AS actor, d.tags AS tags, d.created_us AS created_us, d.closed_us AS closed_us,
+       s.key AS session_key, s.state AS session_state
+FROM decision d LEFT JOIN session s ON s.id = d.session_id
+WHERE (:everywhere = 1 OR d.scope = :scope)
+  AND d.created_us >= :since_us AND d.created_us < :until_us
+  AND (:session = '' OR d.session_id = :session OR (s.key = :session AND s.scope = :scope))
+  AND (:agent = '' OR d.agent = :agent OR d.actor = :agent)
+  AND (:state = '' OR d.state = :state)
+  AND (:tag = '' OR d.tags LIKE :tag ESCAPE '!')
+  AND (:text = '' OR lower(d.what) LIKE lower(:text) ESCAPE '!' OR lower(COALESCE(d.why, '')) LIKE lower(:text) ESCAPE '!'
+       OR lower(COALESCE(d.plan, '')) LIKE lower(:text) ESCAPE '!'
+       OR lower(COALESCE(d.outcome, '')) LIKE lower(:text) ESCAPE '!')
+  AND (:after = ''
+       OR (CASE d.state WHEN 'standing' THEN 1 ELSE 0 END, d.created_us, d.id)
+          < (SELECT CASE a.state WHEN 'standing' THEN 1 ELSE 0 END, a.created_us, a.id FROM decision a
+             WHERE a.id = :after))
+ORDER BY CASE d.state WHEN 'standing' THEN 1 ELSE 0 END DESC, d.created_us DESC, d.id DESC
+LIMIT :limit
+
+-- Effects that went out while nothing was decided in their session: acted first, or never written.
+-- name: unwritten
+SELECT e.id AS effect_id, e.session_id AS session_id, e.tool AS tool, e.key AS key, e.state AS state,
+       e.first_dispatched_us AS dispatched_us, e.actor AS actor
+FROM effect e
+WHERE e.session_id = :session_id AND e.first_dispatched_us IS NOT NULL
+  AND NOT EXISTS (
+      SELECT 1 FROM decision d
+      WHERE d.session_id = e.session_id AND d.created_us <= e.first_dispatched_us
+        AND (d.closed_us IS NULL OR d.closed_us >= e.first_dispatched_us))
+  AND (:after = '' OR (e.first_dispatched_us, e.id)
+      > (SELECT a.first_dispatched_us, a.id FROM effect a WHERE a.id = :after))
+ORDER BY e.first_dispatched_us, e.id
+LIMIT :limit
+
+-- name: caught
+SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state, stream, version,
+       summary, data
+FROM event
+WHERE subject = :subject AND (:everywhere = 1 OR scope = :scope) AND seq < :before_seq
+ORDER BY seq DESC
+LIMIT :limit
