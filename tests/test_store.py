@@ -192,5 +192,7 @@ def test_a_waiting_reader_is_woken_by_a_commit(sf: standfast.Standfast) -> None:
     """001-49: a commit is heard, in this process and in others."""
     with sf._store.watch() as watch:
         watch.wait(0)
-        threading.Timer(0.1, lambda: sf.leases.acquire("a")).start()
+        writer = threading.Timer(0.1, lambda: sf.leases.acquire("a"))
+        writer.start()
         assert watch.wait(10)
+        writer.join()

@@ -1,0 +1,53 @@
+"""The agent over standfast: it plans, decides, opens a pull request, says so.
+
+Run again after a crash it starts from its first line; what was done is answered from the record,
+and what is in doubt is looked up in the world before anything is sent.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import standfast
+from standfast.cli.demo import model
+from standfast.cli.demo.server import ask
+
+
+@dataclass
+class PullRequest:
+    number: int
+    url: str
+
+
+SERVER = ""
+
+
+@standfast.effect("demo.open_pr", by=("repo", "branch"))
+def open_pr(repo: str, branch: str, title: str, body: str) -> PullRequest:
+    answer = ask(f"{SERVER}/pulls", {"repo": repo, "branch": branch, "title": title, "body": body})
+    return PullRequest(answer["number"], answer["url"])
+
+
+@open_pr.probe
+def find_pr(repo: str, branch: str, title: str, body: str) -> standfast.Applied | standfast.NotApplied:
+    found = ask(f"{SERVER}/pulls?branch={branch}")
+    if found:
+        return standfast.Applied(PullRequest(found[0]["number"], found[0]["url"]))
+    return standfast.NotApplied()
+
+
+def main(server: str, key: str) -> None:
+    global SERVER
+    SERVER = server
+    with standfast.open() as sf, sf.session(key, agent="demo") as s:
+        plan = s.step("plan", model.plan, "an empty line ends it early")
+        with s.decide("edit parser.py", why="the failing test names it", then="patch, test, open a pull request"):
+            body = model.describe(plan["title"])
+            pr = s.effect(open_pr, repo="demo/parser", branch=plan["branch"], title=plan["title"], body=body)
+        s.say("assistant", f"opened {pr.url}", key="opened")
+        print(f"opened {pr.url}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,137 @@
+"""What the demo shows: two crashes at the same instant, one over standfast and one over a file.
+
+Every kill is a real `kill -9` of a real process, by the server, after it has kept the request
+and before it answers. Every count is the server's own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from standfast.cli.demo.server import PullServer
+from standfast.cli.output import Out
+
+if TYPE_CHECKING:
+    from standfast.handle import Standfast
+
+
+
+class Story:
+    """One telling: the server, the words, and what was counted."""
+
+    def __init__(self, out: Out, server: PullServer) -> None:
+        self.out = out
+        self.server = server
+        self.key = f"demo-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+
+    def say(self, text: str = "", style: str = "") -> None:
+        if self.out.for_people:
+            self.out.text(self.out.styled(text, style) if style else text)
+            sys.stdout.flush()
+
+    def life(self, module: str, argument: str, *, number: int, killed: bool) -> int:
+        """One life of an agent in a process of its own; `killed`: the server ends it mid-request."""
+        environment = {**os.environ, "DEMO_LIFE": str(number)}
+        child = subprocess.Popen(
+            [sys.executable, "-m", f"standfast.cli.demo.{module}", self.server.url, argument],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.server.on_post = (lambda: _kill(child)) if killed else (lambda: None)
+        told, complaints = child.communicate(timeout=60)
+        for line in told.splitlines():
+            self.say(f"    {line}")
+        if killed and child.returncode == -signal.SIGKILL:
+            self.say(f"    process {child.pid}: kill -9, after the server kept the request, before it answered", "red")
+        elif child.returncode:
+            self.say(complaints, "red")
+        return child.returncode
+
+    def act(self, title: str, module: str, argument: str) -> tuple[bool, int]:
+        """Two lives of one agent. Returns whether both ended as told, and the server's count."""
+        before = len(self.server.pulls)
+        self.say(title, "bold")
+        self.say("  first life")
+        first = self.life(module, argument, number=1, killed=True)
+        self.say("  second life, started again from its first line; the model words the request differently")
+        second = self.life(module, argument, number=2, killed=False)
+        count = len(self.server.pulls) - before
+        self.say(f"  pull requests on the server: {count}", "green" if count == 1 else "red")
+        self.say()
+        return (first, second) == (-signal.SIGKILL, 0), count
+
+
+def tell(out: Out) -> int:
+    """Show it. Exit 0 only if it went as promised."""
+    import tempfile
+
+    started = time.monotonic()
+    # The agents of the demo share a scope of their own, so that nobody's lists show them.
+    with PullServer() as server, tempfile.TemporaryDirectory() as directory, _in_directory(directory):
+        story = Story(out, server)
+        story.say("An agent opens a pull request. The process dies between sending and hearing back.")
+        story.say()
+        ours_ok, ours = story.act("With standfast", "agent", story.key)
+        blob_ok, blob = story.act("With the session in one JSON file", "blob", os.path.join(directory, "session.json"))
+        with _opened() as sf:
+            place = str(sf.settings.target.shown)
+            rows = list(_timeline(sf, story.key))
+        _end(story, place, rows)
+        seconds = time.monotonic() - started
+    ok = ours_ok and blob_ok and ours == 1
+    if not out.for_people:
+        counts: dict[str, Any] = {"pull_requests_standfast": ours, "pull_requests_json_file": blob}
+        out.record({"ok": ok, **counts, "session": story.key, "store": place, "seconds": round(seconds, 2)})
+    return 0 if ok else 1
+
+
+def _end(story: Story, place: str, rows: list[str]) -> None:
+    story.say("What the journal says happened", "bold")
+    for row in rows:
+        story.say(f"  {row}")
+    story.say()
+    story.say(f"It is remembered in {place}")
+    story.out.then(f"standfast session show {story.key} --global")
+
+
+def _timeline(sf: Standfast, key: str) -> Iterator[str]:
+    from standfast.ids import is_id, short
+    from standfast.views import when
+
+    for entry in sf.timeline(window="10m", session=key).entries:
+        about = short(entry.subject) if is_id(entry.subject) else entry.subject
+        summary = f"  {entry.summary}" if entry.summary else ""
+        yield f"{when.shown(entry.occurred_us).local[15:]}  {entry.source}  {entry.type:<22} {about}{summary}"
+
+
+def _opened() -> Standfast:
+    from standfast.cli.store import opened
+
+    return opened()
+
+
+class _in_directory:
+    """An empty working directory: outside any repository, so that the scope is the empty one."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._before = os.getcwd()
+
+    def __enter__(self) -> None:
+        os.chdir(self._directory)
+
+    def __exit__(self, *exc: object) -> None:
+        os.chdir(self._before)
+
+
+def _kill(child: subprocess.Popen[str]) -> None:
+    child.kill()
+    child.wait()
