@@ -21,6 +21,7 @@ from standfast.footings.leases import actor_holder, this_process
 
 if TYPE_CHECKING:
     from standfast.aio import AsyncStandfast
+    from standfast.checkpoint.checkpoints import Checkpoints
     from standfast.clock import Clock
     from standfast.footings.artifacts import Artifacts
     from standfast.footings.journal import Journal
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from standfast.ledger.approvals import Approvals
     from standfast.ledger.decisions import Decisions
     from standfast.ledger.gates import Gates
+    from standfast.record.live import Session
+    from standfast.record.sessions import Sessions
+    from standfast.record.state import State
     from standfast.views.recovery import Recovery
     from standfast.views.timeline import Timeline
 
@@ -128,6 +132,18 @@ class Rooms:
         return self._room(Gates)
 
     @property
+    def sessions(self) -> Sessions:
+        from standfast.record.sessions import Sessions
+
+        return self._room(Sessions)
+
+    @property
+    def state(self) -> State:
+        from standfast.record.state import State
+
+        return self._room(State)
+
+    @property
     def recovery(self) -> Recovery:
         from standfast.views.recovery import Recovery
 
@@ -166,6 +182,12 @@ class Rooms:
         return self._room(Artifacts)
 
     @property
+    def checkpoints(self) -> Checkpoints:
+        from standfast.checkpoint.checkpoints import Checkpoints
+
+        return self._room(Checkpoints)
+
+    @property
     def decisions(self) -> Decisions:
         from standfast.ledger.decisions import Decisions
 
@@ -201,6 +223,15 @@ class Standfast(Rooms):
         """Everything in the block is committed together, or not at all. At most 5 seconds; never rerun."""
         with self._store.transaction() as tx:
             yield Transaction(self._store, tx)
+
+    def session(self, key: str, *, agent: str | None = None) -> Session:
+        """Work that outlives this process: `with sf.session("fix-42") as s`. The same key resumes it.
+
+        Entering raises InProgress while somebody alive has it.
+        """
+        from standfast.record.live import Session
+
+        return Session(self._store, key, agent=agent)
 
     @property
     def engine(self) -> Engine:

@@ -76,7 +76,7 @@ class Store:
             self._engine = self._connect(self.caller)
             return self._engine
 
-    def write(self, body: Callable[[Tx], T], *, durable: bool = True) -> T:
+    def write(self, body: Callable[[Tx], T | StandfastError], *, durable: bool = True) -> T:
         return raised(self._on_live_engine(lambda engine: engine.write(body, self.caller, durable=durable)))
 
     def read(self, body: Callable[[Tx], T]) -> T:

@@ -57,9 +57,14 @@ class Opening:
         with self._mutex:
             self._counts[kind, identity] -= 1
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether this is a forked child of the process that opened the session."""
+        return self._pid != os.getpid()
+
     def usable(self) -> None:
         """Refuse in a forked child: sessions and leases are not inherited."""
-        if self._pid != os.getpid():
+        if self.elsewhere:
             raise StorageError(
                 f"session {self.session_key!r} was opened by the parent process {self._pid}",
                 "open it in this process: sf.session(…)",

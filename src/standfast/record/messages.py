@@ -1,0 +1,164 @@
+"""Messages: what was said in a session, in order, for good.
+
+A message has a position in its node, counted by the node itself, so that any number of
+processes may speak at once and nobody reads the others to find the next number. With a `key` it
+is said once, however often the program that says it is run. The last N are read without
+the rest; in a fork they go on into the parent's, before the cut.
+
+Secrets of well-known shape are taken out of the content before it is stored (`redaction`).
+What is compared under a key is the hash of what was said, not of what was left of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from standfast import crash, serial
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.errors import InvalidInput, KeyConflict, StandfastError
+from standfast.footings import journal, keys
+from standfast.footings.journal import Receipt
+from standfast.ids import new_id
+from standfast.record.nodes import POSITION_MAX, Segment
+
+SQL = load(__name__)
+
+LAST_MAX = 1000
+"""Messages in one page at most; `after=` goes on."""
+ROLE_MAX = 50
+PREVIEW_MAX = 200
+
+
+class Message(NamedTuple):
+    """One thing that was said. `content` is text, or the JSON value that was given."""
+
+    id: str
+    session_id: str
+    node_id: str
+    position: int
+    role: str
+    format: str
+    content: serial.Json
+    key: str | None
+    actor: str
+    created_us: int
+    occurred_us: int
+    receipt: Receipt | None = None
+
+
+class Utterance(NamedTuple):
+    """What is about to be said: checked, redacted and hashed, outside any transaction."""
+
+    role: str
+    format: str
+    content: str
+    hash: str
+    key: str | None
+    occurred_us: int | None
+
+
+def utterance(
+    role: str, content: serial.Json, *, key: str | None = None, occurred_us: int | None = None, redact: bool = True
+) -> Utterance:
+    """Raises InvalidInput naming what cannot be stored."""
+    role = keys.checked(role, "role", limit=ROLE_MAX)
+    if key is not None:
+        keys.checked(key, "key")
+    text = serial.dumps(content, what="content")
+    spoken = isinstance(content, str)
+    stored = content if spoken else text
+    if redact:
+        from standfast.record.redaction import redacted
+
+        stored = redacted(stored)
+    return Utterance(role, "text" if spoken else "json", stored, serial.hash_text(f"{role}\n{text}"), key, occurred_us)
+
+
+def say(tx: Tx, session_id: str, segments: Sequence[Segment], said: Utterance) -> Message | StandfastError:
+    """Put one message at the end of a node. One key says once, also if a fork's parent said it."""
+    node_id = segments[0].node_id
+    if said.key is not None:
+        tx.maybe(SQL.lock_node, node_id=node_id)
+        before = by_key(tx, segments, said.key)
+        if before is not None:
+            return _message(before) if before["hash"] == said.hash else _conflict(said.key, before)
+    crash.point("message.before_say")
+    position = tx.one(SQL.next_position, node_id=node_id)["position"]
+    now_us = tx.now_us()
+    row: Row = {
+        "id": new_id("msg"),
+        "session_id": session_id,
+        "node_id": node_id,
+        "position": position,
+        "role": said.role,
+        "format": said.format,
+        "content": said.content,
+        "hash": said.hash,
+        "key": said.key,
+        "actor": tx.caller.actor,
+        "created_us": now_us,
+        "occurred_us": now_us if said.occurred_us is None else said.occurred_us,
+    }
+    tx.run(SQL.say, **row)
+    preview = serial.clean(said.content, PREVIEW_MAX)
+    if said.role == "user":
+        tx.run(SQL.preview, session_id=session_id, preview=preview)
+    receipt = journal.append(
+        tx,
+        "message.said",
+        row["id"],
+        session_id=session_id,
+        summary=f"{said.role}: {preview}",
+        source="said",
+        occurred_us=row["occurred_us"],
+    )
+    return _message(row)._replace(receipt=receipt)
+
+
+def page(tx: Tx, segments: Sequence[Segment], *, last: int = 50, after: int | None = None) -> list[Message]:
+    """The newest `last` in order; or, with `after`, the next `last` behind that position."""
+    if not 1 <= last <= LAST_MAX:
+        raise InvalidInput(f"last is a number from 1 to {LAST_MAX}", "go on with after=: the last position you have")
+    rows = _newest(tx, segments, last) if after is None else _behind(tx, segments, after, last)
+    return [_message(row) for row in rows]
+
+
+def by_key(tx: Tx, segments: Sequence[Segment], key: str) -> Row | None:
+    for segment in segments:
+        row = tx.maybe(SQL.by_key, node_id=segment.node_id, key=key, before=segment.before)
+        if row is not None:
+            return row
+    return None
+
+
+def _newest(tx: Tx, segments: Sequence[Segment], last: int) -> list[Row]:
+    rows: list[Row] = []
+    for node_id, _, before in segments:
+        if len(rows) < last:
+            rows += tx.all(SQL.last, node_id=node_id, before=before, limit=last - len(rows))
+    return rows[::-1]
+
+
+def _behind(tx: Tx, segments: Sequence[Segment], after: int, limit: int) -> list[Row]:
+    rows: list[Row] = []
+    for node_id, _, before in reversed(segments):
+        if len(rows) < limit and after < before - 1:
+            rows += tx.all(SQL.after, node_id=node_id, after=after, before=before, limit=limit - len(rows))
+    return rows
+
+
+def _message(row: Row) -> Message:
+    value = row["content"] if row["format"] == "text" else serial.read(row["content"])
+    return Message(*(value if name == "content" else row[name] for name in Message._fields[:-1]))
+
+
+def _conflict(key: str, before: Row) -> KeyConflict:
+    return KeyConflict(
+        f"the key {key!r} already says something else: {before['role']} at position {before['position']}",
+        "another message needs another key; without a key it is said each time",
+    )
+
+
+__all__ = ["POSITION_MAX", "Message", "Utterance", "page", "say", "utterance"]

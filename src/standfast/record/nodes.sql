@@ -1,0 +1,31 @@
+-- The nodes of a session, by their place in its tree.
+
+-- name: add
+INSERT INTO node (id, session_id, parent_id, name, title, first_position, next_position, created_us)
+VALUES (:id, :session_id, :parent_id, :name, :title, :first_position, :first_position, :now_us)
+ON CONFLICT (session_id, parent_id, name) DO NOTHING
+RETURNING id, session_id, parent_id, name, title, first_position, next_position, created_us
+
+-- name: node
+SELECT id, session_id, parent_id, name, title, first_position, next_position, created_us
+FROM node
+WHERE session_id = :session_id AND parent_id = :parent_id AND name = :name
+
+-- name: nodes
+SELECT id, session_id, parent_id, name, title, first_position, next_position, created_us
+FROM node
+WHERE session_id = :session_id
+ORDER BY id
+LIMIT :limit
+
+-- name: parent
+SELECT parent_id, cut_seq FROM session WHERE id = :id
+
+-- The last position in a node that was said before a cut.
+-- name: said_before
+SELECT position
+FROM message
+WHERE node_id = :node_id
+  AND COALESCE((SELECT MIN(event.seq) FROM event WHERE event.subject = message.id), 0) <= :cut_seq
+ORDER BY position DESC
+LIMIT 1

@@ -1,0 +1,150 @@
+-- Sessions: one row per key and scope, held by a lease; their nodes; forks by pointer.
+
+-- name: create
+INSERT INTO session (id, scope, key, state, agent, command, cwd, openings, holder, actor, lease_until_us, lease_boot,
+                     lease_mono_us, lease_for_us, fence, created_us, updated_us)
+VALUES (:id, :scope, :key, 'active', :agent, :command, :cwd, 1, :holder, :actor, :lease_until_us, :lease_boot,
+        :lease_mono_us, :lease_for_us, 1, :now_us, :now_us)
+ON CONFLICT (scope, key) DO NOTHING
+RETURNING id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
+          cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
+          created_us, updated_us, ended_us
+
+-- name: by_key
+SELECT id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
+       cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
+       created_us, updated_us, ended_us
+FROM session
+WHERE scope = :scope AND key = :key
+
+-- name: by_id
+SELECT id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
+       cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
+       created_us, updated_us, ended_us
+FROM session
+WHERE id = :id
+
+-- name: by_suffix
+SELECT id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
+       cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
+       created_us, updated_us, ended_us
+FROM session
+WHERE id LIKE :pattern
+ORDER BY id
+LIMIT 2
+
+-- name: by_id_for_update
+SELECT id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
+       cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
+       created_us, updated_us, ended_us
+FROM session
+WHERE id = :id
+{for_update}
+
+-- name: take_over
+UPDATE session
+SET state = 'active', reason = NULL, ended_us = NULL, agent = COALESCE(:agent, agent),
+    command = COALESCE(:command, command), cwd = COALESCE(:cwd, cwd), openings = openings + 1,
+    holder = :holder, actor = :actor, lease_until_us = :lease_until_us, lease_boot = :lease_boot,
+    lease_mono_us = :lease_mono_us, lease_for_us = :lease_for_us, fence = fence + 1, updated_us = :now_us
+WHERE id = :id AND fence = :fence
+RETURNING id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
+          cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
+          created_us, updated_us, ended_us
+
+-- name: extend
+UPDATE session
+SET lease_until_us = :lease_until_us, lease_boot = :lease_boot, lease_mono_us = :lease_mono_us,
+    lease_for_us = :lease_for_us
+WHERE id = :id AND fence = :fence AND holder = :holder
+RETURNING id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
+          cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
+          created_us, updated_us, ended_us
+
+-- The holder goes; the fence stays until the next opening, except when the hold is ended by
+-- somebody else: then it grows, so that the old holder is refused at once.
+-- name: let_go
+UPDATE session
+SET state = :state, reason = :reason, holder = NULL, lease_until_us = NULL, lease_boot = NULL, lease_mono_us = NULL,
+    fence = fence + :grow, updated_us = :now_us, ended_us = :ended_us
+WHERE id = :id AND fence = :fence
+RETURNING id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
+          cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
+          created_us, updated_us, ended_us
+
+-- name: move
+UPDATE session
+SET cursor = :cursor, updated_us = :now_us
+WHERE id = :session_id AND fence = :session_fence AND holder = :holder
+RETURNING id
+
+-- name: page
+SELECT id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
+       cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
+       created_us, updated_us, ended_us
+FROM session
+WHERE scope = :scope AND (:state = '' OR state = :state)
+  AND (updated_us < :before_us OR (updated_us = :before_us AND id < :before_id))
+ORDER BY updated_us DESC, id DESC
+LIMIT :limit
+
+-- name: page_everywhere
+SELECT id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
+       cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
+       created_us, updated_us, ended_us
+FROM session
+WHERE (:state = '' OR state = :state)
+  AND (updated_us < :before_us OR (updated_us = :before_us AND id < :before_id))
+ORDER BY updated_us DESC, id DESC
+LIMIT :limit
+
+-- Active sessions that somebody holds or held: who of them is gone is judged row by row.
+-- name: held
+SELECT id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
+       cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
+       created_us, updated_us, ended_us
+FROM session
+WHERE state = 'active' AND holder IS NOT NULL AND (:everywhere = 1 OR scope = :scope) AND updated_us > :after_us
+ORDER BY updated_us
+LIMIT :limit
+
+-- name: fork
+INSERT INTO session (id, scope, key, state, reason, agent, preview, cursor, parent_id, cut_node_id, cut_position,
+                     cut_cursor, cut_seq, openings, actor, fence, created_us, updated_us)
+VALUES (:id, :scope, :key, 'waiting', :reason, :agent, :preview, :cursor, :parent_id, :cut_node_id, :cut_position,
+        :cursor, :cut_seq, 0, :actor, 0, :now_us, :now_us)
+ON CONFLICT (scope, key) DO NOTHING
+RETURNING id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
+          cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
+          created_us, updated_us, ended_us
+
+-- What was found when a session was opened again. Messages are counted by their positions, not read.
+-- name: counts
+SELECT (SELECT COUNT(*) FROM step WHERE session_id = :id) AS steps,
+       (SELECT COUNT(*) FROM effect WHERE session_id = :id) AS effects,
+       (SELECT COALESCE(SUM(next_position - 1), 0) FROM node WHERE session_id = :id) AS messages
+
+-- name: dispatched
+SELECT id, tool, key, holder, actor, lease_until_us, lease_boot, lease_mono_us, gave_up_us, dispatched_us
+FROM effect
+WHERE session_id = :id AND state = 'dispatched'
+ORDER BY planned_us
+LIMIT :limit
+
+-- name: open_decisions
+SELECT id, what FROM decision WHERE session_id = :id AND state = 'open' ORDER BY created_us LIMIT :limit
+
+-- name: last_seq
+SELECT COALESCE(MAX(seq), 0) AS seq FROM event
+
+-- The journal's row for the first message after a cut: everything before it is before the cut.
+-- name: seq_of_message
+SELECT MIN(event.seq) AS seq
+FROM message JOIN event ON event.subject = message.id
+WHERE message.node_id = :node_id AND message.position = :position
+
+-- name: cursor_at
+SELECT data FROM event
+WHERE session_id = :id AND type = 'session.moved' AND seq <= :cut_seq
+ORDER BY seq DESC
+LIMIT 1
