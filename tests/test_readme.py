@@ -1,0 +1,57 @@
+"""The README's example is pasted and run, as a reader would."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import standfast
+
+README = Path(__file__).parent.parent / "README.md"
+
+
+def example() -> str:
+    """The first block of Python."""
+    match = re.search(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    assert match
+    return match.group(1)
+
+
+def test_the_example_dies_once_and_then_finishes_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """003-1: run, die, run again: it resumes. 002-20: no duplicate, however often it is run."""
+    (tmp_path / "agent.py").write_text(example())
+    monkeypatch.setenv("STANDFAST_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+
+    def run() -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "agent.py"], capture_output=True, text=True, timeout=60)
+
+    assert run().returncode == -signal.SIGKILL
+    for _ in range(2):
+        done = run()
+        assert (done.returncode, done.stdout) == (0, "found\n"), done.stderr
+    assert (tmp_path / "world.txt").read_text() == "hello\n"
+    with standfast.open() as sf:
+        (session,) = sf.rows("SELECT state FROM session")
+        (message,) = sf.rows("SELECT content FROM message")
+        (decision,) = sf.rows("SELECT state FROM decision")
+        (effect,) = sf.rows("SELECT state, attempt FROM effect")
+    assert (session["state"], message["content"], decision["state"]) == ("completed", "greeted the world", "done")
+    assert effect["state"] == "acknowledged"
+
+
+def test_every_command_in_the_readme_exists() -> None:
+    from standfast.cli.registry import BY_NAME
+
+    commands = set(re.findall(r"^standfast (\w+)", README.read_text(), re.MULTILINE))
+    assert commands <= set(BY_NAME), commands - set(BY_NAME)
+
+
+def test_every_page_the_readme_names_is_there() -> None:
+    for link in re.findall(r"\]\(([^)]+)\)", README.read_text()):
+        assert (README.parent / link).exists(), link
