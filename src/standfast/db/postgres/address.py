@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from standfast.config.target import Target
+from standfast.config.target import Target, mask
 from standfast.db.postgres.driver import pq, psycopg
-from standfast.db.postgres.faults import ABSENT, FULL_HOUSE, STARTING, Fault
+from standfast.db.postgres.faults import ABSENT, FULL_HOUSE, REFUSED, STARTING, Fault
 from standfast.errors import InvalidInput
 
 POOLERS = {"transaction": True, "session": False, "none": False, "": False}
@@ -52,7 +52,10 @@ class Address:
 
     def hide(self, text: str) -> str:
         """Any text without this address's password."""
-        return self._target.hide(text)
+        try:
+            return self._target.hide(text)
+        except ValueError:  # the URL cannot even be taken apart; then its usual shapes are masked
+            return mask(text)
 
     def __repr__(self) -> str:
         return f"Address({self.shown!r})"
@@ -81,7 +84,7 @@ def _fault(address: Address, error: psycopg.Error) -> Fault:
         return Fault(words, sqlstate=FULL_HOUSE)
     if any(state in words for state in ("read-only", "standby", "recovery")):
         return Fault(words, sqlstate="25006", lost=True)
-    return Fault(words, lost=True, final=True)  # it answers, and refuses us
+    return Fault(words, sqlstate=REFUSED, lost=True)  # it answers, and refuses us
 
 
 def _without_pooler(url: str) -> tuple[str, bool]:

@@ -6,7 +6,7 @@ import random
 import time
 
 from standfast.db.contract import DEADLINE_S
-from standfast.db.postgres.faults import DUPLICATE_RERUNS_MAX, Fault
+from standfast.db.postgres.faults import FEW, Fault
 
 _FIRST_S = 0.01
 _LAST_S = 1.0
@@ -16,8 +16,8 @@ class Effort:
     def __init__(self, deadline_s: float = DEADLINE_S) -> None:
         self._began = time.monotonic()
         self._deadline_s = deadline_s
-        self._tries = 0
-        self._duplicates = 0
+        self.tries = 0
+        self._few = 0
 
     def waited_s(self) -> float:
         return time.monotonic() - self._began
@@ -25,19 +25,19 @@ class Effort:
     def left_s(self) -> float:
         return max(0.0, self._deadline_s - self.waited_s())
 
-    def duplicate(self) -> bool:
-        """Whether a duplicate key may still be a race that another look settles."""
-        self._duplicates += 1
-        return self._duplicates <= DUPLICATE_RERUNS_MAX
+    def few(self) -> bool:
+        """Whether what is worth another look only a few times has not had them yet."""
+        self._few += 1
+        return self._few <= FEW
 
     def pause(self, fault: Fault) -> bool:
         """Sleep before the next attempt; False if there is no time for one."""
-        self._tries += 1
+        self.tries += 1
         left_s = self.left_s()
         if left_s <= 0:
             return False
-        most_s = min(_LAST_S, _FIRST_S * 2**self._tries)
+        most_s = min(_LAST_S, _FIRST_S * 2**self.tries)
         # A new connection to a server that just went away is not tried a hundred times a second.
-        least_s = 0.05 if fault.lost and self._tries > 1 else 0.0
+        least_s = 0.05 if fault.lost and self.tries > 1 else 0.0
         time.sleep(min(left_s, random.uniform(least_s, max(least_s, most_s))))
         return True

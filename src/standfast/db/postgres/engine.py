@@ -109,7 +109,8 @@ class PostgresEngine(Engine):
             except Fault as fault:
                 # Only a server that is there and says "later" is worth waiting for.
                 later = fault.sqlstate in (faults.STARTING, faults.FULL_HOUSE)
-                if not later or not effort.pause(fault):
+                again = fault.sqlstate == faults.REFUSED and effort.tries == 0
+                if not (later or again) or not effort.pause(fault):
                     raise
 
     def _bring_up(self, found: opening.Found, migrations: Sequence[Migration], *, moved: bool) -> None:
@@ -234,7 +235,7 @@ class PostgresEngine(Engine):
         if remedy in (Remedy.UNPREPARE, Remedy.RECONNECT):
             self._pool.renew()
         hopeless = self._found.standby and fault.sqlstate in faults.READ_ONLY
-        if remedy is Remedy.NONE or hopeless or (remedy is Remedy.RERUN_FEW and not effort.duplicate()):
+        if remedy is Remedy.NONE or hopeless or (remedy is Remedy.RERUN_FEW and not effort.few()):
             raise faults.translated(fault, self.address) from None
         if not effort.pause(fault):
             raise faults.busy(fault, self.address, effort.waited_s(), self._in_the_way()) from None

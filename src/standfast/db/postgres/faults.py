@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 LOST_A_RACE = frozenset({"40001", "40P01", "55P03"})
 LOST_A_PLAN = frozenset({"26000", "42P05"})
 DUPLICATE = "23505"
-DUPLICATE_RERUNS_MAX = 3
+FEW = 3
 """A duplicate may be a race that a second look settles, or simply a duplicate."""
 READ_ONLY = frozenset({"25006"})
 STANDBY_REFUSES_BEGIN = "0A000"
 FULL_HOUSE = "53300"
 STARTING = "57P03"
 ABSENT = "08001"
+REFUSED = "08004"
+"""It answered and refused us; or it was just starting and is ready by now, so we ask a second time."""
 TOO_OLD = frozenset({"25P03", "25P04"})
 
 
@@ -63,7 +65,7 @@ def remedy(fault: Fault) -> Remedy:
         return Remedy.NONE
     if fault.sqlstate in LOST_A_RACE or fault.sqlstate == FULL_HOUSE:
         return Remedy.RERUN
-    if fault.sqlstate == DUPLICATE:
+    if fault.sqlstate in (DUPLICATE, REFUSED):
         return Remedy.RERUN_FEW
     if fault.sqlstate in LOST_A_PLAN:
         return Remedy.UNPREPARE
@@ -96,6 +98,12 @@ def translated(fault: Fault, address: Address) -> StandfastError:
         return too_long(words)
     if state in READ_ONLY:
         return read_only(where)
+    if state == REFUSED:
+        return StorageError(
+            f"{where} refuses the connection: {words}",
+            "check user, password and database: standfast db",
+            code="refused",
+        )
     if fault.lost:
         return StorageError(f"{where} cannot be reached: {words}", "standfast doctor says more", code="unreachable")
     match state[:2]:

@@ -1,0 +1,262 @@
+"""Between an engine and its server: a line that can be cut, and a pooler that gives nobody a session.
+
+Both speak just enough of PostgreSQL's protocol to know where a message ends. They listen on
+loopback and serve servers that ask for no password.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from typing import Self
+
+STARTUP_PLAIN = 196608  # protocol 3.0
+SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
+
+
+class _Server:
+    """Accepts connections on a free port, each in a thread of its own."""
+
+    def __init__(self, target_port: int) -> None:
+        self._target_port = target_port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._sockets: set[socket.socket] = set()
+        self._mutex = threading.Lock()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def url(self, server_url: str) -> str:
+        """The server's URL, by way of this port."""
+        return server_url.replace(f":{self._target_port}/", f":{self.port}/")
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                self._keep(client)
+                threading.Thread(target=self._serve_quietly, args=(client,), daemon=True).start()
+
+    def _serve_quietly(self, client: socket.socket) -> None:
+        try:
+            self.serve(client)
+        except (OSError, EOFError):
+            pass  # an end of the line is an end
+        finally:
+            _hang_up(client)
+
+    def serve(self, client: socket.socket) -> None:
+        raise NotImplementedError
+
+    def dial(self) -> socket.socket:
+        return self._keep(socket.create_connection(("127.0.0.1", self._target_port)))
+
+    def _keep(self, line: socket.socket) -> socket.socket:
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with self._mutex:
+            self._sockets.add(line)
+        return line
+
+    def cut(self) -> None:
+        """Every line that is up, at once."""
+        with self._mutex:
+            lines, self._sockets = self._sockets, set()
+        for line in lines:
+            _hang_up(line)
+
+    def close(self) -> None:
+        self._listener.close()
+        self.cut()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class CuttableLine(_Server):
+    """Passes everything on, until an answer comes that it was told to swallow: then the line is dead."""
+
+    def __init__(self, target_port: int) -> None:
+        super().__init__(target_port)
+        self._swallow: bytes | None = None
+        self.cuts = 0
+
+    def cut_at(self, tag: str) -> None:
+        """Cut, once, where the server says that a command with this tag was completed."""
+        body = tag.encode() + b"\0"
+        self._swallow = b"C" + struct.pack("!I", len(body) + 4) + body
+
+    def serve(self, client: socket.socket) -> None:
+        server = self.dial()
+        threading.Thread(target=self._up, args=(client, server), daemon=True).start()
+        tail = b""
+        while data := server.recv(65536):
+            swallow = self._swallow
+            seen, tail = tail + data, (tail + data)[-20:]
+            # An answer may come in two pieces; one that has passed is not looked at again.
+            if swallow is not None and swallow in seen[-len(data) - len(swallow) + 1 :]:
+                self._swallow = None
+                self.cuts += 1
+                _hang_up(server)
+                return
+            client.sendall(data)
+
+    def _up(self, client: socket.socket, server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := client.recv(65536):
+                server.sendall(data)
+        _hang_up(server)
+
+
+class RotatingPooler(_Server):
+    """A transaction pooler at its worst: each transaction of a client is served by the next session.
+
+    What a client leaves behind in a session, another one finds there; what it counts on is
+    somewhere else.
+    """
+
+    SESSIONS = 3
+
+    def __init__(self, target_port: int) -> None:
+        super().__init__(target_port)
+        self._sessions: list[_Session] = []
+        self._turn = itertools.count()
+        self._pool = threading.Lock()
+        self.transactions = 0
+
+    def serve(self, client: socket.socket) -> None:
+        startup = _startup(client)
+        with self._pool:
+            while len(self._sessions) < self.SESSIONS:
+                self._sessions.append(_Session(self.dial(), startup))
+        greeting = self._sessions[0].greeting
+        # A process number of its own, as poolers have: there is no session to be cancelled.
+        client.sendall(_without_key(greeting) + b"K" + struct.pack("!III", 12, 7, 7) + b"Z\0\0\0\5I")
+        while True:
+            first = _message(client)
+            if first[:1] == b"X":
+                return
+            session = self._sessions[next(self._turn) % self.SESSIONS]
+            with session.lock:
+                self.transactions += 1
+                self._converse(client, session, first)
+
+    def _converse(self, client: socket.socket, session: _Session, message: bytes) -> None:
+        """Until the server is idle again and has answered every Sync."""
+        owed = 0
+        back = _Pump(session.line, client)
+        try:
+            while True:
+                session.line.sendall(message)
+                if message[:1] in (b"S", b"Q"):
+                    owed += 1
+                    if back.until_ready(owed) == b"I":
+                        return
+                message = _message(client)
+                if message[:1] == b"X":
+                    raise EOFError("the client left in the middle of a transaction")
+        finally:
+            back.stop()
+
+
+class _Pump:
+    """Carries a session's answers to one client, counting how often the server was ready."""
+
+    def __init__(self, line: socket.socket, client: socket.socket) -> None:
+        self._line, self._client = line, client
+        self._ready = 0
+        self._state = b"I"
+        self._change = threading.Condition()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        self._line.settimeout(0.002)
+        while not self._stopped:
+            try:
+                message = _message(self._line, idle=lambda: self._stopped)
+            except (OSError, EOFError):
+                return
+            with contextlib.suppress(OSError):
+                self._client.sendall(message)
+            if message[:1] == b"Z":
+                with self._change:
+                    self._ready += 1
+                    self._state = message[5:6]
+                    self._change.notify()
+
+    def until_ready(self, times: int) -> bytes:
+        with self._change:
+            if not self._change.wait_for(lambda: self._ready >= times, 30):
+                raise EOFError("the server does not answer")
+            return self._state
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._thread.join()
+        self._line.settimeout(None)
+
+
+class _Session:
+    """One connection to the server, shared by all clients in turn."""
+
+    def __init__(self, line: socket.socket, startup: bytes) -> None:
+        self.line = line
+        self.lock = threading.Lock()
+        line.sendall(startup)
+        self.greeting = b""
+        while (message := _message(line))[:1] != b"Z":
+            self.greeting += message
+
+
+def _startup(client: socket.socket) -> bytes:
+    while True:
+        size, kind = struct.unpack("!II", _exactly(client, 8))
+        rest = _exactly(client, size - 8)
+        if kind in (SSL_REQUEST, GSS_REQUEST):
+            client.sendall(b"N")
+            continue
+        if kind == CANCEL_REQUEST:
+            raise EOFError("nothing can be cancelled here")
+        return struct.pack("!II", size, kind) + rest
+
+
+def _without_key(greeting: bytes) -> bytes:
+    kept, at = b"", 0
+    while at < len(greeting):
+        size = struct.unpack("!I", greeting[at + 1 : at + 5])[0] + 1
+        kept += b"" if greeting[at : at + 1] == b"K" else greeting[at : at + size]
+        at += size
+    return kept
+
+
+def _message(line: socket.socket, idle: Callable[[], bool] = lambda: False) -> bytes:
+    head = _exactly(line, 5, idle)
+    return head + _exactly(line, struct.unpack("!I", head[1:])[0] - 4)
+
+
+def _exactly(line: socket.socket, size: int, idle: Callable[[], bool] = lambda: False) -> bytes:
+    data = b""
+    while len(data) < size:
+        try:
+            part = line.recv(size - len(data))
+        except TimeoutError:
+            if idle() and not data:
+                raise EOFError from None
+            continue
+        if not part:
+            raise EOFError("closed")
+        data += part
+    return data
+
+
+def _hang_up(line: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        line.shutdown(socket.SHUT_RDWR)
+    line.close()
