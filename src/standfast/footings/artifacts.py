@@ -104,6 +104,7 @@ def put(
     Never inside a transaction: the bytes come before it. Raises InvalidInput for a name that is
     not a label and for more than `max_bytes`; what a stream raises passes unchanged.
     """
+    refused_inside(store.held, "artifacts.put")
     if retention not in RETENTIONS:
         raise InvalidInput(f"retention {retention!r} is unknown", "keep, session or scratch")
     if retention == "session" and session_id is None:
@@ -222,6 +223,10 @@ class Artifacts(Room):
         else:
             _write_stream(self.store, artifact, to)
         return artifact
+
+    def read(self, which: str) -> bytes:
+        """The bytes, compared with their digest."""
+        return self.get(which)
 
     @query
     def show(self, tx: Tx, which: str) -> Artifact | StandfastError:
