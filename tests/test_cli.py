@@ -551,7 +551,7 @@ def test_a_completion_script_is_printed_and_is_a_script(shell: str, home: Path) 
     ("typed", "offered"),
     [
         ("standfast wh", {"where"}),
-        ("standfast d", {"db", "demo", "doctor"}),
+        ("standfast do", {"doctor"}),
         ("standfast --ver", {"--version"}),
         ("standfast db p", {"pg"}),
         ("standfast doctor --f", {"--fix"}),

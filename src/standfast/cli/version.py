@@ -15,16 +15,8 @@ def print_version(out: Out) -> None:
 
 def versions() -> dict[str, str | None]:
     """Name → version; None for what is not installed. SQLite's is the one linked at run time."""
+    from standfast import __version__
     from standfast.db.versions import library_versions
 
     python = ".".join(str(part) for part in sys.version_info[:3])
-    return {"standfast": _installed("standfast"), "python": python, **library_versions()}
-
-
-def _installed(name: str) -> str | None:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
+    return {"standfast": __version__, "python": python, **library_versions()}
