@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import re
 
-from standfast.db.migrations import m0001_foundation, m0002_core
+from standfast.db.migrations import m0001_foundation, m0002_core, m0003_coordination
 from standfast.db.migrations.migration import Migration
 
-MIGRATIONS: tuple[Migration, ...] = (m0001_foundation.MIGRATION, m0002_core.MIGRATION)
+MIGRATIONS: tuple[Migration, ...] = (m0001_foundation.MIGRATION, m0002_core.MIGRATION, m0003_coordination.MIGRATION)
 
 LATEST = MIGRATIONS[-1].version
 
