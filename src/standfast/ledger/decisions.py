@@ -489,7 +489,8 @@ def _ended(tx: Tx, which: str, state: str, outcome: str | None, *, also: str = "
     hint = f"standfast decision show {short(found.id)}"
     if found.state == "standing":
         hint = f"a standing order is taken back: standfast decision withdraw {short(found.id)}"
-    return IllegalTransition(f"decision {short(found.id)} is {found.state}; it cannot become {state}", hint)
+    fact = "already, with another outcome" if found.state == state else f"and cannot become {state}"
+    return IllegalTransition(f"decision {short(found.id)} is {found.state} {fact}", hint)
 
 
 def _closed(tx: Tx, id: str, state: str, outcome: str | None, *, also: str = "open") -> Decision | None:
