@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from standfast.config import Settings
     from standfast.handle import Standfast
 
+SHOWN_MAX = 20
+
 
 @command("status", examples=("standfast", "standfast status --json"))
 def status_command(out: Out) -> None:
@@ -39,7 +41,7 @@ def status(sf: Standfast) -> dict[str, Any]:
         "schema_version": sf.engine.schema_version(),
         "counts": sf.read(counts),
         "counts_max": COUNT_MAX,
-        "needs": [],
+        "needs": [item._asdict() for item in sf.recovery.report().items],
     }
 
 
@@ -61,6 +63,8 @@ def _place(settings: Settings) -> dict[str, Any]:
 
 
 def _lines(out: Out, data: dict[str, Any]) -> Iterator[str]:
+    from standfast.views import when
+
     about = f"{data['engine']}, schema {data['schema_version']}" if data["exists"] else data["engine"]
     yield from out.pairs(
         [
@@ -70,10 +74,17 @@ def _lines(out: Out, data: dict[str, Any]) -> Iterator[str]:
             ("holds", _counted(data) if data["exists"] else "nothing yet: the first write makes the store"),
         ]
     )
-    for need in data["needs"]:
-        yield out.styled(str(need), "yellow")
     if not data["needs"]:
         yield "Nothing needs you now."
+        return
+    yield ""
+    yield out.styled("What needs a person now", "bold")
+    for need in data["needs"][:SHOWN_MAX]:
+        since = when.shown(need["since_us"]).local[4:-3]
+        yield f"  {out.styled(need['what'], 'yellow')}  (since {since}, {need['who']})"
+        yield f"    {need['command']}"
+    if len(data["needs"]) > SHOWN_MAX:
+        yield f"  and {len(data['needs']) - SHOWN_MAX} more: standfast status --json"
 
 
 def _counted(data: dict[str, Any]) -> str:
