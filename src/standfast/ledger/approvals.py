@@ -25,7 +25,7 @@ from standfast.clock import DAY_US, SECOND_US, format_duration, iso
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, Store, query, refused_inside, verb
-from standfast.errors import ApprovalRequired, IllegalTransition, InvalidInput, NotFound, StandfastError
+from standfast.errors import ApprovalRequired, Conflict, IllegalTransition, InvalidInput, NotFound, StandfastError
 from standfast.footings import journal, notices
 from standfast.footings.journal import Receipt
 from standfast.ids import is_id, like_suffix, new_id, short
@@ -120,6 +120,11 @@ def require(
     return _required(tx, found) if found.state == "requested" else _denied(found)
 
 
+def asked(tx: Tx, effect_id: str) -> bool:
+    """Whether anybody ever asked for this effect: then it needs a yes, however it is called this time."""
+    return tx.maybe(SQL.asked, effect_id=effect_id) is not None
+
+
 def tell(store: Store, error: StandfastError, *, tx: Tx | None = None) -> None:
     """Run the `notify` command for a request that was just recorded; nothing for any other error."""
     if isinstance(error, ApprovalRequired) and error.fresh and error.approval_id:
@@ -179,6 +184,7 @@ def _request(tx: Tx, asked: _Asked) -> Approval:
 def _consume(tx: Tx, found: Approval, attempt: int) -> None:
     crash.point("approval.before_consume")
     row = tx.one(SQL.consume, id=found.id, intent_hash=found.intent_hash, attempt=attempt, now_us=tx.now_us())
+    tx.run(SQL.bind, effect_id=found.effect_id, approval_id=found.id)
     _journalled(tx, _approval(row), f"{found.tool}, granted by {found.approver}", {"attempt": attempt})
 
 
@@ -299,23 +305,29 @@ class Approvals(Room):
 
     @query
     def question(self, tx: Tx, approval: str) -> Question | StandfastError:
-        """What a person is to see before answering. Raises NotFound."""
+        """What is or was asked, with the exact bytes. Raises NotFound."""
+        found = self._find(tx, approval)
+        return found if isinstance(found, StandfastError) else _question(tx, found)
+
+    @verb
+    def pose(self, tx: Tx, approval: str) -> Question | StandfastError:
+        """The question for a person about to answer it, while it can be answered.
+
+        Raises NotFound, IllegalTransition as `grant` does, and Conflict if the stored bytes are not
+        the ones it was asked for.
+        """
         found = self._find(tx, approval)
         if isinstance(found, StandfastError):
             return found
-        row = tx.maybe(SQL.question, effect_id=found.effect_id)
-        if row is None:
-            return NotFound(f"the effect of approval {found.id} is gone", "standfast approval list")
-        return Question(
-            approval=found,
-            intent=row["intent"],
-            current_hash=row["intent_hash"],
-            effect_key=row["key"],
-            effect_state=row["state"],
-            session_key=row["session_key"],
-            agent=row["agent"],
-            cwd=row["cwd"],
-            context=serial.read(row["context"]),
+        if found.state != "requested":
+            return _too_late(tx, found.id)
+        posed = _question(tx, found)
+        if isinstance(posed, StandfastError) or posed.exact:
+            return posed
+        return Conflict(
+            f"what is to be done was changed after approval {found.id} was asked for: {posed.current_hash} now",
+            "the next call of the effect asks anew; see standfast approval list",
+            code="intent_changed",
         )
 
     @query
@@ -397,6 +409,23 @@ class Approvals(Room):
     def _effect(self, tx: Tx, text: str) -> Row | StandfastError:
         rows = _named_rows(tx, text, "eff") or tx.all(SQL.effect_by_key, scope=self.scope, key=text)
         return rows[0] if len(rows) == 1 else _not_one("effect", text, rows, "standfast effect list")
+
+
+def _question(tx: Tx, found: Approval) -> Question | StandfastError:
+    row = tx.maybe(SQL.question, effect_id=found.effect_id)
+    if row is None:
+        return NotFound(f"the effect of approval {found.id} is gone", "standfast approval list")
+    return Question(
+        approval=found,
+        intent=row["intent"],
+        current_hash=row["intent_hash"],
+        effect_key=row["key"],
+        effect_state=row["state"],
+        session_key=row["session_key"],
+        agent=row["agent"],
+        cwd=row["cwd"],
+        context=serial.read(row["context"]),
+    )
 
 
 class _Still(NamedTuple):

@@ -35,6 +35,12 @@ WHERE id = :id AND state = 'granted' AND intent_hash = :intent_hash AND expires_
 RETURNING id, scope, session_id, effect_id, gate, tool, intent_hash, state, requester, why, approver, rationale,
           requested_us, expires_us, answered_us, consumed_us, attempt
 
+-- name: bind
+UPDATE effect SET approval_id = :approval_id WHERE id = :effect_id
+
+-- name: asked
+SELECT id FROM approval WHERE effect_id = :effect_id LIMIT 1
+
 -- name: expire
 UPDATE approval
 SET state = 'expired'

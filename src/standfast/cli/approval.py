@@ -1,0 +1,230 @@
+"""`standfast approval`: what waits for a person's yes. The answer is `standfast approve`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from standfast.cli import exits, render
+from standfast.cli.frame import noun, scope_options
+from standfast.cli.output import Out
+from standfast.cli.render import Column
+
+if TYPE_CHECKING:
+    from standfast.ledger.approvals import Approval, Question
+
+approval = noun("approval", "What waits for a person's yes, and what became of it.", default="list")
+
+
+def moment(us: int) -> str:
+    """A time as people compare it: on their own clock, and how far away it is."""
+    import time
+
+    from standfast.clock import SECOND_US, format_duration
+
+    away_us = us - time.time_ns() // 1000
+    far = format_duration(abs(away_us) // SECOND_US * SECOND_US, parts=2)
+    there = time.strftime("%Y-%m-%d %H:%M", time.localtime(us / SECOND_US))
+    return f"{there} ({'in ' + far if away_us > 0 else far + ' ago'})"
+
+
+STATES = ("requested", "granted", "denied", "expired", "consumed", "any")
+COLUMNS = [
+    Column("id", show=lambda id: id[-6:]),
+    Column("state"),
+    Column("tool"),
+    Column("requester", "asked by"),
+    Column("requested_us", "asked", moment),
+    Column("expires_us", "expires", moment),
+    Column("why"),
+]
+MARGIN = 12
+# Characters that print as nothing, or as nothing one would notice, and count as printable all the same.
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+
+
+@approval.verb(
+    "request",
+    examples=("standfast approval request 9k2m4x --why 'release day'", "standfast approval request KEY --for 2h"),
+)
+@click.argument("effect")
+@click.option("--why", help="What the person should know.")
+@click.option("--for", "lifetime", default="24h", show_default=True, help="How long the request and its answer count.")
+@click.option("--again", is_flag=True, help="Ask once more after a no.")
+def request(out: Out, effect: str, why: str | None, lifetime: str, again: bool) -> None:
+    """Ask for a planned EFFECT (id, its end, or key). Asked before, that request stands."""
+    from standfast.cli.store import opened
+    from standfast.clock import parse_duration
+
+    with opened() as sf:
+        made = sf.approvals.request(effect, why=why, for_us=parse_duration(lifetime), again=again)
+    out.record(plain(made), out.pairs([("approval", made.id), ("state", made.state), ("tool", made.tool)]))
+    out.then(f"a person runs: standfast approve {made.id[-6:]}")
+
+
+@approval.verb("list", examples=("standfast approval list", "standfast approval list --state any --session fix-42"))
+@click.option("--state", type=click.Choice(STATES), default="requested", show_default=True)
+@click.option("--session", help="Only of this session: its key or id.")
+@click.option("--after", help="The last id of the page before.")
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@scope_options
+def list_(out: Out, state: str, session: str | None, after: str | None, limit: int, scope_choice: str | None) -> None:
+    """List approvals, the newest first; those that wait, unless --state says otherwise."""
+    from standfast.cli.store import opened
+    from standfast.config import load
+
+    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+        found = sf.approvals.list(
+            state=None if state == "any" else state,
+            session=session,
+            everywhere=scope_choice == "all",
+            after=after,
+            limit=limit,
+        )
+    out.rows(
+        [plain(one) for one in found],
+        COLUMNS,
+        next=found[-1].id if len(found) == limit else None,
+        then=f"standfast approve {found[0].id[-6:]}" if found and state == "requested" else "",
+        empty="nothing waits for a yes" if state == "requested" else "none",
+    )
+
+
+@approval.verb("show", examples=("standfast approval show 9k2m4x", "standfast approval show 9k2m4x --json"))
+@click.argument("approval")
+def show(out: Out, approval: str) -> None:
+    """Show one APPROVAL with the exact bytes it is about, as `standfast approve` does."""
+    from standfast.cli.store import opened
+
+    with opened(create=False) as sf:
+        question = sf.approvals.question(approval)
+    out.record(_question(question), lines(question, width=render.terminal_width(_stdout())))
+    if question.approval.state == "requested":
+        out.then(f"standfast approve {question.approval.id[-6:]}")
+
+
+@approval.verb("wait", examples=("standfast approval wait 9k2m4x", "standfast approval wait 9k2m4x --timeout 10m"))
+@click.argument("approval")
+@click.option("--timeout", help="Give up after this long; the request stands.")
+def wait(out: Out, approval: str, timeout: str | None) -> None:
+    """Return once a person has answered: exit 0 after a yes, 5 after a no, an expiry or the timeout."""
+    from standfast.cli.store import opened
+    from standfast.clock import SECOND_US, parse_duration
+
+    with opened(create=False) as sf:
+        found = sf.approvals.wait(approval, parse_duration(timeout) / SECOND_US if timeout else None)
+    said = f"{found.state} by {found.approver}" if found.approver else found.state
+    out.record(plain(found), [f"{found.id} {said}" + (f": {visible(found.rationale)}" if found.rationale else "")])
+    if found.state not in ("granted", "consumed"):
+        raise click.exceptions.Exit(exits.NEEDS_A_PERSON)
+
+
+# What others here use, too.
+
+
+def plain(found: Approval) -> dict[str, Any]:
+    """The noun's own fields, and its receipt as commands print it."""
+    return {**found._asdict(), "receipt": found.receipt.as_json() if found.receipt else None}
+
+
+def lines(question: Question, *, width: int | None) -> Iterator[str]:
+    """What a person reads before answering: who, what, why, and every byte of it."""
+    found = question.approval
+    facts: list[tuple[str, object]] = [
+        ("approval", f"{found.id} ({found.state})"),
+        ("tool", visible(found.tool)),
+        ("asked by", visible(found.requester)),
+        ("why", visible(found.why) if found.why else "not said"),
+        ("session", _session(question)),
+        ("effect", f"{found.effect_id} ({question.effect_state}), key {visible(question.effect_key)}"),
+        ("scope", visible(found.scope) or "none: outside any repository"),
+        *((name, visible(value)) for name, value in _context(question)),
+        ("asked", moment(found.requested_us)),
+        ("expires", moment(found.expires_us)),
+    ]
+    if found.gate:
+        facts.append(("gate", visible(found.gate)))
+    if found.approver:
+        facts.append((found.state, f"by {visible(found.approver)}, {moment(found.answered_us or 0)}"))
+    if found.rationale:
+        facts.append(("because", visible(found.rationale)))
+    for line in render.pairs(facts):
+        first, *more = broken(line, width)
+        yield first
+        yield from (f"{'':{MARGIN}}{piece}" for piece in more)
+    yield ""
+    yield from _bytes(question, width)
+
+
+def _bytes(question: Question, width: int | None) -> Iterator[str]:
+    if question.intent is None:
+        yield "what was to be done is not stored any more"
+        return
+    size = len(question.intent.encode())
+    unusual = sum(not c.isascii() for c in question.intent)
+    beyond = f", {unusual} characters outside ASCII" if unusual else ""
+    yield f"to be done, all of it: {size:,} bytes{beyond}, {question.current_hash}"
+    yield from (f"│ {piece}" for piece in broken(visible(question.intent), width))
+    if not question.exact:
+        yield "This is not what the approval was asked for: it was changed since."
+
+
+def visible(text: str) -> str:
+    """The text with everything a terminal would hide or obey written as a JSON escape: the same value."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if _plainly_seen(c) else _escape(c) for c in text)
+
+
+def _plainly_seen(c: str) -> bool:
+    code = ord(c)
+    return c.isprintable() and c not in _BLANK and not (0xFE00 <= code <= 0xFE0F or 0xE0100 <= code <= 0xE01EF)
+
+
+def _escape(c: str) -> str:
+    import json
+
+    return json.dumps(c)[1:-1] if c != "\x7f" else "\\u007f"
+
+
+def broken(text: str, width: int | None) -> Iterator[str]:
+    """The text in pieces that fit behind a margin: no piece of it can pass for a line of ours."""
+    if width is None:
+        yield text
+        return
+    piece, used = "", 0
+    for c in text:
+        columns = render.width_of(c)
+        if used + columns > max(width - MARGIN, 10):
+            yield piece
+            piece, used = "", 0
+        piece, used = piece + c, used + columns
+    yield piece
+
+
+def _session(question: Question) -> str:
+    if question.approval.session_id is None:
+        return "none"
+    agent = f", agent {visible(question.agent)}" if question.agent else ""
+    return f"{visible(question.session_key or '?')} ({question.approval.session_id}{agent})"
+
+
+def _context(question: Question) -> Iterator[tuple[str, str]]:
+    context = question.context if isinstance(question.context, dict) else {}
+    if question.cwd and "cwd" not in context:
+        yield "runs in", question.cwd
+    for name, value in context.items():
+        yield ("runs in" if name == "cwd" else name), value if isinstance(value, str) else str(value)
+
+
+def _question(question: Question) -> dict[str, Any]:
+    more = {name: value for name, value in question._asdict().items() if name != "approval"}
+    return {**plain(question.approval), **more, "exact": question.exact}
+
+
+def _stdout() -> Any:
+    import sys
+
+    return sys.stdout
