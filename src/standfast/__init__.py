@@ -34,12 +34,14 @@ if TYPE_CHECKING:
         VersionConflict,
     )
     from standfast.handle import Standfast, aopen, open
+    from standfast.ledger.effects.declared import Applied, Call, NotApplied, RepeatedEffect, Unknown, effect
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "standfast.aio": ("AsyncStandfast",),
     "standfast.handle": ("Standfast", "aopen", "open"),
+    "standfast.ledger.effects.declared": ("Applied", "Call", "NotApplied", "RepeatedEffect", "Unknown", "effect"),
     "standfast.errors": (
         "ApprovalRequired",
         "Busy",
@@ -63,6 +65,12 @@ _HOMES = {
 _WHERE = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Applied",
+    "Call",
+    "NotApplied",
+    "RepeatedEffect",
+    "Unknown",
+    "effect",
     "ApprovalRequired",
     "AsyncStandfast",
     "Busy",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from standfast.footings.leases import Leases
     from standfast.ledger.approvals import Approvals
     from standfast.ledger.decisions import Decisions
+    from standfast.ledger.effects.room import Effects
     from standfast.ledger.gates import Gates
     from standfast.record.live import Session
     from standfast.record.sessions import Sessions
@@ -142,6 +143,12 @@ class Rooms:
         from standfast.record.state import State
 
         return self._room(State)
+
+    @property
+    def effects(self) -> Effects:
+        from standfast.ledger.effects.room import Effects
+
+        return self._room(Effects)
 
     @property
     def recovery(self) -> Recovery:

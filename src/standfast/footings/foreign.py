@@ -19,6 +19,17 @@ Bridge = Callable[[Awaitable[Any]], Any]
 _here = threading.local()
 
 
+class NotAwaited(InvalidInput):
+    """An async function in a synchronous session. Its body has not run."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(
+            f"{getattr(function, '__qualname__', function)!s} is async; this session is not",
+            "open the store with: async with standfast.aopen() as sf",
+        )
+        self.function = function
+
+
 def call(function: Callable[..., T], /, *args: object, **kwargs: object) -> T:
     """The function's result; a coroutine's result if it returned one."""
     result = function(*args, **kwargs)
@@ -29,11 +40,18 @@ def call(function: Callable[..., T], /, *args: object, **kwargs: object) -> T:
         close = getattr(result, "close", None)
         if close is not None:
             close()  # or Python would warn that it was never awaited
-        raise InvalidInput(
-            f"{getattr(function, '__qualname__', function)!s} is async; this session is not",
-            "open the store with: async with standfast.aopen() as sf",
-        )
+        raise NotAwaited(function)
     return cast("T", bridge(result))
+
+
+def bridged() -> bool:
+    """Whether a coroutine can be awaited from here."""
+    return getattr(_here, "bridge", None) is not None
+
+
+def never_ran(error: BaseException, function: Callable[..., Any] | None) -> bool:
+    """Whether `error` says that this very function was a coroutine nobody awaited."""
+    return isinstance(error, NotAwaited) and error.function is function
 
 
 def with_bridge(bridge: Bridge, function: Callable[[], T]) -> T:

@@ -1,0 +1,412 @@
+"""Declaring an effect, beside the function that does it. No store is needed at import.
+
+    @standfast.effect("github.open_pr", by=("repo", "branch"))
+    def open_pr(repo: str, branch: str, title: str, body: str) -> PullRequest: ...
+
+    @open_pr.probe                                  # asks the world; takes what it needs of the arguments
+    def find_pr(repo: str, branch: str) -> standfast.Applied | standfast.NotApplied | standfast.Unknown: ...
+
+    @open_pr.undo                                   # takes the result
+    def close_pr(pr: PullRequest) -> None: ...
+
+Called plainly it is the plain function. A parameter annotated `standfast.Call` is filled in and is
+no part of the intent.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, cast, overload
+
+from standfast import serial
+from standfast.errors import InvalidInput
+from standfast.ledger.effects import identity
+
+if TYPE_CHECKING:
+    import inspect
+    from datetime import timedelta
+    from typing import TypeAlias
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Call(NamedTuple):
+    """What a function learns about the call it serves."""
+
+    key: str
+    """For the remote's idempotency header: the same for every attempt, `sf_` and 32 hex digits."""
+    attempt: int
+    session: str | None
+    """The key of the session."""
+    intent: serial.Json = None
+    result: Any = None
+    """The recorded result, for an undo."""
+
+
+class NotApplied(Exception):
+    """Nothing was sent: raise it in `do`, or return it from a probe that looked and found nothing."""
+
+    def __init__(self, why: str | None = None) -> None:
+        super().__init__(why or "not applied")
+        self.why = why
+
+
+class Applied:
+    """A probe's yes: it is there, and this is the result."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any = None) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"Applied({self.value!r})"
+
+
+class Unknown:
+    """A probe's shrug: it could not find out."""
+
+    __slots__ = ("why",)
+
+    def __init__(self, why: str | None = None) -> None:
+        self.why = why
+
+    def __repr__(self) -> str:
+        return f"Unknown({self.why!r})" if self.why else "Unknown()"
+
+
+class RepeatedEffect(UserWarning):
+    """The same effect twice in one opening of a session: the second time it was answered from the record."""
+
+
+if TYPE_CHECKING:
+    Idempotent: TypeAlias = bool | timedelta
+    Exceptions: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
+
+
+class Options(NamedTuple):
+    """What a declaration, or a call, says beside the arguments."""
+
+    by: tuple[str, ...] | None = None
+    idempotent: Idempotent = False
+    not_applied: tuple[type[BaseException], ...] = ()
+    approve: bool = False
+    returns: Any = None
+    key: str | None = None
+    again: bool = False
+    probe: Callable[..., Any] | None = None
+    undo: Callable[..., Any] | None = None
+    why: str | None = None
+
+    def with_(self, given: dict[str, Any]) -> Options:
+        """These options with the given ones in place. Raises InvalidInput for an unknown or unfit one."""
+        for name in given:
+            if name not in Options._fields:
+                raise InvalidInput(f"effect() has no option {name!r}", f"it has: {', '.join(Options._fields)}")
+        if "by" in given:
+            given["by"] = _names(given["by"])
+        if "not_applied" in given:
+            given["not_applied"] = _exceptions(given["not_applied"])
+        identity.idempotent_us(given.get("idempotent"))
+        return self._replace(**given)
+
+
+class Declared(Generic[P, R]):
+    """A function that is an effect. Calling it plainly is calling the function."""
+
+    def __init__(self, name: str, function: Callable[..., R], options: Options) -> None:
+        self.name = identity.checked_tool(name)
+        self.function = function
+        self.options = options
+        functools.update_wrapper(self, function)
+        self._check_by()
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        slot = self.call_slot
+        if slot is not None and slot not in self.plain_signature.bind_partial(*args, **kwargs).arguments:
+            kwargs = self._with_call(kwargs, slot)  # type: ignore[assignment]  # one keyword more
+        return self.function(*args, **kwargs)
+
+    def probe(self, function: F) -> F:
+        """Say how to ask the world whether it happened. Parameters are those of the effect, or fewer."""
+        self._check_parameters(function, "probe", skip=0)
+        self.options = self.options._replace(probe=function)
+        return function
+
+    def undo(self, function: F) -> F:
+        """Say how to reverse it. The first parameter is the result, further ones are the effect's own."""
+        self._check_parameters(function, "undo", skip=1)
+        self.options = self.options._replace(undo=function)
+        return function
+
+    def with_options(self, **given: Any) -> Declared[P, R]:
+        """The same effect with other options, for where a parameter of the function has an option's name."""
+        return Declared(self.name, self.function, self.options.with_(given))
+
+    # -- what it knows about its function -------------------------------------------------------
+
+    @functools.cached_property
+    def plain_signature(self) -> inspect.Signature:
+        import inspect
+
+        return inspect.signature(self.function)
+
+    @functools.cached_property
+    def call_slot(self) -> str | None:
+        """The parameter that receives the Call, if there is one."""
+        return call_slot(self.function, self.plain_signature)
+
+    @functools.cached_property
+    def signature(self) -> inspect.Signature:
+        """What callers see: everything but the Call."""
+        parameters = self.plain_signature.parameters.values()
+        return self.plain_signature.replace(parameters=[p for p in parameters if p.name != self.call_slot])
+
+    @property
+    def is_async(self) -> bool:
+        import inspect
+
+        return inspect.iscoroutinefunction(self.function)
+
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments by name, defaults included. Raises InvalidInput as the call itself would TypeError."""
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidInput(f"{self.name}: {error}", f"it takes {self.signature}") from None
+        bound.apply_defaults()
+        named: dict[str, Any] = {}
+        for name, value in bound.arguments.items():
+            if self.signature.parameters[name].kind is _kinds().VAR_KEYWORD:
+                named |= value
+            else:
+                named[name] = value
+        return named
+
+    def said(self, intent: dict[str, Any]) -> dict[str, Any]:
+        """What was said beyond the defaults: a parameter added later must not change who an effect is."""
+        return {name: value for name, value in intent.items() if not _equal(self._default(name), value)}
+
+    def recorded(self, intent: serial.Json, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments as they were sent, rebuilt by the annotations; what cannot be, as they are now."""
+        if not isinstance(intent, dict):
+            return arguments
+        hints = _hints(self.function)
+        rebuilt = dict(arguments)
+        for name, value in intent.items():
+            try:
+                rebuilt[name] = serial.decode(value, hints.get(name), what=name)
+            except InvalidInput:
+                continue  # what is recorded no longer fits the code; only the present value does
+        return rebuilt
+
+    def invoke(self, arguments: dict[str, Any], call: Call) -> tuple[Callable[..., R], tuple[Any, ...], dict[str, Any]]:
+        """The function with everything it is to be called with."""
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        rest = dict(arguments)
+        for parameter in self.plain_signature.parameters.values():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                continue
+            value = call if parameter.name == self.call_slot else rest.pop(parameter.name, _NONE)
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                args += () if value is _NONE else value
+            elif value is not _NONE and parameter.kind is parameter.KEYWORD_ONLY:
+                kwargs[parameter.name] = value
+            elif value is not _NONE:
+                args.append(value)
+        return self.function, tuple(args), {**kwargs, **rest}
+
+    @functools.cached_property
+    def returns(self) -> Any:
+        if self.options.returns is not None:
+            return self.options.returns
+        return serial.return_annotation(self.function)
+
+    def _default(self, name: str) -> Any:
+        parameter = self.signature.parameters.get(name)
+        if parameter is None or parameter.default is parameter.empty:
+            return [] if parameter is not None and parameter.kind is parameter.VAR_POSITIONAL else _NONE
+        return parameter.default
+
+    def _with_call(self, kwargs: dict[str, Any], slot: str) -> dict[str, Any]:
+        if self.plain_signature.parameters[slot].default is not self.plain_signature.empty:
+            return kwargs
+        import secrets
+
+        return {**kwargs, slot: Call(f"sf_{secrets.token_hex(16)}", 1, None)}
+
+    def _check_by(self) -> None:
+        kinds = _kinds()
+        parameters = self.signature.parameters
+        if any(p.kind is kinds.VAR_KEYWORD for p in parameters.values()):
+            return
+        for name in self.options.by or ():
+            if name not in parameters:
+                has = ", ".join(parameters) or "none"
+                raise InvalidInput(
+                    f"{self.name}: by names {name!r}, which {_called(self.function)} does not have",
+                    f"its parameters are: {has}",
+                )
+
+    def _check_parameters(self, function: Callable[..., Any], what: str, *, skip: int) -> None:
+        ours = set(self.signature.parameters)
+        for parameter in parameters_of(function)[skip:]:
+            if parameter.default is parameter.empty and parameter.name not in ours and not _is_rest(parameter):
+                raise InvalidInput(
+                    f"{self.name}: its {what} {_called(function)} wants {parameter.name!r}, "
+                    f"which {_called(self.function)} does not have",
+                    f"it may take: {', '.join(sorted(ours)) or 'nothing'}",
+                )
+
+
+class Decorator(Protocol):
+    """What `@standfast.effect(…)` is: a function whose first parameter is the Call is called without it."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Call, P], R], /) -> Declared[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Declared[P, R]: ...
+
+
+def effect(
+    name: str,
+    *,
+    by: str | Iterable[str] | None = None,
+    idempotent: Idempotent = False,
+    not_applied: Exceptions = (),
+    approve: bool = False,
+    returns: Any = None,
+) -> Decorator:
+    """Declare that a function changes the outside world, and what identifies one such change.
+
+    by          the parameters that make two calls the same effect; without it, all of them
+    idempotent  True, or for how long, if the remote honours `call.key`: in doubt, it is sent again
+    not_applied exceptions that prove that nothing was sent
+    approve     a person has to say yes to each
+    returns     the type of the result, where the annotation does not say it
+    """
+    options = Options().with_(
+        {"by": by, "idempotent": idempotent, "not_applied": not_applied, "approve": approve, "returns": returns}
+    )
+    if not isinstance(name, str):
+        raise InvalidInput("an effect is declared with its name", '@standfast.effect("github.open_pr")')
+
+    def declare(function: Callable[..., Any]) -> Declared[Any, Any]:
+        return Declared(name, function, options)
+
+    return cast("Decorator", declare)
+
+
+# -- small parts ------------------------------------------------------------------------------------
+
+_NONE: Any = object()
+
+
+def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters a caller fills: all but the Call."""
+    import inspect
+
+    signature = inspect.signature(function)
+    slot = call_slot(function, signature)
+    return [p for p in signature.parameters.values() if p.name != slot]
+
+
+def fill(
+    function: Callable[..., Any], first: tuple[Any, ...], arguments: dict[str, Any], call: Call
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments for a probe or an undo: `first` in order, then those of `arguments` it has parameters for."""
+    import inspect
+
+    signature = inspect.signature(function)
+    slot = call_slot(function, signature)
+    args: list[Any] = []
+    named: dict[str, Any] = {}
+    left = list(first)
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            named |= {other: value for other, value in arguments.items() if other not in signature.parameters}
+            continue
+        value = call if name == slot else left.pop(0) if left else arguments.get(name, _NONE)
+        if value is _NONE or parameter.kind is parameter.VAR_POSITIONAL:
+            continue
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            args.append(value)
+        else:
+            named[name] = value
+    return tuple(args), named
+
+
+def call_slot(function: Callable[..., Any], signature: inspect.Signature) -> str | None:
+    for name, parameter in signature.parameters.items():
+        if _is_call(parameter.annotation, getattr(function, "__globals__", {})):
+            return name
+    return None
+
+
+def _is_call(annotation: Any, names: dict[str, Any]) -> bool:
+    if not isinstance(annotation, str):
+        return annotation is Call
+    words = annotation.strip("'\" ").split(".")
+    if words[-1] != "Call":
+        return False
+    # Written as text (postponed annotations): follow the names; what was imported for type
+    # checkers only cannot be followed, and then its name has to do.
+    found = names.get(words[0], _NONE)
+    for word in words[1:]:
+        found = getattr(found, word, _NONE)
+    return found is Call or found is _NONE
+
+
+@functools.cache
+def _kinds() -> Any:
+    import inspect
+
+    return inspect.Parameter
+
+
+def _equal(default: Any, value: serial.Json) -> bool:
+    try:
+        return default is not _NONE and serial.canonical(default) == serial.canonical(value)
+    except InvalidInput:  # a default that has no plain form is not what was said
+        return False
+
+
+def _is_rest(parameter: inspect.Parameter) -> bool:
+    return parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    from typing import get_type_hints
+
+    try:
+        return get_type_hints(function)
+    except (NameError, TypeError, AttributeError, SyntaxError):
+        return {}
+
+
+def _called(function: Callable[..., Any]) -> str:
+    return f"{getattr(function, '__qualname__', repr(function))}()"
+
+
+def _names(by: object) -> tuple[str, ...] | None:
+    if by is None:
+        return None
+    names = (by,) if isinstance(by, str) else tuple(by) if isinstance(by, Iterable) else (by,)
+    if not all(isinstance(name, str) and name for name in names):
+        raise InvalidInput("by names fields of the intent", 'for example by=("repo", "branch")')
+    return tuple(dict.fromkeys(names))
+
+
+def _exceptions(given: object) -> tuple[type[BaseException], ...]:
+    kinds = given if isinstance(given, tuple) else (given,)
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            raise InvalidInput(
+                "not_applied lists exceptions that prove that nothing was sent", "not_applied=(OSError,)"
+            )
+    return kinds

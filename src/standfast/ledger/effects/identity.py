@@ -1,0 +1,180 @@
+"""What makes two effects the same, as pure functions.
+
+An effect is known by scope, session, tool and the fields named in `by`: from these comes a key
+that begins with `by:`. A caller's own `key` replaces it and is known in every session of the
+scope. A model's prose never belongs into either: it is part of the intent, which is recorded and
+compared, but only for the journal.
+
+What goes over the wire is neither: the remote sees `sf_` and a hash, the same for every attempt.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from standfast import serial
+from standfast.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from standfast.ledger.opening import Opening
+
+DERIVED: Final = "by:"
+UNDO: Final = "undo:"
+KEY_MAX: Final = 500
+TOOL_MAX: Final = 200
+FOREVER_US: Final = 2**62
+"""`idempotent=True`: there is no moment after which the remote forgets the key."""
+
+_NUMBERED = r" #[0-9]+$"
+_SHOWN_MAX = 160
+_VALUE_MAX = 48
+
+
+class Wanted(NamedTuple):
+    """One call, before anything is known about its past."""
+
+    scope: str
+    tool: str
+    key: str
+    """The whole identity as it is stored: derived or the caller's, with its number."""
+    n: int
+    by: tuple[str, ...] | None
+    fields: serial.Json
+    """What identifies it; without `by`, everything that was said."""
+    by_hash: str
+    intent: serial.Json
+    intent_text: str
+    intent_hash: str
+    context: str | None
+    idempotent_us: int | None
+    approve: bool = False
+    why: str | None = None
+    gate: str | None = None
+    opening: Opening | None = None
+    """The opening it belongs to, which has to own its session."""
+    session_id: str | None = None
+    holder: str | None = None
+    """Who will do the work, if it is not the caller: the child of `once`."""
+    for_us: int | None = None
+    plan: bool = False
+
+    @property
+    def shown(self) -> str:
+        return describe(self.tool, self.fields)
+
+    def owner(self) -> dict[str, Any]:
+        """Whose session it is written for, and the fence that has to be current."""
+        if self.opening is None:
+            return {"session_id": self.session_id, "node_id": None, "session_fence": None, "session_holder": None}
+        return {**self.opening.guarded(), "node_id": self.opening.node_id, "session_holder": self.opening.holder}
+
+
+def checked_tool(tool: object) -> str:
+    """The name of a tool. Raises InvalidInput for what cannot be one."""
+    if not isinstance(tool, str) or not tool.strip() or len(tool) > TOOL_MAX or not tool.isprintable():
+        raise InvalidInput(f"a tool's name is one line of 1 to {TOOL_MAX} characters", 'for example "github.open_pr"')
+    if tool.startswith(UNDO):
+        raise InvalidInput(f"{tool[:60]!r}: names beginning with {UNDO!r} are kept for undoing", "choose another name")
+    return tool
+
+
+def checked_key(key: object) -> str:
+    """A caller's key. Raises InvalidInput for what cannot be one, or could be taken for one of ours."""
+    if not isinstance(key, str) or not key.strip() or len(key) > KEY_MAX:
+        raise InvalidInput(f"a key has 1 to {KEY_MAX} characters", 'for example key="deploy:2026-11-15"')
+    serial.canonical(key, what="key")
+    if key.startswith(DERIVED):
+        raise InvalidInput(f"{key[:60]!r}: keys beginning with {DERIVED!r} are made by standfast", "choose another key")
+    if re.search(_NUMBERED, key):
+        raise InvalidInput(
+            f"{key[:60]!r}: ' #' and a number at the end stand for again=True", "choose another key, or pass again=True"
+        )
+    return key
+
+
+def derived_key(session_id: str | None, tool: str, fields: serial.Json) -> str:
+    """The identity of an effect nobody gave a key: by what it is."""
+    return DERIVED + serial.hash([session_id, tool, fields], what="intent").removeprefix("h1:")[:40]
+
+
+def numbered(key: str, n: int) -> str:
+    """The identity of the n-th time, for again=True."""
+    return key if n == 1 else f"{key} #{n}"
+
+
+def call_key(store_id: str, scope: str, key: str) -> str:
+    """What the remote is given as an idempotency key: never the raw key, the same for every attempt."""
+    return "sf_" + serial.hash([store_id, scope, key]).removeprefix("h1:")[:32]
+
+
+def project(intent: serial.Json, by: tuple[str, ...]) -> dict[str, serial.Json]:
+    """The fields named in `by`. Raises InvalidInput if one is not there."""
+    if not isinstance(intent, dict):
+        raise InvalidInput("by names fields, so the intent must be an object", 'for example {"branch": "fix-42"}')
+    missing = [name for name in by if name not in intent]
+    if missing:
+        has = ", ".join(map(repr, sorted(intent))) or "none"
+        raise InvalidInput(f"by names {missing[0]!r}, which the intent does not have", f"its fields are: {has}")
+    return {name: intent[name] for name in by}
+
+
+def same_fields(wanted: Wanted, by_hash: str, intent: serial.Json) -> bool:
+    """Whether what is recorded under the key is what is wanted now."""
+    if by_hash == wanted.by_hash:
+        return True
+    # The code may name other fields in `by` than when it was recorded; the values still decide.
+    if wanted.by is None or not isinstance(intent, dict):
+        return bool(intent is not None and serial.hash(intent) == wanted.intent_hash)
+    return all(name in intent and serial.hash(intent[name]) == serial.hash(wanted.fields[name]) for name in wanted.by)
+
+
+def differences(recorded: serial.Json, now: serial.Json) -> list[str]:
+    """The names of the fields that differ; [""] where the values have no fields."""
+    if not isinstance(recorded, dict) or not isinstance(now, dict):
+        return [] if serial.canonical(recorded) == serial.canonical(now) else [""]
+    names = sorted(recorded.keys() | now.keys())
+    return [name for name in names if not _same(recorded, now, name)]
+
+
+def _same(one: dict[str, Any], other: dict[str, Any], name: str) -> bool:
+    return name in one and name in other and serial.canonical(one[name]) == serial.canonical(other[name])
+
+
+def told(wanted: Wanted, recorded: serial.Json) -> str:
+    """The identifying fields that differ, as a person reads them: `branch was a, is b`."""
+    now = wanted.fields if wanted.by is not None else wanted.intent
+    if not isinstance(recorded, dict) or not isinstance(now, dict):
+        return f"it was {_value(recorded)}, is {_value(now)}"
+    before = {name: recorded[name] for name in recorded if wanted.by is None or name in wanted.by}
+    parts = []
+    for name in differences(before, now)[:5]:
+        was = _value(before[name]) if name in before else "not there"
+        parts.append(f"{name} was {was}, is {_value(now[name]) if name in now else 'not there'}")
+    return "; ".join(parts)
+
+
+def describe(tool: str, fields: serial.Json) -> str:
+    """The effect in one line: `github.open_pr repo=a/b branch=fix-42`."""
+    if isinstance(fields, dict):
+        words = [f"{name}={_value(value)}" for name, value in fields.items()]
+    else:
+        words = [] if fields is None else [_value(fields)]
+    return serial.clean(" ".join([tool, *words]), _SHOWN_MAX)
+
+
+def _value(value: serial.Json) -> str:
+    return serial.clean(value if isinstance(value, str) else serial.canonical(value), _VALUE_MAX)
+
+
+def idempotent_us(idempotent: object) -> int | None:
+    """`idempotent=` as it is stored: None is no, a duration is how long the remote knows the key."""
+    if idempotent is None or idempotent is False:
+        return None
+    if idempotent is True:
+        return FOREVER_US
+    total_seconds = getattr(idempotent, "total_seconds", None)
+    window_us = round(total_seconds() * 1_000_000) if callable(total_seconds) else 0
+    if window_us <= 0:
+        raise InvalidInput("idempotent is True, False, or a timedelta longer than nothing", "timedelta(hours=24)")
+    return min(window_us, FOREVER_US)

@@ -1,0 +1,489 @@
+"""`sf.effects`: what was sent, what is in doubt, and the split form for whoever acts elsewhere.
+
+A function can be called between intent and result; a shell, a hook or an MCP client cannot hand
+us one. It says `begin`, acts, and says `done` or `fail`. The holder is then the actor, whose
+lease ends by time. `plan` stops before anything is sent; `dispatch` goes on from there.
+
+A person settles what is in doubt with `resolve`, and says by what evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from standfast import crash, serial
+from standfast.clock import iso
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.db.store import Room, query, refused_inside, verb
+from standfast.errors import ApprovalRequired, IllegalTransition, InvalidInput, LeaseLost, NotFound, StandfastError
+from standfast.footings import leases
+from standfast.footings.journal import Receipt
+from standfast.ids import is_id, like_suffix, new_id, short
+from standfast.ledger.effects import identity, transitions
+from standfast.ledger.effects.identity import Wanted
+from standfast.ledger.effects.transitions import Doubt
+
+if TYPE_CHECKING:
+    from standfast.ledger.effects.declared import Declared, Idempotent
+
+SQL = load(__name__)
+
+STATES = ("planned", "dispatched", "acknowledged", "failed", "compensated", "superseded")
+PAGE_MAX = 1000
+SCANNED_MAX = 1000
+"""Dispatched effects looked at for those in doubt: more than this are not at work at once."""
+
+_LAST = "eff_z"  # sorts behind every id, in every collation: an id begins with 0 to 7
+
+
+class Effect(NamedTuple):
+    """One effect as it stands."""
+
+    id: str
+    scope: str
+    session_id: str | None
+    node_id: str | None
+    task_id: str | None
+    tool: str
+    key: str
+    n: int
+    intent_hash: str
+    intent: serial.Json
+    context: serial.Json
+    state: str
+    attempt: int
+    idempotent_us: int | None
+    holder: str | None
+    actor: str | None
+    lease_until_us: int | None
+    gave_up_us: int | None
+    result: serial.Json
+    artifact_id: str | None
+    external_ref: str | None
+    error: str | None
+    evidence: str | None
+    approval_id: str | None
+    successor_id: str | None
+    pruned_us: int | None
+    planned_us: int
+    first_dispatched_us: int | None
+    dispatched_us: int | None
+    ended_us: int | None
+    updated_us: int
+    in_doubt: bool
+    """Sent, and nobody alive is at it."""
+    call_key: str = ""
+    """What the remote is given as its idempotency key; known to whoever begins."""
+    receipt: Receipt | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.state == "acknowledged"
+
+    @property
+    def shown(self) -> str:
+        """The tool and what identifies it, in one line."""
+        return transitions.told(self.tool, self.intent, self.context)
+
+
+Many: TypeAlias = list[Effect]
+
+
+class Verdict(NamedTuple):
+    """What the next call would do about an effect, and why."""
+
+    action: str
+    """replay: it would be sent · skip: it would not · probe: the world would be asked ·
+    ask: a person has to settle it · wait: somebody alive is at it"""
+    reason: str
+    effect: Effect
+
+
+class Effects(Room):
+    """Look, settle, and begin by hand."""
+
+    __slots__ = ()
+
+    # -- looking --------------------------------------------------------------------------------
+
+    @query
+    def get(self, tx: Tx, effect: str) -> Effect | StandfastError:
+        """One effect by id, key, or the end of its id. Raises NotFound."""
+        row = find(tx, self.scope, effect)
+        return row if isinstance(row, StandfastError) else made(tx, row)
+
+    def in_doubt(self, *, everywhere: bool = False, limit: int = 50) -> Many:
+        """What was sent while nobody alive is at it: each needs a probe, the same key again, or a person."""
+        return self.list(state="in_doubt", everywhere=everywhere, limit=limit)
+
+    @query
+    def list(
+        self,
+        tx: Tx,
+        *,
+        state: str | None = None,
+        tool: str | None = None,
+        session: str | None = None,
+        scope: str | None = None,
+        everywhere: bool = False,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> list[Effect] | StandfastError:
+        """The newest first; of one state (or "in_doubt"), tool or session. `after` is the last id of a page."""
+        if state is not None and state not in (*STATES, "in_doubt"):
+            known = ", ".join((*STATES, "in_doubt"))
+            return InvalidInput(f"{serial.clean(state, 40)!r} is no state of an effect", f"one of {known}")
+        limit = max(1, min(limit, PAGE_MAX))
+        asked: Row = {
+            "after": after or _LAST,
+            "everywhere": int(everywhere),
+            "scope": self.scope if scope is None else scope,
+            "tool": tool or "",
+            "session": session or "",
+        }
+        if state == "in_doubt":
+            rows = tx.all(SQL.dispatched, limit=SCANNED_MAX, **asked)
+            return [effect for effect in (made(tx, row) for row in rows) if effect.in_doubt][:limit]
+        return [made(tx, row) for row in tx.all(SQL.page, state=state or "", limit=limit, **asked)]
+
+    @query
+    def may_replay(self, tx: Tx, effect: str) -> Verdict | StandfastError:
+        """Whether doing it again would be safe, and what the next call would do. Raises NotFound."""
+        row = find(tx, self.scope, effect)
+        return row if isinstance(row, StandfastError) else judged(tx, row)
+
+    # -- the split form -------------------------------------------------------------------------
+
+    def plan(self, tool: str, intent: serial.Json = None, **options: Any) -> Effect:
+        """Write down what is to be done, and stop before sending it."""
+        return self.begin(tool, intent, plan=True, **options)
+
+    def begin(
+        self,
+        tool: str,
+        intent: serial.Json = None,
+        *,
+        by: str | tuple[str, ...] | None = None,
+        key: str | None = None,
+        session: str | None = None,
+        idempotent: Idempotent = False,
+        approve: bool = False,
+        again: bool = False,
+        why: str | None = None,
+        gate: str | None = None,
+        plan: bool = False,
+        for_us: int | None = None,
+        holder: str | None = None,
+        context: dict[str, serial.Json] | None = None,
+    ) -> Effect:
+        """Record the intent as being sent: act only if the answer's state is "dispatched".
+
+        "acknowledged" means that it was done before, and its result is there. Raises InProgress,
+        EffectInDoubt, ApprovalRequired, KeyConflict or Conflict as `s.effect` does.
+        """
+        from standfast.ledger.effects.performing import alone
+
+        work = _by_hand(tool, intent, by=by, key=key, idempotent=idempotent, approve=approve, why=why)
+        session_id = self._session(session) if session is not None else None
+        wanted = self._wanted(work, session_id, again, context)
+        wanted = wanted._replace(plan=plan, gate=gate, for_us=for_us, holder=holder)
+        id = new_id("eff")
+        crash.point("effect.before_begin")
+        with alone(self.store, wanted.scope, wanted.key, tool):
+            try:
+                effect = self._begin(id, wanted)
+            except ApprovalRequired as error:
+                from standfast.ledger import approvals
+
+                approvals.tell(self.store, error, tx=self.tx)
+                raise
+            self._at_work(effect)
+        crash.point("effect.after_begin")
+        return self._keyed(effect)
+
+    def dispatch(self, effect: str, *, for_us: int | None = None, holder: str | None = None) -> Effect:
+        """Send what was planned, or what is known not to have been applied: act on the answer.
+
+        Raises IllegalTransition from any other state.
+        """
+        found = self._dispatch(effect, for_us, holder)
+        self._at_work(found)
+        return self._keyed(found)
+
+    def done(
+        self, effect: str, result: serial.Json = None, *, attempt: int | None = None, external_ref: str | None = None
+    ) -> Effect:
+        """Record the result. The same result again is no error.
+
+        Raises LeaseLost if another attempt was begun, or it is held by somebody else.
+        """
+        crash.point("effect.before_done")
+        ended = self._done(effect, serial.dumps(result, what="result"), attempt, _line(external_ref))
+        crash.point("effect.after_done")
+        return self._over(ended)
+
+    def fail(self, effect: str, why: str, *, attempt: int | None = None) -> Effect:
+        """Record that nothing was sent: the next call acts. Only if you know; otherwise leave it in doubt."""
+        crash.point("effect.before_fail")
+        ended = self._fail(effect, why, attempt)
+        crash.point("effect.after_fail")
+        return self._over(ended)
+
+    # -- settling -------------------------------------------------------------------------------
+
+    @verb
+    def resolve(
+        self, tx: Tx, effect: str, answer: str, *, evidence: str, result: serial.Json = None
+    ) -> Effect | StandfastError:
+        """Settle what is in doubt: "applied" (with its result) or "not_applied", and by what evidence.
+
+        Raises InProgress while somebody alive is at it, IllegalTransition for what is not in doubt.
+        """
+        if answer not in ("applied", "not_applied"):
+            return InvalidInput(f"{serial.clean(str(answer), 40)!r} is no answer", '"applied" or "not_applied"')
+        if not evidence or not evidence.strip():
+            return InvalidInput("resolve needs evidence: what was looked at, and what it said", "--evidence TEXT")
+        row = find(tx, self.scope, effect, lock=True)
+        if isinstance(row, StandfastError):
+            return row
+        text = serial.dumps(result, what="result") if answer == "applied" else None
+        return self._resolved(tx, row, answer, text, serial.clean(evidence, transitions.EVIDENCE_MAX))
+
+    @verb
+    def supersede(
+        self, tx: Tx, effect: str, *, by: str | None = None, reason: str | None = None
+    ) -> Effect | StandfastError:
+        """Say that what was planned will not be sent; `by` is the effect that takes its place."""
+        row = find(tx, self.scope, effect, lock=True)
+        successor = find(tx, self.scope, by) if by is not None else None
+        for found in (row, successor):
+            if isinstance(found, StandfastError):
+                return found
+        assert not isinstance(row, StandfastError)
+        assert not isinstance(successor, StandfastError)
+        moved = tx.maybe(
+            transitions.SQL.supersede,
+            id=row["id"],
+            successor_id=successor["id"] if successor else None,
+            reason=_line(reason),
+            now_us=tx.now_us(),
+        )
+        if moved is None:
+            return illegal(row, "superseded", "only what is planned can be")
+        said = f"{transitions.shown(row)}{f': {reason}' if reason else ''}"
+        receipt = transitions.say(tx, "superseded", row, said, state="superseded")
+        return self._fresh(tx, row, receipt)
+
+    def undo(self, effect: str, how: Callable[..., Any] | Declared[..., Any]) -> Effect:
+        """Reverse what was done, once: `how` is the declared effect, or a function of its result.
+
+        The undo is an effect of its own, with an intent, a result and perhaps a doubt; its result
+        and `compensated` are one transaction. Raises IllegalTransition unless it is acknowledged.
+        """
+        refused_inside(self.tx, "effects.undo")
+        from standfast.ledger.effects.undoing import undo
+
+        undo(self.store, self.get(effect), how)
+        return self.get(effect)
+
+    # -- parts ----------------------------------------------------------------------------------
+
+    @verb
+    def _begin(self, tx: Tx, id: str, wanted: Wanted) -> Effect | StandfastError:
+        outcome = transitions.begin(tx, id, wanted, None, True)
+        if isinstance(outcome, Doubt):
+            if not transitions.remembered(tx, outcome.row, wanted.idempotent_us):
+                return transitions.in_doubt(outcome)
+            again = transitions.Finding(outcome.row["attempt"], "again")
+            outcome = transitions.begin(tx, id, wanted, again, True)
+        if isinstance(outcome, StandfastError):
+            return outcome
+        return made(tx, tx.one(transitions.SQL.by_id, id=outcome.row["id"]))
+
+    @verb
+    def _dispatch(self, tx: Tx, effect: str, for_us: int | None, holder: str | None) -> Effect | StandfastError:
+        row = find(tx, self.scope, effect, lock=True)
+        if isinstance(row, StandfastError):
+            return row
+        if row["state"] not in ("planned", "failed"):
+            return illegal(row, "dispatched", "only what is planned or failed can be")
+        sent = transitions.dispatch(tx, row, for_us=for_us, holder=holder)
+        return sent if isinstance(sent, StandfastError) else made(tx, tx.one(transitions.SQL.by_id, id=sent.row["id"]))
+
+    @query
+    def _session_id(self, tx: Tx, session: str) -> str | StandfastError:
+        row = tx.maybe(SQL.session, session=session, scope=self.scope)
+        if row is None:
+            return NotFound(f"there is no session {serial.clean(session, 80)!r} here", "standfast session list")
+        return str(row["id"])
+
+    def _session(self, session: str) -> str:
+        return self._session_id(session)
+
+    @query
+    def _next_number(self, tx: Tx, key: str) -> int:
+        escaped = key.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+        row = tx.one(SQL.last_number, scope=self.scope, key=key, numbered=f"{escaped} #%")
+        return int(row["n"] or 0)
+
+    def _wanted(self, work: Any, session_id: str | None, again: bool, context: dict[str, Any] | None) -> Wanted:
+        from standfast.ledger.effects.performing import wanted_for
+
+        key, n = work.options.key, 1
+        if key is None:
+            key = identity.derived_key(session_id, work.tool, work.fields)
+        else:
+            key = identity.checked_key(key)
+        if again:
+            key, n = self._again(key)
+        return wanted_for(work, scope=self.scope, key=key, n=n, context=context)._replace(session_id=session_id)
+
+    def _again(self, key: str) -> tuple[str, int]:
+        """The number after the last one that was done; what is not over yet comes first."""
+        last = self._next_number(key)
+        if last == 0:
+            return key, 1
+        found = self.get(identity.numbered(key, last))
+        n = last + 1 if found.state in ("acknowledged", "compensated", "superseded") else last
+        return identity.numbered(key, n), n
+
+    def _mine(self, tx: Tx, effect: str, attempt: int | None) -> Row | StandfastError:
+        """The row, if the caller may end its attempt: by the attempt's number, or as its holder."""
+        row = find(tx, self.scope, effect, lock=True)
+        if isinstance(row, StandfastError):
+            return row
+        if row["state"] not in ("dispatched", "acknowledged", "failed"):
+            return illegal(row, "ended", "it has not been sent")
+        if attempt is not None:
+            return {**row, "attempt": attempt}
+        if row["state"] == "dispatched" and row["actor"] != tx.caller.actor and row["holder"] != tx.caller.holder:
+            holder = row["actor"] or leases.who(row["holder"])
+            return LeaseLost(
+                f"{transitions.named(row)} is held by {holder}, not by {tx.caller.actor}",
+                f"if that holder is gone: {transitions.settling(row['id'])}",
+            )
+        return row
+
+    @verb
+    def _done(
+        self, tx: Tx, effect: str, text: str, attempt: int | None, external_ref: str | None
+    ) -> Effect | StandfastError:
+        row = self._mine(tx, effect, attempt)
+        if isinstance(row, StandfastError):
+            return row
+        if row["state"] == "acknowledged" and row["result"] == text:
+            return made(tx, row)
+        ended = transitions.acknowledge(tx, row, text, external_ref=external_ref)
+        return ended if isinstance(ended, StandfastError) else self._fresh(tx, row, ended)
+
+    @verb
+    def _fail(self, tx: Tx, effect: str, why: str, attempt: int | None) -> Effect | StandfastError:
+        row = self._mine(tx, effect, attempt)
+        if isinstance(row, StandfastError) or row["state"] == "failed":
+            return row if isinstance(row, StandfastError) else made(tx, row)
+        ended = transitions.fail(tx, row, why)
+        return ended if isinstance(ended, StandfastError) else self._fresh(tx, row, ended)
+
+    def _over(self, effect: Effect) -> Effect:
+        transitions.BEGUN.discard((effect.id, effect.attempt))
+        return effect
+
+    def _fresh(self, tx: Tx, row: Row, receipt: Receipt | None) -> Effect:
+        return made(tx, tx.one(transitions.SQL.by_id, id=row["id"]))._replace(receipt=receipt)
+
+    def _resolved(self, tx: Tx, row: Row, answer: str, text: str | None, evidence: str) -> Effect | StandfastError:
+        wanted = "acknowledged" if answer == "applied" else "failed"
+        if row["state"] == wanted and row["result"] == text:
+            return made(tx, row)
+        if row["state"] != "dispatched":
+            return illegal(row, wanted, "only what is in doubt can be resolved")
+        doubt = transitions.doubtful(tx, row)
+        if doubt is None:
+            return transitions.in_progress(tx, row)
+        return self._fresh(tx, row, transitions.resolve(tx, row, text, evidence))
+
+    def _at_work(self, effect: Effect) -> None:
+        if effect.state == "dispatched" and effect.holder == self.store.caller.holder:
+            transitions.BEGUN.add((effect.id, effect.attempt))
+            if effect.holder.startswith("p:"):
+                leases.renewer(self.store).start()
+
+    def _keyed(self, effect: Effect) -> Effect:
+        from standfast.ledger.effects.performing import store_id
+
+        if effect.state != "dispatched":
+            return effect
+        return effect._replace(call_key=identity.call_key(store_id(self.store), effect.scope, effect.key))
+
+
+def _by_hand(tool: str, intent: serial.Json, **options: Any) -> Any:
+    """Work without a function: the split form and the function form share everything else."""
+    from standfast.ledger.effects.performing import prepare
+
+    return prepare(tool, (intent,), {"do": _nobody, **options})
+
+
+def _nobody(call: Any) -> None:
+    raise AssertionError("the split form calls nobody")
+
+
+def find(tx: Tx, scope: str, effect: str, *, lock: bool = False) -> Row | StandfastError:
+    """The row an id, a key or the end of an id names."""
+    by_id = transitions.SQL.by_id_for_update if lock else transitions.SQL.by_id
+    if is_id(effect):
+        row = tx.maybe(by_id, id=effect)
+    else:
+        row = tx.maybe(transitions.SQL.by_key_for_update if lock else transitions.SQL.by_key, scope=scope, key=effect)
+        suffix = like_suffix(effect, prefix="eff") if row is None else None
+        if suffix is not None:
+            ids = tx.all(SQL.by_suffix, pattern=f"%{suffix}")
+            if len(ids) > 1:
+                return InvalidInput(f"{effect!r} is the end of more than one id", "write more of it")
+            row = tx.maybe(by_id, id=ids[0]["id"]) if ids else None
+    if row is None:
+        shown = serial.clean(str(effect), 80)
+        return NotFound(f"there is no effect {shown!r} here", "standfast effect list")
+    return row
+
+
+def made(tx: Tx, row: Row) -> Effect:
+    """The noun of a row, with what is derived from its lease now."""
+    doubt = transitions.doubtful(tx, row) if row["state"] == "dispatched" else None
+    values = {name: row[name] for name in Effect._fields if name in row}
+    values |= {name: serial.read(row[name]) for name in ("intent", "context", "result")}
+    return Effect(**values, in_doubt=doubt is not None)
+
+
+def judged(tx: Tx, row: Row) -> Verdict:
+    effect = made(tx, row)
+    closed = transitions.closed(row)
+    if closed is not None:
+        return Verdict("skip", closed.message, effect)
+    if row["state"] == "acknowledged":
+        return Verdict("skip", f"done at {iso(row['ended_us'])}: the recorded result is returned", effect)
+    if row["state"] == "planned":
+        return Verdict("replay", "planned and never sent", effect)
+    if row["state"] == "failed":
+        return Verdict("replay", f"known not applied: {row['error']}", effect)
+    doubt = transitions.doubtful(tx, row)
+    if doubt is None:
+        return Verdict("wait", transitions.in_progress(tx, row).message, effect)
+    why = transitions.WHY[doubt.standing]
+    if (effect.context or {}).get("probe"):
+        return Verdict("probe", f"in doubt ({why}), and it can be asked about: {effect.context['probe']}", effect)
+    if transitions.remembered(tx, row, effect.idempotent_us):
+        return Verdict("replay", f"in doubt ({why}), and the remote knows its key", effect)
+    return Verdict("ask", f"in doubt ({why}): {transitions.settling(row['id'])}", effect)
+
+
+def illegal(row: Row, wanted: str, why: str) -> IllegalTransition:
+    return IllegalTransition(
+        f"{transitions.named(row)} is {row['state']} and cannot become {wanted}: {why}",
+        f"standfast effect show {short(row['id'])}",
+    )
+
+
+def _line(text: str | None) -> str | None:
+    return None if text is None else serial.clean(text, transitions.ERROR_MAX)
