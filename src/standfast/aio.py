@@ -129,7 +129,11 @@ class _Call:
         self._entered: AbstractContextManager[Any] | None = None
 
     def __await__(self) -> Any:
-        return self._start().__await__()
+        return self._answer().__await__()
+
+    async def _answer(self) -> Any:
+        value = await self._start()
+        return AsyncObject(self._owner, value) if getattr(type(value), "awaited", False) else value
 
     async def __aenter__(self) -> Any:
         self._entered = manager = await self._start()

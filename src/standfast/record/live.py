@@ -47,6 +47,9 @@ _mutex = threading.Lock()
 class Speaker:
     """The verbs of a session, bound to one of its nodes."""
 
+    awaited = True
+    """Under an event loop its methods are awaited too."""
+
     def __init__(self, session: Session, path: Path) -> None:
         self._session = session
         self._path = path
