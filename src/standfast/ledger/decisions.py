@@ -29,7 +29,7 @@ from standfast import crash, serial
 from standfast.clock import parse_duration
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.db.store import Room, Store, query, raised, verb
+from standfast.db.store import Room, query, raised, verb
 from standfast.errors import (
     ApprovalRequired,
     EffectInDoubt,
@@ -65,8 +65,7 @@ _UNFIT = "[\x00\ud800-\udfff]"  # compiled on first use: what no store can hold
 _TRIES = 5
 
 # The block ended, the work did not: a person, another holder or the store itself is in the way.
-# The decision stays open, and whoever goes on finds it.
-_UNDECIDED = (ApprovalRequired, EffectInDoubt, InProgress, LeaseLost, StorageError)
+_IN_THE_WAY = (ApprovalRequired, EffectInDoubt, InProgress, LeaseLost, StorageError)
 
 
 class Decision(NamedTuple):
@@ -160,14 +159,18 @@ def decide(
         opening.take_back("decision", counted)
         raise
     crash.point("decision.after_write")
-    return Deciding(opening.store, decision, resumed=resumed)
+    return Deciding(opening, decision, resumed=resumed)
 
 
 class Deciding:
     """A decision while its block runs. `outcome` is what will stand in the record."""
 
-    def __init__(self, store: Store, decision: Decision, *, resumed: bool) -> None:
-        self._store = store
+    awaited = True
+    """Under an event loop its methods are awaited too."""
+
+    def __init__(self, opening: Opening, decision: Decision, *, resumed: bool) -> None:
+        self._opening = opening
+        self._store = opening.store
         self.decision = decision
         self.resumed = resumed
         """Whether an earlier opening wrote it: look at what was recorded before doing it again."""
@@ -213,9 +216,11 @@ class Deciding:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
+        if self._opening.elsewhere:
+            return  # a forked child left its parent's block: the parent is still in it
+        if error is None or (isinstance(error, SystemExit) and error.code in (None, 0, False)):
             self._close("done", outcome_text(self.outcome))
-        elif not isinstance(error, _UNDECIDED):
+        elif not _unfinished(error):
             try:
                 self._close("failed", last_line(error))
             except StandfastError as second:
@@ -224,6 +229,14 @@ class Deciding:
 
     def __repr__(self) -> str:
         return f"<Deciding {short(self.id)} {self.state}: {serial.clean(self.what, 60)}>"
+
+
+def _unfinished(error: BaseException) -> bool:
+    """Whether somebody will come back to it: then the decision stays open, and whoever goes on finds it."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(_unfinished(one) for one in error.exceptions)
+    interrupted = not isinstance(error, (Exception, SystemExit))  # Ctrl-C, a cancelled task, a closed generator
+    return interrupted or isinstance(error, _IN_THE_WAY)
 
 
 def _reached(tx: Tx, opening: Opening, said: _Said, n: int) -> tuple[Decision, bool]:
