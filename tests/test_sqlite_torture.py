@@ -1,0 +1,69 @@
+"""Short samples of the campaigns in `tests/prove`: boots, kills, power loss, each with its control.
+
+`make prove` runs the same code for minutes. A control is the same campaign with the protection
+taken away in the child processes: it must go wrong, or the campaign could not see anything.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults import or_skip
+from tests.prove import boot, power, torture
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["fresh", "old"])
+def test_eight_processes_open_one_store_at_once_twenty_times(tmp_path: Path, old: bool) -> None:
+    """003-18: all 160 succeed, and each migration is applied once."""
+    outcome = boot.run(tmp_path, rounds=20, old=old)
+    assert outcome.bad == []
+    assert outcome.seen["openings"] == 160
+
+
+def test_torture_loses_no_acknowledged_row_and_keeps_no_failed_one(tmp_path: Path) -> None:
+    """000-1, 003-33: 4 processes of 6 threads, killed all the time, with every lock cancelled under them."""
+    outcome = torture.run(tmp_path, seconds=6)
+    assert outcome.bad == []
+    assert outcome.seen["kills"] >= 5
+    assert outcome.seen["acknowledged"] > 500
+    assert outcome.seen["failed on purpose"] > 20
+
+
+def test_torture_without_the_guard_goes_wrong(tmp_path: Path) -> None:
+    """The control: rows are lost, or the check of the log stops the writers before they are."""
+    outcome = torture.run(tmp_path, seconds=2.5, guard=False)
+    assert outcome.bad or outcome.seen.get("stopped by the check of the log")
+
+
+def test_power_loss_takes_no_acknowledged_row(tmp_path: Path) -> None:
+    """000-1: three processes, a log that wraps all the time, and only synced bytes come back."""
+    with or_skip():
+        outcome = power.run(tmp_path, losses=12)
+    assert outcome.bad == []
+    assert outcome.seen["acknowledged"] > 100
+
+
+def test_power_loss_without_our_sync_takes_acknowledged_rows(tmp_path: Path) -> None:
+    """The control."""
+    assert any(_loses(power.run, tmp_path / str(seed), seed) for seed in range(8))
+
+
+def test_a_real_file_system_cut_off_takes_no_acknowledged_row(tmp_path: Path) -> None:
+    """000-1: ext4, cut off by the kernel in the middle of its work."""
+    with or_skip():
+        outcome = power.run_cuts(tmp_path, losses=10)
+    assert outcome.bad == []
+    assert outcome.seen["acknowledged"] > 100
+
+
+def test_a_real_file_system_cut_off_without_our_sync_takes_acknowledged_rows(tmp_path: Path) -> None:
+    """The control."""
+    assert any(_loses(power.run_cuts, tmp_path / str(seed), seed) for seed in range(8))
+
+
+def _loses(campaign: object, place: Path, seed: int) -> bool:
+    place.mkdir()
+    with or_skip():
+        return bool(campaign(place, losses=2, seed=seed, synced=False).seen["lost rows"])  # type: ignore[operator]
