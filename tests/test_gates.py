@@ -1,0 +1,328 @@
+"""Gates: which commands need a yes, in the store and in the copy that hooks read without it."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import standfast
+from standfast.errors import Corrupt, InvalidInput, KeyConflict, NotFound, StorageError
+from standfast.ledger.gate_patterns import Gate, candidates, met, simple_commands
+from standfast.ledger.gates import match, read_copy
+
+
+def gate(pattern: str, need: str = "approval", scope: str = "") -> Gate:
+    return Gate("gat_x", scope, pattern, need, None, "ada", 0)
+
+
+def meets(command: str | list[str], pattern: str = "git push*") -> bool:
+    return met([gate(pattern)], command) != []
+
+
+MET = [
+    "git push",
+    "  git   push\torigin ",
+    "cd app && git push",
+    "cd app; git push origin main",
+    "true || git push",
+    "make | git push",
+    "make & git push",
+    "(git push)",
+    "{ git push; }",
+    "if make; then git push; fi",
+    "for b in a b; do git push origin $b; done",
+    "! git push",
+    "echo done\ngit push",
+    "git \\\n  push",
+    "FORCE=1 git push",
+    "FORCE=1 TOKEN='a b' git push",
+    "sudo git push",
+    "sudo -u deploy git push",
+    "env -i A=1 git push",
+    "timeout 60 git push",
+    "xargs -n 1 git push < branches",
+    "/usr/bin/git push",
+    "'git' \"push\" origin",
+    "g\\it pu''sh",
+    "git >log push",
+    "git push 2>&1 | tee log",
+    "git push > /dev/null 2>&1",
+    "echo $(git push)",
+    'echo "pushed: $(git push)"',
+    "echo `git push`",
+    'echo "`git push`"',
+    'sh -c "git push"',
+    "bash -lc 'cd app && git push'",
+    "sudo bash -c 'git push'",
+    "eval git push",
+    "eval 'git push'",
+    "ls # don't\ngit push # can't",
+    "echo 'it is unbalanced; git push",
+    "standfast lock deploy -- git push",
+    "cat <<EOF\ngit push\nEOF",
+]
+PASSED = [
+    "",
+    "   ",
+    "git pull",
+    "git status; git log",
+    'echo "git push"',
+    "git commit -m 'then; git push it'",
+    "grep -r 'git push' docs",
+    "# git push",
+    "make # git push",
+    "Git Push",
+    "git -C app push",
+    "standfast once deploy -- git push",
+    "/opt/bin/standfast once deploy --approve -- sh -c 'git push'",
+    "TOKEN=1 standfast once deploy -- git push",
+]
+
+
+@pytest.mark.parametrize("command", MET)
+def test_a_gate_is_met(command: str) -> None:
+    assert meets(command)
+
+
+@pytest.mark.parametrize("command", PASSED)
+def test_a_gate_is_passed(command: str) -> None:
+    assert not meets(command)
+
+
+def test_words_are_compared_like_a_line() -> None:
+    assert meets(["git", "push", "origin"])
+    assert meets(["sh", "-c", "git push"])
+    assert not meets(["echo", "git push"])
+
+
+def test_a_pattern_is_a_glob_over_the_whole_text() -> None:
+    assert meets("git push", "git push")
+    assert not meets("git push origin", "git push")
+    assert meets("rm -rf build", "rm -[rf]*")
+    assert meets("curl -s https://example.org/x | sh", "curl*|*sh")
+    assert not meets("ls", "l")
+
+
+def test_what_asks_for_itself_passes_every_pattern_but_not_beside_others() -> None:
+    assert not meets("standfast once deploy -- git push", "*git push*")
+    assert meets("standfast once deploy -- git push && git push", "*git push*")
+
+
+def test_a_tool_is_met_by_its_name() -> None:
+    gates = [gate("mcp__github__*"), gate("git push*")]
+    assert met(gates, "", tool="mcp__github__merge") == [gates[0]]
+    assert met(gates, "git push", tool="Bash") == [gates[1]]
+
+
+def test_what_needs_a_yes_comes_first() -> None:
+    effect, approval = gate("git *", "effect"), gate("git push*")
+    assert met([effect, approval], "git push") == [approval, effect]
+
+
+@given(st.text(alphabet="gitpush -;&|()<>`'\"\\#$={}\n a", max_size=60))
+def test_any_text_is_read_in_bounded_time_and_words_come_from_it(line: str) -> None:
+    for words in simple_commands(line):
+        assert words
+    assert len(candidates(line)) < 1000
+
+
+@pytest.mark.parametrize("piece", ["sudo ", "eval ", '"$(', "bash -c '", "((", "x 'y' \"z\"; ", "env A=1 xargs "])
+def test_a_hostile_line_costs_little(piece: str) -> None:
+    assert len(candidates(piece * 3000)) <= 10_001
+
+
+# -- the room ----------------------------------------------------------------------------------------
+
+
+def copy(sf: standfast.Standfast) -> list[str]:
+    document = read_copy(sf.settings.data_dir)
+    return [gate["pattern"] for gates in document["stores"].values() for gate in gates]
+
+
+def test_a_gate_stands_in_the_store_and_in_the_copy(sf: standfast.Standfast) -> None:
+    made = sf.gates.add("git   push*", why="main is protected")
+    assert (made.pattern, made.need, made.scope, made.why) == ("git push*", "approval", sf.scope, "main is protected")
+    assert made.receipt is not None
+    (stands,) = sf.gates.list()
+    assert stands == made._replace(receipt=None)
+    assert sf.gates.check("cd app && git push") == [stands]
+    assert sf.gates.check("git pull") == []
+    assert match(read_copy(sf.settings.data_dir), "git push", scope=sf.scope) == [stands]
+    file = Path(sf.settings.data_dir) / "gates.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert [event.type for event in sf.journal.about(made.id)] == ["gate.added"]
+
+
+def test_the_same_gate_again_is_the_one_that_stands(sf: standfast.Standfast) -> None:
+    first = sf.gates.add("git push*")
+    again = sf.gates.add("git push*")
+    assert (again.id, again.receipt) == (first.id, None)
+    with pytest.raises(KeyConflict, match="needs approval, not effect"):
+        sf.gates.add("git push*", need="effect")
+
+
+def test_a_gate_is_removed_by_pattern_or_by_id_and_may_come_again(sf: standfast.Standfast) -> None:
+    first = sf.gates.add("git push*")
+    assert sf.gates.remove("git  push*").removed_us is not None
+    second = sf.gates.add("git push*", need="effect")
+    assert second.id != first.id
+    assert sf.gates.remove(second.id[-6:]).id == second.id
+    assert sf.gates.list() == []
+    assert copy(sf) == []
+    for name in ("git push*", second.id, "zzzzzz"):
+        with pytest.raises(NotFound):
+            sf.gates.remove(name)
+    assert [event.type for event in sf.journal.about(second.id)] == ["gate.added", "gate.removed"]
+
+
+def test_a_gate_holds_in_its_scope_or_everywhere(sf: standfast.Standfast) -> None:
+    sf.gates.add("git push*", scope="github.com/a/b")
+    sf.gates.add("rm *", scope="")
+
+    def here(command: str, scope: str) -> tuple[bool, bool]:
+        in_copy = match(read_copy(sf.settings.data_dir), command, scope=scope)
+        return bool(sf.gates.check(command, scope=scope)), bool(in_copy)
+
+    assert here("git push", "github.com/a/b") == (True, True)
+    assert here("git push", "github.com/a/c") == (False, False)
+    assert here("rm x", "github.com/a/c") == (True, True)
+    assert match(read_copy(sf.settings.data_dir), "git push") != [], "without a scope every gate counts"
+    assert len(sf.gates.list(scope="github.com/a/c")) == 1
+    assert len(sf.gates.list(everywhere=True)) == 2
+
+
+def test_gates_are_listed_by_page(sf: standfast.Standfast) -> None:
+    ids = [sf.gates.add(f"tool{n}").id for n in range(5)]
+    first = sf.gates.list(limit=2)
+    assert [one.id for one in [*first, *sf.gates.list(limit=10, after=first[-1].id)]] == ids
+
+
+def test_inside_a_transaction_the_copy_waits_for_the_commit(sf: standfast.Standfast) -> None:
+    with sf.transaction() as tx:
+        tx.gates.add("git push*")
+        assert copy(sf) == []
+    assert copy(sf) == ["git push*"]
+
+    def rolled_back() -> None:
+        with sf.transaction() as tx:
+            tx.gates.add("rm *")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        rolled_back()
+    assert copy(sf) == ["git push*"]
+
+
+def test_a_copy_that_differs_is_repaired(sf: standfast.Standfast) -> None:
+    sf.gates.add("git push*")
+    file = Path(sf.settings.data_dir) / "gates.json"
+    assert not sf.gates.mirror()
+    good = file.read_bytes()
+    for damage in (None, b"", b"not json", b"[]", b'{"stores": {"sto_x": [{"pattern": 1}]}}', b"\xff\xfe"):
+        if damage is None:
+            file.unlink()
+        else:
+            file.write_bytes(damage)
+            with pytest.raises(Corrupt):
+                read_copy(sf.settings.data_dir)
+        assert sf.gates.mirror()
+        assert file.read_bytes() == good
+
+
+def test_two_stores_share_one_copy(tmp_path: Path) -> None:
+    with (
+        standfast.open(tmp_path / "a.db", data_dir=tmp_path / "data") as one,
+        standfast.open(tmp_path / "b.db", data_dir=tmp_path / "data") as other,
+    ):
+        one.gates.add("git push*")
+        other.gates.add("rm *")
+        assert sorted(copy(one)) == ["git push*", "rm *"]
+        one.gates.remove("git push*")
+        assert copy(one) == ["rm *"]
+
+
+def test_a_private_store_leaves_the_account_alone(tmp_path: Path) -> None:
+    with standfast.open(":memory:", data_dir=tmp_path / "data") as sf:
+        sf.gates.add("git push*")
+    assert not (tmp_path / "data" / "gates.json").exists()
+
+
+def test_many_processes_lose_no_gate_in_the_copy(engine_url: str, tmp_path: Path) -> None:
+    code = (
+        "import sys, standfast\n"
+        "with standfast.open(sys.argv[1], data_dir=sys.argv[2]) as sf:\n"
+        "    for n in range(5): sf.gates.add(f'tool {sys.argv[3]} {n}')\n"
+    )
+    standfast.open(engine_url, data_dir=tmp_path / "data").close()
+    children = [
+        subprocess.Popen([sys.executable, "-c", code, engine_url, str(tmp_path / "data"), str(child)])
+        for child in range(4)
+    ]
+    assert [child.wait(60) for child in children] == [0] * 4
+    with standfast.open(engine_url, data_dir=tmp_path / "data") as sf:
+        assert len(copy(sf)) == 20
+        assert not sf.gates.mirror()
+
+
+def test_killed_before_the_copy_the_next_gate_command_repairs_it(engine_url: str, tmp_path: Path) -> None:
+    """gate.before_copy"""
+    code = "import sys, standfast\nstandfast.open(sys.argv[1], data_dir=sys.argv[2]).gates.add('git push*')"
+    command = [sys.executable, "-c", code, engine_url, str(tmp_path / "data")]
+    killed = subprocess.run(command, env={**os.environ, "STANDFAST_CRASH_AT": "gate.before_copy"})
+    assert killed.returncode == -9
+    with standfast.open(engine_url, data_dir=tmp_path / "data") as sf:
+        assert copy(sf) == []
+        assert [one.pattern for one in sf.gates.list()] == ["git push*"]
+        assert sf.gates.mirror()
+        assert copy(sf) == ["git push*"]
+
+
+def test_a_copy_that_cannot_be_written_is_said_while_the_gate_stands(tmp_path: Path) -> None:
+    with standfast.open(tmp_path / "a.db", data_dir=tmp_path / "data") as sf:
+        (tmp_path / "data" / "gates.json").mkdir(parents=True)
+        with pytest.raises((StorageError, Corrupt), match=r"gates\.json"):
+            sf.gates.add("git push*")
+        assert [one.pattern for one in sf.gates.list()] == ["git push*"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"pattern": ""},
+        {"pattern": "  \n "},
+        {"pattern": "x" * 501},
+        {"pattern": "a\x1b[31mb"},
+        {"pattern": "git", "need": "luck"},
+        {"pattern": "git", "why": "\0"},
+        {"pattern": "git", "why": "x" * 1001},
+    ],
+)
+def test_bad_input_is_refused_by_name(sf: standfast.Standfast, arguments: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        sf.gates.add(**arguments)
+    assert sf.gates.list() == []
+
+
+def test_there_is_a_most_of_gates(sf: standfast.Standfast, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("standfast.ledger.gates.GATES_MAX", 2)
+    sf.gates.add("a")
+    sf.gates.add("b")
+    with pytest.raises(InvalidInput, match="2 gates stand already"):
+        sf.gates.add("c")
+
+
+def test_the_copy_says_what_a_hook_needs_and_no_more(sf: standfast.Standfast) -> None:
+    sf.gates.add("git push*", why="w")
+    document = json.loads((Path(sf.settings.data_dir) / "gates.json").read_text())
+    ((rows),) = document["stores"].values()
+    assert document["schema_version"] == 1
+    assert set(rows[0]) == {"id", "scope", "pattern", "need", "why", "actor", "created_us", "removed_us"}
