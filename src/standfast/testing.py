@@ -93,11 +93,30 @@ def sf_crash(tmp_path: Path) -> Crash:
     def run_all(
         agent: Callable[..., Any], *args: Any, double: bool = False, max_schedules: int = 500, **kwargs: Any
     ) -> list[End]:
+        _load_everything()
         lives = _Lives(tmp_path / "crash", lambda: agent(*args, **kwargs))
         crash.sweep(lives.live, lives.live, lives.check, reset=lives.reset, double=double, max_schedules=max_schedules)
         return lives.ends()
 
     return run_all
+
+
+def _load_everything() -> None:
+    """Loaded once here, not again by each of hundreds of children."""
+    from importlib import import_module
+
+    for name in (
+        "checkpoint.checkpoints",
+        "db.sqlite.registry",
+        "footings.artifacts",
+        "ledger.approvals",
+        "ledger.decisions",
+        "ledger.effects.performing",
+        "ledger.effects.room",
+        "record.live",
+        "record.state",
+    ):
+        import_module(f"standfast.{name}")
 
 
 class _Lives:
