@@ -128,6 +128,9 @@ class RotatingPooler(_Server):
         self._turn = itertools.count()
         self._pool = threading.Lock()
         self.transactions = 0
+        self.impatient = 0
+        """How often a client went on before the server had ended its transaction: real poolers then
+        mix up the answers."""
 
     def serve(self, client: socket.socket) -> None:
         startup = _startup(client)
@@ -162,6 +165,7 @@ class RotatingPooler(_Server):
                     raise EOFError("the client left in the middle of a transaction")
         finally:
             back.stop()
+            self.impatient += back.impatient
 
 
 class _Pump:
@@ -173,6 +177,7 @@ class _Pump:
         self._state = b"I"
         self._change = threading.Condition()
         self._stopped = False
+        self.impatient = False
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -183,6 +188,8 @@ class _Pump:
                 message = _message(self._line, idle=lambda: self._stopped)
             except (OSError, EOFError):
                 return
+            if message[:1] == b"Z" and _has_sent_more(self._client):
+                self.impatient = True
             with contextlib.suppress(OSError):
                 self._client.sendall(message)
             if message[:1] == b"Z":
@@ -254,6 +261,13 @@ def _exactly(line: socket.socket, size: int, idle: Callable[[], bool] = lambda: 
             raise EOFError("closed")
         data += part
     return data
+
+
+def _has_sent_more(line: socket.socket) -> bool:
+    try:
+        return bool(line.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    except BlockingIOError:
+        return False
 
 
 def _hang_up(line: socket.socket) -> None:

@@ -50,6 +50,10 @@ class Address:
             # One of several is the primary: ask each until it is found, also after a failover.
             self.params.setdefault("target_session_attrs", "read-write")
 
+    @property
+    def role(self) -> str:
+        return str(self.params.get("user") or "CURRENT_ROLE")
+
     def hide(self, text: str) -> str:
         """Any text without this address's password."""
         try:

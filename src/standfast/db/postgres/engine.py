@@ -96,7 +96,7 @@ class PostgresEngine(Engine):
         latest = migrations[-1].version
         migrate.refuse_newer(found.schema, latest)
         migrate.check_history(found.history, migrations)
-        moved = migrate.moved(found.meta, found.cluster)
+        moved = migrate.moved(found)
         if found.schema < latest or moved:
             self._bring_up(found, migrations, moved=moved)
         return found

@@ -125,7 +125,7 @@ def translated(fault: Fault, address: Address) -> StandfastError:
         case "42501":
             return StorageError(
                 f"this role may not do that in {where}: {words}",
-                "let the owner of the database run: GRANT ALL ON SCHEMA standfast TO <role>",
+                f"let an administrator run: CREATE SCHEMA standfast AUTHORIZATION {address.role}",
                 code="not_permitted",
             )
     return StorageError(f"{where}: {words} ({state or 'no code'})", "standfast doctor says more", code="server_error")

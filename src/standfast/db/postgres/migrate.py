@@ -5,12 +5,13 @@ applied in one transaction, so a killed process leaves the old schema or the new
 is one of the transaction's own (a pooler would lose one of the session's), and where even that
 is not enough, because two clients create one catalogue row, the loser tries again.
 
-`settle` is for a journal that has come from another cluster: the transaction numbers of its
-rows mean nothing there. It draws a line behind them.
+`settle` is for a journal that has come from another cluster, by restore or move: the transaction
+numbers of its rows mean nothing here. It draws a line behind them.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections.abc import Sequence
@@ -21,13 +22,15 @@ from standfast.db.contract import DEADLINE_S
 from standfast.db.migrations import MIGRATIONS, ddl
 from standfast.db.migrations.migration import Migration
 from standfast.db.postgres.driver import psycopg
+from standfast.db.postgres.opening import LAST, Found
 from standfast.errors import Corrupt, SchemaTooNew
 from standfast.ids import new_id
 
 LOCK_KEY = 0x53544644
-_LOST_A_RACE = frozenset({"23505", "42P06", "42P07", "42710", "40001", "40P01", "55P03"})
-_CATALOGUE_RACE = "XX000"
-"""An internal error by its code; "tuple concurrently updated" by its words."""
+_WAITED = frozenset({"40001", "40P01", "55P03"})
+_EXISTS = frozenset({"23505", "42P06", "42P07", "42710", "XX000"})
+"""Somebody created it a moment ago; XX000 is "tuple concurrently updated"."""
+_EXISTS_RERUNS_MAX = 5
 _LOCAL = (
     "SELECT set_config('search_path', 'standfast, pg_temp', true), set_config('synchronous_commit', 'on', true),"
     " set_config('lock_timeout', '5000', true), set_config('statement_timeout', '300000', true),"
@@ -40,15 +43,13 @@ _NOW_US = "CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS bigint)"
 def migrate(connection: psycopg.Connection[Any], migrations: Sequence[Migration] = MIGRATIONS) -> None:
     """Apply what is pending, or find that somebody else just did."""
     end = time.monotonic() + DEADLINE_S
-    while True:
+    for attempt in itertools.count(1):
         try:
             with connection.transaction():
                 _migrate_locked(connection, migrations)
             return
         except psycopg.Error as error:
-            race = error.sqlstate in _LOST_A_RACE or (
-                error.sqlstate == _CATALOGUE_RACE and "concurrently" in str(error)
-            )
+            race = error.sqlstate in _WAITED or (error.sqlstate in _EXISTS and attempt <= _EXISTS_RERUNS_MAX)
             if not race or time.monotonic() > end:
                 raise
             time.sleep(random.uniform(0.005, 0.1))
@@ -129,23 +130,30 @@ def _cluster(connection: psycopg.Connection[Any]) -> str:
         return ""
 
 
-def moved(meta: dict[str, str], cluster: str) -> bool:
-    """Whether the journal was written on another cluster than this one, as far as both are known."""
-    return bool(cluster) and bool(meta.get("cluster")) and meta["cluster"] != cluster
+def moved(found: Found) -> bool:
+    """Whether the journal was written on another cluster: by the clusters' names, or because its last
+    row has a transaction number that this cluster has not reached."""
+    known = bool(found.cluster) and bool(found.meta.get("cluster"))
+    foreign = known and found.meta["cluster"] != found.cluster
+    return foreign or (found.ahead and found.last_seq > last_bound(found.meta.get("settled_seq", "")))
+
+
+def last_bound(bounds: str) -> int:
+    return int(bounds.rpartition(",")[2] or 0)
 
 
 def settle(connection: psycopg.Connection[Any], cluster: str) -> None:
     """Draw the line behind the rows of another cluster, once, however many open the store at once."""
     with connection.transaction():
         connection.execute(_LOCAL)
-        row = connection.execute("SELECT value FROM meta WHERE key = 'cluster' FOR UPDATE").fetchone()
-        if row is None or row[0] == cluster:
-            return
-        last = int(_one(connection, "SELECT max(seq) FROM event") or 0)
+        there = connection.execute("SELECT value FROM meta WHERE key = 'cluster' FOR UPDATE").fetchone()
+        foreign = there is not None and bool(there[0]) and bool(cluster) and there[0] != cluster
         bounds = str(_one(connection, "SELECT value FROM meta WHERE key = 'settled_seq'") or "")
-        if last > int(bounds.rpartition(",")[2] or 0):
-            connection.execute(_PUT_META, ("settled_seq", f"{bounds},{last}".lstrip(",")))
-        connection.execute(_PUT_META, ("cluster", cluster))
+        last = connection.execute(LAST).fetchone()
+        if last is not None and last[0] > last_bound(bounds) and (foreign or last[1]):
+            connection.execute(_PUT_META, ("settled_seq", f"{bounds},{last[0]}".lstrip(",")))
+        if foreign:
+            connection.execute(_PUT_META, ("cluster", cluster))
 
 
 def _one(connection: psycopg.Connection[Any], text: str) -> Any:

@@ -36,6 +36,12 @@ SELECT CAST(current_setting('server_version_num') AS bigint) AS version,
 """
 META = b"SELECT key, value FROM standfast.meta"
 HISTORY = b"SELECT version, checksum FROM standfast.migration"
+LAST = b"""
+SELECT seq, xid >= pg_snapshot_xmax(pg_current_snapshot()) AS ahead
+FROM standfast.event
+ORDER BY seq DESC
+LIMIT 1
+"""
 CLUSTER = b"SELECT CAST(system_identifier AS text) AS id FROM pg_control_system()"
 
 
@@ -50,6 +56,9 @@ class Found(NamedTuple):
     meta: dict[str, str]
     """Empty: the store is not there yet."""
     history: dict[int, str]
+    last_seq: int
+    ahead: bool
+    """The last row of the journal has a transaction number that this cluster has not reached."""
     cluster: str
     """The system identifier of the cluster; empty where this role may not know it."""
 
@@ -61,7 +70,7 @@ class Found(NamedTuple):
 def look(wire: Wire, address: Address, *, allow_unsafe: bool) -> Found:
     """One round trip. Raises UnsafeStorage or StorageError for a server that cannot hold a store."""
     answers: dict[bytes, list[Row]] = {}
-    for text in (SERVER, META, HISTORY, CLUSTER):  # an error ends what follows it: what may be refused is last
+    for text in (SERVER, META, HISTORY, LAST, CLUSTER):  # an error ends what follows it: what may be refused is last
         wire.send(text, sink=_into(answers, text))
     fault = _collect(wire)
     if SERVER not in answers:
@@ -70,8 +79,9 @@ def look(wire: Wire, address: Address, *, allow_unsafe: bool) -> Found:
     server = answers[SERVER][0]
     _judge(server, address, allow_unsafe=allow_unsafe)
     fresh = fault is not None and META not in answers and fault.sqlstate in _NO_SUCH_TABLE
-    if fault is not None and HISTORY not in answers and not fresh:
+    if fault is not None and LAST not in answers and not fresh:
         raise fault
+    last: Row = next(iter(answers.get(LAST, ())), {"seq": 0, "ahead": False})
     return Found(
         version=server["version"],
         version_name=server["version_name"],
@@ -79,6 +89,8 @@ def look(wire: Wire, address: Address, *, allow_unsafe: bool) -> Found:
         pooled=server["pid"] != wire.connection.info.backend_pid,
         meta={row["key"]: row["value"] for row in answers.get(META, ())},
         history={row["version"]: row["checksum"] for row in answers.get(HISTORY, ())},
+        last_seq=last["seq"],
+        ahead=last["ahead"],
         cluster=str(answers[CLUSTER][0]["id"]) if CLUSTER in answers else "",
     )
 

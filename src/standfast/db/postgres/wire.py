@@ -29,6 +29,7 @@ Sink: TypeAlias = "Callable[[PGresult], None]"
 
 PREPARED_MAX = 500
 """Plans kept on one connection; what comes after is sent in full each time."""
+OWED_S = 10.0
 _OK = frozenset({pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY})
 _NOTHING = Bound([], [], [])
 _GONE = frozenset({b"FATAL", b"PANIC"})
@@ -56,6 +57,7 @@ class Wire:
         self.epoch = 0
         self.round_trips = 0
         self.warned: str | None = None
+        self._owed = False
         self._pg = connection.pgconn
         self._under_way: deque[_Sent] = deque()
         self._plans: dict[tuple[bytes, ...], bytes] = {}
@@ -71,6 +73,8 @@ class Wire:
 
     def send(self, text: bytes, bound: Bound = _NOTHING, sink: Sink | None = None) -> None:
         """Queue a statement. Its answer goes to `sink` when it is collected."""
+        if self._owed:
+            self._catch_up()
         try:
             if self.prepare:
                 self._send_prepared(text, bound)
@@ -100,6 +104,13 @@ class Wire:
             self.broken = self.broken or self._pg.flush() != 0
         except (Fault, psycopg.Error):
             self.broken = True
+        self._owed = True
+
+    def _catch_up(self) -> None:
+        """Take the answer that was left, before anything is sent: a pooler that sees two transactions
+        under way gives the answers of the second to somebody else (pgbouncer 1.18 does)."""
+        self._owed = False
+        self._receive(OWED_S)
 
     def _sync(self) -> None:
         self._pg.pipeline_sync()
@@ -121,6 +132,12 @@ class Wire:
                 self._sync()
             else:
                 self._pg.send_flush_request()
+        except psycopg.Error as error:
+            raise self._gone(error) from None
+        self._receive(within_s)
+
+    def _receive(self, within_s: float) -> None:
+        try:
             answers, fault = self._answers(time.monotonic() + within_s)
         except psycopg.Error as error:
             raise self._gone(error) from None
