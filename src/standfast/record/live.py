@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from standfast.ledger.decisions import Deciding
+    from standfast.ledger.effects.declared import Call, Declared
     from standfast.record.state import SessionState
 
 P = ParamSpec("P")
@@ -99,17 +100,36 @@ class Speaker:
         """
         return self._session.steps.perform(self._path, name, fn, args, kwargs)
 
-    def effect(self, *args: Any, **kwargs: Any) -> Any:
-        """Do something the outside world can see: see `standfast.effect`."""
+    # A declared function keeps its own signature; only a call with an option of ours is less exact.
+    @overload
+    def effect(self, what: Declared[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    @overload
+    def effect(self, what: Declared[..., T], /, *args: Any, again: bool, **kwargs: Any) -> T: ...
+    @overload
+    def effect(self, what: Declared[..., T], /, *args: Any, key: str, **kwargs: Any) -> T: ...
+    @overload
+    def effect(
+        self, what: str, intent: Any = None, /, *, do: Callable[[Call], Any], returns: type[T], **options: Any
+    ) -> T: ...
+    @overload
+    def effect(self, what: str, intent: Any = None, /, *, do: Callable[[Call], T], **options: Any) -> T: ...
+    def effect(self, what: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Do something the outside world can see, once: the recorded result ever after.
+
+        `what` is a function declared with `@standfast.effect`, followed by its arguments; or a
+        name and an intent, with do=, probe=, undo=, by=, key=, idempotent=, not_applied=,
+        approve=, again=, returns=. Whatever the function raises passes unchanged. Raises
+        InProgress, EffectInDoubt, ApprovalRequired, KeyConflict or LeaseLost: docs/effects.md.
+        """
         from standfast.ledger import effects
 
-        return effects.perform(self._opening(), *args, **kwargs)
+        return effects.perform(self._opening(), what, *args, **kwargs)
 
-    def tools(self, *args: Any, **kwargs: Any) -> Any:
-        """The same functions; every call of them is an effect of this session."""
+    def tools(self, *functions: Callable[..., Any]) -> list[Callable[..., Any]]:
+        """The same functions, as declared with `@standfast.effect`; every call is an effect of this session."""
         from standfast.ledger import effects
 
-        return effects.tools(self._opening(), *args, **kwargs)
+        return effects.tools(self._opening(), *functions)
 
     def decide(
         self,

@@ -106,7 +106,9 @@ def lineage(tx: Tx, session_id: str) -> Lineage:
     found: list[tuple[str, int]] = []
     row = tx.one(SQL.parent, id=session_id)
     while row["parent_id"] is not None and len(found) < LINEAGE_MAX:
-        found.append((row["parent_id"], row["cut_seq"]))
+        # Cut before the parent's own cut, less of the grandparent is seen than the parent sees.
+        cut_seq = min(row["cut_seq"], found[-1][1]) if found else row["cut_seq"]
+        found.append((row["parent_id"], cut_seq))
         row = tx.maybe(SQL.parent, id=row["parent_id"]) or {"parent_id": None}
     return tuple(found)
 
@@ -114,19 +116,14 @@ def lineage(tx: Tx, session_id: str) -> Lineage:
 def segments(tx: Tx, node: Node, path: Path, lineage: Lineage) -> tuple[Segment, ...]:
     """Where the conversation at `path` stands, newest first: this node, then its ancestors' of the same path."""
     found = [Segment(node.id, node.first_position, POSITION_MAX)]
-    for session_id, _ in lineage:
-        if found[-1].first <= 1:
-            break
+    before = node.first_position
+    for session_id, _ in lineage if before > 1 else ():
         ancestor = find(tx, session_id, path)
-        if ancestor is not None:
-            found.append(Segment(ancestor.id, ancestor.first_position, found[-1].first))
+        # The cut may lie before an ancestor's own: then that one has nothing to add.
+        if ancestor is not None and ancestor.first_position < before:
+            found.append(Segment(ancestor.id, ancestor.first_position, before))
+            before = ancestor.first_position
     return tuple(found)
-
-
-def last_before(tx: Tx, node: Node, cut_seq: int) -> int:
-    """The last position in `node` that was said before a cut."""
-    row = tx.maybe(SQL.said_before, node_id=node.id, cut_seq=cut_seq)
-    return int(row["position"]) if row is not None else node.first_position - 1
 
 
 def unknown(path: Path, session_key: str) -> NotFound:
@@ -134,10 +131,12 @@ def unknown(path: Path, session_key: str) -> NotFound:
 
 
 def _first_position(tx: Tx, path: Path, lineage: Lineage) -> int:
+    """In a fork a new node goes on behind what its ancestors of the same path said before the cut."""
     for session_id, cut_seq in lineage:
         ancestor = find(tx, session_id, path)
-        if ancestor is not None:
-            return last_before(tx, ancestor, cut_seq) + 1
+        said = ancestor and tx.maybe(SQL.said_before, node_id=ancestor.id, cut_seq=cut_seq)
+        if said is not None:
+            return int(said["position"]) + 1
     return 1
 
 
