@@ -121,18 +121,19 @@ _PRAGMAS = frozenset(
 )
 
 
+def reads_only(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+    """Whether a part of a person's query may run: asked by SQLite while it prepares it."""
+    reading = action in _READING and (action != apsw.SQLITE_PRAGMA or first in _PRAGMAS)
+    return apsw.SQLITE_OK if reading else apsw.SQLITE_DENY
+
+
 def stream(
     connection: apsw.Connection, text: str, params: dict[str, object] | None, give_back: Callable[[], None]
 ) -> Iterator[Row]:
     """Rows of a person's query, as they come; anything but reading is refused by name."""
-
-    def authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
-        reading = action in _READING and (action != apsw.SQLITE_PRAGMA or first in _PRAGMAS)
-        return apsw.SQLITE_OK if reading else apsw.SQLITE_DENY
-
     try:
         connection.execute("PRAGMA query_only=1").fetchall()
-        connection.authorizer = authorize
+        connection.authorizer = reads_only
         cursor = connection.execute(text, params or {})
         for row in cursor:
             names = [column[0] for column in cursor.get_description()]
