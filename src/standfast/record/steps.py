@@ -181,14 +181,18 @@ def arguments_hash(path: Path, name: str, args: tuple[Any, ...], kwargs: dict[st
 
     Raises InvalidInput naming the argument that has no plain form.
     """
-    plain = [_argument(name, index, value) for index, value in enumerate(args, 1)]
-    named = {key: _argument(name, key, value) for key, value in kwargs.items()}
-    return serial.hash({"args": plain, "kwargs": named, **({"node": list(path)} if path else {})})
-
-
-def _argument(name: str, place: int | str, value: object) -> serial.Json:
+    known = {"args": args, "kwargs": kwargs, **({"node": path} if path else {})}
     try:
-        return serial.encode(value, what=f"step {name!r}, argument {place}")
+        return serial.hash(known, what=f"step {name!r}")
+    except InvalidInput:
+        for place, value in (*enumerate(args, 1), *kwargs.items()):
+            _check_argument(name, place, value)
+        raise
+
+
+def _check_argument(name: str, place: int | str, value: object) -> None:
+    try:
+        serial.canonical(value, what=f"step {name!r}, argument {place}")
     except InvalidInput as error:
         raise InvalidInput(
             error.message,
