@@ -12,7 +12,7 @@ A session and each of its sub-agents speak with the same verbs.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 from weakref import WeakValueDictionary
@@ -33,6 +33,8 @@ from standfast.record.steps import Steps
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from standfast.checkpoint.checkpoints import Checkpoint, Context, Said
+    from standfast.footings.artifacts import Artifact, Source
     from standfast.ledger.decisions import Deciding
     from standfast.ledger.effects.declared import Call, Declared
     from standfast.record.state import SessionState
@@ -145,6 +147,50 @@ class Speaker:
 
         return decisions.decide(self._opening(), what, why=why, then=then, tags=tags, agent=agent)
 
+    # -- folding ---------------------------------------------------------------------------------
+
+    def checkpoint(
+        self,
+        upto: int | None = None,
+        *,
+        summary: str | None = None,
+        data: serial.Json = None,
+        cursor: serial.Json = None,
+        versions: Mapping[str, str] | None = None,
+        cache_keys: Iterable[str] = (),
+    ) -> Checkpoint:
+        """Let a few words stand for everything said up to position `upto`, or so far. The messages stay."""
+        from standfast.checkpoint import checkpoints
+
+        words: dict[str, Any] = {"summary": summary, "data": data, "cursor": cursor}
+        return checkpoints.add(self._opening(), upto, versions=versions, cache_keys=cache_keys, **words)
+
+    def fold(
+        self,
+        fn: Callable[[list[Said]], serial.Json],
+        *,
+        keep_last: int = 10,
+        cursor: serial.Json = None,
+        versions: Mapping[str, str] | None = None,
+        cache_keys: Iterable[str] = (),
+    ) -> Checkpoint | None:
+        """Let `fn` fold all but the last messages into a text or JSON value; None if there is nothing to fold."""
+        from standfast.checkpoint import checkpoints
+
+        pins: dict[str, Any] = {"cursor": cursor, "versions": versions, "cache_keys": cache_keys}
+        return checkpoints.fold(self._opening(), fn, keep_last=keep_last, **pins)
+
+    def context(self, *, last: int = 200, versions: Mapping[str, str] | None = None) -> Context:
+        """The newest fold and what was said after it: what a model is given to go on."""
+        from standfast.checkpoint import checkpoints
+
+        return checkpoints.context(self._opening(), last=last, versions=versions)
+
+    @property
+    def artifacts(self) -> SessionArtifacts:
+        """Large bytes of this session: `s.artifacts.put(Path("build.log"))`."""
+        return SessionArtifacts(self._session.opening)
+
     def _opening(self) -> Opening:
         """The opening of the session, as this node's."""
         opening = copy(self._session.opening)  # shares the counts: a repeat is a repeat, whoever repeats it
@@ -157,6 +203,29 @@ class Subagent(Speaker):
 
     def __repr__(self) -> str:
         return f"<Subagent {'/'.join(self._path)} of {self._session.key}>"
+
+
+class SessionArtifacts:
+    """Large bytes that belong to one session."""
+
+    awaited = True
+
+    def __init__(self, opening: Opening) -> None:
+        self._opening = opening
+
+    def put(self, data: Source, *, name: str | None = None, kind: str = "file", retention: str = "keep") -> Artifact:
+        """Store bytes, the content of a path, or a binary stream. Durable when it returns."""
+        from standfast.footings.artifacts import Artifacts
+
+        self._opening.usable()
+        room = Artifacts(self._opening.store)
+        return room.put(data, name=name, kind=kind, session=self._opening.session_id, retention=retention)
+
+    def get(self, which: str) -> bytes:
+        """The bytes, compared with their digest. `which` is an id, its end, or a name."""
+        from standfast.footings.artifacts import Artifacts
+
+        return Artifacts(self._opening.store).get(which)
 
 
 class Session(Speaker):

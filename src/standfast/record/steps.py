@@ -185,12 +185,12 @@ def arguments_hash(path: Path, name: str, args: tuple[Any, ...], kwargs: dict[st
     try:
         return serial.hash(known, what=f"step {name!r}")
     except InvalidInput:
-        for place, value in (*enumerate(args, 1), *kwargs.items()):
-            _check_argument(name, place, value)
+        for place, value in [*enumerate(args, 1), *kwargs.items()]:
+            _check_argument(name, str(place), value)
         raise
 
 
-def _check_argument(name: str, place: int | str, value: object) -> None:
+def _check_argument(name: str, place: str, value: object) -> None:
     try:
         serial.canonical(value, what=f"step {name!r}, argument {place}")
     except InvalidInput as error:
