@@ -158,11 +158,30 @@ class AsyncObject:
             return AsyncObject(self._owner, value)
         return self._owner._awaited(value)
 
+    def tools(self, *functions: Callable[..., Any]) -> list[Callable[..., Any]]:
+        """An agent's tools, to be awaited: same signatures, and every call an effect of this session."""
+        made = foreign.with_bridge(_nowhere, functools.partial(self._inner.tools, *functions))
+        return [_awaited_tool(self._owner, tool) for tool in made]
+
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._inner, name, value)
 
     def __repr__(self) -> str:
         return f"<async {self._inner!r}>"
+
+
+def _awaited_tool(owner: AsyncStandfast, tool: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(tool)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        return await owner._run(functools.partial(tool, *args, **kwargs))
+
+    # Whoever unwraps a tool must not find the one that blocks the loop.
+    del call.__wrapped__
+    return call
+
+
+def _nowhere(awaitable: Awaitable[Any]) -> Any:
+    raise AssertionError("a tool is made here, not called")
 
 
 class _Bridge:

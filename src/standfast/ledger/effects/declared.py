@@ -195,10 +195,14 @@ class Declared(Generic[P, R]):
         if not isinstance(intent, dict):
             return arguments
         hints = _hints(self.function)
+        rest = next((p.name for p in self.signature.parameters.values() if p.kind is p.VAR_KEYWORD), "")
         rebuilt = dict(arguments)
         for name, value in intent.items():
+            parameter = self.signature.parameters.get(name)
+            hint = hints.get(name if parameter is not None else rest)
+            many = parameter is not None and parameter.kind is parameter.VAR_POSITIONAL and hint is not None
             try:
-                rebuilt[name] = serial.decode(value, hints.get(name), what=name)
+                rebuilt[name] = serial.decode(value, list[hint] if many else hint, what=name)  # type: ignore[valid-type]
             except InvalidInput:
                 continue  # what is recorded no longer fits the code; only the present value does
         return rebuilt

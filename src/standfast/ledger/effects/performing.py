@@ -47,6 +47,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
+INLINE_MAX_BYTES = 1024 * 1024
+"""A longer result is kept as an artifact; the effect remembers which."""
 ROUNDS_MAX = 4
 """How often one call may find a doubt that somebody else has just settled differently."""
 
@@ -57,6 +59,8 @@ class Work(NamedTuple):
     tool: str
     options: Options
     intent: serial.Json
+    text: str
+    """The intent as it is stored and hashed."""
     fields: serial.Json
     returns: Any
     act: Callable[[serial.Json, Call], Any]
@@ -206,6 +210,7 @@ def _declared_work(what: Declared[..., Any], args: tuple[Any, ...], kwargs: dict
     _refuse_async(what.function)
     arguments = what.arguments(args, {name: value for name, value in kwargs.items() if name not in given})
     intent = serial.encode(arguments, what="intent")
+    text = serial.dumps(intent, what="intent")
     fields = what.said(intent) if options.by is None else identity.project(intent, options.by)
 
     def act(recorded: serial.Json, call: Call) -> Any:
@@ -220,7 +225,7 @@ def _declared_work(what: Declared[..., Any], args: tuple[Any, ...], kwargs: dict
         return foreign.call(options.probe, *args, **kwargs)
 
     returns = options.returns if options.returns is not None else what.returns
-    return Work(what.name, options, intent, fields, returns, act, ask if options.probe else None, what.function)
+    return Work(what.name, options, intent, text, fields, returns, act, ask if options.probe else None, what.function)
 
 
 def _words(what: Declared[..., Any], recorded: serial.Json, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -240,6 +245,7 @@ def _form_work(tool: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Work
     _refuse_async(do)
     options = Options().with_(kwargs)
     intent = serial.encode(given, what="intent")
+    text = serial.dumps(intent, what="intent")
     fields = intent if options.by is None else identity.project(intent, options.by)
     returns = options.returns if options.returns is not None else serial.return_annotation(do)
 
@@ -250,7 +256,7 @@ def _form_work(tool: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Work
         assert options.probe is not None
         return foreign.call(options.probe, call._replace(intent=recorded))
 
-    return Work(tool, options, intent, fields, returns, act, ask if options.probe else None, do)
+    return Work(tool, options, intent, text, fields, returns, act, ask if options.probe else None, do)
 
 
 def _refuse_async(function: Callable[..., Any]) -> None:
@@ -269,7 +275,23 @@ def _base(opening: Opening, work: Work) -> str:
 
 def _wanted(opening: Opening, work: Work, base: str, n: int) -> Wanted:
     scope = opening.store.caller.scope
-    return wanted_for(work, scope=scope, key=identity.numbered(base, n), n=n)._replace(opening=opening)
+    key = _inherited(opening, work, n) or identity.numbered(base, n)
+    return wanted_for(work, scope=scope, key=key, n=n)._replace(opening=opening)
+
+
+def _inherited(opening: Opening, work: Work, n: int) -> str | None:
+    """In a fork: the identity under which an ancestor began it before the cut."""
+    if not opening.lineage or work.options.key is not None:
+        return None
+
+    def look(tx: Tx) -> str | None:
+        for session_id, cut_seq in opening.lineage:
+            key = identity.numbered(identity.derived_key(session_id, work.tool, work.fields), n)
+            if tx.maybe(transitions.SQL.before_cut, scope=opening.store.caller.scope, key=key, cut_seq=cut_seq):
+                return key
+        return None
+
+    return opening.store.read(look)
 
 
 def wanted_for(work: Work, *, scope: str, key: str, n: int, context: dict[str, serial.Json] | None = None) -> Wanted:
@@ -282,7 +304,6 @@ def wanted_for(work: Work, *, scope: str, key: str, n: int, context: dict[str, s
         "approve": True if options.approve else None,
         **(context or {}),
     }
-    text = serial.dumps(work.intent, what="intent")
     return Wanted(
         scope=scope,
         tool=work.tool,
@@ -292,8 +313,8 @@ def wanted_for(work: Work, *, scope: str, key: str, n: int, context: dict[str, s
         fields=work.fields,
         by_hash=serial.hash(work.fields, what="intent"),
         intent=work.intent,
-        intent_text=text,
-        intent_hash=serial.hash_text(text),
+        intent_text=work.text,
+        intent_hash=serial.hash_text(work.text),
         context=serial.dumps({name: value for name, value in about.items() if value is not None}, what="context"),
         idempotent_us=identity.idempotent_us(options.idempotent),
         approve=options.approve,
@@ -343,8 +364,21 @@ def _replayed(store: Store, wanted: Wanted, row: Row) -> str | None:
         store.write(lambda tx: transitions.say(tx, "replayed", row, other, data={"fields": names}))
     elif row.get("young"):
         store.sync()  # visible is not yet durable, and nobody may act on what could still vanish
+    return stored(store, row)
+
+
+def stored(store: Store, row: Row) -> str | None:
+    """The text of a recorded result, wherever it is kept."""
+    if row["artifact_id"] is not None:
+        return kept(store, row["artifact_id"])
     result: str | None = row["result"]
     return result
+
+
+def kept(store: Store, artifact_id: str) -> str:
+    from standfast.footings import artifacts
+
+    return artifacts.read(store, artifact_id).decode()
 
 
 def _begun(store: Store, work: Work, wanted: Wanted, call: Call) -> Go | Recorded:
@@ -384,18 +418,29 @@ def _acted(store: Store, work: Work, go: Go, call: Call) -> str:
         raise
     crash.point("effect.before_done")
     try:
-        text = serial.dumps(value, what=f"{work.tool}: result")
+        text = serial.canonical(value, what=f"{work.tool}: result")
+        result, artifact_id = _kept(store, row, text)
     except StandfastError as error:
         _gave_up(store, work, row, error)
         raise
-    _recorded(store, row, text)
+    _recorded(store, row, result, artifact_id)
     crash.point("effect.after_done")
     return text
 
 
-def _recorded(store: Store, row: Row, text: str) -> None:
+def _kept(store: Store, row: Row, text: str) -> tuple[str | None, str | None]:
+    """The text itself, or the artifact that holds a long one."""
+    if len(text) <= INLINE_MAX_BYTES // 4 or len(data := text.encode()) <= INLINE_MAX_BYTES:
+        return text, None
+    from standfast.footings import artifacts
+
+    name = f"{row['id']}.json"
+    return None, artifacts.put(store, data, name=name, kind="effect", session_id=row["session_id"]).id
+
+
+def _recorded(store: Store, row: Row, result: str | None, artifact_id: str | None) -> None:
     try:
-        store.write(lambda tx: transitions.acknowledge(tx, row, text))
+        store.write(lambda tx: transitions.acknowledge(tx, row, result, artifact_id=artifact_id))
     except LeaseLost:
         raise
     except BaseException as error:

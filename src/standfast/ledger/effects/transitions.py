@@ -193,10 +193,10 @@ def _settled(tx: Tx, row: Row, wanted: Wanted, finding: Finding) -> Outcome | St
 
 def _dispatched(tx: Tx, row: Row, wanted: Wanted, *, resent: bool = False) -> Outcome | StandfastError:
     """The next attempt, if nobody has to say yes first, or somebody has."""
-    # Once a person was asked, their answer is awaited, also by code that no longer asks.
-    if wanted.approve or (serial.read(row["context"]) or {}).get("approve"):
-        from standfast.ledger import approvals
+    from standfast.ledger import approvals
 
+    # Once a person was asked, their answer is awaited, also by code that no longer asks.
+    if wanted.approve or approvals.asked(tx, row["id"]):
         row = _reworded(tx, row, wanted)
         refusal = approvals.require(tx, row, attempt=row["attempt"] + 1, why=wanted.why, gate=wanted.gate)
         if refusal is not None:
@@ -312,10 +312,10 @@ def _term(tx: Tx, wanted: Wanted) -> Row:
 
 
 def acknowledge(
-    tx: Tx, row: Row, result: str, *, external_ref: str | None = None, evidence: str | None = None
+    tx: Tx, row: Row, result: str | None, *, artifact_id: str | None = None, external_ref: str | None = None
 ) -> Receipt | StandfastError:
     """Record the result of attempt `row["attempt"]`, or refuse a late one."""
-    receipt = _acknowledged(tx, row, result, external_ref=external_ref, evidence=evidence)
+    receipt = _acknowledged(tx, row, result, artifact_id=artifact_id, external_ref=external_ref)
     return receipt if receipt is not None else late(tx, row, "done")
 
 
@@ -353,7 +353,7 @@ def resolve(tx: Tx, row: Row, result: str | None, evidence: str) -> Receipt:
         tx.one(SQL.fail, error="resolved: not applied", **about)
         state, said = "failed", "not applied"
     else:
-        tx.one(SQL.acknowledge, result=result, external_ref=None, **about)
+        tx.one(SQL.acknowledge, result=result, artifact_id=None, external_ref=None, **about)
         state, said = "acknowledged", "applied"
     receipt = say(tx, "resolved", row, f"{shown(row)}: {said}, says {tx.caller.actor}: {evidence}", state=state)
     if result is not None and row["tool"].startswith(identity.UNDO):
@@ -380,6 +380,7 @@ def _acknowledged(
     row: Row,
     result: str | None,
     *,
+    artifact_id: str | None = None,
     external_ref: str | None = None,
     evidence: str | None = None,
     said: str = "",
@@ -389,6 +390,7 @@ def _acknowledged(
         id=row["id"],
         attempt=row["attempt"],
         result=result,
+        artifact_id=artifact_id,
         external_ref=external_ref,
         evidence=evidence,
         now_us=tx.now_us(),

@@ -32,6 +32,12 @@ FROM effect
 WHERE scope = :scope AND key = :key
 {for_update}
 
+-- In a fork: whether an ancestor began it before the cut, which the journal knows.
+-- name: before_cut
+SELECT e.id FROM effect e
+WHERE e.scope = :scope AND e.key = :key
+  AND COALESCE((SELECT MIN(event.seq) FROM event WHERE event.subject = e.id), 0) <= :cut_seq
+
 -- name: by_id
 SELECT id, scope, session_id, node_id, task_id, tool, key, n, by_hash, intent_hash, intent, context, state, attempt,
        idempotent_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, gave_up_us, result,
@@ -69,8 +75,8 @@ RETURNING id, attempt
 
 -- name: acknowledge
 UPDATE effect
-SET state = 'acknowledged', result = :result, external_ref = COALESCE(:external_ref, external_ref),
-    evidence = :evidence, error = NULL, holder = NULL, lease_until_us = NULL, lease_boot = NULL, lease_mono_us = NULL,
+SET state = 'acknowledged', result = :result, artifact_id = :artifact_id,
+    external_ref = COALESCE(:external_ref, external_ref), evidence = :evidence, error = NULL, holder = NULL, lease_until_us = NULL, lease_boot = NULL, lease_mono_us = NULL,
     lease_for_us = NULL, gave_up_us = NULL, ended_us = :now_us, updated_us = :now_us
 WHERE id = :id AND attempt = :attempt AND state = 'dispatched'
 RETURNING id, tool

@@ -19,7 +19,7 @@ from standfast.footings import foreign
 from standfast.ids import short
 from standfast.ledger.effects import identity
 from standfast.ledger.effects.declared import Call, Declared, Options, fill
-from standfast.ledger.effects.performing import Work, walk, wanted_for
+from standfast.ledger.effects.performing import Work, kept, walk, wanted_for
 
 if TYPE_CHECKING:
     from standfast.ledger.effects.room import Effect
@@ -35,7 +35,8 @@ def undo(store: Store, effect: Effect, how: Callable[..., Any] | Declared[..., A
             "only what was acknowledged, with its result, can be",
             f"standfast effect show {short(effect.id)}",
         )
-    work = _work(effect, how)
+    result = effect.result if effect.artifact_id is None else serial.read(kept(store, effect.artifact_id))
+    work = _work(effect._replace(result=result), how)
     key = identity.derived_key(None, work.tool, work.fields)
     wanted = wanted_for(work, scope=effect.scope, key=key, n=1)
     walk(store, work, wanted._replace(session_id=effect.session_id))
@@ -43,7 +44,6 @@ def undo(store: Store, effect: Effect, how: Callable[..., Any] | Declared[..., A
 
 def _work(effect: Effect, how: Callable[..., Any] | Declared[..., Any]) -> Work:
     function, result = _function(effect, how)
-    intent = {"effect": effect.id, "result": effect.result}
 
     def act(_: serial.Json, call: Call) -> Any:
         arguments = effect.intent if isinstance(effect.intent, dict) else {}
@@ -52,7 +52,7 @@ def _work(effect: Effect, how: Callable[..., Any] | Declared[..., Any]) -> Work:
 
     fields = {"effect": effect.id}
     options = Options(by=("effect",))
-    return Work(identity.UNDO + effect.tool, options, intent, fields, None, act, None, function)
+    return Work(identity.UNDO + effect.tool, options, fields, serial.dumps(fields), fields, None, act, None, function)
 
 
 def _function(effect: Effect, how: Callable[..., Any] | Declared[..., Any]) -> tuple[Callable[..., Any], Any]:
