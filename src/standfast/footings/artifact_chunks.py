@@ -66,17 +66,18 @@ def _add(store: Store, id: str, n: int, blocks: list[bytes]) -> int:
 
 
 def adopt(tx: Tx, incoming: Incoming) -> None:
-    """Give the chunks their digest, in the transaction that writes the row; or use those that are there."""
+    """Give the chunks their digest, in the transaction that writes the row.
+
+    Those that are there are replaced: they say the same, or are damaged.
+    """
     for _ in range(_TRIES):
-        if tx.maybe(SQL.claim, digest=incoming.digest, incoming=incoming.id) is not None:
-            tx.run(SQL.move_rest, digest=incoming.digest, incoming=incoming.id)
-            break
-        if tx.maybe(SQL.hold, digest=incoming.digest) is not None:
-            break
-        # Somebody removed them in between; ours are still here.
-    else:
-        raise AssertionError(f"{incoming.digest} comes and goes")
-    tx.run(SQL.drop, digest=incoming.id)
+        claimed = tx.maybe(SQL.claim, digest=incoming.digest, bytes=b"")
+        if claimed is not None or tx.maybe(SQL.hold, digest=incoming.digest) is not None:
+            tx.run(SQL.drop, digest=incoming.digest)
+            tx.run(SQL.move, digest=incoming.digest, incoming=incoming.id)
+            return
+        # They were removed between the two looks: then the next claim is ours.
+    raise AssertionError(f"{incoming.digest} comes and goes")
 
 
 def discard(store: Store, id: str) -> None:

@@ -5,17 +5,15 @@
 INSERT INTO artifact_chunk (digest, n, bytes) VALUES (:digest, :n, :bytes)
 ON CONFLICT (digest, n) DO NOTHING
 
--- The first chunk decides who brings the others: whoever comes second waits here for the first.
+-- Whoever has the first chunk of a digest has the digest, until it commits; others wait here or at `hold`.
 -- name: claim
-INSERT INTO artifact_chunk (digest, n, bytes)
-SELECT CAST(:digest AS text), 0, bytes FROM artifact_chunk WHERE digest = :incoming AND n = 0
+INSERT INTO artifact_chunk (digest, n, bytes) VALUES (:digest, 0, :bytes)
 ON CONFLICT (digest, n) DO NOTHING
 RETURNING n
 
--- name: move_rest
-UPDATE artifact_chunk SET digest = :digest WHERE digest = :incoming AND n > 0
+-- name: move
+UPDATE artifact_chunk SET digest = :digest WHERE digest = :incoming
 
--- Held until the row that speaks of them is committed, or until they are removed.
 -- name: hold
 SELECT n FROM artifact_chunk WHERE digest = :digest AND n = 0 {for_update}
 
