@@ -41,6 +41,7 @@ PREFIXES: Final[dict[str, str]] = {
     "sto": "store",
     "stp": "step",
     "tcl": "tool_call",
+    "tno": "task_note",
     "tsk": "task",
     "usg": "usage",
     "whk": "webhook_event",

@@ -43,6 +43,7 @@ MARGIN_US = 5 * SECOND_US
 """A process stops trusting its own lease this long before it ends: clocks and disks are late."""
 LEASE_MAX_US = 7 * 24 * 60 * MINUTE_US
 NAME_MAX = 500
+PAGE_MAX = 1000
 
 
 class Lease(NamedTuple):
@@ -56,6 +57,8 @@ class Lease(NamedTuple):
     fence: int
     acquired_us: int | None
     note: str | None
+    standing: str
+    """How it stands: live, free, over (its time ran out) or gone (its process is dead)."""
     receipt: Receipt | None = None
 
 
@@ -66,14 +69,22 @@ class Leases(Room):
 
     @verb
     def acquire(
-        self, tx: Tx, name: str, *, for_us: int | None = None, note: str | None = None, scope: str | None = None
+        self,
+        tx: Tx,
+        name: str,
+        *,
+        for_us: int | None = None,
+        note: str | None = None,
+        scope: str | None = None,
+        holder: str | None = None,
     ) -> Lease | StandfastError:
         """Hold `name`, alone, for `for_us`. An actor that holds it already keeps its fence.
 
-        Raises InProgress naming the holder while somebody alive has it.
+        `holder` is a process that is to hold it in the caller's place. Raises InProgress naming the
+        holder while somebody alive has it.
         """
         scope = self.scope if scope is None else scope
-        term = term_of(tx, for_us)
+        term = term_of(tx, for_us, holder)
         crash.point("lease.before_acquire")
         wanted: Row = {"scope": scope, "name": _checked_name(name), "actor": tx.caller.actor, "note": note, **term}
         made = tx.maybe(SQL.create, now_us=tx.now_us(), **wanted)
@@ -81,8 +92,8 @@ class Leases(Room):
             return _taken(tx, made, "lease.acquired")
         found = tx.one(SQL.by_name_for_update, scope=scope, name=name)
         standing = stand(tx, found)
-        if standing.live and found["holder"] == tx.caller.holder and found["holder"].startswith("a:"):
-            return _lease(tx.one(SQL.extend, fence=found["fence"], scope=scope, name=name, **term))
+        if standing.live and found["holder"] == term["holder"] and found["holder"].startswith("a:"):
+            return _lease(tx, tx.one(SQL.extend, fence=found["fence"], scope=scope, name=name, **term))
         if standing.live:
             return in_progress(tx, f"the lock {name!r}", found)
         taken = tx.one(SQL.take, fence=found["fence"], now_us=tx.now_us(), **wanted)
@@ -92,13 +103,21 @@ class Leases(Room):
     def renew(self, tx: Tx, name: str, fence: int, *, for_us: int | None = None) -> Lease | StandfastError:
         """Hold on for another term. Not journalled. Raises LeaseLost if another holder came."""
         row = tx.maybe(SQL.extend, scope=self.scope, name=name, fence=fence, **term_of(tx, for_us))
-        return _lease(row) if row is not None else self._lost(tx, name, fence)
+        return _lease(tx, row) if row is not None else self._lost(tx, name, fence)
 
     @verb
-    def release(self, tx: Tx, name: str, fence: int) -> Lease | StandfastError:
-        """Give it back. Raises LeaseLost if it was not held with this fence any more."""
+    def release(
+        self, tx: Tx, name: str, fence: int | None = None, *, holder: str | None = None
+    ) -> Lease | StandfastError:
+        """Give it back; without `fence`, whatever of that name the caller holds.
+
+        Raises LeaseLost if it was not held with this fence any more.
+        """
         crash.point("lease.before_release")
-        row = tx.maybe(SQL.let_go, scope=self.scope, name=name, fence=fence, holder=tx.caller.holder)
+        if fence is None:
+            found = tx.maybe(SQL.by_name, scope=self.scope, name=name)
+            fence = found["fence"] if found is not None else 0
+        row = tx.maybe(SQL.let_go, scope=self.scope, name=name, fence=fence, holder=holder or tx.caller.holder)
         if row is None:
             return self._lost(tx, name, fence)
         return _taken(tx, row, "lease.released")
@@ -122,13 +141,14 @@ class Leases(Room):
     @query
     def get(self, tx: Tx, name: str) -> Lease | StandfastError:
         row = tx.maybe(SQL.by_name, scope=self.scope, name=name)
-        return _lease(row) if row is not None else _unknown(name)
+        return _lease(tx, row) if row is not None else _unknown(name)
 
     @query
     def list(self, tx: Tx, *, everywhere: bool = False, after: str = "", limit: int = 50) -> list[Lease]:
         """Who holds what now; those whose time has run out are still listed until somebody takes over."""
+        limit = max(1, min(limit, PAGE_MAX))
         rows = tx.all(SQL.page, scope=self.scope, everywhere=int(everywhere), after=after, limit=limit)
-        return [_lease(row) for row in rows]
+        return [_lease(tx, row) for row in rows]
 
     def _lost(self, tx: Tx, name: str, fence: int) -> StandfastError:
         row = tx.maybe(SQL.by_name, scope=self.scope, name=name)
@@ -173,14 +193,22 @@ def _ran_out(tx: Tx, row: Row) -> bool:
     return bool(row["lease_boot"] != clock.boot_id() or row["lease_mono_us"] <= clock.mono_us())
 
 
-def term_of(tx: Tx, for_us: int | None = None) -> Row:
-    """The columns of a lease that begins now, for this caller."""
-    length = for_us if for_us is not None else default_us(tx.caller.holder)
+def silent_us(tx: Tx, row: Row) -> int:
+    """How long nothing was heard of the holder of this lease: since it was taken or last renewed."""
+    if tx.dialect == "postgres":
+        return int(tx.now_us() - (row["lease_until_us"] - row["lease_for_us"]))
+    return int(tx.caller.clock.mono_us() - (row["lease_mono_us"] - row["lease_for_us"]))
+
+
+def term_of(tx: Tx, for_us: int | None = None, holder: str | None = None) -> Row:
+    """The columns of a lease that begins now, for this caller or for `holder` in its place."""
+    holder = holder or tx.caller.holder
+    length = for_us if for_us is not None else default_us(holder)
     if not 0 < length <= LEASE_MAX_US:
         raise InvalidInput("a lease lasts longer than nothing and at most 7 days", "for example: --for 30m")
     clock = tx.caller.clock
     return {
-        "holder": tx.caller.holder,
+        "holder": holder,
         "lease_until_us": tx.now_us() + length,
         "lease_boot": clock.boot_id(),
         "lease_mono_us": clock.mono_us() + length,
@@ -375,11 +403,11 @@ def renew_all(tx: Tx) -> None:
 
 def _taken(tx: Tx, row: Row, type: str) -> Lease:
     receipt = journal.append(tx, type, f"lock:{row['name']}", summary=row["note"], data={"fence": row["fence"]})
-    return _lease(row)._replace(receipt=receipt)
+    return _lease(tx, row)._replace(receipt=receipt)
 
 
-def _lease(row: Row) -> Lease:
-    return Lease(*(row[name] for name in Lease._fields[:-1]))
+def _lease(tx: Tx, row: Row) -> Lease:
+    return Lease(*(row[name] for name in Lease._fields[:-2]), standing=stand(tx, row).state)
 
 
 def _unknown(name: str) -> NotFound:
