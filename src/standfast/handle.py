@@ -17,7 +17,7 @@ from standfast import clock as clocks
 from standfast import config
 from standfast.db.contract import Caller, Engine, Row, Tx
 from standfast.db.store import Room, Store
-from standfast.footings.leases import actor_holder, this_process
+from standfast.footings.leases import actor_holder, process, this_process
 
 if TYPE_CHECKING:
     from standfast.aio import AsyncStandfast
@@ -68,12 +68,19 @@ def aopen(
     return AsyncStandfast(lambda: open(url, data_dir=data_dir, actor=actor, clock=clock))
 
 
-def connect(settings: config.Settings, *, clock: Clock | None = None, as_actor: bool = False) -> Standfast:
-    """Open what `settings` say. `as_actor` is for shells: the leases of a command outlive it."""
+def connect(
+    settings: config.Settings, *, clock: Clock | None = None, as_actor: bool = False, pid: int | None = None
+) -> Standfast:
+    """Open what `settings` say. `as_actor` is for shells: the leases of a command outlive it.
+
+    With `pid`, what is leased here is held by that process, for whoever starts or watches it.
+    """
     clock = clock or clocks.SYSTEM
     temporary = _temporary() if settings.target.location == config.MEMORY else None
 
     def identify() -> str:
+        if pid is not None:
+            return str(process(pid, clock))
         return actor_holder(settings.actor) if as_actor else this_process(clock)
 
     caller = Caller(actor=settings.actor, holder=identify(), scope=settings.scope, clock=clock)

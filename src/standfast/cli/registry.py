@@ -32,9 +32,12 @@ ENTRIES = (
     Entry("status", "standfast.cli.status:status_command", "see", "where, engine, counts, and what needs a person now"),
     Entry("where", "standfast.cli.where:where", "see", "the data directory, the store and its engine"),
     Entry("demo", "standfast.cli.demo:demo", "work", "a process is killed and the next one remembers"),
+    Entry("session", "standfast.cli.session:session", "work", "work that survives its processes: run, resume, take"),
     Entry("decide", "standfast.cli.decide:decide", "work", "write down what, why and then, before doing it"),
     Entry("decision", "standfast.cli.decision:decision", "work", "what was decided; close it, find it, withdraw it"),
-    Entry("artifact", "standfast.cli.artifact:artifact", "work", "large bytes, known by what they contain", front=False),
+    Entry(
+        "artifact", "standfast.cli.artifact:artifact", "work", "large bytes, known by what they contain", front=False
+    ),
     Entry("approval", "standfast.cli.approval:approval", "answer", "what waits for a person's yes; ask, look, wait"),
     Entry("approve", "standfast.cli.approve:approve", "answer", "say yes to exactly these bytes, on a terminal"),
     Entry("deny", "standfast.cli.approve:deny", "answer", "say no, with a reason", front=False),

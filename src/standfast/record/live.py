@@ -11,6 +11,7 @@ A session and each of its sub-agents speak with the same verbs.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
@@ -45,6 +46,16 @@ T = TypeVar("T")
 _open_here: WeakValueDictionary[tuple[str, str], Session] = WeakValueDictionary()
 """Sessions that this process has open, or is opening: (scope, key). One that was dropped is gone from here."""
 _mutex = threading.Lock()
+
+
+def _forked() -> None:
+    """A child has nothing open, and nobody of its threads holds the lock."""
+    global _mutex
+    _mutex = threading.Lock()
+    _open_here.clear()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class Speaker:

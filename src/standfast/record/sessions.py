@@ -16,6 +16,7 @@ This room holds the verbs on sessions by key or id; `live` is what `with sf.sess
 
 from __future__ import annotations
 
+import signal
 from typing import NamedTuple
 
 from standfast import crash, serial
@@ -200,6 +201,29 @@ class Sessions(Room):
         return _let_go(tx, row, state, reason, ENDS[state])
 
     @verb
+    def exited(self, tx: Tx, session: str, *, holder: str, code: int) -> SessionRecord | StandfastError:
+        """The process `holder` has ended with this exit code, a negative one for a signal: end what it held.
+
+        A session it ended itself, or that somebody else has by now, stays as it is.
+        """
+        row = _find(tx, session)
+        if isinstance(row, StandfastError):
+            return row
+        row = tx.one(SQL.by_id_for_update, id=row["id"])
+        if row["holder"] != holder:
+            return _record(tx, row)
+        crash.point("session.before_end")
+        state, reason = _exit_outcome(code)
+        expected = _expected(tx, row["id"]) if state == "failed" else None
+        if expected is not None:
+            state, reason = "waiting", f"{reason}; {expected}"
+        return _let_go(tx, row, state, reason, ENDS[state])
+
+    def keep(self) -> None:
+        """Renew what the caller holds from now on, until the store is closed."""
+        leases.renewer(self.store).start()
+
+    @verb
     def take(self, tx: Tx, session: str) -> SessionRecord | StandfastError:
         """End somebody's hold on it, alive or not: the next to open it gets it, the old holder is refused."""
         row = _find(tx, session)
@@ -295,8 +319,6 @@ class Sessions(Room):
     def found(self, tx: Tx, before: SessionRecord) -> Resumed:
         """What a resumed session holds, told by counting; messages are not read."""
         counts = tx.one(SQL.counts, id=before.id)
-        sent = tx.all(SQL.dispatched, id=before.id, limit=IN_DOUBT_MAX)
-        unknown = [row for row in sent if row["gave_up_us"] is not None or not leases.stand(tx, row).live]
         alive_us = before.updated_us
         if before.crashed and before.lease_until_us is not None:
             alive_us = max(alive_us, before.lease_until_us - leases.default_us(before.holder or ""))
@@ -310,7 +332,7 @@ class Sessions(Room):
             steps=counts["steps"],
             effects=counts["effects"],
             messages=int(counts["messages"]),
-            in_doubt=tuple(InDoubt(*(row[name] for name in InDoubt._fields)) for row in unknown),
+            in_doubt=_in_doubt(tx, before.id),
             decisions=tuple(
                 OpenDecision(row["id"], row["what"])
                 for row in tx.all(SQL.open_decisions, id=before.id, limit=IN_DOUBT_MAX)
@@ -380,6 +402,39 @@ def _let_go(
         ended_us=None if state == "waiting" else tx.now_us(),
     )
     return _record(tx, ended, _told(tx, ended, type, data=data))
+
+
+def _exit_outcome(code: int) -> tuple[str, str | None]:
+    """How a command's end leaves its session; Ctrl-C is no failure, somebody will come back."""
+    if code == 0:
+        return "completed", None
+    if code in (-signal.SIGINT, 128 + signal.SIGINT):
+        return "waiting", "interrupted"
+    if code > 0:
+        return "failed", f"exit code {code}"
+    return "failed", f"ended by {_signal_name(-code)}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _expected(tx: Tx, session_id: str) -> str | None:
+    """What somebody has to settle before the session can go on."""
+    asked = tx.maybe(SQL.asked, id=session_id)
+    if asked is not None:
+        return f"{asked['tool']} waits for a yes"
+    unknown = _in_doubt(tx, session_id)
+    return f"{unknown[0].tool} is in doubt" if unknown else None
+
+
+def _in_doubt(tx: Tx, session_id: str) -> tuple[InDoubt, ...]:
+    sent = tx.all(SQL.dispatched, id=session_id, limit=IN_DOUBT_MAX)
+    unknown = [row for row in sent if row["gave_up_us"] is not None or not leases.stand(tx, row).live]
+    return tuple(InDoubt(*(row[name] for name in InDoubt._fields)) for row in unknown)
 
 
 def _told(tx: Tx, row: Row, type: str, *, data: serial.Json = None) -> Receipt:

@@ -131,6 +131,9 @@ WHERE session_id = :id AND state = 'dispatched'
 ORDER BY planned_us
 LIMIT :limit
 
+-- name: asked
+SELECT tool FROM approval WHERE session_id = :id AND state = 'requested' ORDER BY requested_us LIMIT 1
+
 -- name: open_decisions
 SELECT id, what FROM decision WHERE session_id = :id AND state = 'open' ORDER BY created_us LIMIT :limit
 

@@ -1,0 +1,136 @@
+"""`standfast session run`: a command with a session around it.
+
+The command is started stopped: it waits for one word from us before it becomes the command. So it
+exists, and can hold the session, before it does anything; and if the session is somebody
+else's, it never begins. The holder is the command's own process: killed, it is gone at once.
+We renew its lease, pass signals on, and end the session by its exit code.
+
+    fork ── waits ─────────────── execs ─────── ends
+       └── open the session ──▶ go ── renew ──┴─▶ end the session, exit as it did
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import NoReturn
+
+from standfast.cli.output import Out
+from standfast.errors import InvalidInput, StandfastError
+
+VARIABLE = "STANDFAST_SESSION"
+NOT_FOUND = 127
+NOT_EXECUTABLE = 126
+
+_PASSED_ON = {
+    getattr(signal, name)
+    for name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGQUIT", "SIGCONT", "SIGWINCH")
+}
+_FROM_THE_TERMINAL = {signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH}
+_SI_KERNEL = 0x80
+
+
+def run_in_session(out: Out, key: str, command: tuple[str, ...], *, agent: str | None, cwd: str) -> int:
+    """The exit code of the command; 128 + n if signal n ended it."""
+    from standfast.config import load
+    from standfast.handle import connect
+
+    if not os.path.isdir(cwd):
+        raise InvalidInput(f"the directory of this session is gone: {cwd}", "run it elsewhere: session run KEY -- …")
+    settings = load(cwd=cwd)
+    # From here on signals wait until we ask for them, in the child until it is the command.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
+    try:
+        child = Child(command, cwd, before)
+        try:
+            with connect(settings, pid=child.pid) as sf:
+                opened = sf.sessions.open(key, agent=agent, command=command, cwd=cwd)
+                sf.sessions.keep()
+                record = opened.record
+                assert record.holder is not None
+                child.go(record.id)
+                code = child.wait()
+                _end(out, lambda: sf.sessions.exited(record.id, holder=record.holder or "", code=code))
+        finally:
+            child.never()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return code if code >= 0 else 128 - code
+
+
+def _end(out: Out, exited: Callable[[], object]) -> None:
+    """The command has ended as it has: a store that fails now must not change its exit code."""
+    try:
+        exited()
+    except StandfastError as error:
+        out.error(error.code, f"the command ended, and its session could not be: {error.message}", error.hint)
+
+
+class Child:
+    """A process that becomes the command when it is told the session, and ends if it never is."""
+
+    def __init__(self, command: tuple[str, ...], cwd: str, mask: set[signal.Signals] | set[int]) -> None:
+        told, self._tell = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._tell)
+            _become(command, cwd, mask, told)
+        os.close(told)
+        self._ended: int | None = None
+
+    def go(self, session_id: str) -> None:
+        os.write(self._tell, session_id.encode())
+        self._close()
+
+    def never(self) -> None:
+        """It was not told to go, or it has ended: either way it is reaped."""
+        self._close()
+        if self._ended is None:
+            self._ended = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def wait(self) -> int:
+        """Pass signals on until it ends; its exit code, negative for a signal."""
+        wanted = {*_PASSED_ON, signal.SIGCHLD}
+        while self._ended is None:
+            number, from_terminal = _next_signal(wanted)
+            if number == signal.SIGCHLD:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                self._ended = os.waitstatus_to_exitcode(status) if pid else None
+            elif not from_terminal:  # a terminal tells everybody in front of it, the command too
+                os.kill(self.pid, number)
+        return self._ended
+
+    def _close(self) -> None:
+        if self._tell >= 0:
+            os.close(self._tell)
+            self._tell = -1
+
+
+def _next_signal(wanted: set[signal.Signals]) -> tuple[int, bool]:
+    if not hasattr(signal, "sigwaitinfo"):
+        number = int(signal.sigwait(wanted))
+        return number, number in _FROM_THE_TERMINAL
+    info = signal.sigwaitinfo(wanted)
+    return info.si_signo, info.si_signo in _FROM_THE_TERMINAL and info.si_code == _SI_KERNEL
+
+
+def _become(command: tuple[str, ...], cwd: str, mask: set[signal.Signals] | set[int], told: int) -> NoReturn:
+    """In the child. Whatever happens, it must not go on as a second parent."""
+    code = NOT_FOUND
+    try:
+        session_id = os.read(told, 100).decode()
+        if not session_id:
+            os._exit(0)
+        os.close(told)
+        os.chdir(cwd)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these; the command must not
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        os.execvpe(command[0], list(command), {**os.environ, VARIABLE: session_id})
+    except OSError as error:
+        code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+        os.write(2, f"standfast: {command[0]}: {error.strerror}\n".encode(errors="replace"))
+    finally:
+        os._exit(code)
