@@ -12,8 +12,9 @@ import pytest
 
 from standfast.clock import SYSTEM, ManualClock
 from standfast.db.contract import Caller, Tx
-from standfast.db.postgres import engine as engines
-from standfast.db.postgres.engine import PostgresEngine, open_engine
+from standfast.db.postgres import registry
+from standfast.db.postgres.engine import PostgresEngine
+from standfast.db.postgres.registry import open_engine
 from standfast.db.sql import statement
 from standfast.errors import InvalidInput, KeyConflict, StorageError
 
@@ -431,7 +432,7 @@ FORK = """
 import os, sys
 from standfast.db.contract import Caller
 from standfast.clock import SYSTEM
-from standfast.db.postgres.engine import open_engine
+from standfast.db.postgres.registry import open_engine
 from standfast.db.sql import statement
 from standfast.db.store import Store
 from standfast.errors import StorageError
@@ -483,7 +484,7 @@ def test_without_the_extra_a_sentence_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['psycopg'] = None\n"
         "from standfast.errors import StorageError\n"
-        "try:\n    from standfast.db.postgres.engine import open_engine\n"
+        "try:\n    from standfast.db.postgres.registry import open_engine\n"
         "except StorageError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
@@ -501,7 +502,7 @@ def test_the_driver_is_not_imported_before_a_postgresql_url_is_opened() -> None:
 def test_engines_that_nobody_closed_are_closed_at_exit(pg_database: str) -> None:
     code = (
         "import sys\nfrom standfast.db.contract import Caller\nfrom standfast.clock import SYSTEM\n"
-        "from standfast.db.postgres.engine import open_engine\n"
+        "from standfast.db.postgres.registry import open_engine\n"
         "engine = open_engine(sys.argv[1], Caller(actor='t', holder='h', scope='', clock=SYSTEM))\n"
         "engine.watch(); print(engine.schema_version() > 0)"
     )
@@ -511,4 +512,4 @@ def test_engines_that_nobody_closed_are_closed_at_exit(pg_database: str) -> None
 
 
 def test_the_registry_is_empty_when_everybody_has_left() -> None:
-    assert engines._engines == {}
+    assert registry._engines == {}

@@ -14,7 +14,8 @@ import pytest
 from standfast.clock import SYSTEM
 from standfast.db.contract import Caller, Tx
 from standfast.db.postgres import effort
-from standfast.db.postgres.engine import PostgresEngine, open_engine
+from standfast.db.postgres.engine import PostgresEngine
+from standfast.db.postgres.registry import open_engine
 from standfast.db.sql import statement
 from standfast.errors import Busy, CommitUnknown, InvalidInput, SchemaTooNew, StandfastError, StorageError
 from tests.pg import TemporaryPostgres

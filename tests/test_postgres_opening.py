@@ -19,7 +19,8 @@ from standfast.clock import SYSTEM
 from standfast.db.contract import Caller
 from standfast.db.migrations import LATEST, MIGRATIONS
 from standfast.db.migrations.migration import Migration
-from standfast.db.postgres.engine import PostgresEngine, open_engine
+from standfast.db.postgres.engine import PostgresEngine
+from standfast.db.postgres.registry import open_engine
 from standfast.db.sql import statement
 from standfast.errors import Corrupt, SchemaTooNew, StorageError, UnsafeStorage
 from tests.pg import TemporaryPostgres
@@ -201,7 +202,7 @@ def test_a_schema_of_the_same_name_that_is_not_ours_is_left_alone(pg_database: s
 def test_killed_in_the_middle_of_a_migration_the_next_one_finds_a_clean_start(pg_database: str, point: str) -> None:
     code = (
         "import sys\nfrom standfast.db.contract import Caller\nfrom standfast.clock import SYSTEM\n"
-        "from standfast.db.postgres.engine import open_engine\n"
+        "from standfast.db.postgres.registry import open_engine\n"
         "open_engine(sys.argv[1], Caller(actor='t', holder='h', scope='', clock=SYSTEM))"
     )
     environ = os.environ | {crash.VARIABLE: point}

@@ -22,7 +22,8 @@ import pytest
 
 from standfast.clock import SYSTEM
 from standfast.db.contract import Caller
-from standfast.db.postgres.engine import DIRECT_URL, PostgresEngine, open_engine
+from standfast.db.postgres.engine import DIRECT_URL, PostgresEngine
+from standfast.db.postgres.registry import open_engine
 from standfast.db.sql import statement
 from standfast.errors import InvalidInput
 from standfast.footings import journal

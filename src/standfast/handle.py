@@ -104,7 +104,7 @@ def connect(
 def _open_engine(settings: config.Settings, location: str, caller: Caller) -> Engine:
     unsafe = settings.options.unsafe_storage
     if settings.target.engine == "postgres":
-        from standfast.db.postgres.engine import open_engine as open_postgres
+        from standfast.db.postgres.registry import open_engine as open_postgres
 
         return open_postgres(location, caller, allow_unsafe=unsafe)
     from standfast.db.sqlite.registry import open_engine as open_sqlite

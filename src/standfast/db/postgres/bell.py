@@ -39,7 +39,7 @@ class Bell:
         self._mutex = threading.Lock()
         self._change = threading.Condition(self._mutex)
         self._pending = False
-        self._closed = False
+        self._closed = threading.Event()
         self._sender: threading.Thread | None = None
         self._watches: set[PostgresWatch] = set()
         self._listener: Listener | None = None
@@ -50,8 +50,10 @@ class Bell:
         """A write was committed. Returns at once."""
         self.wake()
         with self._change:
-            self._pending = not self._closed
-            if self._sender is None and not self._closed:
+            if self._pending or self._closed.is_set():
+                return  # one notification will speak for both
+            self._pending = True
+            if self._sender is None:
                 self._sender = threading.Thread(target=self._run, name="standfast-bell", daemon=True)
                 self._sender.start()
             self._change.notify()
@@ -65,13 +67,12 @@ class Bell:
     def _run(self) -> None:
         while True:
             with self._change:
-                self._change.wait_for(lambda: self._pending or self._closed)
+                self._change.wait_for(lambda: self._pending or self._closed.is_set())
                 if not self._pending:
                     return
                 self._pending = False
             self._send_quietly()
-            with self._change:
-                self._change.wait_for(lambda: self._closed, APART_S)
+            self._closed.wait(APART_S)
 
     def _send_quietly(self) -> None:
         # The write is committed, and whoever waits for it looks again by itself.
@@ -105,7 +106,7 @@ class Bell:
     def close(self, timeout_s: float = 1.0) -> None:
         """Send what is still to be sent, and stop."""
         with self._change:
-            self._closed = True
+            self._closed.set()
             self._change.notify_all()
             listener, self._listener = self._listener, None
         if listener is not None:

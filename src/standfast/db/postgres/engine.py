@@ -10,13 +10,11 @@ The server commits in groups by itself and keeps its own log: acknowledged means
 answered under `synchronous_commit = on`. A body runs in its caller's thread, in a transaction of
 its own. Time is the server's, so that two hosts judge a lease by one clock.
 
-After a fork the child leaves the parent's connections alone: it neither closes them nor writes
-to them, and opens its own on first use.
+`registry` gives each process one engine per URL, and a forked child its own.
 """
 
 from __future__ import annotations
 
-import atexit
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -64,25 +62,28 @@ class PostgresEngine(Engine):
         *,
         migrations: Sequence[Migration] = MIGRATIONS,
         allow_unsafe: bool = False,
+        on_idle: Callable[[PostgresEngine], None] = lambda engine: engine.close(),
     ) -> None:
         self.address = Address(url)
         self.dead: BaseException | None = None
         self._caller = caller
         self._pid = os.getpid()
-        self._handles = 0
+        self.handles = 0
+        self._handles_mutex = threading.Lock()
+        self._on_idle = on_idle
         self._inside = threading.local()
         self._prepare = False
         self._pool = Pool(self._dial)
         self._workers = Workers()
         try:
             self._found = self._open(migrations, allow_unsafe)
+            self._bell = Bell(self._notify, self._ear())
         except BaseException as error:
             self._pool.close()
             if isinstance(error, Fault):
                 raise faults.translated(error, self.address) from None
             raise
         self._modes = modes(self._found.version)
-        self._bell = Bell(self._notify, self._ear())
 
     # -- opening and closing ------------------------------------------------------------------
 
@@ -126,17 +127,15 @@ class PostgresEngine(Engine):
         return Wire(connect(self.address), prepare=self._prepare)
 
     def retain(self) -> None:
-        with _registry_lock:
-            self._handles += 1
+        with self._handles_mutex:
+            self.handles += 1
 
     def release(self) -> None:
-        with _registry_lock:
-            self._handles -= 1
-            if self._handles > 0:
-                return
-            if _engines.get(self.address.url) is self:
-                del _engines[self.address.url]
-        self.close()
+        with self._handles_mutex:
+            self.handles -= 1
+            last = self.handles == 0
+        if last:
+            self._on_idle(self)
 
     def close(self) -> None:
         """Let the work under way finish, ring what is to be rung, hang up."""
@@ -230,6 +229,8 @@ class PostgresEngine(Engine):
         if fault.sqlstate in faults.READ_ONLY and not mode.writes:
             raise faults.only_a_read(fault)
         remedy = faults.remedy(fault)
+        if fault.sqlstate in faults.TOO_OLD and mode.age_s is not None:
+            remedy = Remedy.NONE  # its time was up, and would be again
         if remedy is Remedy.UNPREPARE:
             self._prepare = False
         if remedy in (Remedy.UNPREPARE, Remedy.RECONNECT):
@@ -372,39 +373,3 @@ class PostgresEngine(Engine):
     def _alive(self) -> None:
         if self._pid != os.getpid():
             raise StorageError("this transaction belongs to the parent process", code="forked")
-
-
-# -- one engine per process and URL -------------------------------------------------------------------
-
-_engines: dict[str, PostgresEngine] = {}
-_registry_lock = threading.RLock()
-_parents: list[PostgresEngine] = []
-"""Kept for ever in a forked child: collecting them could say goodbye on the parent's sockets."""
-
-
-def open_engine(url: str, caller: Caller, *, allow_unsafe: bool = False) -> PostgresEngine:
-    """The engine of this process for this URL: the open one, or a new one. Give it back with `release`."""
-    with _registry_lock:
-        found = _engines.get(url)
-        if found is None or found.dead is not None:
-            found = _engines[url] = PostgresEngine(url, caller, allow_unsafe=allow_unsafe)
-        found.retain()
-        return found
-
-
-def _after_fork_in_child() -> None:
-    global _registry_lock
-    _registry_lock = threading.RLock()  # another thread of the parent may have held the old one
-    for engine in _engines.values():
-        engine.dead = StorageError("this connection belongs to the parent process", code="forked")
-        _parents.append(engine)
-    _engines.clear()
-
-
-def _at_exit() -> None:
-    for engine in list(_engines.values()):
-        engine.close()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
-atexit.register(_at_exit)

@@ -1,0 +1,58 @@
+"""One engine per process and URL, and what becomes of it when the process forks.
+
+After a fork the child leaves the parent's connections alone: it neither closes them nor writes to
+them, and opens its own on first use.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+
+from standfast.db.contract import Caller
+from standfast.db.postgres.engine import PostgresEngine
+from standfast.errors import StorageError
+
+_engines: dict[str, PostgresEngine] = {}
+_registry_lock = threading.RLock()
+_parents: list[PostgresEngine] = []
+"""Kept for ever in a forked child: collecting them could say goodbye on the parent's sockets."""
+
+
+def open_engine(url: str, caller: Caller, *, allow_unsafe: bool = False) -> PostgresEngine:
+    """The engine of this process for this URL: the open one, or a new one. Give it back with `release`."""
+    with _registry_lock:
+        found = _engines.get(url)
+        if found is None or found.dead is not None:
+            found = _engines[url] = PostgresEngine(url, caller, allow_unsafe=allow_unsafe, on_idle=_close)
+        found.retain()
+        return found
+
+
+def _close(engine: PostgresEngine) -> None:
+    """The last handle has let go."""
+    with _registry_lock:
+        if engine.handles > 0:
+            return  # somebody opened it again meanwhile
+        if _engines.get(engine.address.url) is engine:
+            del _engines[engine.address.url]
+    engine.close()
+
+
+def _after_fork_in_child() -> None:
+    global _registry_lock
+    _registry_lock = threading.RLock()  # another thread of the parent may have held the old one
+    for engine in _engines.values():
+        engine.dead = StorageError("this connection belongs to the parent process", code="forked")
+        _parents.append(engine)
+    _engines.clear()
+
+
+def _at_exit() -> None:
+    for engine in list(_engines.values()):
+        engine.close()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+atexit.register(_at_exit)
