@@ -93,7 +93,7 @@ def sf_crash(tmp_path: Path) -> Crash:
     def run_all(
         agent: Callable[..., Any], *args: Any, double: bool = False, max_schedules: int = 500, **kwargs: Any
     ) -> list[End]:
-        _load_everything()
+        load_everything()
         lives = _Lives(tmp_path / "crash", lambda: agent(*args, **kwargs))
         crash.sweep(lives.live, lives.live, lives.check, reset=lives.reset, double=double, max_schedules=max_schedules)
         return lives.ends()
@@ -101,8 +101,8 @@ def sf_crash(tmp_path: Path) -> Crash:
     return run_all
 
 
-def _load_everything() -> None:
-    """Loaded once here, not again by each of hundreds of children."""
+def load_everything() -> None:
+    """Load what an agent may use, once, and not again in each of hundreds of forked children."""
     from importlib import import_module
 
     for name in (
