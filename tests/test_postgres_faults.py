@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 import psycopg
@@ -298,6 +299,66 @@ def test_acknowledged_rows_survive_kill_9_of_the_server_and_no_others_appear() -
     assert told - present == set()
     assert present - told <= unknown
     assert len(told) >= 700
+
+
+class Standby(TemporaryPostgres):
+    """A streaming copy of another server."""
+
+    def __init__(self, primary: TemporaryPostgres) -> None:
+        self._primary = primary
+        super().__init__()
+
+    def _create(self) -> None:
+        copy = [f"{self._binaries}/pg_basebackup", "-D", str(self._data), "-d", self._primary.url, "-R", "-X", "stream"]
+        subprocess.run([*self._launcher.prefix, *copy, "-c", "fast"], check=True, capture_output=True)
+
+
+def test_writes_go_on_at_the_standby_that_took_over_and_no_acknowledged_row_is_lost() -> None:
+    """A synchronous standby is promoted while the primary is dead; the URL names both."""
+    with TemporaryPostgres() as primary, Standby(primary) as standby:
+        with psycopg.connect(primary.url, autocommit=True) as admin:
+            admin.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            admin.execute("SELECT pg_reload_conf()")
+            while admin.execute("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'").fetchone() is None:
+                time.sleep(0.01)
+        both = f"postgresql://postgres@127.0.0.1:{standby.port},127.0.0.1:{primary.port}/postgres"
+        engine = open_engine(both, CALLER)
+        assert engine.facts()["port"] == primary.port
+        engine.write(lambda tx: tx.run(statement(TABLE)), CALLER)
+        told, unknown = list[str](), list[str]()
+        stop = threading.Event()
+
+        def work() -> None:
+            while not stop.is_set():
+                key = str(len(told) + len(unknown))
+                try:
+                    put(engine, key)
+                    told.append(key)
+                except CommitUnknown:
+                    unknown.append(key)
+
+        thread = in_thread(work)
+        _until(lambda: len(told) > 50)
+        primary.kill()
+        with psycopg.connect(standby.url, autocommit=True) as admin:
+            admin.execute("ALTER SYSTEM RESET synchronous_standby_names")
+            admin.execute("SELECT pg_promote()")
+        before = len(told)
+        _until(lambda: len(told) > before + 50)
+        stop.set()
+        thread.join(60)
+        present = set(keys(engine))
+        assert engine.facts()["port"] == standby.port
+        engine.release()
+    assert set(told) <= present
+    assert present - set(told) <= set(unknown)
+
+
+def _until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_a_commit_whose_standby_never_answered_is_not_acknowledged() -> None:
