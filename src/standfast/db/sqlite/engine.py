@@ -192,10 +192,12 @@ class SqliteEngine(Engine):
     def _close(self, timeout_s: float, why: BaseException | None) -> bool:
         if not self._opened:
             return True
+        before = self.dead
+        self.dead = self.dead or why or _closed()  # first: a reader that comes now is told why
         if not self._readers.close(timeout_s):
+            self.dead = before
             return False
         self._opened = False
-        self.dead = self.dead or why or _closed()
         # Left in place, the log is read again by the next opener; and a log that was replaced
         # under us must not be written into the database.
         self.connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -472,13 +474,16 @@ class SqliteEngine(Engine):
 
     def rows(self, text: str, params: dict[str, object] | None = None) -> Iterator[Row]:
         self._usable_for_reading()
-        self._readers.lend()
+        try:
+            loan = self._readers.lend()
+        except readers.Closed:
+            raise self.dead or _closed() from None
         try:
             connection = self._connect()
         except BaseException:
-            self._readers.give_back()
+            self._readers.give_back(loan)
             raise
-        return readers.stream(connection, text, params, self._readers.give_back)
+        return readers.stream(connection, text, params, lambda: self._readers.give_back(loan))
 
     def watch(self) -> Watch:
         return bell.watch(self._bell.path)
@@ -511,7 +516,7 @@ class SqliteEngine(Engine):
 
     def _truncate_log(self) -> None:
         try:
-            self._readers.lend()
+            loan = self._readers.lend()
         except readers.Closed:
             return
         try:
@@ -529,7 +534,7 @@ class SqliteEngine(Engine):
             pass  # The next round tries again; doctor shows a log that stays large.
         finally:
             self._caring = False
-            self._readers.give_back()
+            self._readers.give_back(loan)
 
 
 def _fail(batch: list[Entry], error: BaseException) -> None:

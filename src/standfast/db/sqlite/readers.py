@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
+from weakref import WeakSet
 
 import apsw
 
@@ -29,59 +30,67 @@ class Closed(Exception):
     """The engine was closed before this read could begin."""
 
 
+class Loan:
+    """A connection in use. One that nobody holds any more, because its thread was interrupted, counts no more."""
+
+    __slots__ = ("__weakref__",)
+
+
 class Readers:
     def __init__(self, connect: Callable[[], apsw.Connection]) -> None:
         self._connect = connect
         self._mutex = threading.Lock()
         self._idle: list[_Reader] = []
-        self._lent = 0
+        self._lent: WeakSet[Loan] = WeakSet()
         self._closed = False
         self._returned = threading.Condition(self._mutex)
 
     def read(self, body: Callable[[Tx], T], caller: Caller) -> T:
-        reader = self._take()
+        loan = self.lend()
         try:
-            return reader.run(body, caller)
+            reader = self._take()
+            try:
+                return reader.run(body, caller)
+            finally:
+                self._keep(reader)
         finally:
-            self._give(reader)
+            self.give_back(loan)
 
     def _take(self) -> _Reader:
-        self.lend()
         with self._mutex:
             if self._idle:
                 return self._idle.pop()
-        try:
-            return _Reader(self._connect())
-        except BaseException:
-            self.give_back()
-            raise
+        return _Reader(self._connect())
 
-    def lend(self) -> None:
-        """Count one more connection in use: these, and those of a stream or the caretaker."""
+    def _keep(self, reader: _Reader) -> None:
+        # An interrupted read may have left its snapshot open: nobody else gets that.
+        usable = not reader.connection.in_transaction
         with self._mutex:
-            if self._closed:
-                raise Closed
-            self._lent += 1
-
-    def give_back(self) -> None:
-        with self._mutex:
-            self._lent -= 1
-            self._returned.notify_all()
-
-    def _give(self, reader: _Reader) -> None:
-        with self._mutex:
-            keep = not self._closed and len(self._idle) < KEPT_MAX
+            keep = usable and not self._closed and len(self._idle) < KEPT_MAX
             if keep:
                 self._idle.append(reader)
         if not keep:
             reader.connection.close()
-        self.give_back()
+
+    def lend(self) -> Loan:
+        """Count one more connection in use: these, and those of a stream or the caretaker."""
+        with self._mutex:
+            if self._closed:
+                raise Closed
+            loan = Loan()
+            self._lent.add(loan)
+            return loan
+
+    def give_back(self, loan: Loan) -> None:
+        with self._mutex:
+            self._lent.discard(loan)
+            self._returned.notify_all()
 
     def close(self, timeout_s: float) -> bool:
         """Close every reader; False, and go on as before, if one is still lent after `timeout_s`."""
         with self._mutex:
             self._closed = True
-            if not self._returned.wait_for(lambda: self._lent == 0, timeout_s):
+            if not self._returned.wait_for(lambda: not self._lent, timeout_s):
                 self._closed = False
                 return False
             idle, self._idle = self._idle, []
@@ -104,8 +113,8 @@ class _Reader:
 
     def run(self, body: Callable[[Tx], T], caller: Caller) -> T:
         self._end = time.monotonic() + READ_MAX_S
-        self.connection.execute("BEGIN").fetchall()
         try:
+            self.connection.execute("BEGIN").fetchall()
             return body(SqliteTx(self.connection, caller))
         finally:
             if self.connection.in_transaction:

@@ -39,20 +39,35 @@ class HeldBack:
 
     def __enter__(self) -> HeldBack:
         if self._main:
-            for number in _NUMBERS:
-                handler = _c.getsignal(number)
-                if callable(handler):
-                    self._handlers.append((number, handler))
-                    _c.signal(number, self._note)
+            try:
+                self._hold_back()
+            except BaseException:  # one that was not held back yet has struck
+                self._restore()
+                raise
         return self
+
+    def _hold_back(self) -> None:
+        for number in _NUMBERS:
+            handler = _c.getsignal(number)
+            if callable(handler):
+                self._handlers.append((number, handler))
+                _c.signal(number, self._note)
 
     def _note(self, number: int, _: object) -> None:
         self._noted.append(number)
 
     def __exit__(self, *exc: object) -> None:
+        try:
+            self._restore()
+        except BaseException:  # one that was let through again has struck: the others must be, too
+            self._restore()
+            self.let_through()
+            raise
+        self.let_through()
+
+    def _restore(self) -> None:
         for number, handler in self._handlers:
             _c.signal(number, handler)
-        self.let_through()
 
     def let_through(self) -> None:
         """Run the handlers of what came meanwhile, here, where an exception of theirs does no harm."""
