@@ -10,10 +10,12 @@
  *
  * disk_fail_next(suffix, nth) makes the nth sync from now on, of a file whose name ends so, fail with EIO.
  * A failed sync drops what it should have written, and the kernel reports that once: the pages count as
- * clean. Later syncs write only pages that were changed since. "<image>/<name>.clean" remembers which.
+ * clean. Later syncs write them only if somebody has written to them since. "<image>/<name>.lost" has a byte
+ * for each page, 1 while it is lost.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -59,6 +61,14 @@ static int ours(int fd, char *name)
     return 1;
 }
 
+static ssize_t real_pwrite(int fd, const void *bytes, size_t count, off_t at)
+{
+    static ssize_t (*real)(int, const void *, size_t, off_t);
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "pwrite");
+    return real(fd, bytes, count, at);
+}
+
 static int lock_image(const char *image)
 {
     char path[PATH_MAX];
@@ -68,47 +78,46 @@ static int lock_image(const char *image)
     return fd;
 }
 
-static void copy(int from, const char *to)
+/* Copy to the image what a sync writes: every page that is not lost. */
+static void copy(int from, const char *to, const char *lost)
 {
     char fresh[PATH_MAX + 32], page[PAGE];
+    struct stat size;
     snprintf(fresh, sizeof fresh, "%s.tmp", to);
+    int old = open(to, O_RDONLY | O_CLOEXEC), gone = open(lost, O_RDONLY | O_CLOEXEC);
     int out = open(fresh, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    off_t at = 0;
-    ssize_t n;
-    while ((n = pread(from, page, PAGE, at)) > 0) {
-        if (pwrite(out, page, n, at) != n)
+    fstat(from, &size);
+    for (off_t at = 0; at < size.st_size; at += PAGE) {
+        char is_lost = 0;
+        if (gone >= 0 && pread(gone, &is_lost, 1, at / PAGE) < 0)
             abort();
-        at += n;
+        ssize_t n = is_lost ? (old < 0 ? 0 : pread(old, page, PAGE, at)) : pread(from, page, PAGE, at);
+        if (n > 0 && real_pwrite(out, page, n, at) != n)
+            abort();
     }
+    if (gone >= 0 && ftruncate(out, size.st_size)) /* lost pages at the end are holes */
+        abort();
     close(out);
+    if (old >= 0)
+        close(old);
+    if (gone >= 0)
+        close(gone);
     rename(fresh, to);
 }
 
-/* Pages that are as they were when a sync failed count as clean: they are not written. */
-static void copy_changed(int from, const char *to, const char *clean)
+/* A sync failed: each page that is not on the platter as it is now will not get there by itself. */
+static void lose(int from, const char *to, const char *lost)
 {
-    char fresh[PATH_MAX + 32], page[PAGE], was[PAGE];
-    struct stat size;
-    snprintf(fresh, sizeof fresh, "%s.tmp", to);
-    int before = open(clean, O_RDWR | O_CLOEXEC), old = open(to, O_RDONLY | O_CLOEXEC);
-    if (old >= 0)
-        copy(old, fresh);
-    int out = open(fresh, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    fstat(from, &size);
-    if (ftruncate(out, size.st_size))
-        abort();
-    for (off_t at = 0; at < size.st_size; at += PAGE) {
-        ssize_t n = pread(from, page, PAGE, at), m = pread(before, was, PAGE, at);
-        if (n == m && !memcmp(page, was, n))
-            continue;
-        if (pwrite(out, page, n, at) != n)
-            abort();
-    }
-    close(out);
-    close(before);
+    char now[PAGE], platter[PAGE], yes = 1;
+    int old = open(to, O_RDONLY | O_CLOEXEC), gone = open(lost, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    ssize_t n;
+    for (off_t at = 0; (n = pread(from, now, PAGE, at)) > 0; at += PAGE)
+        if (old < 0 || pread(old, platter, PAGE, at) != n || memcmp(now, platter, n))
+            if (real_pwrite(gone, &yes, 1, at / PAGE) != 1)
+                abort();
+    close(gone);
     if (old >= 0)
         close(old);
-    rename(fresh, to);
 }
 
 static void keep_names(const char *image)
@@ -128,21 +137,19 @@ static void keep_names(const char *image)
 
 static void write_down(int fd, const char *name, int fails)
 {
-    char to[PATH_MAX], clean[PATH_MAX + 8];
+    char to[PATH_MAX], lost[PATH_MAX + 8];
     const char *image = getenv("STANDFAST_TEST_DISK_IMAGE");
     if (!image)
         return;
     int lock = lock_image(image);
     snprintf(to, sizeof to, "%s/%s", image, name);
-    snprintf(clean, sizeof clean, "%s.clean", to);
+    snprintf(lost, sizeof lost, "%s.lost", to);
     if (!*name)
         keep_names(image);
     else if (fails)
-        copy(fd, clean);
-    else if (!access(clean, F_OK))
-        copy_changed(fd, to, clean);
+        lose(fd, to, lost);
     else
-        copy(fd, to);
+        copy(fd, to, lost);
     close(lock);
 }
 
@@ -171,4 +178,34 @@ int fsync(int fd)
 int fdatasync(int fd)
 {
     return sync_to_image(fd);
+}
+
+/* A page that is written again is dirty again, whatever is in it. */
+static void not_lost(int fd, size_t count, off_t at)
+{
+    char name[NAME_MAX + 1], lost[PATH_MAX], no = 0;
+    const char *image = getenv("STANDFAST_TEST_DISK_IMAGE");
+    if (!image || !ours(fd, name) || !*name)
+        return;
+    snprintf(lost, sizeof lost, "%s/%s.lost", image, name);
+    int gone = open(lost, O_RDWR | O_CLOEXEC);
+    if (gone < 0)
+        return;
+    for (off_t page = at / PAGE; page <= (off_t)(at + count - 1) / PAGE; page++)
+        if (real_pwrite(gone, &no, 1, page) != 1)
+            abort();
+    close(gone);
+}
+
+ssize_t pwrite(int fd, const void *bytes, size_t count, off_t at)
+{
+    ssize_t n = real_pwrite(fd, bytes, count, at);
+    if (n > 0)
+        not_lost(fd, n, at);
+    return n;
+}
+
+ssize_t pwrite64(int fd, const void *bytes, size_t count, off_t at)
+{
+    return pwrite(fd, bytes, count, at);
 }

@@ -27,7 +27,7 @@ def library() -> Path:
     if compiler is None:
         raise Unavailable("no C compiler to build tests/faults/disk.c with")
     made = Path(tempfile.mkdtemp(prefix="standfast-disk-")) / "disk.so"
-    command = [compiler, "-Wall", "-Werror", "-O2", "-shared", "-fPIC", "-o", str(made), str(SOURCE)]
+    command = [compiler, "-Wall", "-Werror", "-O2", "-shared", "-fPIC", "-o", str(made), str(SOURCE), "-ldl"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return made
