@@ -34,14 +34,15 @@ ORDER BY seq
 LIMIT :limit
 
 -- On PostgreSQL a lower number may become visible after a higher one. Rows are read in the order
--- of their transactions, and only up to the oldest transaction that is still running.
+-- of their transactions, and only up to the oldest transaction that is still running. ORDER BY
+-- names the table's column: the answer's own `xid` is text, in which 999 comes after 1000.
 -- name: tail [postgres]
 SELECT seq, CAST(xid AS text) AS xid, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id,
        state, stream, version, summary, data
 FROM event
 WHERE (xid, seq) > (CAST(:xid AS xid8), :seq) AND seq > :floor
   AND xid < pg_snapshot_xmin(pg_current_snapshot())
-ORDER BY xid, seq
+ORDER BY event.xid, event.seq
 LIMIT :limit
 
 -- Never asked on SQLite, where there is nothing to settle.
@@ -60,7 +61,7 @@ SELECT seq, CAST(xid AS text) AS xid, time_us, occurred_us, scope, actor, holder
        state, stream, version, summary, data
 FROM event
 WHERE (xid, seq) > (CAST(:xid AS xid8), :seq) AND seq > :floor AND seq <= :ceiling
-ORDER BY xid, seq
+ORDER BY event.xid, event.seq
 LIMIT :limit
 
 -- The place of a row that came from SQLite, whose cursors have no transaction number.
@@ -78,7 +79,7 @@ SELECT seq, '' AS xid FROM event WHERE seq > :floor ORDER BY seq DESC LIMIT 1
 SELECT seq, CAST(xid AS text) AS xid
 FROM event
 WHERE seq > :floor AND xid < pg_snapshot_xmin(pg_current_snapshot())
-ORDER BY xid DESC, seq DESC
+ORDER BY event.xid DESC, event.seq DESC
 LIMIT 1
 
 -- The newest row of a settled segment: no horizon, see tail_settled.
@@ -89,5 +90,5 @@ SELECT seq, '' AS xid FROM event WHERE seq > :floor AND seq <= :ceiling ORDER BY
 SELECT seq, CAST(xid AS text) AS xid
 FROM event
 WHERE seq > :floor AND seq <= :ceiling
-ORDER BY xid DESC, seq DESC
+ORDER BY event.xid DESC, event.seq DESC
 LIMIT 1
