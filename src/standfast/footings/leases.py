@@ -407,7 +407,8 @@ def _taken(tx: Tx, row: Row, type: str) -> Lease:
 
 
 def _lease(tx: Tx, row: Row) -> Lease:
-    return Lease(*(row[name] for name in Lease._fields[:-2]), standing=stand(tx, row).state)
+    values = {name: row[name] for name in Lease._fields[:-2]}
+    return Lease(**values, standing=stand(tx, row).state)
 
 
 def _unknown(name: str) -> NotFound:
