@@ -8,7 +8,7 @@ stands under an id, and an id tells its own age.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -18,12 +18,14 @@ from standfast.db.sql import load
 from standfast.db.store import Store
 from standfast.errors import StandfastError
 from standfast.footings.artifact_files import PREFIX, damaged, missing
+from standfast.ids import is_id, time_us
 
 SQL = load(__name__)
 
 TOGETHER = 8
 """Chunks written or read in one transaction: 2 MiB."""
 _TRIES = 5
+_PAGE = 200
 
 
 class Incoming(NamedTuple):
@@ -108,3 +110,31 @@ def read(store: Store, digest: str, size_bytes: int) -> Iterator[bytes]:
 def size_of(tx: Tx, digest: str) -> int | None:
     row = tx.one(SQL.size, digest=digest)
     return int(row["size_bytes"]) if row["chunks"] else None
+
+
+def collect(store: Store, garbage_after_us: int, spoken_of: Callable[[Tx, str], bool]) -> tuple[int, int]:
+    """Drop what no artifact speaks of, and what old interrupted puts left; how many pieces and bytes."""
+
+    def candidates(tx: Tx) -> list[str]:
+        before_us = tx.now_us() - garbage_after_us
+        unfinished = [row["digest"] for row in tx.all(SQL.unfinished, limit=_PAGE)]
+        old = [digest for digest in unfinished if is_id(digest) and time_us(digest) < before_us]
+        return old + [row["digest"] for row in tx.all(SQL.unreferenced, limit=_PAGE)]
+
+    def drop(tx: Tx, digest: str) -> int | None:
+        # The first chunk is held, so nobody can begin to speak of them between the look and the removal.
+        if tx.maybe(SQL.hold, digest=digest) is None or spoken_of(tx, digest):
+            return None
+        crash.point("artifact.before_remove")
+        size = size_of(tx, digest)
+        tx.run(SQL.drop, digest=digest)
+        return size
+
+    count = size = 0
+    while digests := store.read(candidates):
+        sizes = [store.write(lambda tx, digest=digest: drop(tx, digest)) for digest in digests]  # type: ignore[misc]
+        dropped = [each for each in sizes if each is not None]
+        count, size = count + len(dropped), size + sum(dropped)
+        if not dropped:
+            break
+    return count, size

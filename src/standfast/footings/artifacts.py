@@ -28,7 +28,7 @@ from standfast.errors import Conflict, Corrupt, InvalidInput, NotFound, Standfas
 from standfast.footings import artifact_files as files
 from standfast.footings import journal
 from standfast.footings.journal import Receipt
-from standfast.ids import is_id, like_suffix, new_id, short, time_us
+from standfast.ids import is_id, like_suffix, new_id, short
 
 SQL = load(__name__)
 
@@ -598,7 +598,7 @@ def _unreferenced(store: Store, some: list[files.Found]) -> list[files.Found]:
     """Asked in a write transaction: what another process has just committed counts."""
 
     def body(tx: Tx) -> list[files.Found]:
-        return [f for f in some if f.digest is None or tx.maybe(SQL.referenced, digest=f.digest) is None]
+        return [found for found in some if found.digest is None or not _spoken_of(tx, found.digest)]
 
     return store.write(body)
 
@@ -606,29 +606,11 @@ def _unreferenced(store: Store, some: list[files.Found]) -> list[files.Found]:
 def _collect_chunks(store: Store) -> tuple[int, int]:
     from standfast.footings import artifact_chunks as chunks
 
-    def drop(tx: Tx, digest: str) -> int | None:
-        """The first chunk is held, so nobody can begin to speak of them between the look and the removal."""
-        held = tx.maybe(chunks.SQL.hold, digest=digest)
-        if held is None or tx.maybe(SQL.referenced, digest=digest) is not None:
-            return None
-        size = chunks.size_of(tx, digest)
-        tx.run(chunks.SQL.drop, digest=digest)
-        return size
+    return chunks.collect(store, GARBAGE_AFTER_US, _spoken_of)
 
-    def candidates(tx: Tx) -> list[str]:
-        before_us = tx.now_us() - GARBAGE_AFTER_US
-        unfinished = [row["digest"] for row in tx.all(chunks.SQL.unfinished, limit=_TOGETHER)]
-        old = [digest for digest in unfinished if is_id(digest) and time_us(digest) < before_us]
-        return old + [row["digest"] for row in tx.all(chunks.SQL.unreferenced, limit=_TOGETHER)]
 
-    count = size = 0
-    while digests := store.read(candidates):
-        dropped = [store.write(lambda tx, digest=digest: drop(tx, digest)) for digest in digests]  # type: ignore[misc]
-        count += sum(each is not None for each in dropped)
-        size += sum(each or 0 for each in dropped)
-        if not any(each is not None for each in dropped):
-            break
-    return count, size
+def _spoken_of(tx: Tx, digest: str) -> bool:
+    return tx.maybe(SQL.referenced, digest=digest) is not None
 
 
 # -- small parts -----------------------------------------------------------------------------------------------
