@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from standfast.record.live import Session
     from standfast.record.sessions import Sessions
     from standfast.record.state import State
+    from standfast.record.tasks import Tasks
     from standfast.views.recovery import Recovery
     from standfast.views.timeline import Timeline
 
@@ -156,6 +157,12 @@ class Rooms:
         from standfast.ledger.effects.room import Effects
 
         return self._room(Effects)
+
+    @property
+    def tasks(self) -> Tasks:
+        from standfast.record.tasks import Tasks
+
+        return self._room(Tasks)
 
     @property
     def recovery(self) -> Recovery:

@@ -1,0 +1,81 @@
+-- Claims: the most urgent task that is ready goes to one of those who ask.
+
+-- Ready: open or awake again, held by nobody, everything it needs closed, nothing unfinished below it.
+-- `processes` are the holders that may have died before their time: only they can be judged sooner.
+-- name: ready
+SELECT id, scope, fingerprint, episode, state, reason, title, body, kind, source, priority, labels, branch, assignee,
+       parent_id, session_id, result, occurrences, first_seen_us, last_seen_us, cool_down_us, snoozed_until_us,
+       due_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, created_us, updated_us,
+       closed_us,
+       (SELECT string_agg(h.holder, ' ')
+        FROM (SELECT DISTINCT p.holder AS holder FROM task p
+              WHERE p.holder IS NOT NULL AND p.holder LIKE 'p:%' AND {lease_live:p}
+              LIMIT :holders_max) h) AS processes
+FROM task t
+WHERE t.scope = :scope AND t.state IN ('open', 'snoozed')
+  AND (t.state = 'open' OR t.snoozed_until_us <= :now_us)
+  AND (t.holder IS NULL OR {lease_over:t})
+  AND (t.assignee IS NULL OR t.assignee = :assignee)
+  AND (:kind = '' OR t.kind = :kind) AND (:source = '' OR t.source = :source)
+  AND (:label = '' OR t.labels LIKE :label ESCAPE '!')
+  AND NOT EXISTS (SELECT 1 FROM task_need n JOIN task d ON d.id = n.needs_id
+                  WHERE n.task_id = t.id AND d.state <> 'closed')
+  AND NOT EXISTS (SELECT 1 FROM task c WHERE c.parent_id = t.id AND c.state NOT IN ('closed', 'accepted'))
+ORDER BY t.priority, t.created_us, t.id
+LIMIT 1
+{skip_locked}
+
+-- The same, to look at: those held by a process are judged outside.
+-- name: ready_page
+SELECT id, scope, fingerprint, episode, state, reason, title, body, kind, source, priority, labels, branch, assignee,
+       parent_id, session_id, result, occurrences, first_seen_us, last_seen_us, cool_down_us, snoozed_until_us,
+       due_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, created_us, updated_us,
+       closed_us
+FROM task t
+WHERE t.scope = :scope AND t.state IN ('open', 'snoozed')
+  AND (t.priority, t.created_us, t.id) > (:priority, :created_us, :id)
+  AND (t.state = 'open' OR t.snoozed_until_us <= :now_us)
+  AND (t.holder IS NULL OR t.holder LIKE 'p:%' OR {lease_over:t})
+  AND (t.assignee IS NULL OR t.assignee = :assignee)
+  AND (:kind = '' OR t.kind = :kind) AND (:source = '' OR t.source = :source)
+  AND (:label = '' OR t.labels LIKE :label ESCAPE '!')
+  AND NOT EXISTS (SELECT 1 FROM task_need n JOIN task d ON d.id = n.needs_id
+                  WHERE n.task_id = t.id AND d.state <> 'closed')
+  AND NOT EXISTS (SELECT 1 FROM task c WHERE c.parent_id = t.id AND c.state NOT IN ('closed', 'accepted'))
+ORDER BY t.priority, t.created_us, t.id
+LIMIT :limit
+
+-- name: processes
+SELECT string_agg(h.holder, ' ') AS processes
+FROM (SELECT DISTINCT p.holder AS holder FROM task p
+      WHERE p.holder IS NOT NULL AND p.holder LIKE 'p:%' AND {lease_live:p}
+      LIMIT :holders_max) h
+
+-- A process that is known to be dead holds nothing, whatever its leases say. Its name stays for the
+-- journal of whoever takes over.
+-- name: expire
+UPDATE task
+SET lease_until_us = 0, lease_boot = NULL, lease_mono_us = 0
+WHERE holder = :holder
+
+-- name: take
+UPDATE task
+SET state = 'open', snoozed_until_us = NULL, holder = :holder, actor = :actor, lease_until_us = :lease_until_us,
+    lease_boot = :lease_boot, lease_mono_us = :lease_mono_us, lease_for_us = :lease_for_us, fence = fence + 1,
+    updated_us = :now_us
+WHERE id = :id AND fence = :fence AND state IN ('open', 'snoozed')
+RETURNING id
+
+-- name: extend
+UPDATE task
+SET lease_until_us = :lease_until_us, lease_boot = :lease_boot, lease_mono_us = :lease_mono_us,
+    lease_for_us = :lease_for_us
+WHERE id = :id AND fence = :fence AND holder = :holder
+RETURNING id
+
+-- name: blockers
+SELECT d.id AS id, d.title AS title, d.state AS state, d.episode AS episode
+FROM task_need n JOIN task d ON d.id = n.needs_id
+WHERE n.task_id = :id AND d.state <> 'closed'
+ORDER BY d.id
+LIMIT :limit

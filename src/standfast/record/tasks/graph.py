@@ -1,0 +1,81 @@
+"""What a task waits for: what it needs, and, for a goal, what is below it.
+
+A task with tasks below it is a goal: it is not handed out before they are settled, and its progress is
+counted from them whenever somebody asks. Both kinds of waiting form one graph, and a change that
+would close a circle in it is refused inside the transaction that asks for it.
+"""
+
+from __future__ import annotations
+
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.errors import Conflict, InvalidInput, StandfastError
+from standfast.ids import short
+from standfast.record.tasks import changes
+from standfast.record.tasks.nouns import Other, Progress, Task, task
+
+SQL = load(__name__)
+
+NEEDS_MAX = 100
+DEPTH_MAX = 64
+SHOWN_MAX = 100
+
+
+def need(tx: Tx, which: changes.Which, on: changes.Which) -> Task | StandfastError:
+    row, other = changes.find(tx, which), changes.find(tx, on)
+    if isinstance(row, StandfastError):
+        return row
+    if isinstance(other, StandfastError):
+        return other
+    changes.be_alone(tx, row["scope"], "graph")
+    refused = would_circle(tx, row["id"], other)
+    if refused is not None:
+        return refused
+    if tx.one(SQL.count_needs, id=row["id"])["count"] >= NEEDS_MAX:
+        return InvalidInput(f"{changes.named(row)} needs {NEEDS_MAX} others already", "make a goal of some of them")
+    if tx.maybe(SQL.need, task_id=row["id"], needs_id=other["id"]) is None:
+        return task(tx, row)
+    return task(tx, row, changes.told(tx, row, "task.needs", summary=other["title"], data={"needs": other["id"]}))
+
+
+def unneed(tx: Tx, which: changes.Which, on: changes.Which) -> Task | StandfastError:
+    row, other = changes.find(tx, which), changes.find(tx, on)
+    if isinstance(row, StandfastError):
+        return row
+    if isinstance(other, StandfastError):
+        return other
+    if tx.maybe(SQL.unneed, task_id=row["id"], needs_id=other["id"]) is None:
+        return task(tx, row)
+    told = changes.told(tx, row, "task.needs_no_more", summary=other["title"], data={"needs": other["id"]})
+    return task(tx, row, told)
+
+
+def would_circle(tx: Tx, waiting: str, on: Row) -> Conflict | None:
+    """The refusal if `on` already waits for the task that is to wait for it. The caller is alone in the graph."""
+    if waiting != on["id"] and tx.maybe(SQL.waits_for, id=waiting, other=on["id"]) is None:
+        return None
+    return Conflict(
+        f"{changes.named(on)} waits for {short(waiting)} already: each would wait for the other",
+        f"see what waits for what: standfast task show {short(on['id'])}",
+        code="circle",
+    )
+
+
+def needs(tx: Tx, id: str) -> tuple[Other, ...]:
+    return _others(tx.all(SQL.needs, id=id, limit=SHOWN_MAX))
+
+
+def needed_by(tx: Tx, id: str) -> tuple[Other, ...]:
+    return _others(tx.all(SQL.needed_by, id=id, limit=SHOWN_MAX))
+
+
+def children(tx: Tx, id: str) -> tuple[Other, ...]:
+    return _others(tx.all(SQL.children, id=id, limit=SHOWN_MAX))
+
+
+def progress(tx: Tx, id: str) -> Progress:
+    return Progress(**tx.one(SQL.progress, id=id, depth_max=DEPTH_MAX))
+
+
+def _others(rows: list[Row]) -> tuple[Other, ...]:
+    return tuple(Other(**row) for row in rows)

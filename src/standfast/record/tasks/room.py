@@ -1,0 +1,523 @@
+"""`sf.tasks`: the verbs on tasks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias, overload
+
+from standfast import crash, serial
+from standfast.clock import DAY_US, DURATION_MAX_US
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.db.store import Room, query, verb
+from standfast.errors import Conflict, IllegalTransition, InvalidInput, StandfastError
+from standfast.footings import journal, leases
+from standfast.footings.journal import Event
+from standfast.ids import is_id, short
+from standfast.record.tasks import changes, claims, graph, sightings
+from standfast.record.tasks.changes import Which
+from standfast.record.tasks.nouns import (
+    PRIORITY_DEFAULT,
+    STATES,
+    Goal,
+    Note,
+    Other,
+    Progress,
+    Shown,
+    Swept,
+    Task,
+    checked_name,
+    checked_priority,
+    checked_text,
+    checked_title,
+    joined_labels,
+    like_label,
+    task,
+)
+
+SQL = load(__name__)
+
+PAGE_MAX = 1000
+SHOWN_MAX = 100
+WHILE_US = DAY_US
+"""How long a claim tied to a process lasts where nobody can see that process: on another host."""
+
+_LAST_ID = "\x7f"  # behind every id
+_KEEP: Any = object()
+
+# In the room `list` and `next` are verbs, so that the types need other names there.
+TaskList: TypeAlias = "list[Task]"
+GoalList: TypeAlias = "list[Goal]"
+ReportList: TypeAlias = "list[sightings.Report]"
+RowList: TypeAlias = "list[Row]"
+EventList: TypeAlias = "list[Event]"
+
+
+class Tasks(Room):
+    """What is to be done: seen, claimed, done, each exactly as often as it happened."""
+
+    __slots__ = ()
+
+    # -- seeing --------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        title: str,
+        *,
+        body: str | None = None,
+        kind: str = sightings.KIND,
+        source: str = "",
+        fingerprint: str | None = None,
+        priority: int = PRIORITY_DEFAULT,
+        labels: Iterable[str] = (),
+        branch: str | None = None,
+        assignee: str | None = None,
+        parent: str | None = None,
+        needs: Iterable[Which] = (),
+        session: str | None = None,
+        cool_down_us: int | None = None,
+        due_us: int | None = None,
+    ) -> Task:
+        """One task per problem, however often and from however many processes it is reported.
+
+        `sighting` of the answer says what was found: new, again, returned (it was closed: the next
+        episode), cooling (closed less than its cool-down ago: counted, and it stays closed). Again
+        updates title and body; priority, labels, assignee and the rest are a person's to change.
+        `fingerprint` replaces the one derived from source, kind and title.
+        """
+        seen = sightings.report(
+            title,
+            body=body,
+            kind=kind,
+            source=source,
+            fingerprint=fingerprint,
+            priority=priority,
+            labels=labels,
+            branch=branch,
+            assignee=assignee,
+            parent=parent,
+            cool_down_us=cool_down_us,
+            due_us=due_us,
+        )
+        return self._add(seen, tuple(needs), session)
+
+    @verb
+    def _add(
+        self, tx: Tx, seen: sightings.Report, needs: tuple[Which, ...], session: str | None
+    ) -> Task | StandfastError:
+        return sightings.add(tx, seen, needs=needs, session=session)
+
+    def sweep(
+        self,
+        source: str,
+        *,
+        seen: Iterable[str | Mapping[str, Any]],
+        absent_max: int | None = sightings.ABSENT_DEFAULT,
+        cool_down_us: int | None = None,
+    ) -> Swept:
+        """One complete look by `source`: count what it saw, close what it has not seen `absent_max` times in a row.
+
+        `seen` holds titles, or mappings with `title` and what `add` takes. What is accepted, and what
+        somebody alive is working on, is not closed. With `absent_max=None` nothing is.
+        """
+        if absent_max is not None and absent_max < 1:
+            raise InvalidInput("absent_max counts sweeps: 1 or more, or None to close nothing")
+        return self._sweep(source, sightings.reports(source, seen, cool_down_us), absent_max)
+
+    @verb
+    def _sweep(self, tx: Tx, source: str, reports: ReportList, absent_max: int | None) -> Swept | StandfastError:
+        return sightings.sweep(tx, source, reports, absent_max=absent_max)
+
+    # -- working -------------------------------------------------------------------------------------
+
+    @query
+    def next(
+        self,
+        tx: Tx,
+        *,
+        label: str | None = None,
+        kind: str | None = None,
+        source: str | None = None,
+        assignee: str | None = None,
+        limit: int = 10,
+    ) -> TaskList:
+        """What could be claimed now, the most urgent first, then the oldest.
+
+        Ready is what is open and awake, held by nobody alive, with everything it needs closed and
+        nothing unfinished below it; and not assigned to anybody but `assignee`, or the caller.
+        """
+        return claims.next_ready(tx, _asked(tx, label, kind, source, assignee), _page_size(limit))
+
+    @overload
+    def claim(self, which: Which, *, for_us: int | None = None, while_pid: int | None = None) -> Task: ...
+
+    @overload
+    def claim(
+        self,
+        which: None = None,
+        *,
+        label: str | None = None,
+        kind: str | None = None,
+        source: str | None = None,
+        assignee: str | None = None,
+        for_us: int | None = None,
+        while_pid: int | None = None,
+    ) -> Task | None: ...
+
+    def claim(
+        self,
+        which: Which | None = None,
+        *,
+        label: str | None = None,
+        kind: str | None = None,
+        source: str | None = None,
+        assignee: str | None = None,
+        for_us: int | None = None,
+        while_pid: int | None = None,
+    ) -> Task | None:
+        """Hold a task, alone: the next one that is ready, or None; or the one that is named.
+
+        A process keeps it while it lives; an actor for 15 minutes, or `for_us`, from its last
+        command; `while_pid` ties it to another process. Raises InProgress if the named one is held by
+        somebody alive, Conflict if it needs others first.
+        """
+        holder = None if while_pid is None else _process(while_pid, self.store.caller.clock)
+        if holder is not None and for_us is None:
+            for_us = WHILE_US
+        claimed = self._claim(which, label, kind, source, assignee, for_us, holder)
+        if claimed is not None:
+            claims.at_work(self.store, self.tx, claimed)
+        return claimed
+
+    @verb
+    def _claim(
+        self,
+        tx: Tx,
+        which: Which | None,
+        label: str | None,
+        kind: str | None,
+        source: str | None,
+        assignee: str | None,
+        for_us: int | None,
+        holder: str | None,
+    ) -> Task | StandfastError | None:
+        asked = _asked(tx, label, kind, source, assignee, for_us, holder)
+        return claims.claim_next(tx, asked) if which is None else claims.claim(tx, which, asked)
+
+    @verb
+    def renew(self, tx: Tx, which: Which, *, for_us: int | None = None) -> Task | StandfastError:
+        """Hold on for another term. Not journalled. Raises LeaseLost if it is not the caller's any more."""
+        return claims.renew(tx, which, for_us)
+
+    @verb
+    def release(self, tx: Tx, which: Which, *, force: bool = False) -> Task | StandfastError:
+        """Give it back, undone. With `force`, take it from whoever holds it: their fence is worth nothing then.
+
+        Raises LeaseLost if somebody else holds it.
+        """
+        return claims.release(tx, which, force=force)
+
+    @verb
+    def done(
+        self,
+        tx: Tx,
+        which: Which,
+        *,
+        result: serial.Json = None,
+        reason: str = "done",
+        cool_down_us: int | None = None,
+    ) -> Task | StandfastError:
+        """Close it, claimed or not. Said again by whoever closed it, the first time stands.
+
+        Raises LeaseLost if somebody alive holds it, or if the claim that is given was lost since;
+        IllegalTransition if somebody else has closed it.
+        """
+        row = changes.locked(tx, which, alone=True)
+        if isinstance(row, StandfastError):
+            return row
+        if row["state"] == "closed":
+            return _closed_before(tx, row, which)
+        refused = changes.refusal(tx, row, which)
+        if refused is not None:
+            return refused
+        text = None if result is None else serial.dumps(result, what="result")
+        return changes.close(
+            tx, row, _reason(reason), result=text, cool_down_us=sightings.checked_cool_down(cool_down_us)
+        )
+
+    # -- putting aside ---------------------------------------------------------------------------------
+
+    @verb
+    def snooze(
+        self, tx: Tx, which: Which, *, until_us: int | None = None, for_us: int | None = None
+    ) -> Task | StandfastError:
+        """Out of `next` until a moment; it is counted meanwhile, and awake again by itself."""
+        if (until_us is None) == (for_us is None):
+            return InvalidInput("snooze until when?", "one of until_us= and for_us=")
+        if for_us is not None and not 0 < for_us <= DURATION_MAX_US:
+            return InvalidInput("a snooze lasts longer than nothing and at most a hundred years")
+        until_us = until_us if until_us is not None else tx.now_us() + (for_us or 0)
+        return changes.rest(
+            tx, which, "snoozed", "task.snoozed", snoozed_until_us=until_us, data={"until_us": until_us}
+        )
+
+    @verb
+    def accept(self, tx: Tx, which: Which, *, reason: str | None = None) -> Task | StandfastError:
+        """Known and accepted: it is counted when it is seen, and nobody claims it."""
+        words = None if reason is None else _reason(reason)
+        return changes.rest(tx, which, "accepted", "task.accepted", snoozed_until_us=None, reason=words)
+
+    @verb
+    def reopen(self, tx: Tx, which: Which) -> Task | StandfastError:
+        """Open again what was closed, accepted or snoozed: the same episode.
+
+        Raises Conflict if a later episode of it is there.
+        """
+        row = changes.locked(tx, which, alone=True)
+        if isinstance(row, StandfastError):
+            return row
+        if row["state"] == "open":
+            return task(tx, row)
+        newest = changes.current(tx, row)
+        if newest is not None and newest["id"] != row["id"]:
+            return Conflict(
+                f"{changes.named(row)} came back as episode {newest['episode']} since: {short(newest['id'])}",
+                f"standfast task show {short(newest['id'])}",
+            )
+        crash.point("task.before_change")
+        data = {"was": row["state"]}
+        return changes.change(
+            tx, row, "task.reopened", data=data, state="open", reason=None, snoozed_until_us=None, closed_us=None
+        )
+
+    def edit(
+        self,
+        which: Which,
+        *,
+        title: str = _KEEP,
+        body: str | None = _KEEP,
+        priority: int = _KEEP,
+        labels: Iterable[str] = _KEEP,
+        branch: str | None = _KEEP,
+        assignee: str | None = _KEEP,
+        parent: Which | None = _KEEP,
+        cool_down_us: int | None = _KEEP,
+        due_us: int | None = _KEEP,
+    ) -> Task:
+        """Change what is given and leave the rest. Its fingerprint stays: the problem is the same.
+
+        Raises Conflict if a new parent waits for it.
+        """
+        given: dict[str, Any] = {
+            "title": title if title is _KEEP else checked_title(title),
+            "body": body if body is _KEEP or body is None else checked_text(body, "a task's body"),
+            "priority": priority if priority is _KEEP else checked_priority(priority),
+            "labels": labels if labels is _KEEP else joined_labels(labels),
+            "branch": branch if branch is _KEEP else checked_name(branch, "a branch"),
+            "assignee": assignee if assignee is _KEEP else checked_name(assignee, "an assignee"),
+            "cool_down_us": cool_down_us if cool_down_us is _KEEP else sightings.checked_cool_down(cool_down_us),
+            "due_us": due_us,
+        }
+        columns = {name: value for name, value in given.items() if value is not _KEEP}
+        return self._edit(which, columns, None if parent is _KEEP else parent, moved=parent is not _KEEP)
+
+    @verb
+    def _edit(self, tx: Tx, which: Which, columns: Row, parent: Which | None, *, moved: bool) -> Task | StandfastError:
+        row = changes.locked(tx, which)
+        above = None if parent is None else changes.find(tx, parent)
+        if isinstance(row, StandfastError):
+            return row
+        if isinstance(above, StandfastError):
+            return above
+        if above is not None:
+            changes.be_alone(tx, row["scope"], "graph")
+            refused = graph.would_circle(tx, above["id"], row)
+            if refused is not None:
+                return refused
+        if moved:
+            columns = columns | {"parent_id": above["id"] if above is not None else None}
+        columns = {name: value for name, value in columns.items() if row[name] != value}
+        if not columns:
+            return task(tx, row)
+        crash.point("task.before_change")
+        told = {name: {"was": row[name], "is": value} for name, value in columns.items() if name != "body"}
+        return changes.change(tx, row, "task.edited", data=told, **columns)
+
+    @verb
+    def note(self, tx: Tx, which: Which, text: str) -> Note | StandfastError:
+        """Say something about it. Anyone may."""
+        return changes.note(tx, which, text)
+
+    @verb
+    def need(self, tx: Tx, which: Which, on: Which) -> Task | StandfastError:
+        """`which` waits until `on` is closed. Raises Conflict if `on` waits for it already."""
+        return graph.need(tx, which, on)
+
+    @verb
+    def unneed(self, tx: Tx, which: Which, on: Which) -> Task | StandfastError:
+        """`which` waits for `on` no more."""
+        return graph.unneed(tx, which, on)
+
+    # -- looking -------------------------------------------------------------------------------------
+
+    @query
+    def get(self, tx: Tx, which: Which) -> Task | StandfastError:
+        """By id, the end of an id, or fingerprint (its newest episode). Raises NotFound."""
+        row = changes.find(tx, which)
+        return row if isinstance(row, StandfastError) else task(tx, row)
+
+    @query
+    def list(
+        self,
+        tx: Tx,
+        *,
+        state: str | None = None,
+        label: str | None = None,
+        kind: str | None = None,
+        source: str | None = None,
+        branch: str | None = None,
+        assignee: str | None = None,
+        session: str | None = None,
+        held: bool = False,
+        everywhere: bool = False,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> TaskList | StandfastError:
+        """What is open or snoozed, the most urgent first; `after` is the `place` of the last one you have.
+
+        `state` is one of open, snoozed, accepted, closed, any; what is settled comes newest first.
+        """
+        if state is not None and state not in (*STATES, "any"):
+            return InvalidInput(f"a task is never {serial.clean(state, 40)!r}", f"one of: {', '.join(STATES)}, any")
+        session_id = sightings.session_of(tx, session)
+        if isinstance(session_id, StandfastError):
+            return session_id
+        asked: Row = {
+            "scope": tx.caller.scope,
+            "everywhere": int(everywhere),
+            "state": "" if state in (None, "any") else state,
+            "kind": kind or "",
+            "source": source or "",
+            "label": like_label(label),
+            "branch": branch or "",
+            "assignee": assignee or "",
+            "session_id": session_id or "",
+            "held": int(held),
+            "now_us": tx.now_us(),
+            "limit": _page_size(limit),
+        }
+        return [task(tx, row) for row in _page(tx, state, asked, after)]
+
+    @query
+    def goals(self, tx: Tx, *, limit: int = 50, after: str | None = None) -> GoalList:
+        """Tasks with tasks below them, and how far those have come."""
+        at = _place(after, first="")
+        rows = tx.all(SQL.goals, limit=_page_size(limit), **(at | {"scope": tx.caller.scope}))
+        return [Goal(task(tx, row), graph.progress(tx, row["id"])) for row in rows]
+
+    @query
+    def progress(self, tx: Tx, which: Which) -> Progress | StandfastError:
+        """What has become of the tasks below a goal, counted now."""
+        row = changes.find(tx, which)
+        return row if isinstance(row, StandfastError) else graph.progress(tx, row["id"])
+
+    @query
+    def show(self, tx: Tx, which: Which) -> Shown | StandfastError:
+        """Everything about one task: notes, what it waits for, its episodes, its newest changes."""
+        row = changes.find(tx, which)
+        if isinstance(row, StandfastError):
+            return row
+        notes = tx.all(SQL.notes, id=row["id"], limit=SHOWN_MAX)
+        episodes = tx.all(SQL.episodes, scope=row["scope"], fingerprint=row["fingerprint"], limit=SHOWN_MAX)
+        events = tx.all(SQL.latest_events, id=row["id"], limit=SHOWN_MAX)
+        below = graph.children(tx, row["id"])
+        return Shown(
+            task=task(tx, row),
+            notes=tuple(Note(**one) for one in reversed(notes)),
+            needs=graph.needs(tx, row["id"]),
+            needed_by=graph.needed_by(tx, row["id"]),
+            children=below,
+            progress=graph.progress(tx, row["id"]) if below else None,
+            episodes=tuple(Other(**one) for one in reversed(episodes)),
+            history=tuple(journal.event(one) for one in reversed(events)),
+        )
+
+    @query
+    def history(self, tx: Tx, which: Which, *, after: int = 0, limit: int = 50) -> EventList | StandfastError:
+        """Every change of it, in order; `after` is the `seq` of the last one you have."""
+        row = changes.find(tx, which)
+        if isinstance(row, StandfastError):
+            return row
+        return journal.Journal(self.store, tx).about(row["id"], after=after, limit=limit)
+
+
+# -- small parts -------------------------------------------------------------------------------------
+
+
+def _asked(
+    tx: Tx,
+    label: str | None,
+    kind: str | None,
+    source: str | None,
+    assignee: str | None,
+    for_us: int | None = None,
+    holder: str | None = None,
+) -> claims.Asked:
+    return claims.Asked(like_label(label), kind or "", source or "", assignee or tx.caller.actor, for_us, holder)
+
+
+def _process(pid: int, clock: Any) -> str:
+    found = leases.process(pid, clock)
+    if not found.start and not os.path.exists(f"/proc/{pid}"):
+        raise InvalidInput(f"there is no process {pid}", "--while takes the id of a process that runs: --while $$")
+    return str(found)
+
+
+def _closed_before(tx: Tx, row: Row, which: Which) -> Task | StandfastError:
+    claimed = isinstance(which, Task) and which.holder == tx.caller.holder
+    ours = row["fence"] == which.fence if claimed else row["actor"] == tx.caller.actor  # type: ignore[union-attr]
+    if ours:
+        return task(tx, row)
+    if claimed:
+        return leases.lost(changes.named(row), row, which.fence)  # type: ignore[union-attr]
+    return IllegalTransition(
+        f"{changes.named(row)} was closed by {row['actor']}: {row['reason']}",
+        f"standfast task show {short(row['id'])}",
+    )
+
+
+def _reason(text: str) -> str:
+    reason = checked_text(text, "a reason").strip()
+    if not reason:
+        raise InvalidInput("a reason is empty", "say it in words")
+    return reason
+
+
+def _page(tx: Tx, state: str | None, asked: Row, after: str | None) -> RowList:
+    if state in (None, "open", "snoozed"):
+        at = _place(after, first="")
+        if asked["everywhere"]:
+            return tx.all(SQL.live_everywhere, **(asked | at))
+        return tx.all(SQL.live, **(asked | at | {"scope": asked["scope"]}))
+    at = _place(after, first=_LAST_ID)
+    if state == "any" or asked["everywhere"]:
+        return tx.all(SQL.any, **asked, id=at["id"])
+    return tx.all(SQL.settled, **asked, id=at["id"])
+
+
+def _place(after: str | None, *, first: str) -> Row:
+    if after is None:
+        return {"priority": -1, "created_us": 0, "id": first, "scope": ""}
+    priority, _, rest = after.partition(":")
+    created_us, _, rest = rest.partition(":")
+    id, _, scope = rest.partition(":")
+    if not (priority.isdigit() and created_us.isdigit() and is_id(id)):
+        raise InvalidInput(
+            f"{serial.clean(after, 60)!r} is not a place in this list", "use the `next` of the last page"
+        )
+    return {"priority": int(priority), "created_us": int(created_us), "id": id, "scope": scope}
+
+
+def _page_size(limit: int) -> int:
+    return max(1, min(limit, PAGE_MAX))

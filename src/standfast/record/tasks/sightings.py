@@ -1,0 +1,214 @@
+"""Sightings: a thousand reports of one problem are one task, seen a thousand times.
+
+    never seen, or closed and cooled down   the next episode is opened          new, returned
+    open, snoozed or accepted               the episode is counted              again
+    closed, still cooling down              the closed episode is counted       cooling
+
+A sweep is one complete look by a source: what it saw is counted, and what it has not seen for
+long enough is closed. Both happen in one transaction, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from standfast import crash, serial
+from standfast.clock import DURATION_MAX_US
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.errors import InvalidInput, NotFound, StandfastError
+from standfast.footings import journal, keys, leases
+from standfast.ids import new_id
+from standfast.record.tasks import changes, graph
+from standfast.record.tasks.fingerprint import fingerprint as fingerprint_of
+from standfast.record.tasks.nouns import (
+    NAME_MAX,
+    PRIORITY_DEFAULT,
+    Swept,
+    Task,
+    checked_name,
+    checked_priority,
+    checked_text,
+    checked_title,
+    joined_labels,
+    task,
+)
+
+SQL = load(__name__)
+
+KIND = "task"
+SEEN_MAX = 2_000
+"""Problems one sweep may report."""
+CLOSED_MAX = 1_000
+"""Problems one sweep closes at most; the rest go with the next one."""
+ABSENT_DEFAULT = 3
+
+_REPORTABLE = frozenset(["title", "body", "kind", "fingerprint", "priority", "labels", "branch", "assignee", "parent"])
+
+
+class Report(NamedTuple):
+    """One sighting in its own words, checked."""
+
+    title: str
+    body: str | None
+    kind: str
+    source: str
+    fingerprint: str
+    priority: int
+    labels: str
+    branch: str | None
+    assignee: str | None
+    parent: str | None
+    cool_down_us: int | None
+    due_us: int | None = None
+
+
+def report(
+    title: str,
+    *,
+    source: str,
+    body: str | None = None,
+    kind: str = KIND,
+    fingerprint: str | None = None,
+    priority: int = PRIORITY_DEFAULT,
+    labels: Iterable[str] = (),
+    branch: str | None = None,
+    assignee: str | None = None,
+    parent: str | None = None,
+    cool_down_us: int | None = None,
+    due_us: int | None = None,
+) -> Report:
+    title = checked_title(title)
+    kind = keys.checked(kind, "a task's kind", limit=NAME_MAX)
+    source = keys.checked(source, "a task's source", limit=NAME_MAX) if source else ""
+    return Report(
+        title=title,
+        body=None if body is None else checked_text(body, "a task's body"),
+        kind=kind,
+        source=source,
+        fingerprint=fingerprint_of(title, kind=kind, source=source)
+        if fingerprint is None
+        else keys.checked(fingerprint, "a fingerprint"),
+        priority=checked_priority(priority),
+        labels=joined_labels(labels),
+        branch=checked_name(branch, "a branch"),
+        assignee=checked_name(assignee, "an assignee"),
+        parent=parent,
+        cool_down_us=checked_cool_down(cool_down_us),
+        due_us=due_us,
+    )
+
+
+def checked_cool_down(cool_down_us: int | None) -> int | None:
+    if cool_down_us is not None and not 0 <= cool_down_us <= DURATION_MAX_US:
+        raise InvalidInput("a cool-down lasts from nothing to a hundred years", "for example: --cool-down 30m")
+    return cool_down_us
+
+
+def add(
+    tx: Tx, seen: Report, *, needs: Iterable[changes.Which] = (), session: str | None = None
+) -> Task | StandfastError:
+    """Open it or count it. `needs` are written once, with a new episode."""
+    crash.point("task.before_add")
+    session_id = session_of(tx, session)
+    if isinstance(session_id, StandfastError):
+        return session_id
+    parent = _parent(tx, seen.parent)
+    if isinstance(parent, StandfastError):
+        return parent
+    counted = _counted(tx, seen, parent, session_id)
+    if counted.sighting not in ("new", "returned"):
+        return counted
+    for other in needs:
+        needed = graph.need(tx, counted, other)
+        if isinstance(needed, StandfastError):
+            raise needed  # nothing of this is kept
+    return counted
+
+
+def _counted(tx: Tx, seen: Report, parent: Row | None, session_id: str | None) -> Task:
+    scope = tx.caller.scope
+    changes.be_alone(tx, scope, seen.fingerprint)
+    wanted = seen._asdict() | {"id": new_id("tsk"), "scope": scope, "now_us": tx.now_us(), "session_id": session_id}
+    row = tx.maybe(SQL.add, parent_id=parent["id"] if parent is not None else None, **wanted)
+    if row is None:
+        row = tx.one(SQL.count_cooling, scope=scope, fingerprint=seen.fingerprint, now_us=tx.now_us())
+        return task(tx, row, _told(tx, row, "task.seen", cooling=True), sighting="cooling")
+    if row["id"] != wanted["id"]:
+        return task(tx, row, _told(tx, row, "task.seen"), sighting="again")
+    opened = _told(tx, row, "task.opened", episode=row["episode"])
+    return task(tx, row, opened, sighting="new" if row["episode"] == 1 else "returned")
+
+
+def _told(tx: Tx, row: Row, type: str, **more: serial.Json) -> journal.Receipt:
+    # What is wrong in the world is a report; that it was reported is what we saw.
+    return changes.told(tx, row, type, data={"occurrences": row["occurrences"], **more})
+
+
+def session_of(tx: Tx, session: str | None) -> str | StandfastError | None:
+    if session is None:
+        return None
+    row = tx.maybe(SQL.session, scope=tx.caller.scope, session=session)
+    if row is None:
+        return NotFound(f"there is no session {serial.clean(session, 60)!r} here", "see them: standfast session list")
+    return str(row["id"])
+
+
+def _parent(tx: Tx, parent: str | None) -> Row | StandfastError | None:
+    return None if parent is None else changes.find(tx, parent)
+
+
+# -- sweeping ------------------------------------------------------------------------------------------
+
+
+def sweep(tx: Tx, source: str, reports: list[Report], *, absent_max: int | None) -> Swept:
+    crash.point("task.before_sweep")
+    n = tx.one(SQL.next_sweep, scope=tx.caller.scope, source=source, now_us=tx.now_us())["n"]
+    for name in sorted(one.fingerprint for one in reports):
+        changes.be_alone(tx, tx.caller.scope, name)  # in one order for all: two sweeps that meet take turns
+    opened: list[str] = []
+    for one in reports:
+        counted = add(tx, one)
+        if isinstance(counted, StandfastError):
+            raise counted  # a sweep counts as a whole or not at all
+        opened += [counted.id] if counted.sighting in ("new", "returned") else []
+    closed = [] if absent_max is None else _close_absent(tx, source, n, absent_max)
+    data = {"n": n, "seen": len(reports), "opened": len(opened), "closed": len(closed)}
+    words = f"{source}: {len(reports)} seen, {len(opened)} opened, {len(closed)} closed"
+    receipt = journal.append(tx, "task.swept", f"sweep:{source}", summary=words, data=data)
+    return Swept(source, n, len(reports), tuple(opened), tuple(closed), receipt)
+
+
+def reports(source: str, seen: Iterable[str | Mapping[str, Any]], cool_down_us: int | None) -> list[Report]:
+    """Each problem once, in the order they were told."""
+    source = keys.checked(source, "a source", limit=NAME_MAX)
+    if isinstance(seen, str):
+        raise InvalidInput("seen is a list of titles, not one text", "seen=[…]")
+    found: dict[str, Report] = {}
+    for one in seen:
+        fields = {"title": one} if isinstance(one, str) else dict(one)
+        if unknown := set(fields) - _REPORTABLE:
+            raise InvalidInput(
+                f"a sighting has no {serial.clean(str(min(unknown)), 40)!r}",
+                f"one of: {', '.join(sorted(_REPORTABLE))}",
+            )
+        if "title" not in fields:
+            raise InvalidInput("a sighting without a title", '"title" says what was seen')
+        made = report(source=source, cool_down_us=cool_down_us, **fields)
+        found[made.fingerprint] = made
+    if len(found) > SEEN_MAX:
+        raise InvalidInput(f"{len(found):,} problems in one sweep, and the limit is {SEEN_MAX:,}", "split the source")
+    return list(found.values())
+
+
+def _close_absent(tx: Tx, source: str, n: int, absent_max: int) -> list[str]:
+    asked: Row = {"scope": tx.caller.scope, "source": source, "seen_before": n - absent_max, "limit": CLOSED_MAX}
+    reason = f"absent from {absent_max} sweep{'s' * (absent_max > 1)} of {source}"
+    closed = []
+    for found in tx.all(SQL.absent, **asked, **tx.lease_clock()):
+        changes.be_alone(tx, tx.caller.scope, found["fingerprint"])
+        row = tx.maybe(SQL.still_absent, id=found["id"], seen_before=n - absent_max)
+        if row is not None and not leases.stand(tx, row).live:
+            closed.append(changes.close(tx, row, reason, data={"sweep": n}).id)
+    return closed

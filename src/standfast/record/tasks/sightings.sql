@@ -1,0 +1,69 @@
+-- Sightings: one statement opens a task or counts it, from any number of processes.
+
+-- A problem that is not closed is counted; one that is closed, or was never seen, opens an episode;
+-- one that was closed a moment ago and is cooling down is left to `count_cooling` (no row comes back).
+-- What a person may have changed since (priority, labels, assignee) is not touched by a sighting.
+-- name: add
+INSERT INTO task (id, scope, fingerprint, episode, state, title, body, kind, source, priority, labels, branch,
+                  assignee, parent_id, session_id, occurrences, first_seen_us, last_seen_us, last_sweep,
+                  cool_down_us, due_us, fence, created_us, updated_us)
+SELECT :id, :scope, :fingerprint,
+       COALESCE((SELECT MAX(p.episode) FROM task p WHERE p.scope = :scope AND p.fingerprint = :fingerprint), 0) + 1,
+       'open', :title, :body, :kind, :source, :priority, :labels, :branch, :assignee,
+       COALESCE(:parent_id, (SELECT p.parent_id FROM task p WHERE p.scope = :scope AND p.fingerprint = :fingerprint
+                             ORDER BY p.episode DESC LIMIT 1)),
+       :session_id, 1, :now_us, :now_us,
+       COALESCE((SELECT s.n FROM sweep s WHERE s.scope = :scope AND s.source = :source), 0),
+       :cool_down_us, :due_us, 0, :now_us, :now_us
+WHERE NOT EXISTS (SELECT 1 FROM task c
+                  WHERE c.scope = :scope AND c.fingerprint = :fingerprint AND c.state = 'closed'
+                    AND c.closed_us > :now_us - c.cool_down_us)
+   OR EXISTS (SELECT 1 FROM task o WHERE o.scope = :scope AND o.fingerprint = :fingerprint AND o.state <> 'closed')
+ON CONFLICT (scope, fingerprint) WHERE state <> 'closed'
+DO UPDATE SET occurrences = task.occurrences + 1, last_seen_us = excluded.last_seen_us, title = excluded.title,
+              body = COALESCE(excluded.body, task.body),
+              cool_down_us = COALESCE(excluded.cool_down_us, task.cool_down_us),
+              last_sweep = CASE WHEN task.source = excluded.source THEN excluded.last_sweep ELSE task.last_sweep END,
+              updated_us = excluded.updated_us
+RETURNING id, scope, fingerprint, episode, state, reason, title, body, kind, source, priority, labels, branch,
+          assignee, parent_id, session_id, result, occurrences, first_seen_us, last_seen_us, cool_down_us,
+          snoozed_until_us, due_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
+          created_us, updated_us, closed_us
+
+-- name: count_cooling
+UPDATE task
+SET occurrences = occurrences + 1, last_seen_us = :now_us, updated_us = :now_us
+WHERE scope = :scope AND fingerprint = :fingerprint
+  AND episode = (SELECT MAX(p.episode) FROM task p WHERE p.scope = :scope AND p.fingerprint = :fingerprint)
+RETURNING id, scope, fingerprint, episode, state, reason, title, body, kind, source, priority, labels, branch,
+          assignee, parent_id, session_id, result, occurrences, first_seen_us, last_seen_us, cool_down_us,
+          snoozed_until_us, due_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
+          created_us, updated_us, closed_us
+
+-- name: session
+SELECT id FROM session WHERE id = :session OR (scope = :scope AND key = :session)
+
+-- name: next_sweep
+INSERT INTO sweep (scope, source, n, updated_us)
+VALUES (:scope, :source, 1, :now_us)
+ON CONFLICT (scope, source) DO UPDATE SET n = sweep.n + 1, updated_us = excluded.updated_us
+RETURNING n
+
+-- What the last sweeps did not see. An accepted problem stays accepted, and what somebody works on is
+-- left to them; a process that is gone is judged outside.
+-- name: absent
+SELECT t.id AS id, t.fingerprint AS fingerprint
+FROM task t
+WHERE t.scope = :scope AND t.source = :source AND t.last_sweep <= :seen_before AND t.state <> 'closed'
+  AND t.state <> 'accepted' AND (t.holder IS NULL OR t.holder LIKE 'p:%' OR {lease_over:t})
+ORDER BY t.last_sweep
+LIMIT :limit
+
+-- name: still_absent
+SELECT id, scope, fingerprint, episode, state, reason, title, body, kind, source, priority, labels, branch, assignee,
+       parent_id, session_id, result, occurrences, first_seen_us, last_seen_us, cool_down_us, snoozed_until_us,
+       due_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, created_us, updated_us,
+       closed_us
+FROM task
+WHERE id = :id AND last_sweep <= :seen_before AND state IN ('open', 'snoozed')
+{for_update}
