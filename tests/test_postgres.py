@@ -150,6 +150,27 @@ def test_a_value_that_cannot_be_stored_is_refused_by_name(engine: PostgresEngine
     assert count(engine) == 0
 
 
+def test_what_was_deferred_in_a_body_that_fails_is_never_handed_over(engine: PostgresEngine) -> None:
+    rows: list[object] = []
+
+    def body(tx: Tx) -> None:
+        tx.defer(PUT, rows.append, key="a", n=1)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        engine.write(body, CALLER)
+    assert rows == []
+
+
+def test_a_read_that_asks_nothing_or_defers_leaves_the_connection_sound(engine: PostgresEngine) -> None:
+    rows: list[object] = []
+    assert engine.read(lambda tx: 5, CALLER) == 5
+    engine.read(lambda tx: tx.defer(COUNT, rows.append), CALLER)
+    assert rows == [{"n": 0}]
+    engine.write(lambda tx: tx.run(PUT, key="a", n=1), CALLER)
+    assert (count(engine), len(rows)) == (1, 1)
+
+
 # -- what a transaction is --------------------------------------------------------------------------
 
 

@@ -247,6 +247,8 @@ class PostgresTx(Tx):
         """Returns once it is committed as this kind of transaction promises. Raises Fault."""
         self._check()
         if not self._mode.writes:
+            if self._queued:
+                self.collect()
             self._wire.end_later(b"COMMIT")
             return
         if not self._known:

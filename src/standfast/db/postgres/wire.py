@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from psycopg.pq.abc import PGresult
 
 Sink: TypeAlias = "Callable[[PGresult], None]"
+Plan: TypeAlias = tuple[bytes, tuple[int, ...]]
+"""What a prepared statement is known by: its text and the types of its parameters."""
 
 PREPARED_MAX = 500
 """Plans kept on one connection; what comes after is sent in full each time."""
@@ -40,7 +42,7 @@ class _Sent:
 
     __slots__ = ("plan", "sink", "sync")
 
-    def __init__(self, sink: Sink | None = None, plan: tuple[bytes, ...] | None = None, *, sync: bool = False) -> None:
+    def __init__(self, sink: Sink | None = None, plan: Plan | None = None, *, sync: bool = False) -> None:
         self.sink = sink
         self.plan = plan
         self.sync = sync
@@ -60,7 +62,7 @@ class Wire:
         self._owed = False
         self._pg = connection.pgconn
         self._under_way: deque[_Sent] = deque()
-        self._plans: dict[tuple[bytes, ...], bytes] = {}
+        self._plans: dict[Plan, bytes] = {}
         self._poll = select.poll()
         self._poll.register(self._pg.socket, select.POLLIN)
         connection.add_notice_handler(self._notice)
@@ -85,7 +87,7 @@ class Wire:
         self._under_way.append(_Sent(sink))
 
     def _send_prepared(self, text: bytes, bound: Bound) -> None:
-        key = (text, *(b"%d" % kind for kind in bound.types))
+        key = (text, tuple(bound.types))
         name = self._plans.get(key)
         if name is None:
             if len(self._plans) >= PREPARED_MAX:
@@ -98,6 +100,7 @@ class Wire:
 
     def end_later(self, text: bytes) -> None:
         """Send a last statement whose answer nobody waits for; the next use of the wire takes it."""
+        self._forget_sinks()
         try:
             self.send(text)
             self._sync()
@@ -110,7 +113,11 @@ class Wire:
         """Take the answer that was left, before anything is sent: a pooler that sees two transactions
         under way gives the answers of the second to somebody else (pgbouncer 1.18 does)."""
         self._owed = False
-        self._receive(OWED_S)
+        try:
+            self._receive(OWED_S)
+        except Fault as fault:
+            self.broken = True  # it is not the fault of whoever uses the wire now
+            raise Fault(fault.message, lost=True) from None
 
     def _sync(self) -> None:
         self._pg.pipeline_sync()
@@ -207,11 +214,16 @@ class Wire:
             self.broken = True
 
     def _drain(self, within_s: float) -> None:
+        self._forget_sinks()
         try:
             self.collect(within_s, sync=True)
         except Fault as fault:
             if fault.lost:
                 raise
+
+    def _forget_sinks(self) -> None:
+        for sent in self._under_way:
+            sent.sink = None
 
     # -- the end ----------------------------------------------------------------------------------
 
@@ -224,14 +236,16 @@ class Wire:
         return Fault(str(error) or type(error).__name__, sqlstate=error.sqlstate or "", lost=True)
 
     def _notice(self, diagnostic: psycopg.errors.Diagnostic) -> None:
-        if diagnostic.severity_nonlocalized == "WARNING":
-            self.warned = diagnostic.message_primary or "a warning"
+        # By the server's own function, because its words come in any language: the wait for a standby
+        # was cut short, and COMMIT will answer as if nothing had happened.
+        if diagnostic.source_function == "SyncRepWaitForLSN":
+            self.warned = diagnostic.message_primary or "the standby did not answer"
 
 
-def _plan_name(key: tuple[bytes, ...]) -> bytes:
+def _plan_name(plan: Plan) -> bytes:
     """Made from the text. A pooler may hand us a session in which another client prepared its plans:
     a plan found there under this name is this statement, never another one."""
-    return b"standfast_" + hashlib.sha256(b"\0".join(key)).hexdigest()[:24].encode()
+    return b"standfast_" + hashlib.sha256(repr(plan).encode()).hexdigest()[:24].encode()
 
 
 def _fault(answer: PGresult) -> Fault:
