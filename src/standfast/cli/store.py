@@ -1,4 +1,7 @@
-"""Opening the store for one command, as the actor: what a command leases outlives its process."""
+"""Opening the store for one command, as the actor: what a command leases outlives its process.
+
+Whatever the command is, the actor is alive: the tasks and locks it holds are renewed in passing.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 from standfast.config import Settings, load
-from standfast.errors import NotFound
+from standfast.errors import NotFound, StorageError
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
@@ -15,11 +18,27 @@ if TYPE_CHECKING:
 def opened(settings: Settings | None = None, *, create: bool = True) -> Standfast:
     """The configured store. With `create=False`, NotFound where reading would have to make it first."""
     settings = settings or load()
-    if not create and not exists(settings):
+    there = exists(settings)
+    if not create and not there:
         raise NotFound(f"there is no store at {settings.target.shown} yet", "the first write makes it: standfast demo")
     from standfast.handle import connect
 
-    return connect(settings, as_actor=True)
+    sf = connect(settings, as_actor=True)
+    if there:
+        _keep(sf)
+    return sf
+
+
+def _keep(sf: Standfast) -> None:
+    from standfast.footings.leases import keep
+
+    try:
+        keep(sf._store)
+    except StorageError:
+        pass  # the command itself will say what is wrong; a lease that was not renewed only ages
+    except BaseException:
+        sf.close()
+        raise
 
 
 def exists(settings: Settings) -> bool:

@@ -69,22 +69,14 @@ class Leases(Room):
 
     @verb
     def acquire(
-        self,
-        tx: Tx,
-        name: str,
-        *,
-        for_us: int | None = None,
-        note: str | None = None,
-        scope: str | None = None,
-        holder: str | None = None,
+        self, tx: Tx, name: str, *, for_us: int | None = None, note: str | None = None, scope: str | None = None
     ) -> Lease | StandfastError:
         """Hold `name`, alone, for `for_us`. An actor that holds it already keeps its fence.
 
-        `holder` is a process that is to hold it in the caller's place. Raises InProgress naming the
-        holder while somebody alive has it.
+        Raises InProgress naming the holder while somebody alive has it.
         """
         scope = self.scope if scope is None else scope
-        term = term_of(tx, for_us, holder)
+        term = term_of(tx, for_us)
         crash.point("lease.before_acquire")
         wanted: Row = {"scope": scope, "name": _checked_name(name), "actor": tx.caller.actor, "note": note, **term}
         made = tx.maybe(SQL.create, now_us=tx.now_us(), **wanted)
@@ -92,7 +84,7 @@ class Leases(Room):
             return _taken(tx, made, "lease.acquired")
         found = tx.one(SQL.by_name_for_update, scope=scope, name=name)
         standing = stand(tx, found)
-        if standing.live and found["holder"] == term["holder"] and found["holder"].startswith("a:"):
+        if standing.live and found["holder"] == tx.caller.holder and found["holder"].startswith("a:"):
             return _lease(tx, tx.one(SQL.extend, fence=found["fence"], scope=scope, name=name, **term))
         if standing.live:
             return in_progress(tx, f"the lock {name!r}", found)
@@ -106,21 +98,20 @@ class Leases(Room):
         return _lease(tx, row) if row is not None else self._lost(tx, name, fence)
 
     @verb
-    def release(
-        self, tx: Tx, name: str, fence: int | None = None, *, holder: str | None = None
-    ) -> Lease | StandfastError:
-        """Give it back; without `fence`, whatever of that name the caller holds.
+    def release(self, tx: Tx, name: str, fence: int | None = None) -> Lease | StandfastError:
+        """Give it back; without `fence`, whatever of that name the caller holds, or its actor through a process.
 
         Raises LeaseLost if it was not held with this fence any more.
         """
         crash.point("lease.before_release")
+        holder = tx.caller.holder
         if fence is None:
             found = tx.maybe(SQL.by_name, scope=self.scope, name=name)
-            fence = found["fence"] if found is not None else 0
-        row = tx.maybe(SQL.let_go, scope=self.scope, name=name, fence=fence, holder=holder or tx.caller.holder)
-        if row is None:
-            return self._lost(tx, name, fence)
-        return _taken(tx, row, "lease.released")
+            if found is None:
+                return _unknown(name)
+            fence, holder = found["fence"], found["holder"] if acts_for(tx, found) else holder
+        row = tx.maybe(SQL.let_go, scope=self.scope, name=name, fence=fence, holder=holder)
+        return self._lost(tx, name, fence) if row is None else _taken(tx, row, "lease.released")
 
     @contextmanager
     def hold(self, name: str, *, for_us: int | None = None, note: str | None = None) -> Iterator[Lease]:
@@ -191,6 +182,19 @@ def _ran_out(tx: Tx, row: Row) -> bool:
         return bool(row["lease_until_us"] <= tx.now_us())
     clock = tx.caller.clock
     return bool(row["lease_boot"] != clock.boot_id() or row["lease_mono_us"] <= clock.mono_us())
+
+
+def acts_for(tx: Tx, row: Row) -> bool:
+    """Whether the caller may act for the holder: it is the holder, or speaks for the actor that holds it.
+
+    A command acts for whatever its actor holds, also through a process it was tied to.
+    """
+    caller = tx.caller
+    if row["holder"] is None:
+        return False
+    if row["holder"] in (caller.holder, actor_holder(caller.actor)):
+        return True
+    return caller.holder.startswith("a:") and bool(row["actor"] == caller.actor)
 
 
 def silent_us(tx: Tx, row: Row) -> int:
@@ -396,6 +400,24 @@ def renew_all(tx: Tx) -> None:
     """Extend everything the caller holds. Rows it lost carry another holder by now."""
     for extend in RENEWED.values():
         tx.run(extend, holder=tx.caller.holder, now_us=tx.now_us(), mono_now_us=tx.caller.clock.mono_us())
+
+
+KEPT = ("lease", "task")
+"""Where an actor's leases are renewed by whatever command it runs next."""
+_HOLDS = statement(
+    " UNION ALL ".join(f"SELECT 1 AS held FROM {table} WHERE holder = :holder" for table in KEPT) + " LIMIT 1",
+    name="holds",
+)
+
+
+def keep(store: Store) -> None:
+    """What each command of an actor does in passing: renew what the actor holds. Reads first, writes only then."""
+    holder = store.caller.holder
+    if not holder.startswith("a:") or store.read(lambda tx: tx.maybe(_HOLDS, holder=holder)) is None:
+        return
+    for table in KEPT:
+        renewed(table)
+    store.write(renew_all, durable=False)
 
 
 # -- small parts -------------------------------------------------------------------------------------

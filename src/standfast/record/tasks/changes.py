@@ -79,23 +79,12 @@ def current(tx: Tx, row: Row) -> Row | None:
 # -- whose it is -------------------------------------------------------------------------------------
 
 
-def mine(tx: Tx, row: Row) -> bool:
-    """Whether the caller may act for the holder: it is the holder, or the actor that holds it.
-
-    A command acts for whatever its actor claimed, also through a process (`--while`).
-    """
-    caller = tx.caller
-    if row["holder"] in (caller.holder, leases.actor_holder(caller.actor)):
-        return True
-    return caller.holder.startswith("a:") and row["holder"] is not None and row["actor"] == caller.actor
-
-
 def refusal(tx: Tx, row: Row, which: Which) -> LeaseLost | None:
     """Why the caller may not change this task now, if so."""
     claimed = isinstance(which, Task) and which.holder == tx.caller.holder
     if claimed and row["fence"] != which.fence:  # type: ignore[union-attr]
         return leases.lost(named(row), row, which.fence)  # type: ignore[union-attr]
-    if row["holder"] is None or mine(tx, row) or not leases.stand(tx, row).live:
+    if row["holder"] is None or leases.acts_for(tx, row) or not leases.stand(tx, row).live:
         return None
     return LeaseLost(
         f"{named(row)} is held by {leases.who(row['holder'])} with fence {row['fence']}, not by {tx.caller.actor}",
@@ -105,7 +94,7 @@ def refusal(tx: Tx, row: Row, which: Which) -> LeaseLost | None:
 
 def outsider(tx: Tx, row: Row) -> int:
     """1 if a change by the caller has to fence off a holder that is late or gone."""
-    return int(row["holder"] is not None and not mine(tx, row))
+    return int(row["holder"] is not None and not leases.acts_for(tx, row))
 
 
 # -- changing ----------------------------------------------------------------------------------------

@@ -36,7 +36,6 @@ class Asked(NamedTuple):
     source: str
     assignee: str
     for_us: int | None
-    holder: str | None
 
     def filters(self, tx: Tx) -> Row:
         chosen = {name: getattr(self, name) for name in ("label", "kind", "source", "assignee")}
@@ -72,7 +71,7 @@ def claim(tx: Tx, which: changes.Which, asked: Asked) -> Task | StandfastError:
     refused = _not_to_be_claimed(tx, row)
     if refused is not None:
         return refused
-    term = leases.term_of(tx, asked.for_us, asked.holder)
+    term = leases.term_of(tx, asked.for_us)
     if not leases.stand(tx, row).live:
         return _taken(tx, row, asked)
     if row["holder"] == term["holder"] and row["holder"].startswith("a:"):
@@ -138,7 +137,7 @@ def _ready(tx: Tx, asked: Asked) -> Row | None:
 
 def _taken(tx: Tx, row: Row, asked: Asked) -> Task:
     standing = leases.stand(tx, row)
-    term = leases.term_of(tx, asked.for_us, asked.holder)
+    term = leases.term_of(tx, asked.for_us)
     written = term | {"actor": tx.caller.actor}
     tx.defer(SQL.take, _there, id=row["id"], fence=row["fence"], now_us=tx.now_us(), **written)
     taken = row | written | {"state": "open", "snoozed_until_us": None}
@@ -169,7 +168,7 @@ def _not_to_be_claimed(tx: Tx, row: Row) -> StandfastError | None:
 
 
 def _not_held(tx: Tx, row: Row) -> LeaseLost | None:
-    if row["holder"] is not None and changes.mine(tx, row):
+    if leases.acts_for(tx, row):
         return None
     return LeaseLost(
         f"{changes.named(row)} is not held by {tx.caller.actor}", f"standfast task claim {short(row['id'])}"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, overload
 
 from standfast import crash, serial
-from standfast.clock import DAY_US, DURATION_MAX_US
+from standfast.clock import DURATION_MAX_US
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, query, verb
@@ -40,9 +39,6 @@ SQL = load(__name__)
 
 PAGE_MAX = 1000
 SHOWN_MAX = 100
-WHILE_US = DAY_US
-"""How long a claim tied to a process lasts where nobody can see that process: on another host."""
-
 _LAST_ID = "\x7f"  # behind every id
 _KEEP: Any = object()
 
@@ -150,7 +146,7 @@ class Tasks(Room):
         return claims.next_ready(tx, _asked(tx, label, kind, source, assignee), _page_size(limit))
 
     @overload
-    def claim(self, which: Which, *, for_us: int | None = None, while_pid: int | None = None) -> Task: ...
+    def claim(self, which: Which, *, for_us: int | None = None) -> Task: ...
 
     @overload
     def claim(
@@ -162,7 +158,6 @@ class Tasks(Room):
         source: str | None = None,
         assignee: str | None = None,
         for_us: int | None = None,
-        while_pid: int | None = None,
     ) -> Task | None: ...
 
     def claim(
@@ -174,18 +169,14 @@ class Tasks(Room):
         source: str | None = None,
         assignee: str | None = None,
         for_us: int | None = None,
-        while_pid: int | None = None,
     ) -> Task | None:
         """Hold a task, alone: the next one that is ready, or None; or the one that is named.
 
         A process keeps it while it lives; an actor for 15 minutes, or `for_us`, from its last
-        command; `while_pid` ties it to another process. Raises InProgress if the named one is held by
+        command. Raises InProgress if the named one is held by
         somebody alive, Conflict if it needs others first.
         """
-        holder = None if while_pid is None else _process(while_pid, self.store.caller.clock)
-        if holder is not None and for_us is None:
-            for_us = WHILE_US
-        claimed = self._claim(which, label, kind, source, assignee, for_us, holder)
+        claimed = self._claim(which, label, kind, source, assignee, for_us)
         if claimed is not None:
             claims.at_work(self.store, self.tx, claimed)
         return claimed
@@ -200,9 +191,8 @@ class Tasks(Room):
         source: str | None,
         assignee: str | None,
         for_us: int | None,
-        holder: str | None,
     ) -> Task | StandfastError | None:
-        asked = _asked(tx, label, kind, source, assignee, for_us, holder)
+        asked = _asked(tx, label, kind, source, assignee, for_us)
         return claims.claim_next(tx, asked) if which is None else claims.claim(tx, which, asked)
 
     @verb
@@ -462,16 +452,8 @@ def _asked(
     source: str | None,
     assignee: str | None,
     for_us: int | None = None,
-    holder: str | None = None,
 ) -> claims.Asked:
-    return claims.Asked(like_label(label), kind or "", source or "", assignee or tx.caller.actor, for_us, holder)
-
-
-def _process(pid: int, clock: Any) -> str:
-    found = leases.process(pid, clock)
-    if not found.start and not os.path.exists(f"/proc/{pid}"):
-        raise InvalidInput(f"there is no process {pid}", "--while takes the id of a process that runs: --while $$")
-    return str(found)
+    return claims.Asked(like_label(label), kind or "", source or "", assignee or tx.caller.actor, for_us)
 
 
 def _closed_before(tx: Tx, row: Row, which: Which) -> Task | StandfastError:
