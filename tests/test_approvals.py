@@ -137,6 +137,18 @@ def test_other_words_need_another_yes(sf: standfast.Standfast) -> None:
     assert dispatch(sf, effect) == 1
 
 
+def test_a_yes_that_was_used_for_some_words_is_none_for_others(sf: standfast.Standfast) -> None:
+    effect = plan(sf, {"body": "one"})
+    sf.approvals.grant(asked(sf, effect), approver="ada")
+    assert dispatch(sf, effect) == 1
+    reword(sf, effect, {"body": "two"})
+    sf.approvals.deny(asked(sf, effect), approver="ada")
+    reword(sf, effect, {"body": "one"})
+    assert dispatch(sf, effect) == 2, "these bytes were approved, and still are"
+    reword(sf, effect, {"body": "three"})
+    asked(sf, effect)
+
+
 def test_a_request_for_old_words_cannot_be_granted_once_it_was_asked_anew(sf: standfast.Standfast) -> None:
     effect = plan(sf, {"body": "one"})
     first = asked(sf, effect)

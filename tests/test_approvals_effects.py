@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import standfast
 from standfast.clock import ManualClock
 from standfast.errors import ApprovalRequired
 
+EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "approval_refund.py"
 SENT: list[tuple[str, str]] = []
 
 
@@ -153,3 +157,23 @@ def test_a_second_of_the_same_needs_its_own_yes(sf: standfast.Standfast) -> None
         with pytest.raises(ApprovalRequired):
             s.effect(refund.with_options(again=True), order="1042", reason="broken")
     assert len(SENT) == 1
+
+
+def test_the_example_asks_then_refunds_once(tmp_path: Path) -> None:
+    environment = {**os.environ, "STANDFAST_DATA_DIR": str(tmp_path / "data")}
+
+    def run() -> tuple[int, str]:
+        done = subprocess.run(
+            [sys.executable, str(EXAMPLE)], env=environment, cwd=tmp_path, capture_output=True, text=True
+        )
+        assert done.stderr == ""
+        return done.returncode, done.stdout
+
+    code, said = run()
+    assert (code, "a person runs: standfast approve" in said) == (5, True)
+    with standfast.open(data_dir=tmp_path / "data") as sf:
+        (waiting,) = sf.approvals.list(state="requested", everywhere=True)
+        sf.approvals.grant(waiting.id, approver="ada")
+    code, said = run()
+    assert (code, said.count("the shop:")) == (0, 1)
+    assert run() == (0, "refunded: 42.00 for order 1042\n")

@@ -83,6 +83,19 @@ def test_a_request_starts_the_command_once(sf: standfast.Standfast, inbox: Inbox
     assert len(list(inbox.directory.iterdir())) == 1
 
 
+def test_one_request_is_told_once_however_often_it_is_met(
+    sf: standfast.Standfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(notices, "start", lambda _, about: started.append(about["STANDFAST_SUBJECT"]))
+    effect = plan(sf)
+    for _ in range(3):
+        with pytest.raises(ApprovalRequired):
+            dispatch(sf, effect)
+    made = sf.approvals.request(effect)
+    assert started == [made.id]
+
+
 def test_inside_a_transaction_it_waits_for_the_commit(sf: standfast.Standfast, inbox: Inbox) -> None:
     lost, kept = plan(sf), plan(sf)
 

@@ -145,11 +145,13 @@ def _current(tx: Tx, asked: _Asked) -> Approval | None:
     valid: dict[str, Approval] = {}
     for row in tx.all(SQL.standing, effect_id=asked.effect["id"], intent_hash=wanted):
         found = _approval(row)
-        if found.state in ("requested", "granted") and found.intent_hash != wanted:
-            _expire(tx, found, "the intent was changed after it was asked for")
+        answerable = found.state in ("requested", "granted")
+        if found.intent_hash != wanted:
+            if answerable:
+                _expire(tx, found, "the intent was changed after it was asked for")
         elif found.expires_us > now_us:
             valid.setdefault(found.state, found)
-        elif found.state in ("requested", "granted"):
+        elif answerable:
             _expire(tx, found, "nobody answered in time" if found.state == "requested" else "granted, not used in time")
     # By what they say, not by their time: wall clocks may run backwards.
     return next((valid[state] for state in ("consumed", "granted", "requested", "denied") if state in valid), None)
