@@ -20,10 +20,12 @@ from standfast.cli.output import Out
 from standfast.errors import InvalidInput, StandfastError
 
 VARIABLE = "STANDFAST_SESSION"
+NAME_MAX_BYTES = 4096
+"""As much as a pipe takes in one piece."""
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
 
-_PASSED_ON = {
+PASSED_ON = {
     getattr(signal, name)
     for name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGQUIT", "SIGCONT", "SIGWINCH")
 }
@@ -40,7 +42,7 @@ def run_in_session(out: Out, key: str, command: tuple[str, ...], *, agent: str |
         raise InvalidInput(f"the directory of this session is gone: {cwd}", "run it elsewhere: session run KEY -- …")
     settings = load(cwd=cwd)
     # From here on signals wait until we ask for them, in the child until it is the command.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*PASSED_ON, signal.SIGCHLD})
     try:
         child = Child(command, cwd, before)
         try:
@@ -68,19 +70,24 @@ def _end(out: Out, exited: Callable[[], object]) -> None:
 
 
 class Child:
-    """A process that becomes the command when it is told the session, and ends if it never is."""
+    """A process that becomes the command when it is told what it runs in, and ends if it never is.
 
-    def __init__(self, command: tuple[str, ...], cwd: str, mask: set[signal.Signals] | set[int]) -> None:
+    What it is told stands in its environment under `variable`.
+    """
+
+    def __init__(
+        self, command: tuple[str, ...], cwd: str, mask: set[signal.Signals] | set[int], *, variable: str = VARIABLE
+    ) -> None:
         told, self._tell = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self._tell)
-            _become(command, cwd, mask, told)
+            _become(command, cwd, mask, told, variable)
         os.close(told)
         self._ended: int | None = None
 
-    def go(self, session_id: str) -> None:
-        os.write(self._tell, session_id.encode())
+    def go(self, name: str) -> None:
+        os.write(self._tell, name.encode())
         self._close()
 
     def never(self) -> None:
@@ -91,7 +98,7 @@ class Child:
 
     def wait(self) -> int:
         """Pass signals on until it ends; its exit code, negative for a signal."""
-        wanted = {*_PASSED_ON, signal.SIGCHLD}
+        wanted = {*PASSED_ON, signal.SIGCHLD}
         while self._ended is None:
             number, from_terminal = _next_signal(wanted)
             if number == signal.SIGCHLD:
@@ -115,12 +122,14 @@ def _next_signal(wanted: set[signal.Signals]) -> tuple[int, bool]:
     return info.si_signo, info.si_signo in _FROM_THE_TERMINAL and info.si_code == _SI_KERNEL
 
 
-def _become(command: tuple[str, ...], cwd: str, mask: set[signal.Signals] | set[int], told: int) -> NoReturn:
+def _become(
+    command: tuple[str, ...], cwd: str, mask: set[signal.Signals] | set[int], told: int, variable: str
+) -> NoReturn:
     """In the child. Whatever happens, it must not go on as a second parent."""
     code = NOT_FOUND
     try:
-        session_id = os.read(told, 100).decode()
-        if not session_id:
+        name = os.read(told, NAME_MAX_BYTES).decode()
+        if not name:
             os._exit(0)
         os.close(told)
         os.chdir(cwd)
@@ -128,7 +137,7 @@ def _become(command: tuple[str, ...], cwd: str, mask: set[signal.Signals] | set[
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        os.execvpe(command[0], list(command), {**os.environ, VARIABLE: session_id})
+        os.execvpe(command[0], list(command), {**os.environ, variable: name})
     except OSError as error:
         code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
         os.write(2, f"standfast: {command[0]}: {error.strerror}\n".encode(errors="replace"))

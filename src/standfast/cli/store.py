@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 from standfast.config import Settings, load
-from standfast.errors import NotFound, StorageError
+from standfast.errors import InvalidInput, NotFound, StorageError
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
@@ -27,6 +27,17 @@ def opened(settings: Settings | None = None, *, create: bool = True) -> Standfas
     if there:
         _keep(sf)
     return sf
+
+
+def held_while(settings: Settings, pid: int) -> Standfast:
+    """The store for a command that takes something for a process: what it takes ends with that process."""
+    from standfast.clock import SYSTEM
+    from standfast.footings.leases import is_gone, process
+    from standfast.handle import connect
+
+    if is_gone(str(process(pid, SYSTEM)), SYSTEM):
+        raise InvalidInput(f"there is no process {pid}", "--while takes the pid of a process that runs: --while $$")
+    return connect(settings, pid=pid)
 
 
 def _keep(sf: Standfast) -> None:

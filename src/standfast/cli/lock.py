@@ -1,0 +1,213 @@
+"""`standfast lock`: one holder at a time for any file, port or deployment.
+
+With a command, the command's own process is the holder: it is started stopped, the lock is taken in
+its name, and only then it begins. While it runs its lease is renewed; killed, it is gone at once.
+Without one the actor holds the lock, until `--release` or the time is over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from standfast.cli.frame import command as made_command
+from standfast.cli.frame import scope_options
+from standfast.cli.output import Out
+from standfast.cli.render import Column
+
+if TYPE_CHECKING:
+    from standfast.footings.leases import Lease
+    from standfast.handle import Standfast
+
+VARIABLE = "STANDFAST_LOCK"
+"""Names the lock for the command that runs under it."""
+LOOK_AGAIN_S = 1.0
+
+COLUMNS = [
+    Column("name"),
+    Column("holder_name", "held by"),
+    Column("standing"),
+    Column("left", "ends in"),
+    Column("fence"),
+    Column("note"),
+]
+
+
+@made_command(
+    "lock",
+    examples=("standfast lock deploy --wait 10m -- ./deploy.sh", "standfast lock port-8080 --for 30m"),
+)
+@click.argument("name", required=False)
+@click.option(
+    "--for", "term", help="Hold it this long unless renewed: 30m, 2h.  [default: 15m; with COMMAND: while it runs]"
+)
+@click.option("--while", "pid", type=int, help="Hold it as long as this process lives.")
+@click.option("--wait", "patience", help="Wait so long for whoever has it.")
+@click.option("--note", help="What it is for, for those who find it taken.")
+@click.option("--release", is_flag=True, help="Give it back.")
+@scope_options
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def lock(
+    out: Out,
+    name: str | None,
+    term: str | None,
+    pid: int | None,
+    patience: str | None,
+    note: str | None,
+    release: bool,
+    scope_choice: str | None,
+    command: tuple[str, ...],
+) -> None:
+    """Hold the lock NAME, alone; with COMMAND, while it runs. Alone, list who holds what."""
+    from standfast.clock import parse_duration
+
+    if name is None:
+        return _list(out, scope_choice)
+    if release:
+        return _release(out, name, scope_choice)
+    for_us = parse_duration(term) if term else None
+    wait_us = parse_duration(patience) if patience else 0
+    if command:
+        raise click.exceptions.Exit(_run(out, name, command, for_us, wait_us, note, scope_choice))
+    return _hold(out, name, for_us, wait_us, note, pid, scope_choice)
+
+
+def _list(out: Out, scope_choice: str | None) -> None:
+    from standfast.cli.store import opened
+    from standfast.config import load
+
+    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+        found = sf.leases.list(everywhere=scope_choice == "all", limit=1000)
+    out.rows(
+        [{**plain(one), **_for_people(one)} if out.for_people else plain(one) for one in found],
+        COLUMNS,
+        then=f"standfast lock {found[0].name} --release" if found else "",
+        empty="nobody holds a lock here",
+    )
+
+
+def _release(out: Out, name: str, scope_choice: str | None) -> None:
+    from standfast.cli.store import opened
+    from standfast.config import load
+
+    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+        given_back = sf.leases.release(name)
+    out.record(plain(given_back), [f"{name} is free"])
+
+
+def _hold(
+    out: Out,
+    name: str,
+    for_us: int | None,
+    wait_us: int,
+    note: str | None,
+    pid: int | None,
+    scope_choice: str | None,
+) -> None:
+    from standfast.cli.store import held_while, opened
+    from standfast.config import load
+
+    settings = load(scope="" if scope_choice == "global" else None)
+    with opened(settings) if pid is None else held_while(settings, pid) as sf:
+        held = _acquired(sf, name, held_for(for_us, pid), wait_us, note)
+    out.record(plain(held), [f"{name} is held by {_for_people(held)['holder_name']}, fence {held.fence}"])
+    out.then(f"standfast lock {name} --release")
+
+
+def _run(
+    out: Out,
+    name: str,
+    command: tuple[str, ...],
+    for_us: int | None,
+    wait_us: int,
+    note: str | None,
+    scope_choice: str | None,
+) -> int:
+    import os
+    import signal
+
+    from standfast.cli.session_run import PASSED_ON, Child
+    from standfast.config import load
+    from standfast.footings.leases import renewer
+    from standfast.handle import connect
+
+    settings = load(scope="" if scope_choice == "global" else None)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*PASSED_ON, signal.SIGCHLD})
+    try:
+        child = Child(command, os.getcwd(), before, variable=VARIABLE)
+        try:
+            with connect(settings, pid=child.pid) as sf:
+                held = _acquired(sf, name, for_us, wait_us, note)
+                renewer(sf._store).start()
+                child.go(name)
+                code = child.wait()
+                code = _given_back(out, sf, held, code)
+        finally:
+            child.never()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return code if code >= 0 else 128 - code
+
+
+def _acquired(sf: Standfast, name: str, for_us: int | None, wait_us: int, note: str | None) -> Lease:
+    """The lock, as soon as it is free, or InProgress when patience is over."""
+    from signal import SIGHUP, SIGINT, SIGQUIT, SIGTERM, sigpending
+    from time import monotonic
+
+    from standfast.errors import InProgress
+
+    end = monotonic() + wait_us / 1_000_000
+    if not wait_us:
+        return sf.leases.acquire(name, for_us=for_us, note=note)
+    with sf._store.watch() as watch:
+        while True:
+            try:
+                return sf.leases.acquire(name, for_us=for_us, note=note)
+            except InProgress:
+                if (left_s := end - monotonic()) <= 0:
+                    raise
+            # A holder that dies rings no bell: look again in any case.
+            watch.wait(min(left_s, LOOK_AGAIN_S))
+            if sigpending() & {SIGINT, SIGTERM, SIGHUP, SIGQUIT}:
+                raise click.Abort  # they are held back for the command, which will not begin
+
+
+def _given_back(out: Out, sf: Standfast, held: Lease, code: int) -> int:
+    """The command has ended as it has. If the lock was lost meanwhile, success must not be said."""
+    from standfast.cli import exits
+    from standfast.errors import StandfastError
+
+    try:
+        sf.leases.release(held.name, held.fence)
+    except StandfastError as error:
+        out.error(error.code, f"the command ended, and its lock could not be given back: {error.message}", error.hint)
+        return code or exits.code_of(error)
+    return code
+
+
+def held_for(for_us: int | None, pid: int | None) -> int | None:
+    """What is tied to a process ends with it; time is only the last resort."""
+    if pid is None or for_us is not None:
+        return for_us
+    from standfast.footings.leases import LEASE_MAX_US
+
+    return LEASE_MAX_US
+
+
+def plain(found: Lease) -> dict[str, Any]:
+    """The noun's own fields, and its receipt as commands print it."""
+    return {**found._asdict(), "receipt": found.receipt.as_json() if found.receipt else None}
+
+
+def _for_people(found: Lease) -> dict[str, Any]:
+    from time import time
+
+    from standfast.clock import format_duration
+    from standfast.footings.leases import who
+
+    left_us = (found.lease_until_us or 0) - round(time() * 1_000_000)
+    return {
+        "holder_name": who(found.holder),
+        "left": format_duration(left_us, parts=2) if found.standing == "live" and left_us > 0 else None,
+    }
