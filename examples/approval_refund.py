@@ -1,15 +1,14 @@
 """A refund that a person has to say yes to: to this order, this amount and these very words.
 
-    python examples/approval_refund.py      asks, and exits with 5
-    standfast approve …                     a person reads it all, and types yes
-    python examples/approval_refund.py      refunds, once; run again, it answers from the record
+The agent asks and stops; called again after the yes it refunds, once. Run again, everything is answered
+from the record. If the model words the reason differently in between, the yes does not count.
 
-If the model words the reason differently in between, the yes does not count, and it asks anew.
+Here a function plays the person, so that the example runs by itself. Really, a person types
+`standfast approve …` in a terminal, reads every byte, and types yes.
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 
 import standfast
@@ -23,21 +22,26 @@ class Refund:
 
 @standfast.effect("shop.refund", by=("order",), approve=True)
 def refund(order: str, cents: int, reason: str) -> Refund:
-    print(f"  the shop: {cents / 100:.2f} back for order {order}: {reason}")
-    return Refund(order, cents)
+    return Refund(order, cents)  # the shop's API would be called here
 
 
-def main() -> int:
-    with standfast.open() as sf:
-        try:
-            with sf.session("refund-1042") as s:
-                done = s.effect(refund, order="1042", cents=4200, reason="arrived broken")
-        except standfast.ApprovalRequired as error:
-            print(error)
-            return error.exit_code
-        print(f"refunded: {done.cents / 100:.2f} for order {done.order}")
-        return 0
+def agent(sf: standfast.Standfast) -> Refund:
+    with sf.session("refund-1042") as s:
+        return s.effect(refund, order="1042", cents=4200, reason="arrived broken")
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def person(sf: standfast.Standfast, approval_id: str) -> None:
+    question = sf.approvals.pose(approval_id)
+    assert question.intent == '{"cents":4200,"order":"1042","reason":"arrived broken"}'
+    sf.approvals.grant(approval_id, approver="ada", rationale="the photo shows it")
+
+
+with standfast.open() as sf:
+    try:
+        done = agent(sf)
+    except standfast.ApprovalRequired as error:
+        person(sf, error.approval_id)
+        done = agent(sf)
+    (approval,) = sf.approvals.list(session="refund-1042")
+    print(f"{approval.tool}: {approval.state}, because {approval.approver} said: {approval.rationale}")
+    print(f"refunded {done.cents / 100:.2f} for order {done.order}")

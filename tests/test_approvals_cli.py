@@ -110,7 +110,6 @@ def asked(sf: standfast.Standfast, intent: Any = None, **more: Any) -> str:
     effect = plan(sf, intent, **more)
     with pytest.raises(ApprovalRequired) as caught:
         dispatch(sf, effect, why="the test names it")
-    assert caught.value.approval_id is not None
     return caught.value.approval_id
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +11,6 @@ import standfast
 from standfast.clock import ManualClock
 from standfast.errors import ApprovalRequired
 
-EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "approval_refund.py"
 SENT: list[tuple[str, str]] = []
 
 
@@ -50,7 +46,6 @@ def call(sf: standfast.Standfast, reason: str = "broken", *, key: str = "night")
 def asked(sf: standfast.Standfast, reason: str = "broken") -> str:
     with pytest.raises(ApprovalRequired) as caught:
         call(sf, reason)
-    assert caught.value.approval_id is not None
     return caught.value.approval_id
 
 
@@ -136,7 +131,7 @@ def test_further_attempts_go_on_with_the_same_yes_until_it_expires(sf: standfast
 
     with pytest.raises(ApprovalRequired) as caught:
         try_it()
-    id = caught.value.approval_id or ""
+    id = caught.value.approval_id
     sf.approvals.grant(id, approver="ada")
     for _ in range(2):
         with pytest.raises(standfast.NotApplied):
@@ -157,23 +152,3 @@ def test_a_second_of_the_same_needs_its_own_yes(sf: standfast.Standfast) -> None
         with pytest.raises(ApprovalRequired):
             s.effect(refund.with_options(again=True), order="1042", reason="broken")
     assert len(SENT) == 1
-
-
-def test_the_example_asks_then_refunds_once(tmp_path: Path) -> None:
-    environment = {**os.environ, "STANDFAST_DATA_DIR": str(tmp_path / "data")}
-
-    def run() -> tuple[int, str]:
-        done = subprocess.run(
-            [sys.executable, str(EXAMPLE)], env=environment, cwd=tmp_path, capture_output=True, text=True
-        )
-        assert done.stderr == ""
-        return done.returncode, done.stdout
-
-    code, said = run()
-    assert (code, "a person runs: standfast approve" in said) == (5, True)
-    with standfast.open(data_dir=tmp_path / "data") as sf:
-        (waiting,) = sf.approvals.list(state="requested", everywhere=True)
-        sf.approvals.grant(waiting.id, approver="ada")
-    code, said = run()
-    assert (code, said.count("the shop:")) == (0, 1)
-    assert run() == (0, "refunded: 42.00 for order 1042\n")

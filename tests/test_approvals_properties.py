@@ -78,7 +78,6 @@ def machine_on(sf: standfast.Standfast, clock: ManualClock) -> type[RuleBasedSta
                     id = counts["granted"]
                     self.model.asked[id] = self.model.asked[id]._replace(state="consumed")
                 return
-            assert refused.approval_id is not None
             assert refused.fresh == (not counts)
             if refused.fresh:
                 self.model.asked[refused.approval_id] = Asked(self.words, self.model.hour + hours)

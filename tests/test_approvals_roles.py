@@ -60,7 +60,7 @@ def test_an_agent_asks_and_acts_and_only_an_approver_says_yes(
     effect = plan(agent)
     with pytest.raises(ApprovalRequired) as caught:
         dispatch(agent, effect)
-    id = caught.value.approval_id or ""
+    id = caught.value.approval_id
     for verb in (agent.approvals.grant, agent.approvals.deny):
         with pytest.raises(StorageError):
             verb(id, approver="agent")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -96,6 +97,23 @@ def test_a_gate_is_met(command: str) -> None:
 @pytest.mark.parametrize("command", PASSED)
 def test_a_gate_is_passed(command: str) -> None:
     assert not meets(command)
+
+
+def documented() -> list[tuple[str, bool]]:
+    page = (Path(__file__).resolve().parent.parent / "docs" / "gates.md").read_text()
+    table = page.partition("| line | `git push*` |")[2].partition("\n\n")[0]
+    rows = [line.split(" | ") for line in table.splitlines()[2:]]
+    return [
+        (command, answer.startswith("met"))
+        for said, answer in rows
+        if not said.startswith("| a here-document")
+        for command in re.findall(r"`([^`]+)`", said)
+    ]
+
+
+@pytest.mark.parametrize(("command", "met"), documented())
+def test_the_table_of_the_page_is_true(command: str, met: bool) -> None:
+    assert meets(command) == met
 
 
 def test_words_are_compared_like_a_line() -> None:

@@ -89,7 +89,7 @@ class EffectInDoubt(StandfastError):
 class ApprovalRequired(StandfastError):
     code = "approval_required"
     exit_code = 5
-    approval_id: str | None = None
+    approval_id: str = ""
     """The approval it is about: to wait for, or to look at."""
     fresh: bool = False
     """Whether the request was recorded by this very call."""
