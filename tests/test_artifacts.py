@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 import tracemalloc
 from collections.abc import Iterator
 from hashlib import sha256
@@ -16,6 +17,7 @@ from typing import BinaryIO, cast
 import pytest
 
 import standfast
+from standfast import crash
 from standfast.db.sql import statement
 from standfast.errors import Corrupt, InvalidInput, NotFound, StorageError
 from standfast.footings import artifact_files, artifacts
@@ -502,3 +504,42 @@ with standfast.open(sys.argv[1], data_dir=sys.argv[2]) as sf:
         assert sf.artifacts.verify() == []
         assert chunk_count(sf) == 10
         assert len({id for line in ids for id in line}) == (10 if same else 40)
+
+
+def test_two_that_replace_the_same_rows_wait_for_each_other(pg_database: str, tmp_path: Path) -> None:
+    """The second must see what the first has moved there, or it would bring the same chunks once more."""
+    import psycopg
+
+    with standfast.open(pg_database, data_dir=tmp_path) as sf, psycopg.connect(pg_database, autocommit=True) as watcher:
+        sf.artifacts.put(BIG, name="zero")
+        moved, go_on = threading.Event(), threading.Event()
+        at_the_row: set[str] = set()
+
+        def hook(name: str) -> None:
+            who = threading.current_thread().name
+            if name == "artifact.before_row":
+                at_the_row.add(who)
+            if name == "commit.before_commit" and who == "one" and who in at_the_row and not go_on.is_set():
+                moved.set()
+                assert go_on.wait(30)
+
+        threads = [
+            threading.Thread(target=sf.artifacts.put, args=(BIG,), kwargs={"name": n}, name=n) for n in ("one", "two")
+        ]
+        crash.arm(hook)
+        try:
+            threads[0].start()
+            assert moved.wait(30)
+            threads[1].start()
+            waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
+            while watcher.execute(waiting).fetchone() is None:
+                assert threads[1].is_alive()
+                go_on.wait(0.01)
+        finally:
+            go_on.set()
+            for thread in threads:
+                thread.join()
+            crash.disarm()
+        assert [found.name for found in sf.artifacts.list()] == ["two", "one", "zero"]
+        assert sf.artifacts.verify() == []
+        assert chunk_count(sf) == 1

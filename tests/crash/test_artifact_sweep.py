@@ -76,8 +76,8 @@ def test_a_put_survives_every_crash_on_postgres(pg_database: str, tmp_path: Path
         with psycopg.connect(pg_database, autocommit=True) as connection:
             connection.execute("TRUNCATE standfast.artifact, standfast.artifact_chunk, standfast.event")
 
-    count = crash.sweep(world.put_all, world.put_all, world.check, reset=reset, max_schedules=45)
-    assert count == 45
+    count = crash.sweep(world.put_all, world.put_all, world.check, reset=reset, max_schedules=36)
+    assert count == 36
 
 
 def test_the_collector_survives_every_crash(tmp_path: Path) -> None:
