@@ -129,7 +129,7 @@ def _run(
 
     from standfast.cli.session_run import PASSED_ON, Child
     from standfast.config import load
-    from standfast.footings.leases import renewer
+    from standfast.footings.leases import PROCESS_US, renewer
     from standfast.handle import connect
 
     settings = load(scope="" if scope_choice == "global" else None)
@@ -138,11 +138,13 @@ def _run(
         child = Child(command, os.getcwd(), before, variable=VARIABLE)
         try:
             with connect(settings, pid=child.pid) as sf:
-                held = _acquired(sf, name, for_us, wait_us, note)
-                renewer(sf._store).start()
+                # Shorter than between two renewals it would be lost while the command runs.
+                held = _acquired(sf, name, max(for_us or 0, PROCESS_US), wait_us, note)
+                renewing = renewer(sf._store)
+                renewing.start()
                 child.go(name)
                 code = child.wait()
-                code = _given_back(out, sf, held, code)
+                code = _given_back(out, sf, held, code, kept=renewing.trusted)
         finally:
             child.never()
     finally:
@@ -173,14 +175,19 @@ def _acquired(sf: Standfast, name: str, for_us: int | None, wait_us: int, note: 
                 raise click.Abort  # they are held back for the command, which will not begin
 
 
-def _given_back(out: Out, sf: Standfast, held: Lease, code: int) -> int:
-    """The command has ended as it has. If the lock was lost meanwhile, success must not be said."""
+def _given_back(out: Out, sf: Standfast, held: Lease, code: int, *, kept: bool) -> int:
+    """The command has ended as it has; but if the lock was lost while it ran, success must not be said.
+
+    Was it renewed in time until the command ended, then whoever has it by now came after that.
+    """
     from standfast.cli import exits
-    from standfast.errors import StandfastError
+    from standfast.errors import LeaseLost, StandfastError
 
     try:
         sf.leases.release(held.name, held.fence)
     except StandfastError as error:
+        if kept and isinstance(error, LeaseLost):
+            return code
         out.error(error.code, f"the command ended, and its lock could not be given back: {error.message}", error.hint)
         return code or exits.code_of(error)
     return code
