@@ -365,6 +365,13 @@ def test_the_newest_are_listed_first_by_state_session_and_scope(sf: standfast.St
     assert listed(everywhere=True, state="requested")[0] == elsewhere
 
 
+def test_what_waits_is_found_by_its_index_however_long_the_history_is(tmp_path: Path) -> None:
+    asked = {"now_us": 1, "after": "apr_z", "everywhere": 0, "scope": "", "session": "", "limit": 50}
+    with standfast.open(tmp_path / "standfast.db", data_dir=tmp_path / "data") as sf:
+        plan = [row["detail"] for row in sf.rows(f"EXPLAIN QUERY PLAN {approvals.SQL.waiting.sqlite}", asked)]
+    assert "approval_waiting" in plan[0], plan
+
+
 def test_the_answer_is_told_in_the_scope_of_the_effect(sf: standfast.Standfast) -> None:
     id = asked(sf, plan(sf, scope="github.com/a/other"))
     sf.approvals.grant(id, approver="ada")

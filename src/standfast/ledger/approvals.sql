@@ -78,16 +78,17 @@ WHERE id < :after
 ORDER BY id DESC
 LIMIT :limit
 
--- What status, brief and `approval list` ask all day: by its own index, however long the history is.
+-- What waits, by its own index however long the history is. (Joined with '', the id does not tempt
+-- SQLite to walk the whole table in the order of its primary key.)
 -- name: waiting
 SELECT id, scope, session_id, effect_id, gate, tool, intent_hash, state, requester, why, approver, rationale,
        requested_us, expires_us, answered_us, consumed_us, attempt
 FROM approval
-WHERE state = 'requested' AND expires_us > :now_us AND id < :after
+WHERE state = 'requested' AND expires_us > :now_us AND id || '' < :after
   AND (:everywhere = 1 OR scope = :scope)
   AND (:session = ''
        OR session_id IN (SELECT s.id FROM session s WHERE s.id = :session OR (s.scope = :scope AND s.key = :session)))
-ORDER BY id DESC
+ORDER BY id || '' DESC
 LIMIT :limit
 
 -- The effect a request is made for.
