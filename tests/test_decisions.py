@@ -417,6 +417,7 @@ def test_incomplete_ones_come_with_their_sessions(sf: standfast.Standfast) -> No
         ({"what": "a", "why": "x" * 20_001}, "why has 20,001 characters"),
         ({"what": "a", "then": "\0"}, "then holds"),
         ({"what": "a", "tags": "ci"}, "tags are a list"),
+        ({"what": "a", "tags": [7]}, "a tag is text, not int"),
         ({"what": "a", "tags": ["a,b"]}, "'a,b' is not a tag"),
         ({"what": "a", "tags": [""]}, "is not a tag"),
         ({"what": "a", "tags": [str(n) for n in range(21)]}, "21 tags"),
@@ -441,6 +442,14 @@ def test_bad_words_are_refused_by_name_and_nothing_is_written(
 def test_a_question_that_cannot_be_understood_is_refused(sf: standfast.Standfast, asked: dict[str, object]) -> None:
     with pytest.raises(InvalidInput):
         sf.decisions.list(**asked)  # type: ignore[arg-type]
+
+
+def test_what_can_be_read_only_once_is_refused(sf: standfast.Standfast) -> None:
+    """The body of a verb may run twice."""
+    with pytest.raises(InvalidInput, match="tags are a list of texts, not generator"):
+        sf.decisions.record("a", tags=(tag for tag in ["ci"]))  # type: ignore[arg-type]
+    with sf.session("k") as s:
+        assert s.decide("a", tags=(tag for tag in ["ci"])).decision.tags == ("ci",)
 
 
 # -- the control -----------------------------------------------------------------------------------------------

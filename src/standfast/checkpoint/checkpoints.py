@@ -13,7 +13,7 @@ checkpoints count as far as the parent's messages do: up to the cut.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from standfast import crash, serial
@@ -101,7 +101,7 @@ def add(
 ) -> Checkpoint:
     """Fold everything said up to position `upto`; without it, everything said so far."""
     opening.usable()
-    row = _checked(summary, data, cursor, versions, cache_keys)
+    row = _checked(summary, data, cursor, versions, cache_keys if isinstance(cache_keys, str) else tuple(cache_keys))
     crash.point("checkpoint.before_write")
     made = opening.store.write(lambda tx: _added(tx, opening.node_id, upto, row))
     crash.point("checkpoint.after_write")
@@ -163,7 +163,7 @@ class Checkpoints(Room):
         data: serial.Json = None,
         cursor: serial.Json = None,
         versions: Mapping[str, str] | None = None,
-        cache_keys: Iterable[str] = (),
+        cache_keys: Collection[str] = (),
     ) -> Checkpoint | StandfastError:
         """Fold everything said up to position `upto`; without it, everything said so far. The messages stay.
 
@@ -230,13 +230,14 @@ def _checked(
     data: serial.Json,
     cursor: serial.Json,
     versions: Mapping[str, str] | None,
-    cache_keys: Iterable[str],
+    cache_keys: Collection[str],
 ) -> Row:
     """The columns a caller fills, as text and within bounds."""
     if summary is not None and not isinstance(summary, str):
         raise InvalidInput(f"summary is text, not {type(summary).__name__}", "a value goes into data=")
-    keys: list[object] = [0] if isinstance(cache_keys, str) else [*cache_keys]
-    if not all(isinstance(key, str) for key in keys):
+    keys: object = cache_keys
+    # Nothing that can be read only once: the body that reads it may run twice.
+    if isinstance(keys, str) or not isinstance(keys, Collection) or not all(isinstance(key, str) for key in keys):
         raise InvalidInput("cache_keys is a list of texts", 'cache_keys=["…"]')
     pins = dict(versions or {})
     texts: list[object] = [*pins, *pins.values()]
@@ -247,7 +248,7 @@ def _checked(
         "summary": summary,
         "data": None if data is None else serial.dumps(data, what="data"),
         "cursor": None if cursor is None else serial.dumps(cursor, what="cursor"),
-        "cache_keys": serial.dumps(keys, what="cache_keys") if keys else None,
+        "cache_keys": serial.dumps(list(cache_keys), what="cache_keys") if cache_keys else None,
         "versions": serial.dumps(pins, what="versions") if pins else None,
     }
     row["size_bytes"] = sum(len(text.encode()) for text in row.values() if text is not None)

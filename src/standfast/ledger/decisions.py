@@ -21,7 +21,7 @@ to the scope, not to a session. `catch` writes down that a decision was made and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
@@ -149,7 +149,7 @@ def decide(
     one that is done is left as it is. Reached twice in one opening, the second is another.
     """
     opening.usable()
-    said = _said(what, why, then, tags, agent or opening.agent)
+    said = _said(what, why, then, tags if isinstance(tags, str) else tuple(tags), agent or opening.agent)
     counted = f"{opening.node_id} {said.identity}"
     n = opening.number("decision", counted)
     try:
@@ -276,7 +276,7 @@ class Decisions(Room):
         why: str | None = None,
         then: str | None = None,
         session: object = None,
-        tags: Iterable[str] = (),
+        tags: Collection[str] = (),
         agent: str | None = None,
         standing: bool = False,
     ) -> Decision | StandfastError:
@@ -538,7 +538,7 @@ class _Said(NamedTuple):
     identity: str
 
 
-def _said(what: str, why: str | None, then: str | None, tags: Iterable[str], agent: str | None) -> _Said:
+def _said(what: str, why: str | None, then: str | None, tags: Collection[str], agent: str | None) -> _Said:
     what = _text(what, "what", WHAT_MAX)
     why = _text(why, "why", TEXT_MAX) if why is not None else None
     then = _text(then, "then", TEXT_MAX) if then is not None else None
@@ -559,17 +559,20 @@ def _text(text: object, what: str, limit: int) -> str:
     return text
 
 
-def _tags(tags: Iterable[str]) -> str:
+def _tags(tags: object) -> str:
     """Between commas, so that one is found by `LIKE '%,ci,%'`."""
-    if isinstance(tags, str):
-        raise InvalidInput("tags are a list of texts, not one text", f"tags=[{tags[:TAG_MAX]!r}]")
+    # Nothing that can be read only once: the body that reads it may run twice.
+    if isinstance(tags, str) or not isinstance(tags, Collection):
+        raise InvalidInput(f"tags are a list of texts, not {type(tags).__name__}", 'tags=["ci"]')
     unique = sorted({_checked_tag(tag) for tag in tags})
     if len(unique) > TAGS_MAX:
         raise InvalidInput(f"{len(unique)} tags, and the limit is {TAGS_MAX}")
     return f",{','.join(unique)}," if unique else ""
 
 
-def _checked_tag(tag: str) -> str:
+def _checked_tag(tag: object) -> str:
+    if not isinstance(tag, str):
+        raise InvalidInput(f"a tag is text, not {type(tag).__name__}", 'tags=["ci"]')
     if not tag or len(tag) > TAG_MAX or not tag.isprintable() or "," in tag or tag != tag.strip():
         raise InvalidInput(f"{serial.clean(tag, 60)!r} is not a tag", f"1 to {TAG_MAX} characters without a comma")
     return tag
