@@ -151,7 +151,7 @@ def test_outside_its_block_a_session_does_nothing(sf: standfast.Standfast) -> No
     s = sf.session("k")
     uses: list[Callable[[], object]] = [
         lambda: s.say("user", "x"),
-        lambda: s.messages(),
+        s.messages,
         lambda: s.step("plan", lambda: 1),
         lambda: s.subagent("a"),
         lambda: s.state,
@@ -159,7 +159,7 @@ def test_outside_its_block_a_session_does_nothing(sf: standfast.Standfast) -> No
         lambda: s.record,
     ]
     for use in uses:
-        with pytest.raises(standfast.InvalidInput, match="with sf.session"):
+        with pytest.raises(standfast.InvalidInput, match=r"with sf\.session"):
             use()
     with pytest.raises(standfast.NotFound):
         sf.sessions.get("k")
@@ -283,7 +283,7 @@ def test_a_killed_process_is_taken_over_at_once(engine_url: str, tmp_path: Path,
     assert (found.state, found.crashed, found.steps, found.messages) == ("active", True, 1, 1)
     assert f"process {other.pid}" in found.by
     taken = [event for event in sf.journal.about(crashed.id) if event.type == "session.taken_over"]
-    assert [event.data for event in taken] == [{"holder": crashed.holder, "was": "gone"}]
+    assert [event.data for event in taken] == [{"holder": crashed.holder, "was": "gone", "since_us": found.since_us}]
     assert sf.sessions.list(state="crashed") == []
 
 
@@ -370,9 +370,12 @@ def test_a_lease_that_ran_out_is_taken_over_and_its_owner_is_refused(engine_url:
 
 
 def test_losing_the_lease_does_not_hide_what_went_wrong(sf: standfast.Standfast) -> None:
-    with pytest.raises(ValueError, match="the real one") as caught, sf.session("k"):
+    def go_wrong() -> None:
         sf.sessions.take("k")
         raise ValueError("the real one")
+
+    with pytest.raises(ValueError, match="the real one") as caught, sf.session("k"):
+        go_wrong()
     assert any("could not be ended" in note for note in caught.value.__notes__)
     assert sf.sessions.get("k").state == "waiting"
 

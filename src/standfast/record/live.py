@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+VARIABLE = "STANDFAST_SESSION"
+"""Names the session that `session run` has opened for everything below it."""
+
 _open_here: WeakValueDictionary[tuple[str, str], Session] = WeakValueDictionary()
 """Sessions that this process has open, or is opening: (scope, key). One that was dropped is gone from here."""
 _mutex = threading.Lock()
@@ -287,11 +290,11 @@ class Session(Speaker):
         room = Sessions(self._store)
         key = room.get(self._given_key).key if is_id(self._given_key) else self._given_key
         with _mutex:
-            # Nobody else in this process may have it: then a hold in our name is one that was
-            # dropped, or one that `session run` took for us.
+            # If nobody else in this process has it, a hold in our name is one that was dropped, or
+            # one that `session run` took for us.
             alone = _open_here.setdefault((self._store.caller.scope, key), self) is self
         try:
-            opened = room.open(self._given_key, agent=self._agent, alone=alone)
+            opened = room.open(self._given_key, agent=self._agent, alone=alone, join=os.environ.get(VARIABLE))
         except BaseException:
             self._forget()
             raise

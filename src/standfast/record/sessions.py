@@ -41,6 +41,7 @@ REASON_MAX = 500
 PAGE_MAX = 1000
 IN_DOUBT_MAX = 100
 _FAR_FUTURE = 2**62
+_TERM = ("holder", "lease_until_us", "lease_boot", "lease_mono_us", "lease_for_us")
 
 
 class SessionRecord(NamedTuple):
@@ -144,11 +145,13 @@ class Sessions(Room):
         cwd: str | None = None,
         for_us: int | None = None,
         alone: bool = False,
+        join: str | None = None,
     ) -> Opened | StandfastError:
         """Own the session of this key; make it if there is none. An actor that owns it keeps its fence.
 
-        `alone` says that no other part of this process has it open. Raises InProgress naming the
-        holder while somebody alive has it.
+        `alone` says that no other part of this process has it open; `join` names a session that
+        was opened for this very process (`session run`): then this is that opening, not another.
+        Raises InProgress naming the holder while somebody alive has it.
         """
         crash.point("session.before_open")
         wanted: Row = {
@@ -167,7 +170,7 @@ class Sessions(Room):
                 return _new(tx, made)
             found = tx.one(SQL.by_key, scope=tx.caller.scope, key=key)  # made by another since we looked
         row = tx.one(SQL.by_id_for_update, id=found["id"])
-        return _open_again(tx, row, wanted, alone=alone)
+        return _open_again(tx, row, wanted, alone=alone, joins=join in (row["id"], row["key"]))
 
     @verb
     def end(
@@ -319,14 +322,11 @@ class Sessions(Room):
     def found(self, tx: Tx, before: SessionRecord) -> Resumed:
         """What a resumed session holds, told by counting; messages are not read."""
         counts = tx.one(SQL.counts, id=before.id)
-        alive_us = before.updated_us
-        if before.crashed and before.lease_until_us is not None:
-            alive_us = max(alive_us, before.lease_until_us - leases.default_us(before.holder or ""))
         return Resumed(
             state=before.state,
             crashed=before.crashed,
             reason=before.reason,
-            since_us=alive_us,
+            since_us=_alive_us(before) if before.crashed else before.updated_us,
             by=leases.who(before.holder) if before.holder else before.actor or "nobody",
             openings=before.openings,
             steps=counts["steps"],
@@ -355,22 +355,48 @@ def _new(tx: Tx, row: Row) -> Opened:
     return Opened(_record(tx, row, _told(tx, row, "session.opened")), None, root, ())
 
 
-def _open_again(tx: Tx, row: Row, wanted: Row, *, alone: bool) -> Opened | StandfastError:
+def _open_again(tx: Tx, row: Row, wanted: Row, *, alone: bool, joins: bool) -> Opened | StandfastError:
     standing = leases.stand(tx, row)
     ours = row["holder"] == tx.caller.holder
     before = _record(tx, row)
-    term = {name: wanted[name] for name in ("holder", "lease_until_us", "lease_boot", "lease_mono_us", "lease_for_us")}
-    if standing.live and ours and not row["holder"].startswith("p:"):
+    if standing.live and ours and (joins and alone if row["holder"].startswith("p:") else True):
+        term = {name: wanted[name] for name in _TERM}
         kept = tx.one(SQL.extend, id=row["id"], fence=row["fence"], **term)
-        return _opened(tx, kept, before, None)
+        return _opened(tx, kept, _found_by_this_opening(tx, before) if joins else before, None)
     if standing.live and not (ours and alone):
         return _held(tx, row)
     taken = tx.one(SQL.take_over, id=row["id"], fence=row["fence"], now_us=tx.now_us(), **wanted)
+    return _opened(tx, taken, before, _told_of(tx, taken, before))
+
+
+def _told_of(tx: Tx, taken: Row, before: SessionRecord) -> Receipt:
+    """What was found is journalled with the opening: a crash is seen here, and nowhere stored."""
     if before.crashed:
-        told = _told(tx, taken, "session.taken_over", data={"holder": row["holder"], "was": standing.state})
-    else:
-        told = _told(tx, taken, "session.resumed", data={"state": before.state})
-    return _opened(tx, taken, before, told)
+        data = {"holder": before.holder, "was": before.standing, "since_us": _alive_us(before)}
+        return _told(tx, taken, "session.taken_over", data=data)
+    data = {"state": before.state, "reason": before.reason, "by": before.actor, "since_us": before.updated_us}
+    return _told(tx, taken, "session.resumed", data=data)
+
+
+def _found_by_this_opening(tx: Tx, now: SessionRecord) -> SessionRecord | None:
+    """What the session was before the opening that is joined, as the journal tells; None if it was new."""
+    told = tx.maybe(SQL.opened, id=now.id)
+    if told is None or told["type"] == "session.opened":
+        return None
+    data = serial.read(told["data"])
+    was: Row = {"openings": now.openings - 1, "updated_us": data["since_us"], "lease_until_us": None}
+    if told["type"] == "session.taken_over":
+        return now._replace(state="active", holder=data["holder"], standing=data["was"], **was)
+    return now._replace(
+        state=data["state"], reason=data["reason"], actor=data["by"], holder=None, standing="free", **was
+    )
+
+
+def _alive_us(crashed: SessionRecord) -> int:
+    """The last sign of life: when it was opened, or its lease renewed."""
+    if crashed.lease_until_us is None:
+        return crashed.updated_us
+    return max(crashed.updated_us, crashed.lease_until_us - leases.default_us(crashed.holder or ""))
 
 
 def _opened(tx: Tx, row: Row, before: SessionRecord, receipt: Receipt | None) -> Opened:

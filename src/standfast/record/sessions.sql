@@ -146,6 +146,13 @@ SELECT MIN(event.seq) AS seq
 FROM message JOIN event ON event.subject = message.id
 WHERE message.node_id = :node_id AND message.position = :position
 
+-- How the opening that is under way began.
+-- name: opened
+SELECT type, data FROM event
+WHERE subject = :id AND type IN ('session.opened', 'session.resumed', 'session.taken_over')
+ORDER BY seq DESC
+LIMIT 1
+
 -- name: cursor_at
 SELECT data FROM event
 WHERE session_id = :id AND type = 'session.moved' AND seq <= :cut_seq
