@@ -399,7 +399,7 @@ def _alive_us(crashed: SessionRecord) -> int:
     return max(crashed.updated_us, crashed.lease_until_us - leases.default_us(crashed.holder or ""))
 
 
-def _opened(tx: Tx, row: Row, before: SessionRecord, receipt: Receipt | None) -> Opened:
+def _opened(tx: Tx, row: Row, before: SessionRecord | None, receipt: Receipt | None) -> Opened:
     lineage = nodes.lineage(tx, row["id"]) if row["parent_id"] is not None else ()
     return Opened(_record(tx, row, receipt), before, nodes.root(tx, row["id"]), lineage)
 
