@@ -26,7 +26,15 @@ if TYPE_CHECKING:
     import standfast
 
 FOREIGN_PREFIXES = ("STANDFAST_", "XDG_", "PG", "GIT_", "CLAUDE", "CODEX", "GEMINI", "OPENCODE", "CURSOR_")
-FOREIGN_NAMES = ("AGENT", "AI_AGENT", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES")
+FOREIGN_NAMES = (
+    "AGENT",
+    "AI_AGENT",
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "COLUMNS",
+    "LINES",
+    "PYTHONDONTWRITEBYTECODE",  # the tests start hundreds of processes: each would compile everything again
+)
 KEPT_PREFIX = "STANDFAST_TEST_"
 ROOT_VARIABLE = "STANDFAST_TEST_ROOT"
 REAL_HOME_VARIABLE = "STANDFAST_TEST_REAL_HOME"
