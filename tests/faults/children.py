@@ -264,13 +264,16 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
+def import_everything(*, postgres: bool = False) -> None:
+    """So that what is forked from here need not."""
+    modules = ["config", "crash", "db.sqlite.registry", "footings.journal", "footings.leases", "handle"]
+    for module in modules + (["db.postgres.engine"] if postgres else []):
+        import_module(f"standfast.{module}")
+
+
 def main(argv: Sequence[str]) -> None:
     if argv[0] == "serve":
-        import standfast.db.sqlite.engine
-        import standfast.footings.journal
-        import standfast.footings.leases
-        import standfast.handle  # noqa: F401  imported so that the forks need not
-
+        import_everything()
         _Server().serve()
     else:
         find(argv[1])(**json.loads(argv[2]))
