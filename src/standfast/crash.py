@@ -200,13 +200,15 @@ def sweep(
     *,
     reset: Callable[[], object] = lambda: None,
     double: bool = True,
+    check_in_parent: bool = False,
     max_schedules: int = 1000,
     seed: int = 0,
     timeout_s: float = 60.0,
 ) -> int:
     """Kill `run` at every crash point it passes, and `recover` too; `check` after each. The count of schedules.
 
-    Each schedule starts from `reset()`. Beyond `max_schedules` a sample drawn with `seed` is
+    Each schedule starts from `reset()`. `check_in_parent` saves a process for a check that does
+    not open the store. Beyond `max_schedules` a sample drawn with `seed` is
     run. Raises AssertionError with the schedule and the child's own words if `check` fails, or
     if `run` or `recover` raises or outlives `timeout_s`. `reset` runs in the parent and must not
     open the store there; the parent should have one thread.
@@ -221,7 +223,10 @@ def sweep(
             schedule = Schedule(schedule + lives[-1].end)
         if lives[1].killed:
             _live(recover, 0, schedule, timeout_s)
-        _live(lambda: check(schedule), 0, schedule, timeout_s)
+        if check_in_parent:
+            _judge(check, schedule)
+        else:
+            _live(lambda: check(schedule), 0, schedule, timeout_s)
         return len(lives[0].points), len(lives[1].points)
 
     passed, _ = play()
@@ -234,6 +239,13 @@ def sweep(
     for pair in pairs:
         play(*pair)
     return 1 + len(singles) + len(pairs)
+
+
+def _judge(check: Callable[[Schedule], object], schedule: Schedule) -> None:
+    try:
+        check(schedule)
+    except AssertionError as error:
+        raise AssertionError(f"{schedule}: {error}") from error
 
 
 def _sample(items: Sequence[tuple[int, ...]], limit: int, seed: int) -> list[tuple[int, ...]]:

@@ -33,6 +33,8 @@ ENTRIES = (
     Entry("where", "standfast.cli.where:where", "see", "the data directory, the store and its engine"),
     Entry("demo", "standfast.cli.demo:demo", "work", "a process is killed and the next one remembers"),
     Entry("session", "standfast.cli.session:session", "work", "work that survives its processes: run, resume, take"),
+    Entry("effect", "standfast.cli.effect:effect", "work", "what is sent outside: begin, done, fail, resolve, undo"),
+    Entry("once", "standfast.cli.once:once", "work", "run a command once per key; its answer ever after"),
     Entry("decide", "standfast.cli.decide:decide", "work", "write down what, why and then, before doing it"),
     Entry("decision", "standfast.cli.decision:decision", "work", "what was decided; close it, find it, withdraw it"),
     Entry(

@@ -286,6 +286,15 @@ def is_gone(holder: str, clock: Clock) -> bool:
     return state in ("absent", "Z", "X") or (bool(start) and bool(found.start) and start != found.start)
 
 
+def is_here(holder: str, clock: Clock) -> bool:
+    """True only if this holder is a process that is known to be there: asleep perhaps, not dead."""
+    found = parse_process(holder)
+    if found is None or found.boot != _boot(clock) or found.namespace != _namespace():
+        return False
+    state, start = _stat(found.pid)
+    return state not in ("absent", "unknown", "Z", "X") and start == found.start
+
+
 def who(holder: str | None) -> str:
     """A holder as people say it."""
     if not holder:
@@ -402,7 +411,7 @@ def renew_all(tx: Tx) -> None:
         tx.run(extend, holder=tx.caller.holder, now_us=tx.now_us(), mono_now_us=tx.caller.clock.mono_us())
 
 
-KEPT = ("lease", "task")
+KEPT = ("lease", "task", "effect")
 """Where an actor's leases are renewed by whatever command it runs next."""
 _HOLDS = statement(
     " UNION ALL ".join(f"SELECT 1 AS held FROM {table} WHERE holder = :holder" for table in KEPT) + " LIMIT 1",

@@ -156,7 +156,11 @@ def told(wanted: Wanted, recorded: serial.Json) -> str:
 
 def describe(tool: str, fields: serial.Json) -> str:
     """The effect in one line: `github.open_pr repo=a/b branch=fix-42`."""
-    if isinstance(fields, dict):
+    if isinstance(fields, dict) and fields.keys() == {"argv"} and isinstance(fields["argv"], list):
+        import shlex
+
+        words = [shlex.join(map(str, fields["argv"]))]
+    elif isinstance(fields, dict):
         words = [f"{name}={_value(value)}" for name, value in fields.items()]
     else:
         words = [] if fields is None else [_value(fields)]

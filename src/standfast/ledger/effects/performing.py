@@ -499,7 +499,8 @@ def _inquired(store: Store, work: Work, wanted: Wanted, doubt: Doubt, call: Call
         answer = _asked(store, work, doubt, call._replace(attempt=attempt))
         if isinstance(answer, Applied):
             text = serial.dumps(answer.value, what=f"{work.tool}: result of its probe")
-            return Finding(attempt, "applied", text, f"probe {_name(work.options.probe)}")
+            asked = (serial.read(wanted.context) or {}).get("probe")
+            return Finding(attempt, "applied", text, serial.clean(f"its probe found it: {asked}", 500))
         if isinstance(answer, NotApplied) and doubt.quiet:
             return Finding(attempt, "not_applied", None, f"its probe found nothing ({answer.why or 'not applied'})")
         probed = _shrug(answer)

@@ -171,8 +171,13 @@ def doubtful(tx: Tx, row: Row, *, idle: bool = False) -> Doubt | None:
 
 
 def _long_over(tx: Tx, row: Row) -> bool:
-    """One more lease has passed since it ran out: a holder that only slept would have come back."""
+    """One more lease has passed since it ran out: a holder that only slept would have come back.
+
+    One that can be seen has all the time it wants: it may wake up and send.
+    """
     clock = tx.caller.clock
+    if leases.is_here(row["holder"], clock):
+        return False
     if tx.dialect == "sqlite" and row["lease_boot"] == clock.boot_id():
         return bool(clock.mono_us() >= row["lease_mono_us"] + row["lease_for_us"])
     return bool(tx.now_us() >= row["lease_until_us"] + row["lease_for_us"])

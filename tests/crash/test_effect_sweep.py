@@ -1,0 +1,68 @@
+"""Every crash around intent, dispatch and acknowledgement, and a second crash at every point of the recovery.
+
+002-33: crashes before and after intent logging, dispatch and acknowledgement. An oracle outside the
+store counts: nothing lost, nothing silently repeated, nothing falsely said to be done.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from standfast import crash
+from tests.crash import effects as stories
+from tests.crash.effects import Agent
+
+STORIES: dict[str, tuple[Callable[[Agent, Any], None], int]] = {
+    "three_kinds": (stories.three_kinds, 440),
+    "only_plain": (stories.only_plain, 260),
+    "only_probed": (stories.only_probed, 260),
+    "only_idempotent": (stories.only_idempotent, 180),
+    "failing": (stories.failing, 260),
+    "approved": (stories.approved, 160),
+}
+
+
+def sweep(url: str, directory: Path, story: str, schedules: int, seed: int = 0) -> int:
+    agent = Agent(url, directory, STORIES[story][0])
+    agent.warm()
+    return crash.sweep(
+        agent.run,
+        agent.recover,
+        agent.check,
+        reset=agent.reset,
+        check_in_parent=True,
+        max_schedules=schedules,
+        seed=seed,
+    )
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Path]:
+    """In memory where there is such a place: a killed process loses nothing it has written, synced or not."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=memory, prefix="standfast-sweep-") as place:
+        yield Path(place)
+
+
+def test_there_are_enough_schedules() -> None:
+    assert sum(schedules for _, schedules in STORIES.values()) >= 1500
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_no_crash_loses_repeats_or_invents_an_effect(story: str, directory: Path) -> None:
+    schedules = STORIES[story][1]
+    assert sweep(str(directory / "standfast.db"), directory, story, schedules) == schedules
+
+
+@pytest.mark.parametrize("story", ["three_kinds", "failing"])
+def test_the_same_on_postgresql(story: str, pg_database: str, tmp_path: Path) -> None:
+    assert sweep(pg_database, tmp_path, story, 40) == 40
