@@ -476,6 +476,32 @@ def test_one_key_in_two_repositories_is_two_sessions(engine_url: str, tmp_path: 
     assert scopes == {"github.com/a/one", "github.com/a/two"}
 
 
+def test_a_session_opened_by_its_id_is_the_same_from_anywhere(
+    engine_url: str, tmp_path: Path, sf: standfast.Standfast
+) -> None:
+    place = repository(tmp_path / "one", "git@github.com:a/one.git")
+    code = "with sf.session('fix') as s:\n    s.state['n'] = 1; s.say('user', 'hello'); say(s.id)"
+    with Other(engine_url, tmp_path / "data", code, cwd=place) as other:
+        id = other.end()
+    with sf.session(id) as s:
+        assert (s.record.scope, s.state["n"], list(s.state)) == ("github.com/a/one", 1, ["n"])
+        s.state["n"] = 2
+    code = "with sf.session('fix') as s:\n    say(s.state['n'])"
+    with Other(engine_url, tmp_path / "data", code, cwd=place) as other:
+        assert other.end() == "2"
+
+
+def test_an_actor_hands_its_hold_to_a_process_of_its_own(engine_url: str, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with actor(engine_url, data, "me") as shell, standfast.open(engine_url, data_dir=data, actor="me") as sf:
+        shell.sessions.open("k")
+        with sf.session("k") as s:
+            assert s.resumed is not None
+            assert (s.resumed.state, s.resumed.crashed, s.fence) == ("active", False, 2)
+            with pytest.raises(standfast.InProgress):
+                shell.sessions.open("k")
+
+
 def test_a_chat_with_a_process_per_turn(engine_url: str, tmp_path: Path, sf: standfast.Standfast) -> None:
     """Each turn is a process of its own and gets its own answer, though every one runs the same line."""
     code = """

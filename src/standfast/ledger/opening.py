@@ -32,10 +32,13 @@ class Opening:
         fence: int,
         agent: str | None = None,
         lineage: tuple[tuple[str, int], ...] = (),
+        scope: str | None = None,
     ) -> None:
         self.store = store
         self.session_id = session_id
         self.session_key = session_key
+        self.scope = store.caller.scope if scope is None else scope
+        """The session's own, also if it was opened by its id from another repository."""
         self.node_id = node_id
         self.fence = fence
         self.agent = agent

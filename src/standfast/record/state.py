@@ -196,20 +196,20 @@ class SessionState(MutableMapping[str, serial.Json]):
 
     def _keys_ever(self, namespace: str) -> Iterator[str]:
         store, after = self._opening.store, ""
-        while rows := store.read(partial(_keys_after, namespace=namespace, after=after)):
+        while rows := store.read(partial(_keys_after, scope=self._opening.scope, namespace=namespace, after=after)):
             yield from rows
             after = rows[-1]
 
     def _look(self, tx: Tx, key: str) -> Entry | None:
         opening = self._opening
-        row = tx.maybe(SQL.get, scope=tx.caller.scope, **_named(opening.session_id, key))
+        row = tx.maybe(SQL.get, scope=opening.scope, **_named(opening.session_id, key))
         if row is not None:
             live = _live(tx, row)
             return None if live is None else _entry(live)
         for session_id, cut_seq in opening.lineage:
             told = tx.maybe(SQL.at_cut, subject=_subject(session_id, key), cut_seq=cut_seq)
             if told is not None:
-                return _entry_of(tx, session_id, key, told)
+                return _entry_of(tx, Place(opening.scope, session_id), key, told)
         return None
 
     def _remove(self, tx: Tx, place: Place, key: str) -> Entry | StandfastError:
@@ -223,7 +223,7 @@ class SessionState(MutableMapping[str, serial.Json]):
     def _write(self, body: Callable[[Tx, Place], Entry | StandfastError]) -> Entry:
         opening = self._opening
         opening.usable()
-        place = Place(opening.store.caller.scope, opening.session_id, opening.session_id)
+        place = Place(opening.scope, opening.session_id, opening.session_id)
         entry = opening.store.write(lambda tx: opening.guard(tx) or body(tx, place))
         crash.point("state.after_set")
         return entry
@@ -232,8 +232,8 @@ class SessionState(MutableMapping[str, serial.Json]):
         return f"<state of {self._opening.session_key}>"
 
 
-def _keys_after(tx: Tx, *, namespace: str, after: str) -> list[str]:
-    asked = {"scope": tx.caller.scope, "namespace": namespace, "after": after, "limit": PAGE_MAX}
+def _keys_after(tx: Tx, *, scope: str, namespace: str, after: str) -> list[str]:
+    asked = {"scope": scope, "namespace": namespace, "after": after, "limit": PAGE_MAX}
     return [row["key"] for row in tx.all(SQL.keys_ever, **asked)]
 
 
@@ -270,13 +270,13 @@ def _entry(row: Row) -> Entry:
     return Entry(*(serial.read(row[name]) if name == "value" else row[name] for name in Entry._fields[:-1]))
 
 
-def _entry_of(tx: Tx, namespace: str, key: str, told: Row) -> Entry | None:
+def _entry_of(tx: Tx, place: Place, key: str, told: Row) -> Entry | None:
     """A value as the journal tells it; None if it was deleted, or its time is over."""
     data = serial.read(told["data"])
     over = data["expires_us"] is not None and data["expires_us"] <= tx.now_us()
     if told["type"] == "state.deleted" or over:
         return None
-    return Entry(tx.caller.scope, namespace, key, data["value"], data["version"], "", 0, data["expires_us"])
+    return Entry(place.scope, place.namespace, key, data["value"], data["version"], "", 0, data["expires_us"])
 
 
 def _unknown(namespace: str, key: str) -> NotFound:

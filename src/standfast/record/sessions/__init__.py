@@ -1,0 +1,28 @@
+"""Sessions: work that outlives the processes that do it.
+
+    (nothing) ──open──▶ active ──leave the block──▶ completed ─┐
+                         │ ├──an exception──▶ failed ──────────┤
+                         │ └──pause, in doubt, approval──▶ waiting
+                         │                                     │
+                         ◀───────────── open again ────────────┘
+
+A session is known by its key in its scope; opening the key again resumes it. It is held by a
+lease: one owner at a time, and a fence that grows with each opening. `crashed` is no state of
+the table: it is an active session whose holder is gone or whose lease ran out, and whoever
+opens it next takes it over and journals that.
+
+    nouns.py     what a session is, and what was found in it
+    finding.py   by key, by id, in pages
+    owning.py    opening, taking over, giving back
+    forking.py   another session that shares the past, by pointer
+    room.py      sf.sessions: the verbs
+
+`live` is what `with sf.session(key)` gives; `nodes`, `messages` and `steps` are what it holds.
+"""
+
+from __future__ import annotations
+
+from standfast.record.sessions.nouns import InDoubt, OpenDecision, Opened, Resumed, SessionRecord
+from standfast.record.sessions.room import Sessions
+
+__all__ = ["InDoubt", "OpenDecision", "Opened", "Resumed", "SessionRecord", "Sessions"]

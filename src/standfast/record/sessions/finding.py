@@ -1,0 +1,73 @@
+"""Sessions as they stand: by key, by id or the end of one, in pages."""
+
+from __future__ import annotations
+
+from standfast import serial
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.errors import InvalidInput, NotFound, StandfastError
+from standfast.footings import keys, leases
+from standfast.footings.journal import Receipt
+from standfast.ids import is_id, like_suffix
+from standfast.record.sessions.nouns import SessionRecord
+
+SQL = load(__name__)
+
+PAGE_MAX = 1000
+_FAR_FUTURE = 2**62
+
+
+def find(tx: Tx, session: str) -> Row | StandfastError:
+    """By key in this scope, by id, or by the end of an id."""
+    row = tx.maybe(SQL.by_key, scope=tx.caller.scope, key=keys.checked(session, "a session's key"))
+    if row is None and is_id(session):
+        row = tx.maybe(SQL.by_id, id=session)
+    suffix = like_suffix(session, prefix="ses") if row is None else None
+    if suffix is not None:
+        rows = tx.all(SQL.by_suffix, pattern=f"%{suffix}")
+        if len(rows) > 1:
+            return InvalidInput(f"{session!r} is the end of more than one session's id", "give more of it")
+        row = rows[0] if rows else None
+    return row if row is not None else unknown(session)
+
+
+def unknown(session: str) -> NotFound:
+    return NotFound(
+        f"there is no session {serial.clean(session, 80)!r} in this scope",
+        "standfast session list    (--all: every scope)",
+    )
+
+
+def crashed(tx: Tx, everywhere: bool, asked: Row) -> list[SessionRecord]:
+    """Pages of held sessions, judged one by one until `limit` are found."""
+    found: list[SessionRecord] = []
+    after_us = -1
+    while len(found) < asked["limit"]:
+        rows = tx.all(SQL.held, scope=asked["scope"], everywhere=int(everywhere), after_us=after_us, limit=PAGE_MAX)
+        found += [one for row in rows if (one := record(tx, row)).crashed]
+        if len(rows) < PAGE_MAX:
+            break
+        after_us = rows[-1]["updated_us"]
+    return found[: asked["limit"]]
+
+
+def place(after: str | None) -> tuple[int, str]:
+    if after is None:
+        return _FAR_FUTURE, ""
+    time_us, _, id = after.partition(":")
+    if not time_us.isdigit() or not is_id(id):
+        raise InvalidInput(
+            f"{serial.clean(after, 60)!r} is not a place in this list", "use the `next` of the last page"
+        )
+    return int(time_us), id
+
+
+def record(tx: Tx, row: Row, receipt: Receipt | None = None) -> SessionRecord:
+    command = serial.read(row["command"])
+    derived = {
+        "command": None if command is None else tuple(command),
+        "cursor": serial.read(row["cursor"]),
+        "standing": leases.stand(tx, row).state,
+    }
+    fields = {name: derived[name] if name in derived else row[name] for name in SessionRecord._fields[:-1]}
+    return SessionRecord(**fields, receipt=receipt)

@@ -1,0 +1,200 @@
+"""Who has a session: opening and resuming it, taking it over, giving it back."""
+
+from __future__ import annotations
+
+import signal
+
+from standfast import serial
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.errors import InProgress, StandfastError
+from standfast.footings import journal, keys, leases
+from standfast.footings.journal import Receipt
+from standfast.ids import is_id, new_id
+from standfast.ledger.opening import Opening
+from standfast.record import nodes
+from standfast.record.sessions import finding
+from standfast.record.sessions.finding import record, unknown
+from standfast.record.sessions.nouns import REASON_MAX, InDoubt, OpenDecision, Opened, Resumed, SessionRecord
+
+SQL = load(__name__)
+
+leases.renewed("session")
+
+IN_DOUBT_MAX = 100
+_TERM = ("holder", "lease_until_us", "lease_boot", "lease_mono_us", "lease_for_us")
+
+
+def open_or_resume(tx: Tx, key: str, wanted: Row, *, alone: bool, join: str | None) -> Opened | StandfastError:
+    """Own the session of this key, new or not, or say who does."""
+    found = find_to_open(tx, key)
+    if isinstance(found, StandfastError):
+        return found
+    if found is None:
+        made = tx.maybe(SQL.create, id=new_id("ses"), scope=tx.caller.scope, key=key, now_us=tx.now_us(), **wanted)
+        if made is not None:
+            return new(tx, made)
+        found = tx.one(finding.SQL.by_key, scope=tx.caller.scope, key=key)  # made by another since we looked
+    row = tx.one(finding.SQL.by_id_for_update, id=found["id"])
+    return open_again(tx, row, wanted, alone=alone, joins=join in (row["id"], row["key"]))
+
+
+def find_to_open(tx: Tx, key: str) -> Row | StandfastError | None:
+    """The row of a key, or of an id: an id that is unknown is no key for a new session."""
+    if is_id(key):
+        return tx.maybe(finding.SQL.by_id, id=key) or unknown(key)
+    return tx.maybe(finding.SQL.by_key, scope=tx.caller.scope, key=keys.checked(key, "a session's key"))
+
+
+def new(tx: Tx, row: Row) -> Opened:
+    root = nodes.add_root(tx, row["id"])
+    return Opened(record(tx, row, told(tx, row, "session.opened")), None, root, ())
+
+
+def open_again(tx: Tx, row: Row, wanted: Row, *, alone: bool, joins: bool) -> Opened | StandfastError:
+    standing = leases.stand(tx, row)
+    before = record(tx, row)
+    same = standing.live and row["holder"] == tx.caller.holder
+    if same and (row["holder"].startswith("a:") or (joins and alone)):
+        term = {name: wanted[name] for name in _TERM}
+        kept = tx.one(SQL.extend, id=row["id"], fence=row["fence"], **term)
+        return _opened(tx, kept, _found_by_this_opening(tx, before) if joins else before, None)
+    if standing.live and not _ours(tx, row, alone=alone):
+        return held(tx, row)
+    taken = tx.one(SQL.take_over, id=row["id"], fence=row["fence"], now_us=tx.now_us(), **wanted)
+    return _opened(tx, taken, before, _told_of(tx, taken, before))
+
+
+def _ours(tx: Tx, row: Row, *, alone: bool) -> bool:
+    """Whether a live hold is ours to go on with: dropped by this process, or its actor's own."""
+    if row["holder"] == tx.caller.holder:
+        return alone
+    return bool(row["holder"] == leases.actor_holder(tx.caller.actor))
+
+
+def _told_of(tx: Tx, taken: Row, before: SessionRecord) -> Receipt:
+    """What was found is journalled with the opening: a crash is seen here, and nowhere stored."""
+    if before.crashed:
+        data = {"holder": before.holder, "was": before.standing, "since_us": alive_us(before)}
+        return told(tx, taken, "session.taken_over", data=data)
+    data = {"state": before.state, "reason": before.reason, "by": before.actor, "since_us": before.updated_us}
+    return told(tx, taken, "session.resumed", data=data)
+
+
+def _found_by_this_opening(tx: Tx, now: SessionRecord) -> SessionRecord | None:
+    """What the session was before the opening that is joined, as the journal tells; None if it was new."""
+    told = tx.maybe(SQL.opened, id=now.id)
+    if told is None or told["type"] == "session.opened":
+        return None
+    data = serial.read(told["data"])
+    was: Row = {"openings": now.openings - 1, "updated_us": data["since_us"], "lease_until_us": None}
+    if told["type"] == "session.taken_over":
+        return now._replace(state="active", holder=data["holder"], standing=data["was"], **was)
+    return now._replace(
+        state=data["state"], reason=data["reason"], actor=data["by"], holder=None, standing="free", **was
+    )
+
+
+def alive_us(crashed: SessionRecord) -> int:
+    """The last sign of life: when it was opened, or its lease renewed."""
+    if crashed.lease_until_us is None:
+        return crashed.updated_us
+    return max(crashed.updated_us, crashed.lease_until_us - leases.default_us(crashed.holder or ""))
+
+
+def _opened(tx: Tx, row: Row, before: SessionRecord | None, receipt: Receipt | None) -> Opened:
+    lineage = nodes.lineage(tx, row["id"]) if row["parent_id"] is not None else ()
+    return Opened(record(tx, row, receipt), before, nodes.root(tx, row["id"]), lineage)
+
+
+def held(tx: Tx, row: Row) -> InProgress:
+    refusal = leases.in_progress(tx, f"session {row['key']!r}", row)
+    own = row["holder"] == tx.caller.holder
+    return InProgress(
+        refusal.message + (" (this very process: another thread, or a block that was not left)" if own else ""),
+        f"wait for it to end; to end its hold: standfast session take {row['key']}",
+    )
+
+
+def let_go(
+    tx: Tx, row: Row, state: str, reason: str | None, type: str, *, grow: int = 0, data: serial.Json = None
+) -> SessionRecord:
+    reason = None if reason is None else serial.clean(reason, REASON_MAX)
+    ended = tx.one(
+        SQL.let_go,
+        id=row["id"],
+        fence=row["fence"],
+        grow=grow,
+        state=state,
+        reason=reason,
+        now_us=tx.now_us(),
+        ended_us=None if state == "waiting" else tx.now_us(),
+    )
+    return record(tx, ended, told(tx, ended, type, data=data))
+
+
+def exit_outcome(code: int) -> tuple[str, str | None]:
+    """How a command's end leaves its session; Ctrl-C is no failure, somebody will come back."""
+    if code == 0:
+        return "completed", None
+    if code in (-signal.SIGINT, 128 + signal.SIGINT):
+        return "waiting", "interrupted"
+    if code > 0:
+        return "failed", f"exit code {code}"
+    return "failed", f"ended by {_signal_name(-code)}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def expected(tx: Tx, session_id: str) -> str | None:
+    """What somebody has to settle before the session can go on."""
+    asked = tx.maybe(SQL.asked, id=session_id)
+    if asked is not None:
+        return f"{asked['tool']} waits for a yes"
+    unknown = in_doubt(tx, session_id)
+    return f"{unknown[0].tool} is in doubt" if unknown else None
+
+
+def in_doubt(tx: Tx, session_id: str) -> tuple[InDoubt, ...]:
+    sent = tx.all(SQL.dispatched, id=session_id, limit=IN_DOUBT_MAX)
+    unknown = [row for row in sent if row["gave_up_us"] is not None or not leases.stand(tx, row).live]
+    return tuple(InDoubt(*(row[name] for name in InDoubt._fields)) for row in unknown)
+
+
+def told(tx: Tx, row: Row, type: str, *, data: serial.Json = None) -> Receipt:
+    summary = f"{row['key']}: {row['reason']}" if row["reason"] else row["key"]
+    return journal.append(tx, type, row["id"], session_id=row["id"], state=row["state"], summary=summary, data=data)
+
+
+def found(tx: Tx, before: SessionRecord) -> Resumed:
+    """What a resumed session holds, told by counting."""
+    counts = tx.one(SQL.counts, id=before.id)
+    decisions = tx.all(SQL.open_decisions, id=before.id, limit=IN_DOUBT_MAX)
+    return Resumed(
+        state=before.state,
+        crashed=before.crashed,
+        reason=before.reason,
+        since_us=alive_us(before) if before.crashed else before.updated_us,
+        by=leases.who(before.holder) if before.holder else before.actor or "nobody",
+        openings=before.openings,
+        steps=counts["steps"],
+        effects=counts["effects"],
+        messages=int(counts["messages"]),
+        in_doubt=in_doubt(tx, before.id),
+        decisions=tuple(OpenDecision(row["id"], row["what"]) for row in decisions),
+    )
+
+
+def move(tx: Tx, opening: Opening, cursor: str) -> StandfastError | None:
+    """Set the cursor, while this opening owns the session."""
+    moved = tx.maybe(SQL.move, cursor=cursor, now_us=tx.now_us(), holder=opening.holder, **opening.guarded())
+    if moved is None:
+        return opening.guard(tx)
+    data = {"cursor": serial.read(cursor)}
+    journal.append(tx, "session.moved", opening.session_id, session_id=opening.session_id, data=data)
+    return None

@@ -1,0 +1,74 @@
+-- Who has a session: opened, kept, given back; and what it held when it was opened again.
+
+-- name: create
+INSERT INTO session (id, scope, key, state, agent, command, cwd, openings, holder, actor, lease_until_us, lease_boot,
+                     lease_mono_us, lease_for_us, fence, created_us, updated_us)
+VALUES (:id, :scope, :key, 'active', :agent, :command, :cwd, 1, :holder, :actor, :lease_until_us, :lease_boot,
+        :lease_mono_us, :lease_for_us, 1, :now_us, :now_us)
+ON CONFLICT (scope, key) DO NOTHING
+RETURNING id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
+          cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
+          created_us, updated_us, ended_us
+
+-- name: take_over
+UPDATE session
+SET state = 'active', reason = NULL, ended_us = NULL, agent = COALESCE(:agent, agent),
+    command = COALESCE(:command, command), cwd = COALESCE(:cwd, cwd), openings = openings + 1,
+    holder = :holder, actor = :actor, lease_until_us = :lease_until_us, lease_boot = :lease_boot,
+    lease_mono_us = :lease_mono_us, lease_for_us = :lease_for_us, fence = fence + 1, updated_us = :now_us
+WHERE id = :id AND fence = :fence
+RETURNING id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
+          cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
+          created_us, updated_us, ended_us
+
+-- name: extend
+UPDATE session
+SET lease_until_us = :lease_until_us, lease_boot = :lease_boot, lease_mono_us = :lease_mono_us,
+    lease_for_us = :lease_for_us
+WHERE id = :id AND fence = :fence AND holder = :holder
+RETURNING id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
+          cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
+          created_us, updated_us, ended_us
+
+-- The holder goes; the fence stays until the next opening, except when the hold is ended by
+-- somebody else: then it grows, so that the old holder is refused at once.
+-- name: let_go
+UPDATE session
+SET state = :state, reason = :reason, holder = NULL, lease_until_us = NULL, lease_boot = NULL, lease_mono_us = NULL,
+    fence = fence + :grow, updated_us = :now_us, ended_us = :ended_us
+WHERE id = :id AND fence = :fence
+RETURNING id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
+          cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
+          created_us, updated_us, ended_us
+
+-- name: move
+UPDATE session
+SET cursor = :cursor, updated_us = :now_us
+WHERE id = :session_id AND fence = :session_fence AND holder = :holder
+RETURNING id
+
+-- What was found when a session was opened again. Messages are counted by their positions, not read.
+-- name: counts
+SELECT (SELECT COUNT(*) FROM step WHERE session_id = :id) AS steps,
+       (SELECT COUNT(*) FROM effect WHERE session_id = :id) AS effects,
+       (SELECT COALESCE(SUM(next_position - 1), 0) FROM node WHERE session_id = :id) AS messages
+
+-- name: dispatched
+SELECT id, tool, key, holder, actor, lease_until_us, lease_boot, lease_mono_us, gave_up_us, dispatched_us
+FROM effect
+WHERE session_id = :id AND state = 'dispatched'
+ORDER BY planned_us
+LIMIT :limit
+
+-- name: asked
+SELECT tool FROM approval WHERE session_id = :id AND state = 'requested' ORDER BY requested_us LIMIT 1
+
+-- name: open_decisions
+SELECT id, what FROM decision WHERE session_id = :id AND state = 'open' ORDER BY created_us LIMIT :limit
+
+-- How the opening that is under way began.
+-- name: opened
+SELECT type, data FROM event
+WHERE subject = :id AND type IN ('session.opened', 'session.resumed', 'session.taken_over')
+ORDER BY seq DESC
+LIMIT 1

@@ -1,0 +1,203 @@
+"""`sf.sessions`: the verbs on sessions, by key or id."""
+
+from __future__ import annotations
+
+from standfast import crash, serial
+from standfast.db.contract import Row, Tx
+from standfast.db.store import Room, query, verb
+from standfast.errors import Conflict, InvalidInput, StandfastError
+from standfast.footings import keys, leases
+from standfast.record import messages, nodes
+from standfast.record.messages import Message
+from standfast.record.nodes import Node
+from standfast.record.sessions import finding, forking, owning
+from standfast.record.sessions.finding import PAGE_MAX, find, record
+from standfast.record.sessions.nouns import STATES, Opened, Resumed, SessionRecord
+
+ENDS = {"waiting": "session.paused", "completed": "session.completed", "failed": "session.failed"}
+
+
+class Sessions(Room):
+    """Sessions by key or id: open, look, say, fork, end."""
+
+    __slots__ = ()
+
+    @verb
+    def open(
+        self,
+        tx: Tx,
+        key: str,
+        *,
+        agent: str | None = None,
+        command: tuple[str, ...] | None = None,
+        cwd: str | None = None,
+        for_us: int | None = None,
+        alone: bool = False,
+        join: str | None = None,
+    ) -> Opened | StandfastError:
+        """Own the session of this key; make it if there is none. An actor that owns it keeps its fence.
+
+        `alone` says that no other part of this process has it open; `join` names a session that
+        was opened for this very process (`session run`): then this is that opening, not another.
+        Raises InProgress naming the holder while somebody alive has it.
+        """
+        crash.point("session.before_open")
+        wanted: Row = {
+            "agent": agent,
+            "command": None if command is None else serial.dumps(list(command), what="command"),
+            "cwd": cwd,
+            "actor": tx.caller.actor,
+            **leases.term_of(tx, for_us),
+        }
+        return owning.open_or_resume(tx, key, wanted, alone=alone, join=join)
+
+    @verb
+    def end(
+        self,
+        tx: Tx,
+        session: str,
+        state: str = "completed",
+        *,
+        reason: str | None = None,
+        fence: int | None = None,
+        holder: str | None = None,
+    ) -> SessionRecord | StandfastError:
+        """Give it back: completed, failed or waiting. For its owner, or for anybody once its owner is gone.
+
+        With `fence`, LeaseLost if another opening came since. Raises InProgress while another has it.
+        """
+        if state not in ENDS:
+            return InvalidInput(f"a session ends as {', '.join(ENDS)}, not as {state!r}")
+        row = find(tx, session)
+        if isinstance(row, StandfastError):
+            return row
+        row = tx.one(finding.SQL.by_id_for_update, id=row["id"])
+        mine = row["holder"] == (holder or tx.caller.holder)
+        if fence is not None and not (mine and row["fence"] == fence):
+            return leases.lost(f"session {row['key']!r}", row, fence)
+        if not mine and leases.stand(tx, row).live:
+            return owning.held(tx, row)
+        if row["state"] == state and row["holder"] is None:
+            return record(tx, row)
+        crash.point("session.before_end")
+        return owning.let_go(tx, row, state, reason, ENDS[state])
+
+    @verb
+    def exited(self, tx: Tx, session: str, *, holder: str, code: int) -> SessionRecord | StandfastError:
+        """The process `holder` has ended with this exit code, a negative one for a signal: end what it held.
+
+        A session it ended itself, or that somebody else has by now, stays as it is.
+        """
+        row = find(tx, session)
+        if isinstance(row, StandfastError):
+            return row
+        row = tx.one(finding.SQL.by_id_for_update, id=row["id"])
+        if row["holder"] != holder:
+            return record(tx, row)
+        crash.point("session.before_end")
+        state, reason = owning.exit_outcome(code)
+        expected = owning.expected(tx, row["id"]) if state == "failed" else None
+        if expected is not None:
+            state, reason = "waiting", f"{reason}; {expected}"
+        return owning.let_go(tx, row, state, reason, ENDS[state])
+
+    def keep(self) -> None:
+        """Renew what the caller holds from now on, until the store is closed."""
+        leases.renewer(self.store).start()
+
+    @verb
+    def take(self, tx: Tx, session: str) -> SessionRecord | StandfastError:
+        """End somebody's hold on it, alive or not: the next to open it gets it, the old holder is refused."""
+        row = find(tx, session)
+        if isinstance(row, StandfastError):
+            return row
+        row = tx.one(finding.SQL.by_id_for_update, id=row["id"])
+        if row["holder"] is None:
+            return Conflict(f"session {row['key']!r} is held by nobody", f"standfast session show {row['key']}")
+        reason = f"taken from {leases.who(row['holder'])} by {tx.caller.actor}"
+        return owning.let_go(tx, row, "waiting", reason, "session.taken", grow=1, data={"holder": row["holder"]})
+
+    @verb
+    def fork(self, tx: Tx, session: str, new_key: str, *, at: int | None = None) -> SessionRecord | StandfastError:
+        """Another session that shares the first `at` messages, and the steps and effects from before them.
+
+        Nothing is copied. Without `at`, all there is now. The same fork again is the one there is;
+        raises KeyConflict if the new key names something else.
+        """
+        keys.checked(new_key, "the new key")
+        parent = find(tx, session)
+        if isinstance(parent, StandfastError):
+            return parent
+        return forking.fork(tx, parent, new_key, at)
+
+    @verb
+    def say(
+        self,
+        tx: Tx,
+        session: str,
+        role: str,
+        content: serial.Json,
+        *,
+        key: str | None = None,
+        node: str | None = None,
+        occurred_us: int | None = None,
+    ) -> Message | StandfastError:
+        """Put one message at the end of a session, or of its sub-agent `node`. Anyone may.
+
+        With a key it is said once. Raises KeyConflict if the key said something else.
+        """
+        said = messages.utterance(role, content, key=key, occurred_us=occurred_us, redact=self.store.redact)
+        path = nodes.path_of(node)
+        row = find(tx, session)
+        if isinstance(row, StandfastError):
+            return row
+        lineage = nodes.lineage(tx, row["id"])
+        spoken_in = nodes.open_at(tx, row["id"], path, lineage)
+        return messages.say(tx, row["id"], nodes.segments(tx, spoken_in, path, lineage), said)
+
+    @query
+    def messages(
+        self, tx: Tx, session: str, *, last: int = 50, after: int | None = None, node: str | None = None
+    ) -> list[Message] | StandfastError:
+        """The newest `last` in order, without reading the rest; or the next ones behind position `after`."""
+        row = find(tx, session)
+        if isinstance(row, StandfastError):
+            return row
+        path = nodes.path_of(node)
+        found = nodes.find(tx, row["id"], path)
+        if found is None:
+            return nodes.unknown(path, row["key"])
+        segments = nodes.segments(tx, found, path, nodes.lineage(tx, row["id"]))
+        return messages.page(tx, segments, last=last, after=after)
+
+    @query
+    def nodes(self, tx: Tx, session: str) -> list[Node] | StandfastError:
+        """The root and the sub-agents, in the order they were made."""
+        row = find(tx, session)
+        return row if isinstance(row, StandfastError) else nodes.all_of(tx, row["id"])
+
+    @query
+    def get(self, tx: Tx, session: str) -> SessionRecord | StandfastError:
+        """By key, id, or the end of an id. Raises NotFound."""
+        row = find(tx, session)
+        return row if isinstance(row, StandfastError) else record(tx, row)
+
+    @query
+    def list(
+        self, tx: Tx, *, state: str | None = None, everywhere: bool = False, after: str | None = None, limit: int = 50
+    ) -> list[SessionRecord] | StandfastError:
+        """The newest first; `after` is the `place` of the last one you have. `state` may be `crashed`."""
+        if state is not None and state not in (*STATES, "crashed"):
+            return InvalidInput(f"there is no state {state!r}", f"one of: {', '.join(STATES)}, crashed")
+        asked: Row = {"limit": max(1, min(limit, PAGE_MAX)), "scope": tx.caller.scope}
+        if state == "crashed":
+            return finding.crashed(tx, everywhere, asked)
+        before_us, before_id = finding.place(after)
+        asked |= {"state": state or "", "before_us": before_us, "before_id": before_id}
+        rows = tx.all(finding.SQL.page_everywhere if everywhere else finding.SQL.page, **asked)
+        return [record(tx, row) for row in rows]
+
+    @query
+    def found(self, tx: Tx, before: SessionRecord) -> Resumed:
+        """What a resumed session holds, told by counting; messages are not read."""
+        return owning.found(tx, before)
