@@ -480,11 +480,17 @@ def test_a_session_opened_by_its_id_is_the_same_from_anywhere(
     engine_url: str, tmp_path: Path, sf: standfast.Standfast
 ) -> None:
     place = repository(tmp_path / "one", "git@github.com:a/one.git")
-    code = "with sf.session('fix') as s:\n    s.state['n'] = 1; s.say('user', 'hello'); say(s.id)"
+    code = """
+        with sf.session("fix") as s:
+            s.state["n"] = 1
+            s.effect("mail.send", {"to": "ada"}, do=lambda call: "sent")
+            say(s.id)
+    """
     with Other(engine_url, tmp_path / "data", code, cwd=place) as other:
         id = other.end()
     with sf.session(id) as s:
         assert (s.record.scope, s.state["n"], list(s.state)) == ("github.com/a/one", 1, ["n"])
+        assert s.effect("mail.send", {"to": "ada"}, do=lambda call: pytest.fail("it was sent")) == "sent"
         s.state["n"] = 2
     code = "with sf.session('fix') as s:\n    say(s.state['n'])"
     with Other(engine_url, tmp_path / "data", code, cwd=place) as other:

@@ -154,7 +154,7 @@ def dress(tool: Callable[..., Any], function: Declared[..., Any]) -> None:
 
 def _numbered(opening: Opening, work: Work, base: str) -> str | None:
     """`again=True`: the next number of this opening, so that a run from the top meets the same ones."""
-    with alone(opening.store, opening.store.caller.scope, base, work.tool):
+    with alone(opening.store, opening.scope, base, work.tool):
         n = opening.number("effect", base)
         try:
             wanted = _wanted(opening, work, base, n)
@@ -274,7 +274,7 @@ def _base(opening: Opening, work: Work) -> str:
 
 
 def _wanted(opening: Opening, work: Work, base: str, n: int) -> Wanted:
-    scope = opening.store.caller.scope
+    scope = opening.scope
     key = _inherited(opening, work, n) or identity.numbered(base, n)
     return wanted_for(work, scope=scope, key=key, n=n)._replace(opening=opening)
 
@@ -287,7 +287,7 @@ def _inherited(opening: Opening, work: Work, n: int) -> str | None:
     def look(tx: Tx) -> str | None:
         for session_id, cut_seq in opening.lineage:
             key = identity.numbered(identity.derived_key(session_id, work.tool, work.fields), n)
-            if tx.maybe(transitions.SQL.before_cut, scope=opening.store.caller.scope, key=key, cut_seq=cut_seq):
+            if tx.maybe(transitions.SQL.before_cut, scope=opening.scope, key=key, cut_seq=cut_seq):
                 return key
         return None
 
