@@ -67,7 +67,8 @@ def test_every_statement_is_used_and_every_used_one_is_there(file: Path) -> None
 
 def test_no_text_is_put_together_on_its_way_to_the_database() -> None:
     """Identifiers come from constants and values are bound: no f-string, % or + reaches execute."""
-    allowed = {"db/sqlite/migrate.py"}  # DDL over the names in the schema itself
+    # DDL over the names in the schema itself, and a constant of the same file.
+    allowed = {"db/sqlite/migrate.py", "db/postgres/migrate.py"}
     guilty = []
     for file in SOURCE.rglob("*.py"):
         name = str(file.relative_to(SOURCE))
