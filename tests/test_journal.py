@@ -98,9 +98,9 @@ def test_what_is_no_cursor_is_refused(sf: standfast.Standfast, cursor: str) -> N
         sf.journal.tail(cursor)
 
 
-def follow_to_the_end(sf: standfast.Standfast, expected: int, seed: int = 0) -> list[str]:
+def follow_to_the_end(sf: standfast.Standfast, expected: int, seed: int = 0, cursor: str | None = None) -> list[str]:
     """Tail with pages of odd sizes until as many events came as were promised."""
-    chance, cursor, seen = random.Random(seed), None, []
+    chance, seen = random.Random(seed), []
     with sf._store.watch() as watch:
         for _ in range(10_000):
             page = sf.journal.tail(cursor, limit=chance.choice([1, 3, 50]))

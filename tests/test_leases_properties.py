@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from typing import ClassVar
 
+import hypothesis
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -167,17 +168,16 @@ def _start() -> subprocess.Popen[bytes]:
     return subprocess.Popen(["sleep", "1000"])
 
 
-def compare(sf: standfast.Standfast, examples: int) -> None:
+def compare(sf: standfast.Standfast, examples: int, seed: int = 0) -> None:
     """Play that many programs of thirty steps, each compared with the model after every step."""
     machine = type("Here", (Machine,), {"sf": sf})
     run_state_machine_as_test(
-        machine,
+        hypothesis.seed(seed)(machine),
         settings=settings(
             max_examples=examples,
             stateful_step_count=30,
             deadline=None,
             database=None,
-            derandomize=True,
             suppress_health_check=list(HealthCheck),
         ),
     )

@@ -66,6 +66,7 @@ class _Lives:
         self._synced = synced
         self._outcome = Outcome("")
         self._acknowledged: set[str] = set()
+        self._late: set[str] = set()
 
     def live(
         self, losses: int, *, begin: Callable[[], None], cut: Callable[[], None] | None, restart: Callable[[], None]
@@ -95,9 +96,13 @@ class _Lives:
         codes = [self._nursery.kill(pid) for pid in pids]
         # A writer that outlived the cut may have noticed: it ends with the refusal it got.
         self._outcome.refuse(set(codes) - {-9, NOTICED}, "writers died: " + self._words())
+        if cut is None:
+            return _all_told(oracles)
         # The kernel can answer "synced" to a call that was under way when it cut the file system off.
-        # A machine without power answers nobody; so there only what was told before the cut counts.
-        return told if cut is not None else _all_told(oracles)
+        # A machine without power answers nobody; so what was told during the cut is counted apart.
+        self._late = set(_all_told(oracles)) - set(told)
+        self._outcome.count("answers during a cut", len(self._late))
+        return told
 
     def _start(self, oracle: Path, name: str, wrap: int) -> int:
         return self._nursery.start(
@@ -120,7 +125,11 @@ class _Lives:
             self._outcome.refuse(True, "the store cannot be opened: " + self._words())
             return
         found = json.loads(answer.read_text())
-        missing = self._acknowledged - set(found["keys"])
+        there = set(found["keys"])
+        missing = self._acknowledged - there
+        if self._late:
+            self._outcome.count("of these gone", len(self._late - there))
+            self._late.clear()
         self._outcome.count("lost rows", len(missing))
         self._outcome.refuse(sorted(missing), f"{len(missing)} acknowledged rows are lost")
         self._outcome.refuse(found["integrity"] != "ok", f"integrity: {found['integrity']}")
