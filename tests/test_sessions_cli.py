@@ -8,6 +8,7 @@ import pty
 import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +232,20 @@ def test_a_python_agent_below_run_joins_the_opening_that_was_made_for_it(shell: 
     (shell.place / "die").unlink()
     assert shell.run(*run).stdout.split() == ["failed", "False", "3", "4"]
     assert shell.data("session", "show", "job")["openings"] == 4
+
+
+def test_a_command_that_left_something_in_doubt_leaves_its_session_waiting(shell: Shell) -> None:
+    sending = """
+        import os, standfast
+        with standfast.open() as sf, sf.session("job") as s:
+            s.effect("mail.send", {"to": "ada"}, do=lambda call: os.kill(os.getpid(), 9))
+    """
+    done = shell.run("session", "run", "job", "--", sys.executable, "-c", textwrap.dedent(sending))
+    assert done.returncode == 137, done.stderr
+    shown = shell.data("session", "show", "job")
+    assert (shown["state"], shown["reason"]) == ("waiting", "ended by SIGKILL; mail.send is in doubt")
+    opened = shell.data("session", "open", "job")
+    assert [one["tool"] for one in opened["resumed"]["in_doubt"]] == ["mail.send"]
 
 
 def test_below_run_a_script_may_end_its_session_its_own_way(here: Shell) -> None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from standfast.handle import Standfast, aopen, open
     from standfast.ledger.effects.declared import Applied, Call, NotApplied, RepeatedEffect, Unknown, effect
+    from standfast.record.live import Session
 
 __version__ = "0.1.0"
 
@@ -42,6 +43,7 @@ _HOMES = {
     "standfast.aio": ("AsyncStandfast",),
     "standfast.handle": ("Standfast", "aopen", "open"),
     "standfast.ledger.effects.declared": ("Applied", "Call", "NotApplied", "RepeatedEffect", "Unknown", "effect"),
+    "standfast.record.live": ("Session",),
     "standfast.errors": (
         "ApprovalRequired",
         "Busy",
@@ -85,6 +87,7 @@ __all__ = [
     "LeaseLost",
     "NotFound",
     "SchemaTooNew",
+    "Session",
     "Standfast",
     "StandfastError",
     "StorageError",

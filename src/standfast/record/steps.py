@@ -181,7 +181,7 @@ def arguments_hash(path: Path, name: str, args: tuple[Any, ...], kwargs: dict[st
 
     Raises InvalidInput naming the argument that has no plain form.
     """
-    known = {"args": args, "kwargs": kwargs, **({"node": path} if path else {})}
+    known = {"args": list(args), "kwargs": kwargs, **({"node": list(path)} if path else {})}
     try:
         return serial.hash(known, what=f"step {name!r}")
     except InvalidInput:

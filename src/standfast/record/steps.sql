@@ -32,10 +32,3 @@ WHERE session.id = :session_id AND session.fence = :session_fence AND session.ho
 FOR SHARE
 ON CONFLICT (session_id, name, arguments_hash, n) DO NOTHING
 RETURNING seq
-
--- name: of_session
-SELECT seq, id, session_id, name, arguments_hash, n, artifact_id, duration_us, created_us
-FROM step
-WHERE session_id = :session_id AND seq > :after
-ORDER BY seq
-LIMIT :limit

@@ -151,19 +151,19 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def expected(tx: Tx, session_id: str) -> str | None:
+def expected(tx: Tx, row: Row) -> str | None:
     """What somebody has to settle before the session can go on."""
-    asked = tx.maybe(SQL.asked, id=session_id)
+    asked = tx.maybe(SQL.asked, scope=row["scope"], id=row["id"])
     if asked is not None:
         return f"{asked['tool']} waits for a yes"
-    unknown = in_doubt(tx, session_id)
-    return f"{unknown[0].tool} is in doubt" if unknown else None
+    doubts = in_doubt(tx, row["id"])
+    return f"{doubts[0].tool} is in doubt" if doubts else None
 
 
 def in_doubt(tx: Tx, session_id: str) -> tuple[InDoubt, ...]:
     sent = tx.all(SQL.dispatched, id=session_id, limit=IN_DOUBT_MAX)
-    unknown = [row for row in sent if row["gave_up_us"] is not None or not leases.stand(tx, row).live]
-    return tuple(InDoubt(*(row[name] for name in InDoubt._fields)) for row in unknown)
+    doubted = [row for row in sent if row["gave_up_us"] is not None or not leases.stand(tx, row).live]
+    return tuple(InDoubt(*(row[name] for name in InDoubt._fields)) for row in doubted)
 
 
 def told(tx: Tx, row: Row, type: str, *, data: serial.Json = None) -> Receipt:

@@ -61,7 +61,10 @@ ORDER BY planned_us
 LIMIT :limit
 
 -- name: asked
-SELECT tool FROM approval WHERE session_id = :id AND state = 'requested' ORDER BY requested_us LIMIT 1
+SELECT tool FROM approval
+WHERE scope = :scope AND session_id = :id AND state = 'requested'
+ORDER BY requested_us
+LIMIT 1
 
 -- name: open_decisions
 SELECT id, what FROM decision WHERE session_id = :id AND state = 'open' ORDER BY created_us LIMIT :limit

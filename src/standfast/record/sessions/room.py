@@ -96,7 +96,7 @@ class Sessions(Room):
             return record(tx, row)
         crash.point("session.before_end")
         state, reason = owning.exit_outcome(code)
-        expected = owning.expected(tx, row["id"]) if state == "failed" else None
+        expected = owning.expected(tx, row) if state == "failed" else None
         if expected is not None:
             state, reason = "waiting", f"{reason}; {expected}"
         return owning.let_go(tx, row, state, reason, ENDS[state])
