@@ -1,0 +1,55 @@
+"""Whether a recorded history of calls could have happened one call after another.
+
+Wing and Gong's search, with Lowe's memory of what was tried: at each point one of the calls that
+had begun before any other one ended is taken next, and the model says whether its result fits. A
+call whose end nobody saw (its process was killed) may have happened at any later time, or never.
+
+    calls = [Call(1, 4, "claim", fence_1), Call(2, inf, "done 1", None)]
+    assert linearizable(calls, start, step)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from math import inf
+from typing import Any, NamedTuple, TypeVar
+
+S = TypeVar("S", bound=Hashable)
+
+
+class Call(NamedTuple):
+    """One call: when it began and ended by one clock, what was asked, what was answered."""
+
+    began: float
+    ended: float
+    """inf if nobody saw the end; then `result` means nothing."""
+    asked: Any
+    result: Any
+
+
+def linearizable(calls: Iterable[Call], start: S, step: Callable[[S, Any, Any, bool], S | None]) -> bool:
+    """`step(state, asked, result, seen)` is the state after a call, or None if its result does not fit.
+
+    `seen` is False for a call whose end nobody saw: whatever it answered fits.
+    """
+    ordered = sorted(calls, key=lambda call: (call.began, call.ended))
+    must = sum(1 << number for number, call in enumerate(ordered) if call.ended != inf)
+    tried: set[tuple[int, S]] = set()
+    ahead = [(0, start)]
+    while ahead:
+        done, state = ahead.pop()
+        if done & must == must:
+            return True
+        if (done, state) in tried:
+            continue
+        tried.add((done, state))
+        open_ = [number for number in range(len(ordered)) if not done >> number & 1]
+        first_end = min(ordered[number].ended for number in open_)
+        for number in open_:
+            call = ordered[number]
+            if call.began > first_end:
+                break
+            after = step(state, call.asked, call.result, call.ended != inf)
+            if after is not None:
+                ahead.append((done | 1 << number, after))
+    return False
