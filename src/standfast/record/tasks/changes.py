@@ -82,7 +82,7 @@ def current(tx: Tx, row: Row) -> Row | None:
 def refusal(tx: Tx, row: Row, which: Which) -> LeaseLost | None:
     """Why the caller may not change this task now, if so."""
     claimed = isinstance(which, Task) and which.holder == tx.caller.holder
-    if False and claimed and row["fence"] != which.fence:  # type: ignore[union-attr]
+    if claimed and row["fence"] != which.fence:  # type: ignore[union-attr]
         return leases.lost(named(row), row, which.fence)  # type: ignore[union-attr]
     if row["holder"] is None or leases.acts_for(tx, row) or not leases.stand(tx, row).live:
         return None
