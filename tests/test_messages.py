@@ -235,6 +235,7 @@ def test_a_fork_of_a_fork_sees_through_both_cuts(sf: standfast.Standfast) -> Non
     assert early.cut_position == 2
     with sf.session("d") as s:
         assert [m.content for m in s.messages()] == ["a1", "a2"]
+        assert [m.content for m in s.context().messages] == ["a1", "a2"]
         assert s.subagent("helper").messages() == []
         assert s.say("user", "greeting", key="hello").position == 3
 
@@ -246,6 +247,7 @@ def test_the_same_fork_again_is_the_one_there_is(sf: standfast.Standfast) -> Non
         pass
     fork = sf.sessions.fork("a", "b", at=1)
     assert sf.sessions.fork("a", "b", at=1).id == sf.sessions.fork("a", "b").id == fork.id
+    assert sf.sessions.fork("a", at=1).key == sf.sessions.fork("a").key == "a@1"
     for parent, new, at in (("a", "b", 0), ("a", "other", None), ("other", "b", None)):
         with pytest.raises(standfast.KeyConflict, match="is another"):
             sf.sessions.fork(parent, new, at=at)

@@ -299,7 +299,8 @@ def _segments(tx: Tx, node_id: str) -> list[_Segment]:
         if row is None or row["parent_id"] is None or first <= 1:
             break
         ancestor = _at(tx, row["parent_id"], path)
-        if ancestor is not None:
+        # The cut may lie before an ancestor's own: then that one has nothing to add.
+        if ancestor is not None and ancestor["first_position"] < first:
             found.append(_Segment(ancestor["id"], first))
             first = ancestor["first_position"]
         row = tx.maybe(SQL.parent, id=row["parent_id"])

@@ -203,9 +203,9 @@ def say(
     examples=("standfast session fork fix-42 fix-42b", "standfast session fork fix-42 fix-42b --at 12"),
 )
 @click.argument("key")
-@click.argument("new_key")
+@click.argument("new_key", required=False)
 @click.option("--at", type=int, help="The last message that both share.  [default: all there are]")
-def fork(out: Out, key: str, new_key: str, at: int | None) -> None:
+def fork(out: Out, key: str, new_key: str | None, at: int | None) -> None:
     """Make NEW_KEY, a session that shares the first messages of KEY, and its steps and effects until then."""
     from standfast.cli.store import opened
 

@@ -22,7 +22,7 @@ from standfast.record.sessions.owning import told
 SQL = load(__name__)
 
 
-def fork(tx: Tx, parent: Row, new_key: str, at: int | None) -> SessionRecord | StandfastError:
+def fork(tx: Tx, parent: Row, new_key: str | None, at: int | None) -> SessionRecord | StandfastError:
     root = nodes.root(tx, parent["id"])
     position = root.next_position - 1 if at is None else at
     if not 0 <= position < root.next_position:
@@ -30,6 +30,7 @@ def fork(tx: Tx, parent: Row, new_key: str, at: int | None) -> SessionRecord | S
             f"session {parent['key']!r} has no position {position}: it has {root.next_position - 1} messages",
             "at is the last message the fork shares; 0 shares none",
         )
+    new_key = f"{parent['key']}@{position}" if new_key is None else new_key
     cut_seq = _cut_seq(tx, root, position, parent)
     made = tx.maybe(
         SQL.fork,

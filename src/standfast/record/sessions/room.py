@@ -118,13 +118,16 @@ class Sessions(Room):
         return owning.let_go(tx, row, "waiting", reason, "session.taken", grow=1, data={"holder": row["holder"]})
 
     @verb
-    def fork(self, tx: Tx, session: str, new_key: str, *, at: int | None = None) -> SessionRecord | StandfastError:
+    def fork(
+        self, tx: Tx, session: str, new_key: str | None = None, *, at: int | None = None
+    ) -> SessionRecord | StandfastError:
         """Another session that shares the first `at` messages, and the steps and effects from before them.
 
-        Nothing is copied. Without `at`, all there is now. The same fork again is the one there is;
-        raises KeyConflict if the new key names something else.
+        Nothing is copied. Without `at`, all there is now; without a key, `fix-42@12`. The same fork
+        again is the one there is; raises KeyConflict if the new key names something else.
         """
-        keys.checked(new_key, "the new key")
+        if new_key is not None:
+            keys.checked(new_key, "the new key")
         parent = find(tx, session)
         if isinstance(parent, StandfastError):
             return parent
