@@ -8,10 +8,11 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks.measure import Plan, Table, as_json, machine, summary, text
+from benchmarks.measure import Neighbours, Plan, Table, as_json, machine, summary, text
 
 AREAS = {
     "alone": "writing",
@@ -42,11 +43,14 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix=".bench-", dir=options.dir)).resolve()
     _leave_the_users_store_alone(directory)
     plan = quick(directory) if options.quick else Plan(directory=directory)
+    plan = replace(plan, patience_s=options.patient)
     print(", ".join(f"{name} {value}" for name, value in machine().items()), end="\n\n", flush=True)
     tables: list[Table] = []
     try:
         for name in options.only or AREAS:
+            neighbours = Neighbours()
             for table in area(name)(plan):
+                table.others = neighbours.share
                 tables.append(table)
                 print(text(table), end="\n\n", flush=True)
     finally:
@@ -61,6 +65,8 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=sys.modules[__name__].__doc__)
     parser.add_argument("--quick", action="store_true", help="short windows and small stores: a look, not a verdict")
     parser.add_argument("--only", action="append", choices=list(AREAS), help="this area alone; may be repeated")
+    patient = "wait up to that long for a quiet machine before each measurement"
+    parser.add_argument("--patient", metavar="SECONDS", type=float, default=0.0, help=patient)
     parser.add_argument("--json", metavar="FILE", help="also write every value of every round")
     parser.add_argument("--dir", default=".", help="where the stores are made: the disk that is measured (here)")
     return parser.parse_args()

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from typing import NamedTuple
 
 from benchmarks.measure import percentile
 from benchmarks.ways import WAYS, AsyncWrite, Way, Write
@@ -54,6 +55,23 @@ class Sample:
         return self.waits[-1] if self.waits else float("nan")
 
 
+class Order(NamedTuple):
+    """What a crew is told to do, from one moment on: write for so long, or so many rows each."""
+
+    window_s: float = float("inf")
+    rows_each: int = sys.maxsize
+
+
+class Told(NamedTuple):
+    """What one process did."""
+
+    counts: list[int]
+    waits: array[float]
+    errors: int
+    cpu_s: float
+    done: float
+
+
 class Crew:
     """`processes` × `callers` writers of one way on one place; the callers are threads or tasks."""
 
@@ -81,19 +99,29 @@ class Crew:
             self._receive(ours)
 
     def round(self, window_s: float) -> Sample:
-        start = time.monotonic() + HEAD_START_S
-        for pipe in self._pipes:
-            pipe.send((start, window_s))
-        parts = [self._receive(pipe) for pipe in self._pipes]
+        """Everybody writes as much as it can until the window closes."""
+        _, parts = self._ordered(Order(window_s=window_s))
         return Sample(
             window_s,
-            [count for counts, _, _, _ in parts for count in counts],
-            sorted(wait for _, waits, _, _ in parts for wait in waits),
-            sum(errors for _, _, errors, _ in parts),
-            sum(cpu_s for _, _, _, cpu_s in parts),
+            [count for part in parts for count in part.counts],
+            sorted(wait for part in parts for wait in part.waits),
+            sum(part.errors for part in parts),
+            sum(part.cpu_s for part in parts),
         )
 
-    def _receive(self, pipe: Connection) -> tuple[list[int], array[float], int, float]:
+    def served(self, rows_each: int) -> float:
+        """Everybody writes that many rows; the rate until the last one is done. Nobody may be left out."""
+        start, parts = self._ordered(Order(rows_each=rows_each))
+        rows = rows_each * sum(len(part.counts) for part in parts)
+        return rows / (max(part.done for part in parts) - start)
+
+    def _ordered(self, order: Order) -> tuple[float, list[Told]]:
+        start = time.monotonic() + HEAD_START_S
+        for pipe in self._pipes:
+            pipe.send((start, order))
+        return start, [self._receive(pipe) for pipe in self._pipes]
+
+    def _receive(self, pipe: Connection) -> Told:
         if not pipe.poll(PATIENCE_S):
             raise RuntimeError(f"a benchmark process gave no answer in {PATIENCE_S:.0f} s")
         answer = pipe.recv()
@@ -135,7 +163,7 @@ def work(pipe: Connection, way: str, place: str, callers: int, tasks: bool, path
 
 
 class Caller:
-    """What one thread or task did in one window."""
+    """What one thread or task did by one order."""
 
     __slots__ = ("count", "errors", "waits")
 
@@ -144,12 +172,12 @@ class Caller:
         self.errors = 0
         self.waits = array("d")
 
-    def run(self, write: Write, start: float, end: float) -> None:
-        clock, note = time.monotonic, self.waits.append
+    def run(self, write: Write, start: float, order: Order) -> None:
+        clock, note, end = time.monotonic, self.waits.append, start + order.window_s
         while clock() < start:
             time.sleep(0.001)
         before = clock()
-        while before < end:
+        while before < end and self.count < order.rows_each:
             try:
                 write()
             except Exception as error:  # noqa: BLE001  whatever a driver raises when its patience is over
@@ -159,11 +187,11 @@ class Caller:
             self.count += after <= end
             before = after
 
-    async def run_task(self, write: AsyncWrite, start: float, end: float) -> None:
-        clock, note = time.monotonic, self.waits.append
+    async def run_task(self, write: AsyncWrite, start: float, order: Order) -> None:
+        clock, note, end = time.monotonic, self.waits.append, start + order.window_s
         await asyncio.sleep(max(0.0, start - clock()))
         before = clock()
-        while before < end:
+        while before < end and self.count < order.rows_each:
             await write()
             after = clock()
             note(after - before)
@@ -181,41 +209,41 @@ class Caller:
 def _work_with_threads(pipe: Connection, way: Way, callers: int) -> None:
     writers = way.writers(callers)
     pipe.send(None)
-    while (order := pipe.recv()) is not None:
-        start, window_s = order
+    while (message := pipe.recv()) is not None:
+        start, order = message
         present = [Caller() for _ in writers]
         cpu_s = time.process_time()
         if callers == 1:
-            present[0].run(writers[0], start, start + window_s)
+            present[0].run(writers[0], start, order)
         else:
             threads = [
-                threading.Thread(target=caller.run, args=(write, start, start + window_s))
+                threading.Thread(target=caller.run, args=(write, start, order))
                 for caller, write in zip(present, writers, strict=True)
             ]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
-        pipe.send(_told(present, time.process_time() - cpu_s))
+        pipe.send(_told(present, cpu_s))
     way.close()
 
 
 async def _work_with_tasks(pipe: Connection, way: Way, callers: int) -> None:
     writers = await way.async_writers(callers)
     pipe.send(None)
-    while (order := pipe.recv()) is not None:
-        start, window_s = order
+    while (message := pipe.recv()) is not None:
+        start, order = message
         present = [Caller() for _ in writers]
         cpu_s = time.process_time()
-        await asyncio.gather(
-            *(caller.run_task(write, start, start + window_s) for caller, write in zip(present, writers, strict=True))
-        )
-        pipe.send(_told(present, time.process_time() - cpu_s))
+        pairs = zip(present, writers, strict=True)
+        await asyncio.gather(*(caller.run_task(write, start, order) for caller, write in pairs))
+        pipe.send(_told(present, cpu_s))
     await way.aclose()
 
 
-def _told(callers: list[Caller], cpu_s: float) -> tuple[list[int], array[float], int, float]:
+def _told(callers: list[Caller], cpu_before_s: float) -> Told:
+    done, cpu_s = time.monotonic(), time.process_time() - cpu_before_s
     waits = array("d")
     for caller in callers:
         waits.extend(caller.waits)
-    return [caller.count for caller in callers], waits, sum(caller.errors for caller in callers), cpu_s
+    return Told([caller.count for caller in callers], waits, sum(caller.errors for caller in callers), cpu_s, done)

@@ -38,7 +38,7 @@ def growth(plan: Plan) -> list[Table]:
         contestants[f"small{key}"] = _cost(small, plan.window_s, durable)
         contestants[f"large{key}"] = _cost(large, plan.window_s, durable)
     interleaved(1, contestants)
-    costs = interleaved(plan.rounds, contestants)
+    costs = interleaved(plan.rounds, contestants, patience_s=plan.patience_s)
     small.close()
     large.close()
     table = Table(

@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import statistics
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,10 @@ class Plan:
     tasks: int = 64
     processes: tuple[int, ...] = (1, 4, 8)
     postgres_threads: tuple[int, ...] = (1, 8)
+    rows_each: int = 5
+    """What each of many callers writes where everybody has to be served."""
+    patience_s: float = 0.0
+    """How long to wait for a quiet moment before each measurement."""
 
     def fresh(self, name: str) -> Path:
         """A new directory for one store, on the file system that is measured."""
@@ -89,19 +94,74 @@ class Table:
     title: str
     note: str = ""
     lines: list[Line] = field(default_factory=list)
+    others: float = float("nan")
+    """The share of the machine that others used meanwhile."""
 
     def add(self, label: str, values: Iterable[float], unit: str, reach: Reach | None = None) -> None:
         self.lines.append(Line(label, list(values), unit, reach))
 
 
-def interleaved(rounds: int, contestants: Mapping[str, Callable[[], T]]) -> dict[str, list[T]]:
+def interleaved(
+    rounds: int, contestants: Mapping[str, Callable[[], T]], *, patience_s: float = 0.0
+) -> dict[str, list[T]]:
     """Run each contestant once per round. Every second round goes backwards, so that nobody is always first."""
     results: dict[str, list[T]] = {name: [] for name in contestants}
     for number in range(rounds):
         order = list(contestants) if number % 2 == 0 else list(contestants)[::-1]
         for name in order:
+            wait_for_quiet(patience_s)
             results[name].append(contestants[name]())
     return results
+
+
+QUIET = 0.15
+"""The share of the machine that others may use in a quiet moment."""
+
+
+def wait_for_quiet(patience_s: float) -> None:
+    """Return as soon as the machine has been nearly idle for a moment, or after `patience_s`."""
+    end = time.monotonic() + patience_s
+    while time.monotonic() < end:
+        before = _machine_ticks()
+        time.sleep(0.1)
+        if _busy_share(before, _machine_ticks()) <= QUIET:
+            return
+
+
+class Neighbours:
+    """What everybody else used of the machine since this was made: the figures are worth less for it."""
+
+    def __init__(self) -> None:
+        self._ticks = _machine_ticks()
+        self._ours_s = _our_cpu_s()
+        self._start = time.monotonic()
+
+    @property
+    def share(self) -> float:
+        """Between 0 and 1; nan where the system does not tell. Children count once they have ended."""
+        cores = os.cpu_count() or 1
+        ours = (_our_cpu_s() - self._ours_s) / max(1e-9, (time.monotonic() - self._start) * cores)
+        return max(0.0, _busy_share(self._ticks, _machine_ticks()) - ours)
+
+
+def _our_cpu_s() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def _machine_ticks() -> tuple[int, int]:
+    """(all, idle) of all cores since the system started; zeros where it does not tell."""
+    try:
+        with open("/proc/stat") as file:
+            ticks = [int(field) for field in file.readline().split()[1:9]]
+    except OSError:
+        return 0, 0
+    return sum(ticks), ticks[3] + ticks[4]
+
+
+def _busy_share(before: tuple[int, int], after: tuple[int, int]) -> float:
+    whole = after[0] - before[0]
+    return 1 - (after[1] - before[1]) / whole if whole else float("nan")
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
@@ -146,7 +206,16 @@ def text(table: Table) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     bars = ["-" * width for width in widths]
     body = [_row(cells, widths) for cells in (rows[0], bars, *rows[1:])]
-    return "\n".join([f"### {table.title}", *([table.note] if table.note else []), "", *body])
+    return "\n".join([f"### {table.title}", *([table.note] if table.note else []), "", *body, *_disturbed(table)])
+
+
+def _disturbed(table: Table) -> list[str]:
+    if not table.others > QUIET:
+        return []
+    return [
+        "",
+        f"Others used {table.others:.0%} of the machine meanwhile: compare within a round, not with other runs.",
+    ]
 
 
 def _cells(line: Line) -> list[str]:
@@ -178,6 +247,7 @@ def _table_json(table: Table) -> dict[str, object]:
     return {
         "title": table.title,
         "note": table.note,
+        "others_share": round(table.others, 3) if table.others == table.others else None,
         "lines": [
             {
                 "label": line.label,

@@ -22,7 +22,7 @@ def opening(plan: Plan) -> list[Table]:
     with Openers(plan, "ours") as ours, Openers(plan, "usual") as usual:
         contestants = {"ours": ours.round, "usual": usual.round}
         interleaved(1, contestants)
-        opened = interleaved(plan.openings, contestants)
+        opened = interleaved(plan.openings, contestants, patience_s=plan.patience_s)
     table = Table(
         f"SQLite, {PROCESSES} processes first-opening one fresh file",
         "Open, create the schema, write one row. As usual: WAL, a busy timeout of 10 s, the schema if there is none.",

@@ -26,7 +26,7 @@ def _threads(plan: Plan, url: str, count: int) -> Table:
         crews = {way: stack.enter_context(Crew(way, url, callers=count)) for way in ("ours", "bare psycopg")}
         contestants = {way: partial(crew.round, plan.window_s) for way, crew in crews.items()}
         interleaved(1, contestants)
-        rounds = interleaved(plan.rounds, contestants)
+        rounds = interleaved(plan.rounds, contestants, patience_s=plan.patience_s)
     rates = {way: [sample.rate for sample in samples] for way, samples in rounds.items()}
     table = Table(
         f"PostgreSQL, {count} thread{'s' * (count > 1)}",

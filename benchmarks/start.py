@@ -27,7 +27,7 @@ def start(plan: Plan) -> list[Table]:
     environment = _environment(plan)
     contestants = {name: _cpu(command, environment) for name, (command, _) in commands.items()}
     interleaved(1, contestants)  # compiles the modules and makes the store
-    taken = interleaved(plan.starts, contestants)
+    taken = interleaved(plan.starts, contestants, patience_s=plan.patience_s)
     bare = taken["python -c pass"]
     table = Table(
         "Starting, CPU", "User and system time of the whole process; the figures are over the bare interpreter."

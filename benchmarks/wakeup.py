@@ -25,7 +25,7 @@ def wakeup(plan: Plan) -> list[Table]:
     with Pair(plan, bell=True) as bell, Pair(plan, bell=False) as poll:
         contestants = {"bell": lambda: bell.round(sent), "poll": lambda: poll.round(sent)}
         interleaved(1, contestants)
-        seen = interleaved(plan.rounds, contestants)
+        seen = interleaved(plan.rounds, contestants, patience_s=plan.patience_s)
         idle = interleaved(
             plan.rounds, {"bell": lambda: bell.idle(plan.window_s), "poll": lambda: poll.idle(plan.window_s)}
         )

@@ -34,6 +34,7 @@ def alone(plan: Plan) -> list[Table]:
         },
     )
     table.add("record / raw row", ratios(*_pair(rounds)), "x", at_least(0.7))
+    table.add("raw row's p50 / record's p50", _p50_ratio(rounds), "x")
     table.add("record / record by hand", ratios(_rate(rounds["ours"]), _rate(rounds["both rows"])), "x")
     table.add("record by hand / raw row", ratios(_rate(rounds["both rows"]), _rate(rounds["connection each"])), "x")
     table.add("record / raw sync", ratios(_rate(rounds["ours"]), _rate(rounds["raw sync"])), "x")
@@ -52,10 +53,13 @@ def _threads(plan: Plan, count: int) -> Table:
         crews = {way: _crew(stack, plan, way, callers=count) for way in ("connection each", "ours")}
         crews["raw sync"] = _crew(stack, plan, "raw sync")
         rounds = _rounds(plan, crews)
+        served = _served(plan, crews, plan.rows_each) if count > 1 else {}
     table = Table(
         f"SQLite, {count} thread{'s' * (count > 1)}", "A connection each: apsw, WAL, FULL, a busy timeout of 10 s."
     )
-    return _compared(table, rounds, at_least(5.0) if count >= 64 else None)
+    reach = at_least(5.0) if count >= 64 else None
+    _compared(table, rounds, reach)
+    return _all_served(table, served, plan.rows_each, reach)
 
 
 def tasks(plan: Plan) -> list[Table]:
@@ -96,10 +100,12 @@ def _processes(plan: Plan, count: int) -> Table:
         crews = {way: _crew(stack, plan, way, processes=count) for way in ("connection each", "ours")}
         crews["raw sync"] = _crew(stack, plan, "raw sync")
         rounds = _rounds(plan, crews)
+        served = _served(plan, crews, plan.rows_each * 10) if count > 1 else {}
     table = Table(f"SQLite, {count} process{'es' * (count > 1)}, single records", "A connection each, as above.")
-    if count < 8:
-        return _compared(table, rounds)
-    return _compared(table, rounds, at_least(1.5), wait=at_most(0.2), share=at_least(0.5))
+    many = count >= 8
+    reach = at_least(1.5) if many else None
+    _compared(table, rounds, reach, wait=at_most(0.2) if many else None, share=at_least(0.5) if many else None)
+    return _all_served(table, served, plan.rows_each * 10, reach)
 
 
 # -- parts --------------------------------------------------------------------------------------------
@@ -116,7 +122,13 @@ def _rounds(plan: Plan, crews: dict[str, Crew]) -> Rounds:
     """One window of each as a warm-up: the log has its final size then, and is overwritten in place."""
     contestants = {name: partial(crew.round, plan.window_s) for name, crew in crews.items()}
     interleaved(1, contestants)
-    return interleaved(plan.rounds, contestants)
+    return interleaved(plan.rounds, contestants, patience_s=plan.patience_s)
+
+
+def _served(plan: Plan, crews: dict[str, Crew], rows_each: int) -> dict[str, list[float]]:
+    """The rate when nobody may be left out: each caller writes so many rows, until the last one is done."""
+    contestants = {name: partial(crews[name].served, rows_each) for name in ("connection each", "ours")}
+    return interleaved(plan.rounds, contestants, patience_s=plan.patience_s)
 
 
 def _rate(samples: list[Sample]) -> list[float]:
@@ -125,6 +137,11 @@ def _rate(samples: list[Sample]) -> list[float]:
 
 def _pair(rounds: Rounds) -> tuple[list[float], list[float]]:
     return _rate(rounds["ours"]), _rate(rounds["connection each"])
+
+
+def _p50_ratio(rounds: Rounds) -> list[float]:
+    """The same by the typical write alone, without the disk's bad moments."""
+    return ratios([s.wait(0.5) for s in rounds["connection each"]], [s.wait(0.5) for s in rounds["ours"]])
 
 
 def _rates(table: Table, rounds: Rounds, labels: dict[str, str]) -> None:
@@ -141,6 +158,15 @@ def _compared(
     table.add("records / raw sync", ratios(_rate(rounds["ours"]), _rate(rounds["raw sync"])), "x")
     _waits(table, "records", rounds["ours"], wait=wait, share=share)
     _waits(table, "a connection each", rounds["connection each"])
+    return table
+
+
+def _all_served(table: Table, served: dict[str, list[float]], rows_each: int, reach: Reach | None) -> Table:
+    if served:
+        table.add(f"until each has written {rows_each}: a connection each", served["connection each"], "/s")
+        table.add(f"until each has written {rows_each}: records", served["ours"], "/s")
+        ratio = ratios(served["ours"], served["connection each"])
+        table.add(f"until each has written {rows_each}: records / a connection each", ratio, "x", reach)
     return table
 
 

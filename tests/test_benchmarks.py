@@ -32,6 +32,7 @@ def smallest(tmp_path: Path) -> Plan:
         tasks=2,
         processes=(2,),
         postgres_threads=(2,),
+        rows_each=1,
     )
 
 
