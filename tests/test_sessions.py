@@ -175,6 +175,24 @@ def test_one_session_object_can_be_entered_again(sf: standfast.Standfast) -> Non
         assert s.resumed is not None
 
 
+def test_an_opening_that_is_interrupted_does_not_stay_held(
+    sf: standfast.Standfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: object, before: object) -> None:
+        raise KeyboardInterrupt
+
+    with sf.session("my key"):
+        pass
+    with monkeypatch.context() as patch:
+        patch.setattr("standfast.record.sessions.Sessions.found", interrupted)
+        with pytest.raises(KeyboardInterrupt), sf.session("my key"):
+            pass
+    left = sf.sessions.get("my key")
+    assert (left.state, left.reason, left.holder) == ("waiting", "its opening was interrupted", None)
+    with sf.session("my key"), pytest.raises(standfast.InProgress, match="session take 'my key'"):
+        sf.session("my key").__enter__()
+
+
 def test_the_session_is_named_by_its_id_too(sf: standfast.Standfast) -> None:
     with sf.session("fix-42") as s:
         s.say("user", "hello")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from shlex import join, quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -54,7 +55,7 @@ def list_(out: Out, state: str | None, after: str | None, limit: int, scope_choi
         [{**plain(one), **_for_people(one)} if out.for_people else plain(one) for one in found],
         COLUMNS,
         next=found[-1].place if len(found) == limit and state != "crashed" else None,
-        then=f"standfast session show {found[0].key}" if found else "",
+        then=f"standfast session show {quote(found[0].key)}" if found else "",
         empty="no sessions here" if state is None else f"no session is {state}",
     )
 
@@ -136,8 +137,6 @@ def run(out: Out, key: str, agent: str | None, command: tuple[str, ...]) -> None
 @click.argument("key")
 def resume(out: Out, key: str) -> None:
     """Run the command of the session KEY again, where it ran before. Nothing does this by itself."""
-    from shlex import join
-
     from standfast.cli.session_run import run_in_session
     from standfast.cli.store import opened
 
@@ -146,7 +145,7 @@ def resume(out: Out, key: str) -> None:
     if found.command is None or found.cwd is None:
         raise InvalidInput(
             f"session {found.key!r} was not started by a command that is known",
-            f"standfast session run {found.key} -- COMMAND",
+            f"standfast session run {quote(found.key)} -- COMMAND",
         )
     out.say(f"standfast: in {found.cwd}: {join(found.command)}")
     raise click.exceptions.Exit(run_in_session(out, found.id, found.command, agent=None, cwd=found.cwd))
@@ -163,7 +162,7 @@ def take(out: Out, key: str, yes: bool) -> None:
     with opened(create=False) as sf:
         found = sf.sessions.get(key)
         if found.standing == "live" and not yes:
-            _ask(f"{who(found.holder)} is alive and holds {found.key}. End its hold?", key)
+            _ask(f"{who(found.holder)} is alive and holds {found.key}. End its hold?", quote(key))
         taken = sf.sessions.take(found.id)
     out.record(plain(taken), [f"{taken.key} is free: {taken.reason}"])
     out.then(_next(taken))
@@ -212,7 +211,7 @@ def fork(out: Out, key: str, new_key: str | None, at: int | None) -> None:
     with opened(create=False) as sf:
         made = sf.sessions.fork(key, new_key, at=at)
     out.record(plain(made), [f"{made.key}: {made.reason}"])
-    out.then(f"standfast session show {made.key}")
+    out.then(f"standfast session show {quote(made.key)}")
 
 
 @session.verb(
@@ -255,8 +254,6 @@ def _for_people(found: SessionRecord) -> dict[str, Any]:
 
 
 def _print(out: Out, found: SessionRecord) -> None:
-    from shlex import join
-
     shown = {**_for_people(found), "command": join(found.command) if found.command else None}
     pairs = [
         ("session", f"{found.key} ({found.id})"),
@@ -287,11 +284,12 @@ def _opened_pairs(record: SessionRecord, found: Any) -> list[tuple[str, object]]
 
 
 def _next(found: SessionRecord) -> str:
+    key = quote(found.key)
     if found.command is not None and (found.crashed or found.state in ("waiting", "failed")):
-        return f"standfast session resume {found.key}"
+        return f"standfast session resume {key}"
     if found.state == "active" and found.standing == "live":
-        return f"standfast session say {found.key} '…'"
-    return f"standfast session open {found.key}"
+        return f"standfast session say {key} '…'"
+    return f"standfast session open {key}"
 
 
 def _message(said: Message) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 from weakref import WeakValueDictionary
 
@@ -104,15 +105,21 @@ class Session(Speaker):
             # one that `session run` took for us.
             alone = _open_here.setdefault((self._store.caller.scope, key), self) is self
         try:
-            opened = room.open(self._given_key, agent=self._agent, alone=alone, join=os.environ.get(VARIABLE))
+            self._adopt(room.open(self._given_key, agent=self._agent, alone=alone, join=os.environ.get(VARIABLE)))
+            leases.renewer(self._store).start()
         except BaseException:
-            self._forget()
+            self._give_back()
             raise
-        crash.point("session.after_open")
-        self._adopt(opened)
-        leases.renewer(self._store).start()
+
+    def _give_back(self) -> None:
+        """Entering did not come to its end: nobody will leave the block, so what was opened must not stay held."""
+        if self._opening_now is not None:
+            with suppress(StandfastError):
+                self._end("waiting", "its opening was interrupted")
+        self._forget()
 
     def _adopt(self, opened: Opened) -> None:
+        crash.point("session.after_open")
         record = opened.record
         self._opened, self._node, self._cursor = opened, opened.root, record.cursor
         self._opening_now = Opening(

@@ -108,11 +108,13 @@ def _opened(tx: Tx, row: Row, before: SessionRecord | None, receipt: Receipt | N
 
 
 def held(tx: Tx, row: Row) -> InProgress:
+    from shlex import quote
+
     refusal = leases.in_progress(tx, f"session {row['key']!r}", row)
     own = row["holder"] == tx.caller.holder
     return InProgress(
         refusal.message + (" (this very process: another thread, or a block that was not left)" if own else ""),
-        f"wait for it to end; to end its hold: standfast session take {row['key']}",
+        f"wait for it to end; to end its hold: standfast session take {quote(row['key'])}",
     )
 
 
