@@ -11,7 +11,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from standfast.db.contract import Caller, Engine, Row, Tx, Watch
@@ -106,7 +106,8 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[Tx]:
-        with self.engine.transaction(self.caller) as tx:
+        with ExitStack() as stack:
+            tx = self._on_live_engine(lambda engine: stack.enter_context(engine.transaction(self.caller)))
             self._here.tx = tx
             try:
                 yield tx
@@ -122,10 +123,10 @@ class Store:
         return tx
 
     def rows(self, text: str, params: dict[str, object] | None = None) -> Iterator[Row]:
-        return self.engine.rows(text, params)
+        return self._on_live_engine(lambda engine: engine.rows(text, params))
 
     def sync(self) -> None:
-        self.engine.sync()
+        self._on_live_engine(lambda engine: engine.sync())
 
     def watch(self) -> Watch:
         return self.engine.watch()

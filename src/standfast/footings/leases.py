@@ -69,13 +69,13 @@ class Leases(Room):
 
     @verb
     def acquire(
-        self, tx: Tx, name: str, *, for_us: int | None = None, note: str | None = None, scope: str | None = None
+        self, tx: Tx, name: str, *, for_us: int | None = None, note: str | None = None
     ) -> Lease | StandfastError:
         """Hold `name`, alone, for `for_us`. An actor that holds it already keeps its fence.
 
         Raises InProgress naming the holder while somebody alive has it.
         """
-        scope = self.scope if scope is None else scope
+        scope = self.scope
         term = term_of(tx, for_us)
         crash.point("lease.before_acquire")
         wanted: Row = {"scope": scope, "name": _checked_name(name), "actor": tx.caller.actor, "note": note, **term}
@@ -120,6 +120,8 @@ class Leases(Room):
         Raises InProgress if somebody alive has it, LeaseLost at the end if it was lost inside.
         """
         refused_inside(self.tx, "leases.hold")
+        if for_us is not None and self.store.caller.holder.startswith("p:"):
+            for_us = max(for_us, PROCESS_US)  # renewed four times in that; shorter could end between two of them
         lease = self.acquire(name, for_us=for_us, note=note)
         crash.point("lease.after_acquire")
         renewer(self.store).start()
@@ -323,7 +325,8 @@ def _stat(pid: int) -> tuple[str, str]:
             fields = file.read().rpartition(b")")[2].split()
         return fields[0].decode(), fields[19].decode()
     except (FileNotFoundError, ProcessLookupError):
-        return ("absent", "") if os.path.exists("/proc/self/stat") else _probe(pid)
+        # Not there, or hidden from us (hidepid): a signal that is none tells the two apart.
+        return _probe(pid)
     except (OSError, IndexError):
         return "unknown", ""
 
@@ -389,7 +392,9 @@ class Renewer:
             before_us = self._mono_us()
             try:
                 self._store.write(renew_all, durable=False)
-            except StorageError:
+            except (StorageError, InvalidInput):
+                if self._store.closed:
+                    return
                 continue  # The next round may succeed; until then the leases age, and `trusted` says so.
             self._good_until_us = before_us + PROCESS_US - MARGIN_US
 

@@ -47,12 +47,11 @@ CREATE TABLE task (
     UNIQUE (scope, fingerprint, episode)
 ) STRICT;
 CREATE UNIQUE INDEX task_current ON task (scope, fingerprint) WHERE state <> 'closed';
-CREATE INDEX task_ready ON task (scope, priority, created_us) WHERE state = 'open';
+CREATE INDEX task_ready ON task (scope, priority, created_us, id) WHERE state IN ('open', 'snoozed');
 CREATE INDEX task_by_source ON task (scope, source, last_sweep) WHERE state <> 'closed';
 CREATE INDEX task_by_parent ON task (parent_id) WHERE parent_id IS NOT NULL;
-CREATE INDEX task_by_update ON task (scope, updated_us);
+CREATE INDEX task_by_state ON task (scope, state, id);
 CREATE INDEX task_held ON task (holder) WHERE holder IS NOT NULL;
-CREATE INDEX task_snoozed ON task (snoozed_until_us) WHERE state = 'snoozed';
 
 CREATE TABLE task_need (
     task_id   TEXT NOT NULL REFERENCES task (id) ON DELETE CASCADE,

@@ -1,7 +1,8 @@
 """A bell beside the database: rung after each commit, heard by waiting processes.
 
-The bell is a file of one byte. Ringing rewrites the byte; on Linux a waiter sleeps in the
-kernel until it does. It is a hint and nothing more: who is woken looks again, and who sleeps
+The bell is a file of one byte. On Linux ringing reads the byte, which leaves nothing to be
+written to disk, and a waiter sleeps in the kernel until somebody does; elsewhere ringing rewrites
+it, and a waiter looks at its time. It is a hint and nothing more: who is woken looks again, and who sleeps
 looks again after its timeout anyway. The log itself is no bell: it changes before a commit
 is visible.
 """
@@ -16,7 +17,8 @@ from contextlib import suppress
 
 from standfast.db.contract import Watch
 
-_IN_MODIFY = 0x2
+_IN_ACCESS = 0x1
+_LINUX = sys.platform == "linux"
 _POLL_S = 0.015
 
 
@@ -26,11 +28,16 @@ class Bell:
     def __init__(self, path: str) -> None:
         self.path = path
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with suppress(OSError):
+            os.pwrite(self._fd, b"!", 0)
 
     def ring(self) -> None:
         # A full disk must not turn a durable commit into an error: waiters look again anyway.
         with suppress(OSError):
-            os.pwrite(self._fd, b"!", 0)
+            if _LINUX:
+                os.pread(self._fd, 1, 0)
+            else:
+                os.pwrite(self._fd, b"!", 0)
 
     def close(self) -> None:
         os.close(self._fd)
@@ -38,7 +45,7 @@ class Bell:
 
 def watch(path: str) -> Watch:
     """Wait for the bell, the best way this system has."""
-    return _Inotify(path) if sys.platform == "linux" else _Poll(path)
+    return _Inotify(path) if _LINUX else _Poll(path)
 
 
 class _Inotify(Watch):
@@ -47,7 +54,7 @@ class _Inotify(Watch):
 
         libc = ctypes.CDLL(None, use_errno=True)
         self._fd: int = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
-        if self._fd < 0 or libc.inotify_add_watch(self._fd, os.fsencode(path), _IN_MODIFY) < 0:
+        if self._fd < 0 or libc.inotify_add_watch(self._fd, os.fsencode(path), _IN_ACCESS) < 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code), path)
         self._poll = select.poll()

@@ -240,11 +240,11 @@ class SqliteEngine(Engine):
                 else:  # closed or given up while this one waited for its turn: nothing was run
                     _fail([entry], self.dead)
             finally:
-                self.queue.hand_over(settling=True)
+                early = self.queue.hand_over_early()
                 try:
                     self._acknowledge(batch, entry)
                 finally:
-                    self.queue.settled()
+                    self.queue.settled(hand_over=not early)
 
     @property
     def inside(self) -> bool:
@@ -379,7 +379,7 @@ class SqliteEngine(Engine):
         return ours
 
     def _acknowledge(self, batch: list[Entry], leader: Entry) -> None:
-        committed = [op for op in ops(batch) if op.error is None]
+        committed = [op for entry in batch for op in entry.ops if op.error is None]
         if committed:
             crash.point("commit.after_commit")
             error = self._make_durable(any(op.durable for op in committed))
@@ -390,17 +390,16 @@ class SqliteEngine(Engine):
             self._bell.ring()
         for entry in batch:
             if entry is not leader:
-                entry.turn.release()
+                entry.wake()
         if committed and self._batches % _CARE_EVERY == 0:
             self._care()
 
     def _make_durable(self, durable: bool) -> BaseException | None:
         """Sync what was committed; an error means that nobody can say whether it is on disk."""
         try:
-            self._log.check()
             if durable:
                 self._log.sync()
-                self._log.check()
+            self._log.check()
         except CommitUnknown as error:
             self.dead = error
             return error

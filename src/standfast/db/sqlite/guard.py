@@ -6,9 +6,9 @@ deletes the log under us, and acknowledged rows are gone. So we hold two locks o
 an open file description (which nobody else's close can cancel), over the same bytes: the
 shared range of the database and the first byte of the shared memory.
 
-*The witness.* Before and after each sync the log we write to must still be the one on disk.
-`readlink` on our descriptor says so; `stat` would cost the next sync half as much again on
-current kernels.
+*The witness.* After each sync the log we wrote to must still be the one on disk: an unlinked
+file never comes back, so it was there before the sync too. `readlink` on our descriptor says so;
+`stat` would cost the next sync half as much again on current kernels.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Log:
         if _LINUX:
             _share(guard_fd, _SHARED_FIRST, _SHARED_SIZE)
             _share(self._shm_fd, _SHM_DEADMAN, 1)
-        self._link = f"/proc/self/fd/{self._fd}"
+        self._link = str(self._fd)
+        self._proc_fd = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) if _LINUX else -1
         self._name = self._now_named()
 
     def sync(self) -> None:
@@ -61,7 +62,7 @@ class Log:
 
     def _now_named(self) -> str:
         if _LINUX:
-            return os.readlink(self._link)
+            return os.readlink(self._link, dir_fd=self._proc_fd)
         return "linked" if os.fstat(self._fd).st_nlink else "gone"
 
     def size_bytes(self) -> int:
@@ -69,8 +70,9 @@ class Log:
 
     def close(self) -> None:
         """After SQLite has closed: the guard goes last."""
-        for fd in (self._fd, self._shm_fd, self._guard_fd):
-            os.close(fd)
+        for fd in (self._fd, self._proc_fd, self._shm_fd, self._guard_fd):
+            if fd >= 0:
+                os.close(fd)
 
 
 def _share(fd: int, start: int, length: int) -> None:

@@ -12,9 +12,13 @@ import fcntl
 import os
 import threading
 import time
+from contextlib import suppress
 
 from standfast.db.sqlite.signals import HeldBack
 from standfast.errors import Busy
+
+TRIES = 5
+"""A few tries before queueing: the lock is held for some 50 µs. More of them would starve who queues."""
 
 
 class FileLock:
@@ -29,11 +33,15 @@ class FileLock:
 
     def acquire(self, timeout_s: float, signals: HeldBack | None = None) -> None:
         """Take the lock, or raise Busy naming the holder after `timeout_s`."""
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._held = self._fd
-        except BlockingIOError:
-            self._wait(timeout_s, signals or HeldBack())
+        for _ in range(TRIES):
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.sched_yield()
+            else:
+                self._held = self._fd
+                return
+        self._wait(timeout_s, signals or HeldBack())
 
     def _wait(self, timeout_s: float, signals: HeldBack) -> None:
         if self._waiter is None:
@@ -69,8 +77,10 @@ class _Waiter:
         self._wanted = False
         self._queued = False
         self._stopped = False
-        self._call = threading.Semaphore(0)
-        self._granted = threading.Semaphore(0)
+        self._call = threading.Lock()
+        self._call.acquire()
+        self._granted = threading.Lock()
+        self._granted.acquire()
         threading.Thread(target=self._run, name="standfast-lock", daemon=True).start()
 
     def acquire(self, timeout_s: float, signals: HeldBack) -> bool:
@@ -112,7 +122,8 @@ class _Waiter:
 
     def stop(self) -> None:
         self._stopped = True
-        self._call.release()
+        with suppress(RuntimeError):  # it was called already and has not looked yet
+            self._call.release()
 
 
 def busy(path: str, timeout_s: float) -> Busy:

@@ -40,8 +40,12 @@ class Entry:
         self.alone = not ops
         self.leads = False
         self.since = time.monotonic()
-        self.turn = threading.Lock()
-        self.turn.acquire()
+        self.turn: threading.Lock | None = None
+
+    def wake(self) -> None:
+        """Served, or told to lead."""
+        assert self.turn is not None
+        self.turn.release()
 
 
 class Queue:
@@ -58,9 +62,11 @@ class Queue:
             if not self._leading:
                 self._leading = entry.leads = True
                 return entry
+            entry.turn = turn = threading.Lock()
+            turn.acquire()
             self._waiting.append(entry)
         try:
-            signals.wait(entry.turn)
+            signals.wait(turn)
         except BaseException:
             self._leave(entry)
             raise
@@ -97,18 +103,32 @@ class Queue:
             else:
                 following.leads = True
         if following is not None:
-            following.turn.release()
+            following.wake()
+
+    def hand_over_early(self) -> bool:
+        """Give the lead on before the sync, unless another sync is under way: then keep it and let the queue grow.
+
+        One commit and one sync overlap; more of them would only make the batches smaller.
+        """
+        with self._mutex:
+            early = self._settling == 0
+            self._settling += not early
+        if early:
+            self.hand_over(settling=True)
+        return early
 
     def hold_files(self) -> None:
         """Somebody outside the queue uses the files for a moment; `settled` ends it."""
         with self._mutex:
             self._settling += 1
 
-    def settled(self) -> None:
-        """The thread that handed over with `settling` is done with the files."""
+    def settled(self, *, hand_over: bool = False) -> None:
+        """This thread is done with the files; `hand_over` if it kept the lead until now."""
         with self._mutex:
             self._settling -= 1
             self._settled.notify_all()
+        if hand_over:
+            self.hand_over()
 
     def wait_settled(self) -> None:
         with self._mutex:

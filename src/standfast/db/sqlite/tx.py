@@ -23,18 +23,21 @@ class SqliteTx(Tx):
         self._connection = connection
 
     def maybe(self, statement: Statement, /, **params: object) -> Row | None:
-        cursor = self._connection.execute(statement.sqlite, params)
+        cursor = self._connection.execute(statement.sqlite, statement.bind(params))
+        if statement.columns is not None:
+            rows = cursor.fetchall()
+            return dict(zip(statement.columns, rows[0], strict=True)) if rows else None
         first = cursor.fetchone()
         if first is None:
             return None
-        names = statement.columns or _name_columns(statement, cursor)
+        names = _name_columns(statement, cursor)
         # A statement with RETURNING has done its work only when it was stepped to its end.
         for _ in cursor:
             pass
         return dict(zip(names, first, strict=True))
 
     def all(self, statement: Statement, /, **params: object) -> list[Row]:
-        cursor = self._connection.execute(statement.sqlite, params)
+        cursor = self._connection.execute(statement.sqlite, statement.bind(params))
         rows = []
         for row in cursor:
             names = statement.columns or _name_columns(statement, cursor)
@@ -42,7 +45,7 @@ class SqliteTx(Tx):
         return rows
 
     def run(self, statement: Statement, /, **params: object) -> None:
-        self._connection.execute(statement.sqlite, params).fetchall()
+        self._connection.execute(statement.sqlite, statement.bind(params)).fetchall()
 
     def defer(self, statement: Statement, then: Callable[[Row], None], /, **params: object) -> None:
         then(self.one(statement, **params))
