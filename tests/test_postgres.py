@@ -218,7 +218,7 @@ def test_the_time_is_the_servers_one_per_transaction_and_an_injected_clock_overr
 def test_settings_hold_for_the_transaction_alone(engine: PostgresEngine) -> None:
     """000-5: nothing is left in a session that a pooler may give to somebody else."""
     names = ["search_path", "statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"]
-    names += ["synchronous_commit", "transaction_timeout"]
+    names += ["synchronous_commit"]
 
     def inside(tx: Tx) -> list[str]:
         return [tx.one(SETTING, name=name)["value"] for name in names]
@@ -226,7 +226,7 @@ def test_settings_hold_for_the_transaction_alone(engine: PostgresEngine) -> None
     with engine._lent(1.0) as wire:
         mark = wire.connection.info.backend_pid
     during = engine.write(inside, CALLER)
-    assert during[:5] == ["standfast, pg_temp", "30s", "10s", "30s", "on"]
+    assert during[:5] == ["standfast, pg_temp", "30s", "10s", "10s", "on"]
     with engine._lent(1.0) as wire:
         assert wire.connection.info.backend_pid == mark  # the very session that was just used
         wire._pg.exit_pipeline_mode()
@@ -344,6 +344,28 @@ def test_the_server_itself_ends_a_transaction_that_nobody_moves(
     with pytest.raises(StorageError) as raised:
         stand_still()
     assert raised.value.code == "transaction_too_long"
+
+
+def test_a_stopped_writer_loses_its_transaction_and_runs_its_body_again_when_it_wakes(
+    engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = engine._modes.write.header.replace(
+        b"'idle_in_transaction_session_timeout', '10000'", b"'idle_in_transaction_session_timeout', '50'"
+    )
+    assert quick != engine._modes.write.header
+    monkeypatch.setattr(engine, "_modes", engine._modes._replace(write=engine._modes.write._replace(header=quick)))
+    gone = statement("SELECT count(*) AS n FROM pg_stat_activity WHERE pid = :pid")
+    runs: list[int] = []
+
+    def body(tx: Tx) -> None:
+        runs.append(tx.one(statement("SELECT pg_backend_pid() AS pid"))["pid"])
+        tx.run(PUT, key="a", n=1)
+        while len(runs) == 1 and engine.read(lambda other: other.one(gone, pid=runs[0]), CALLER)["n"]:
+            pass
+
+    engine.write(body, CALLER)
+    assert len(set(runs)) == 2
+    assert count(engine) == 1
 
 
 # -- beside the caller ------------------------------------------------------------------------------

@@ -220,7 +220,7 @@ class PostgresEngine(Engine):
 
     def _refuse_unknown(self, tx: PostgresTx) -> None:
         """COMMIT has left and its answer is lost: neither success nor failure, and never run again."""
-        if tx.commit_sent and isinstance(tx.fault, Fault) and tx.fault.lost:
+        if tx.commit_sent and isinstance(tx.fault, Fault) and tx.fault.lost and tx.fault.sqlstate != faults.STANDSTILL:
             self._pool.renew()
             raise faults.commit_unknown(tx.fault, self.address) from None
 
@@ -329,7 +329,7 @@ class PostgresEngine(Engine):
     def _notify(self) -> None:
         with self._lent(NOTIFY_S) as wire:
             wire.send(_NOTIFY, Bound([self._bell.tag.encode()], [0], [0]))
-            wire.collect(NOTIFY_S, sync=True)
+            wire.collect(NOTIFY_S)
 
     # -- facts ------------------------------------------------------------------------------------
 

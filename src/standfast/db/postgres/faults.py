@@ -35,7 +35,10 @@ STARTING = "57P03"
 ABSENT = "08001"
 REFUSED = "08004"
 """It answered and refused us; or it was just starting and is ready by now, so we ask a second time."""
-TOO_OLD = frozenset({"25P03", "25P04"})
+STANDSTILL = "25P03"
+"""The server ended an idle transaction. It does so before it reads another command, so that a COMMIT
+already on its way to it is known not to have happened."""
+TOO_OLD = frozenset({STANDSTILL, "25P04"})
 
 
 class Fault(Exception):

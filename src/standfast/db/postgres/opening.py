@@ -97,7 +97,7 @@ def look(wire: Wire, address: Address, *, allow_unsafe: bool) -> Found:
 
 def _collect(wire: Wire) -> Fault | None:
     try:
-        wire.collect(ANSWER_S, sync=True)
+        wire.collect(ANSWER_S)
     except Fault as fault:
         if fault.lost:
             raise

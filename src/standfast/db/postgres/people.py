@@ -111,7 +111,7 @@ def in_the_way(wire: Wire) -> str:
 def _ask(wire: Wire, text: bytes) -> list[Row]:
     taken: list[Row] = []
     wire.send(text, Bound([], [], []), lambda answer: taken.extend(rows_of(answer)))
-    wire.collect(ANSWER_S, sync=True)
+    wire.collect(ANSWER_S)
     return taken
 
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 LOCK_WAIT_S = 10.0
 """How long one statement waits for a row; then the body is run again, until the deadline."""
+STANDSTILL_S = 10.0
+"""How long a body may leave its transaction without a word: a stopped process must not hold its rows."""
 GRACE_S = 5.0
 """Beyond the server's own limits, before the silence of a server counts as its absence."""
 QUEUED_MAX = 256
@@ -79,8 +81,8 @@ def modes(server_version: int) -> Modes:
         clock = "CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS bigint)"
         return f"SELECT {clock} AS now_us, CAST({fence} AS bigint) AS min_writer, {calls}".encode()
 
-    write = header(DEADLINE_S, DEADLINE_S, commit=durable)
-    relaxed = header(DEADLINE_S, DEADLINE_S, commit="'off'")
+    write = header(DEADLINE_S, STANDSTILL_S, commit=durable)
+    relaxed = header(DEADLINE_S, STANDSTILL_S, commit="'off'")
     held = header(TRANSACTION_MAX_S, TRANSACTION_MAX_S, commit=durable, whole_s=TRANSACTION_MAX_S)
     read = header(READ_MAX_S, READ_MAX_S, commit=None, whole_s=2 * READ_MAX_S)
     return Modes(
@@ -204,12 +206,12 @@ class PostgresTx(Tx):
         except Fault as fault:
             raise self._failed(fault) from None
 
-    def collect(self, *, sync: bool = False) -> None:
+    def collect(self) -> None:
         """One round trip."""
         self._check()
         self._queued = 0
         try:
-            self._wire.collect(self._mode.answer_s, sync=sync)
+            self._wire.collect(self._mode.answer_s)
         except Fault as fault:
             if not self._known and fault.sqlstate == STANDBY_REFUSES_BEGIN:
                 fault.sqlstate = "25006"  # BEGIN READ WRITE has a code of its own on a standby
@@ -257,7 +259,7 @@ class PostgresTx(Tx):
         self._wire.warned = None
         self.commit_sent = True
         self._send(b"COMMIT", self._read_commit)
-        self.collect(sync=True)
+        self.collect()
         assert self.committed
         if self._wire.warned is not None:
             # Committed here, but the wait for the standby that the server promises was cut short.

@@ -125,20 +125,18 @@ class Wire:
 
     # -- receiving --------------------------------------------------------------------------------
 
-    def collect(self, within_s: float, *, sync: bool = False) -> None:
+    def collect(self, within_s: float) -> None:
         """One round trip: the answers to everything queued. Raises the first Fault among them,
         after those before it were taken.
 
-        With `sync` the server also leaves the state of refusing what follows an error.
+        Asked for by Sync and not by Flush. Only after a Sync does the server count this session as
+        idle, and so end by itself a transaction that nobody moves.
         """
-        if not self._under_way and not sync:
+        if not self._under_way:
             return
         self.round_trips += 1
         try:
-            if sync:
-                self._sync()
-            else:
-                self._pg.send_flush_request()
+            self._sync()
         except psycopg.Error as error:
             raise self._gone(error) from None
         self._receive(within_s)
@@ -209,14 +207,14 @@ class Wire:
         try:
             self._drain(within_s)
             self.send(b"ROLLBACK")
-            self.collect(within_s, sync=True)
+            self.collect(within_s)
         except Fault:
             self.broken = True
 
     def _drain(self, within_s: float) -> None:
         self._forget_sinks()
         try:
-            self.collect(within_s, sync=True)
+            self.collect(within_s)
         except Fault as fault:
             if fault.lost:
                 raise
