@@ -201,6 +201,8 @@ def sweep(
     reset: Callable[[], object] = lambda: None,
     double: bool = True,
     check_in_parent: bool = False,
+    keep: Callable[[int], object] | None = None,
+    restore: Callable[[int], object] | None = None,
     max_schedules: int = 1000,
     seed: int = 0,
     timeout_s: float = 60.0,
@@ -208,36 +210,51 @@ def sweep(
     """Kill `run` at every crash point it passes, and `recover` too; `check` after each. The count of schedules.
 
     Each schedule starts from `reset()`. `check_in_parent` saves a process for a check that does
-    not open the store. Beyond `max_schedules` a sample drawn with `seed` is
+    not open the store; `keep(k)` and `restore(k)`, which copy what the k-th crash left behind, save
+    running up to it again for every second crash. Beyond `max_schedules` a sample drawn with `seed` is
     run. Raises AssertionError with the schedule and the child's own words if `check` fails, or
     if `run` or `recover` raises or outlives `timeout_s`. `reset` runs in the parent and must not
     open the store there; the parent should have one thread.
     """
 
-    def play(*kills: int) -> tuple[int, int]:
-        """One schedule: the points its run passed, and those its recovery passed."""
+    first_ends: dict[int, Schedule] = {}
+
+    def begin(kill: int) -> tuple[int, Schedule]:
         reset()
-        schedule, lives = Schedule(), []
-        for life, kill in zip((run, recover), (*kills, 0, 0), strict=False):
-            lives.append(_live(life, kill, schedule, timeout_s))
-            schedule = Schedule(schedule + lives[-1].end)
-        if lives[1].killed:
+        life = _live(run, kill, Schedule(), timeout_s)
+        first_ends[kill] = Schedule(life.end)
+        if keep is not None:
+            keep(kill)
+        return len(life.points), first_ends[kill]
+
+    def go_on(kill: int, schedule: Schedule) -> int:
+        """Recover, killed or not; then recover for good, and judge. The points the recovery passed."""
+        life = _live(recover, kill, schedule, timeout_s)
+        schedule = Schedule(schedule + life.end)
+        if life.killed:
             _live(recover, 0, schedule, timeout_s)
         if check_in_parent:
             _judge(check, schedule)
         else:
             _live(lambda: check(schedule), 0, schedule, timeout_s)
-        return len(lives[0].points), len(lives[1].points)
+        return len(life.points)
 
-    passed, _ = play()
+    def again(kill: int) -> Schedule:
+        if restore is None:
+            return begin(kill)[1]
+        restore(kill)
+        return first_ends[kill]
+
+    passed, untouched = begin(0)
+    go_on(0, untouched)
     singles = _sample([(k,) for k in range(1, passed + 1)], max_schedules - 1, seed)
     pairs: list[tuple[int, ...]] = []
     for (k,) in singles:
-        _, passed = play(k)
+        passed = go_on(0, begin(k)[1])
         pairs += [(k, j) for j in range(1, passed + 1)] if double else []
     pairs = _sample(pairs, max_schedules - 1 - len(singles), seed)
-    for pair in pairs:
-        play(*pair)
+    for k, j in pairs:
+        go_on(j, again(k))
     return 1 + len(singles) + len(pairs)
 
 

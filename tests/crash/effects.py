@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -62,32 +63,49 @@ class Fault(Exception):
 class Agent:
     """Runs from the top in every life; `story` says which effects it performs."""
 
-    def __init__(self, url: str, directory: Path, story: Callable[[Agent, Any], None]) -> None:
-        self.url = url
-        self.directory = directory
+    def __init__(self, url: str | None, directory: Path, story: Callable[[Agent, Any], None]) -> None:
+        self.kept = directory / "kept"
+        self.place = directory / "place"
+        self.url = url or str(self.place / "standfast.db")
         self.story = story
         self.number = 0
         self.words = ""
+        self.place.mkdir()
 
-    # One schedule after another, on the same store: each has its own session and its own world.
+    # One schedule after another. Without a server's url, each begins with a store nobody has used;
+    # on a server each has its own session. Its world is its own in either case.
 
     def reset(self) -> None:
-        self.number += 1
+        if (self.kept / "made").exists():
+            self.number = 1
+            self._put_back("made")
+        else:
+            self.number += 1
+
+    def keep(self, crash: int) -> None:
+        shutil.copytree(self.place, self.kept / str(crash), dirs_exist_ok=True)
+
+    def restore(self, crash: int) -> None:
+        self._put_back(str(crash))
+
+    def _put_back(self, name: str) -> None:
+        shutil.rmtree(self.place)
+        shutil.copytree(self.kept / name, self.place)
 
     @property
     def world(self) -> World:
-        return World(self.directory / f"world-{self.number}.log")
+        return World(self.place / f"world-{self.number}.log")
 
     @property
     def found(self) -> Path:
-        return self.directory / f"found-{self.number}.json"
+        return self.place / f"found-{self.number}.json"
 
     @property
     def key(self) -> str:
         return f"schedule-{self.number}"
 
     def open(self) -> standfast.Standfast:
-        return standfast.open(self.url, data_dir=self.directory / "data")
+        return standfast.open(self.url, data_dir=self.place)
 
     # Lives. Each of them is a process of its own.
 
@@ -133,19 +151,20 @@ class Agent:
 
         The parent imports them, so that a child is a fork and nothing more; it opens no store itself.
         """
-        names = self.directory / "modules"
+        names = self.place / "modules"
 
         def life() -> None:
             self.recover()
             names.write_text("\n".join(sys.modules))
 
-        self.reset()
         crash._live(life, 0, crash.Schedule(), 60.0)
         for name in names.read_text().splitlines():
             if name not in sys.modules and name.partition(".")[0] != "__mp_main__":
                 with suppress(ImportError):
                     importlib.import_module(name)
         serial.clean("\x1b[0m\u00e9")  # its patterns are compiled once, here
+        if not self.url.startswith("postgresql:"):
+            shutil.copytree(self.place, self.kept / "made")
 
     # What the stories are made of.
 

@@ -28,9 +28,11 @@ STORIES: dict[str, tuple[Callable[[Agent, Any], None], int]] = {
 }
 
 
-def sweep(url: str, directory: Path, story: str, schedules: int, seed: int = 0) -> int:
+def sweep(directory: Path, story: str, schedules: int, *, url: str | None = None, seed: int = 0) -> int:
+    """How many schedules were played; AssertionError for the first that ends wrong."""
     agent = Agent(url, directory, STORIES[story][0])
     agent.warm()
+    copies: dict[str, Any] = {} if url else {"keep": agent.keep, "restore": agent.restore}
     return crash.sweep(
         agent.run,
         agent.recover,
@@ -39,6 +41,7 @@ def sweep(url: str, directory: Path, story: str, schedules: int, seed: int = 0) 
         check_in_parent=True,
         max_schedules=schedules,
         seed=seed,
+        **copies,
     )
 
 
@@ -60,9 +63,9 @@ def test_there_are_enough_schedules() -> None:
 @pytest.mark.parametrize("story", STORIES)
 def test_no_crash_loses_repeats_or_invents_an_effect(story: str, directory: Path) -> None:
     schedules = STORIES[story][1]
-    assert sweep(str(directory / "standfast.db"), directory, story, schedules) == schedules
+    assert sweep(directory, story, schedules) == schedules
 
 
 @pytest.mark.parametrize("story", ["three_kinds", "failing"])
 def test_the_same_on_postgresql(story: str, pg_database: str, tmp_path: Path) -> None:
-    assert sweep(pg_database, tmp_path, story, 40) == 40
+    assert sweep(tmp_path, story, 40, url=pg_database) == 40

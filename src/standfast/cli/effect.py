@@ -72,15 +72,10 @@ def begin(
     """
     from standfast.clock import parse_duration
 
+    said = intent_of(intent)
+    for_us = parse_duration(term) if term else _longest(pid)
     with _opened(pid) as sf:
-        begun = sf.effects.begin(
-            tool,
-            intent_of(intent),
-            by=by or None,
-            session=session,
-            for_us=parse_duration(term) if term else _longest(pid),
-            **options,
-        )
+        begun = sf.effects.begin(tool, said, by=by or None, session=session, for_us=for_us, **options)
     if begun.done:
         _print_result(out, begun)
         raise click.exceptions.Exit(exits.ALREADY_DONE)

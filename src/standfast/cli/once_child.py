@@ -206,7 +206,9 @@ class _Terminal:
         import tty
 
         self._before = termios.tcgetattr(0)
-        tty.setraw(0)  # every key is the command's, Ctrl-C too: its own terminal turns it into a signal
+        # Every key is the command's, Ctrl-C too: its own terminal turns it into a signal. What was typed
+        # ahead is the command's as well, so nothing is flushed.
+        tty.setraw(0, termios.TCSANOW)
         waiting, self._stop = os.pipe()
         self._keys = threading.Thread(target=self._pass_keys, args=(waiting,), daemon=True)
         self._keys.start()
@@ -215,7 +217,7 @@ class _Terminal:
         if self._before is not None:
             import termios
 
-            termios.tcsetattr(0, termios.TCSAFLUSH, self._before)
+            termios.tcsetattr(0, termios.TCSADRAIN, self._before)
             self._before = None
         if self._stop is not None:
             os.close(self._stop)

@@ -1,0 +1,359 @@
+"""`standfast once` and `standfast effect`: a command that has answered is not run again."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import standfast
+from standfast.cli.once import period
+from standfast.cli.once_child import KEPT_BYTES, Capture, bytes_of
+from standfast.clock import ManualClock
+from tests.effects import told
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+COMMAND = [sys.executable, "-m", "standfast"]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    return {**os.environ, "STANDFAST_DATA_DIR": str(tmp_path / "data"), "STANDFAST_ACTOR": "tester"}
+
+
+@pytest.fixture
+def run(tmp_path: Path, environment: dict[str, str]) -> Run:
+    def run(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+        given = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True, "timeout": 60, **more}
+        return subprocess.run([*COMMAND, *words], **given)
+
+    return run
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Callable[[], standfast.Standfast]:
+    """The store the commands use, in the scope they use it in: outside any repository."""
+
+    def opened() -> standfast.Standfast:
+        from standfast import config, handle
+
+        return handle.connect(config.load(data_dir=tmp_path / "data", cwd=tmp_path))
+
+    return opened
+
+
+def counting(tmp_path: Path, then: str = "exit 0") -> tuple[str, ...]:
+    """A command that leaves a line in the world each time it is run."""
+    return ("sh", "-c", f"echo ran >> {tmp_path / 'world'}; {then}")
+
+
+def ran(tmp_path: Path) -> int:
+    world = tmp_path / "world"
+    return len(world.read_text().splitlines()) if world.exists() else 0
+
+
+# -- once ----------------------------------------------------------------------------------------------
+
+
+def test_a_command_is_run_once_and_its_answer_is_replayed_with_both_streams_apart(run: Run, tmp_path: Path) -> None:
+    command = counting(tmp_path, "echo data; echo words >&2; exit 3")
+    first = run("once", "k", "--", *command)
+    assert (first.returncode, first.stdout, first.stderr) == (3, "data\n", "words\n")
+    second = run("once", "k", "--", *command)
+    assert (second.returncode, second.stdout) == (3, "data\n")
+    assert re.fullmatch(r"standfast: replayed from \d\d:\d\d\nwords\n", second.stderr)
+    assert ran(tmp_path) == 1
+
+
+def test_the_same_key_for_another_command_is_a_conflict_unless_by_says_otherwise(run: Run, tmp_path: Path) -> None:
+    run("once", "k", "--", "echo", "one")
+    refused = run("once", "k", "--", "echo", "two")
+    assert refused.returncode == 4
+    assert "echo" in refused.stderr
+    assert run("once", "v", "--by", "release 7", "--", "echo", "one").stdout == "one\n"
+    assert run("once", "v", "--by", "release 7", "--", "echo", "two").stdout == "one\n"
+    assert run("once", "v", "--by", "release 8", "--", "echo", "two").returncode == 4
+
+
+def test_ended_by_a_signal_it_is_in_doubt_until_somebody_settles_it(run: Run, tmp_path: Path) -> None:
+    command = counting(tmp_path, "kill -9 $$")
+    killed = run("once", "k", "--", *command)
+    assert killed.returncode == 128 + 9
+    assert "standfast effect resolve" in killed.stderr
+    assert run("once", "k", "--", *command).returncode == 6
+    assert run("effect", "resolve", "k", "--not-applied", "--evidence", "looked").returncode == 0
+    assert run("once", "k", "--", *command).returncode == 128 + 9
+    assert ran(tmp_path) == 2
+    assert run("effect", "resolve", "k", "--applied", "--evidence", "there", "--result", "by hand").returncode == 0
+    replayed = run("once", "k", "--", *command)
+    assert (replayed.returncode, replayed.stdout) == (0, "by hand\n")
+
+
+@pytest.mark.parametrize(
+    ("probe", "code", "runs"), [("echo found", 0, 1), ("exit 3", 128 + 9, 2), ("exit 1", 6, 1), ("kill -9 $$", 6, 1)]
+)
+def test_in_doubt_the_probe_is_asked_and_only_exit_3_means_not_applied(
+    run: Run, tmp_path: Path, probe: str, code: int, runs: int
+) -> None:
+    command = counting(tmp_path, "kill -9 $$")
+    run("once", "k", "--probe", probe, "--", *command)
+    again = run("once", "k", "--probe", probe, "--", *command)
+    assert (again.returncode, ran(tmp_path)) == (code, runs)
+    assert again.stdout == ("found\n" if code == 0 else "")
+
+
+def test_until_ok_a_failure_is_no_answer(run: Run, tmp_path: Path) -> None:
+    command = counting(tmp_path, "test -e ready && echo ok || exit 9")
+    assert run("once", "k", "--until-ok", "--", *command).returncode == 9
+    assert run("once", "k", "--until-ok", "--", *command).returncode == 9
+    (tmp_path / "ready").touch()
+    assert run("once", "k", "--until-ok", "--", *command).stdout == "ok\n"
+    assert run("once", "k", "--until-ok", "--", *command).stdout == "ok\n"
+    assert ran(tmp_path) == 3
+
+
+def test_again_runs_it_once_more_and_replays_nothing(run: Run, tmp_path: Path, store: Any) -> None:
+    for expected in (1, 2, 3):
+        assert run("once", "k", "--again", "--", *counting(tmp_path)).returncode == 0
+        assert ran(tmp_path) == expected
+    assert run("once", "k", "--", *counting(tmp_path)).returncode == 0
+    assert ran(tmp_path) == 3
+    with store() as sf:
+        assert [effect.key for effect in sf.effects.list()] == ["k #3", "k #2", "k"]
+
+
+def test_a_period_is_part_of_the_key() -> None:
+    clock = ManualClock()
+    assert period("day", clock) == time.strftime("%Y-%m-%d", time.localtime(clock.now_us() // 1_000_000))
+    days = set()
+    for _ in range(3):
+        days.add(period("day", clock))
+        clock.advance("24h")
+    assert len(days) == 3
+    assert re.fullmatch(r"\d{4}-W\d\d", period("week", clock))
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d", period("hour", clock))
+
+
+def test_a_command_that_is_not_there_was_not_run(run: Run, store: Any) -> None:
+    missing = run("once", "k", "--", "no-such-command")
+    assert missing.returncode == 127
+    assert "no-such-command" in missing.stderr
+    assert run("once", "d", "--", "/").returncode == 126
+    with store() as sf:
+        assert sf.effects.get("k").state == "failed"
+
+
+def test_the_command_learns_its_key_and_its_session(run: Run, store: Any) -> None:
+    with store() as sf:
+        sf.sessions.open("fix-42")
+    told_key = run("once", "k", "--session", "fix-42", "--", "sh", "-c", "echo $STANDFAST_CALL_KEY $STANDFAST_ATTEMPT")
+    assert re.fullmatch(r"sf_[0-9a-f]{32} 1\n", told_key.stdout)
+    with store() as sf:
+        assert sf.effects.get("k").session_id == sf.sessions.get("fix-42").id
+
+
+def test_json_is_one_document_and_still_exits_as_the_command_did(run: Run) -> None:
+    for replayed in (False, True):
+        done = run("once", "k", "--json", "--", "sh", "-c", "echo hi; exit 4")
+        data = json.loads(done.stdout)["data"]
+        assert (done.returncode, data["replayed"], data["state"]) == (4, replayed, "acknowledged")
+        assert data["result"] == {"exit": 4, "stdout": "hi\n", "stderr": ""}
+
+
+def test_somebody_at_it_is_busy_and_after_its_death_in_doubt_at_once(
+    run: Run, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """The holder is the command itself, not the process that started it."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    command = ("sh", "-c", f"echo started; read line < {fifo}; echo $line")
+    with subprocess.Popen(
+        [*COMMAND, "once", "k", "--", *command], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "started\n"
+        busy = run("once", "k", "--", *command)
+        assert busy.returncode == 75
+        shell = int(re.search(r"process (\d+)", busy.stderr).group(1))  # type: ignore[union-attr]
+        assert shell != other.pid
+        other.kill()
+        other.wait()
+        assert run("once", "k", "--", *command).returncode == 75  # the command lives
+        os.kill(shell, signal.SIGKILL)
+        while run("once", "k", "--", *command).returncode == 75:
+            time.sleep(0.05)  # until whoever adopted it has reaped it
+        assert run("once", "k", "--", *command).returncode == 6
+
+
+def test_signals_are_passed_on_to_the_command(run: Run, tmp_path: Path, environment: dict[str, str]) -> None:
+    command = ("sh", "-c", "trap 'echo stopped; exit 5' TERM; echo started; while :; do sleep 0.05; done")
+    with subprocess.Popen(
+        [*COMMAND, "once", "k", "--", *command], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "started\n"
+        other.terminate()
+        assert other.stdout.read() == "stopped\n"
+    assert other.returncode == 5
+    assert run("once", "k", "--", *command).stdout == "started\nstopped\n"
+
+
+def test_a_needed_yes_is_asked_for_and_then_it_runs_once(run: Run, tmp_path: Path, store: Any) -> None:
+    command = counting(tmp_path)
+    assert run("once", "k", "--approve", "--why", "release day", "--", *command).returncode == 5
+    with store() as sf:
+        (asked,) = sf.approvals.list()
+        assert asked.why == "release day"
+        sf.approvals.grant(asked.id, approver="anna")
+    assert run("once", "k", "--approve", "--", *command).returncode == 0
+    assert run("once", "k", "--approve", "--", *command).returncode == 0
+    assert ran(tmp_path) == 1
+
+
+def test_a_gate_asks_for_a_yes_whether_or_not_the_command_line_does(run: Run, tmp_path: Path, store: Any) -> None:
+    with store() as sf:
+        sf.gates.add("git push*", why="main is protected")
+    assert run("once", "k", "--", "git", "push", "origin").returncode == 5
+    with store() as sf:
+        assert sf.approvals.list()[0].gate == "git push*"
+
+
+def test_on_a_terminal_the_command_has_one_too(run: Run, tmp_path: Path, environment: dict[str, str]) -> None:
+    words = [
+        *COMMAND,
+        "once",
+        "k",
+        "--",
+        "sh",
+        "-c",
+        "test -t 0 && test -t 1 && test -t 2 && echo terminal; read x; echo $x",
+    ]
+    pid, master = pty.fork()
+    if pid == 0:
+        os.chdir(tmp_path)
+        os.execve(words[0], words, environment)
+    os.write(master, b"typed\n")
+    said = b""
+    while select.select([master], [], [], 60)[0]:
+        try:
+            said += os.read(master, 4096)
+        except OSError:  # how a terminal says that nobody has it open any more
+            break
+    else:
+        os.kill(pid, signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    os.close(master)
+    assert b"terminal\r\n" in said
+    replayed = run("once", "k", "--", *words[words.index("--") + 1 :])
+    assert "terminal" in replayed.stdout
+    assert replayed.stdout.rstrip().endswith("typed")
+
+
+def test_secrets_in_captured_output_are_not_kept(run: Run) -> None:
+    secret = "ghp_" + "a" * 36
+    assert run("once", "k", "--", "echo", "token", "x").returncode == 0
+    shown = run("once", "s", "--", "sh", "-c", 'printf "%s%s\\n" ghp_ ' + "a" * 36)
+    assert secret in shown.stdout
+    assert secret not in run("once", "s", "--", "sh", "-c", 'printf "%s%s\\n" ghp_ ' + "a" * 36).stdout
+
+
+@pytest.mark.parametrize(
+    ("parts", "whole"),
+    [
+        ([b"text\n"], True),
+        ([b"\xff\xfe\0"], True),
+        ([b"x" * KEPT_BYTES, b"y" * KEPT_BYTES], True),
+        ([b"a" * 300_000], False),
+    ],
+)
+def test_captured_output_comes_back_byte_for_byte_or_with_both_its_ends(parts: list[bytes], whole: bool) -> None:
+    capture = Capture()
+    for part in parts:
+        capture.feed(part)
+    data, back = b"".join(parts), bytes_of(capture.value(redact=True))
+    if whole:
+        assert back == data
+    else:
+        assert back.startswith(data[:KEPT_BYTES])
+        assert back.endswith(data[-KEPT_BYTES:])
+        assert b"bytes left out" in back
+        assert len(back) < 3 * KEPT_BYTES
+
+
+# -- effect ----------------------------------------------------------------------------------------------
+
+
+def test_an_effect_begins_in_one_command_and_ends_in_another(run: Run, store: Any) -> None:
+    begun = run("effect", "begin", "deploy", "to=prod", "--key", "d", "--json")
+    data = json.loads(begun.stdout)["data"]
+    assert (begun.returncode, data["state"], data["intent"]) == (0, "dispatched", {"to": "prod"})
+    assert data["call_key"].startswith("sf_")
+    assert data["holder"] == "a:tester"
+    busy = run("effect", "begin", "deploy", "to=prod", "--key", "d")
+    assert busy.returncode == 75
+    assert "effect done|fail" in busy.stderr
+    done = run("effect", "done", "d", '{"run": 7}', "--ref", "https://ci/7", "--json")
+    assert json.loads(done.stdout)["data"]["receipt"]["hash"].startswith("h1:")
+    again = run("effect", "begin", "deploy", "to=prod", "--key", "d")
+    assert (again.returncode, again.stdout) == (7, '{"run": 7}\n')
+    assert run("effect", "begin", "deploy", "to=test", "--key", "d").returncode == 4
+
+
+def test_a_plan_is_sent_by_the_same_words_once_more(run: Run) -> None:
+    assert "planned" in run("effect", "begin", "deploy", '{"to": "prod"}', "--plan", "--key", "d").stdout
+    assert "dispatched" in run("effect", "begin", "deploy", '{"to": "prod"}', "--key", "d").stdout
+    failed = run("effect", "fail", "d", "no route")
+    assert (failed.returncode, "failed" in failed.stdout) == (0, True)
+    assert "attempt  2" in run("effect", "begin", "deploy", "to=prod", "--key", "d").stdout
+
+
+def test_what_is_in_doubt_is_listed_shown_and_settled(run: Run, store: Any) -> None:
+    gone = subprocess.Popen(["sleep", "60"])
+    assert run("effect", "begin", "deploy", "--key", "d", "--while", str(gone.pid)).returncode == 0
+    assert "nothing is in doubt" in run("effect", "list", "--in-doubt").stderr
+    gone.kill()
+    gone.wait()
+    assert "in doubt" in run("effect", "list", "--in-doubt").stdout
+    shown = run("effect", "show", "d")
+    assert "ask: in doubt" in shown.stdout
+    assert "standfast effect resolve" in shown.stderr
+    assert json.loads(run("effect", "show", "d", "--json").stdout)["data"]["replay"]["action"] == "ask"
+    assert run("effect", "resolve", "d", "--evidence", "x").returncode == 2
+    assert run("effect", "resolve", "d", "--applied", "--evidence", "it is there").returncode == 0
+    assert run("effect", "resolve", "d", "--not-applied", "--evidence", "x").returncode == 4
+    with store() as sf:
+        assert told(sf, "d") == ["planned", "dispatched", "resolved"]
+
+
+def test_undo_runs_a_command_with_the_result_on_stdin(run: Run, tmp_path: Path) -> None:
+    run("effect", "begin", "deploy", "--key", "d")
+    run("effect", "done", "d", '{"run": 7}')
+    undo = ("effect", "undo", "d", "--", "sh", "-c", f"cat >> {tmp_path / 'undone'}; test -e ready")
+    assert run(*undo).returncode == 1
+    (tmp_path / "ready").touch()
+    assert "compensated" in run(*undo).stdout
+    assert run(*undo).returncode == 0
+    assert (tmp_path / "undone").read_text() == '{"run": 7}' * 2
+
+
+def test_bad_words_are_refused_by_name(run: Run) -> None:
+    for words, match in {
+        ("effect", "begin", "deploy", "prod"): "neither JSON nor name=value",
+        ("effect", "begin", "deploy", '{"a": 1, "a": 2}'): "appears twice",
+        ("effect", "show", "nothing"): "no store",
+        ("once", "by:x", "--", "true"): "made by standfast",
+    }.items():
+        refused = run(*words)
+        assert refused.returncode in (2, 3)
+        assert match in refused.stderr
