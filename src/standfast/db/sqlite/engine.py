@@ -87,6 +87,7 @@ class SqliteEngine(Engine):
         self._on_idle = on_idle
         self._mutex = threading.Lock()
         self.queue = Queue()
+        self._syncing = threading.Lock()
         self._inside = threading.local()
         self._batches = 0
         self._slow = 0
@@ -395,20 +396,27 @@ class SqliteEngine(Engine):
             self._care()
 
     def _make_durable(self, durable: bool) -> BaseException | None:
-        """Sync what was committed; an error means that nobody can say whether it is on disk."""
-        try:
-            if durable:
-                self._log.sync()
-            self._log.check()
-        except CommitUnknown as error:
-            self.dead = error
-            return error
-        except OSError as error:
-            with suppress(OSError):
-                os.close(os.open(self._wound, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-            self.dead = _sync_failed(self.path, error)
+        """Sync what was committed; an error means that nobody can say whether it is on disk.
+
+        One sync at a time: the kernel reports a failed write to one of those who wait for it, and
+        whoever committed behind the gap must not believe its own success.
+        """
+        with self._syncing:
+            if isinstance(self.dead, CommitUnknown):
+                return self.dead
+            try:
+                if durable:
+                    self._log.sync()
+                self._log.check()
+            except CommitUnknown as error:
+                self.dead = error
+            except OSError as error:
+                with suppress(OSError):
+                    os.close(os.open(self._wound, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+                self.dead = _sync_failed(self.path, error)
+            else:
+                return None
             return self.dead
-        return None
 
     def sync(self) -> None:
         self.queue.hold_files()
