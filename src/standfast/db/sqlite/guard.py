@@ -25,8 +25,6 @@ _F_OFD_SETLK = 37
 _F_FULLFSYNC = 51
 _SHARED_FIRST, _SHARED_SIZE = 0x40000002, 510
 _SHM_DEADMAN = 128
-_SYNCS_AT_ONCE = 2
-"""Open files of the log that are ready; more are opened when more threads sync at once."""
 _LINUX = sys.platform == "linux"
 
 
@@ -46,30 +44,17 @@ class Log:
         self._link = str(self._fd)
         self._proc_fd = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) if _LINUX else -1
         self._name = self._now_named()
-        self._idle = [self._open_again() for _ in range(_SYNCS_AT_ONCE)]
 
     def sync(self) -> None:
         """Everything committed before this call is on disk when it returns.
 
-        Each sync has an open file of its own. The kernel tells of a failed write once per open file:
-        of two syncs that shared one, the second would hear that all is well.
+        One at a time: the kernel tells of a failed write once per open file, so of two syncs that
+        share ours the second would hear that all is well.
         """
-        try:
-            fd = self._idle.pop()
-        except IndexError:
-            fd = self._open_again()
-        try:
-            if sys.platform == "darwin":
-                fcntl.fcntl(fd, _F_FULLFSYNC)
-            else:
-                os.fdatasync(fd)
-        finally:
-            self._idle.append(fd)
-
-    def _open_again(self) -> int:
-        """The same log, also if it has no name any more, as another open file."""
-        path, directory = (self._link, self._proc_fd) if _LINUX else (self.path, None)
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC, dir_fd=directory)
+        if sys.platform == "darwin":
+            fcntl.fcntl(self._fd, _F_FULLFSYNC)
+        else:
+            os.fdatasync(self._fd)
 
     def check(self) -> None:
         """Raise CommitUnknown if the log we write to is no longer the one on disk."""
@@ -89,7 +74,7 @@ class Log:
 
     def close(self) -> None:
         """After SQLite has closed: the guard goes last."""
-        for fd in (*self._idle, self._fd, self._proc_fd, self._shm_fd, self._guard_fd):
+        for fd in (self._fd, self._proc_fd, self._shm_fd, self._guard_fd):
             if fd >= 0:
                 os.close(fd)
 
