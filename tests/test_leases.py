@@ -18,7 +18,7 @@ from standfast.clock import MINUTE_US, SECOND_US, SYSTEM, ManualClock
 from standfast.db.contract import Caller
 from standfast.footings import leases
 from tests.faults import Unavailable, or_skip
-from tests.faults.children import Child, Nursery, heard, say
+from tests.faults.children import ROOT, Child, Nursery, heard, say
 from tests.faults.rows import noted
 
 Open = Callable[..., standfast.Standfast]
@@ -455,3 +455,27 @@ def try_to_take(url: str, data_dir: str) -> None:
             say("taken")
         except standfast.InProgress:
             say("InProgress")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT SHOWN on this machine: becoming somebody else needs root")
+def test_a_process_that_is_hidden_from_us_is_not_taken_for_dead(sleeper: subprocess.Popen[bytes]) -> None:
+    """A system may hide other users' processes (hidepid): absent from /proc is not dead."""
+    with or_skip():
+        prefix = in_namespace("--mount")
+    script = (
+        "import ctypes, os, subprocess, sys\n"
+        "from standfast.clock import SYSTEM\n"
+        "from standfast.footings import leases\n"
+        "if subprocess.run(['mount', '-o', 'remount,hidepid=2', '/proc']).returncode: sys.exit(77)\n"
+        "SYSTEM.boot_id()  # read while this user may read the interpreter's own files\n"
+        "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "ctypes.CDLL(None).prctl(4, 1)  # an ordinary process, that may look at itself\n"
+        "assert leases._namespace() and not os.path.exists(f'/proc/{sys.argv[2]}')\n"
+        "print(leases.is_gone(sys.argv[1], SYSTEM))\n"
+    )
+    holder = str(leases.process(sleeper.pid, SYSTEM))
+    command = [*prefix, sys.executable, "-c", script, holder, str(sleeper.pid)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    if done.returncode == 77:
+        pytest.skip("NOT SHOWN on this machine: /proc cannot be mounted with hidepid")
+    assert (done.returncode, done.stdout.strip()) == (0, "False"), done.stderr

@@ -208,6 +208,41 @@ def write_past_a_failed_sync(path: str, oracle: str) -> None:
     heard()
 
 
+def test_what_others_committed_before_a_sync_failed_is_not_acknowledged_behind_it(tmp_path: Path) -> None:
+    """000-1: the kernel reports the error to one of them. The sync of the next one succeeds, behind a gap."""
+    with or_skip():
+        disk = Disk(tmp_path, sync_us=50_000)
+    oracle = tmp_path / "oracle"
+    with Child(
+        "tests.test_sqlite_faults:fail_beside_others", env=disk.env, path=str(disk.path), oracle=str(oracle)
+    ) as child:
+        child.expect("done")
+    disk.lose_power(random.Random(0))
+    assert "-" in noted(oracle)
+    assert set(noted(oracle)) - {"-"} <= set(found(disk.path, tmp_path))
+
+
+def fail_beside_others(path: str, oracle: str) -> None:
+    sf, told = standfast.open(path, data_dir=os.path.dirname(oracle)), Oracle(oracle)
+
+    def write(n: int) -> None:
+        try:
+            put(sf, f"k{n}", "x" * 9000)
+            told.note(f"k{n}")
+        except standfast.CommitUnknown:
+            told.note("-")
+
+    put(sf, "k-before")
+    fail_next_sync("-wal")
+    first = Task(write, 1)
+    while os.stat(path + "-wal").st_size < 9000 or not first.is_alive():
+        os.sched_yield()
+    others = [Task(write, n) for n in range(2, 8)]  # they commit while the first one's sync is under way
+    assert [task.done() for task in [first, *others]] == [None] * 7
+    say("done")
+    heard()  # and the power goes before anybody could heal anything
+
+
 def test_a_failed_sync_is_healed_also_by_a_process_that_has_not_seen_it(tmp_path: Path) -> None:
     """000-1: the one that saw the error is dead. Whoever opens the store next must not append behind a gap."""
     with or_skip():
@@ -393,11 +428,18 @@ def fork_beside_writers(path: str, oracle: str) -> None:
             assert sf.read(lambda tx: tx.now_us())
             i += 1
 
+    def use_blocks() -> None:
+        i = 0
+        while not stop.is_set():
+            with sf.transaction() as tx:
+                tx.leases.acquire(f"{i}")
+            i += 1
+
     def child(n: int) -> None:
         put(sf, f"k-child-{n}")
         told.note(f"k-child-{n}")
 
-    tasks = [Task(write, n) for n in range(4)]
+    tasks = [*(Task(write, n) for n in range(4)), Task(use_blocks)]
     codes = [in_a_fork(lambda n=n: child(n)) for n in range(40)]
     stop.set()
     say({code for code in codes if code != 0})
@@ -408,7 +450,7 @@ def test_forking_beside_threads_that_write_disturbs_nobody(path: Path, tmp_path:
     """000-1: neither the parent's threads nor the child notice."""
     oracle = tmp_path / "oracle"
     with Child("tests.test_sqlite_faults:fork_beside_writers", path=str(path), oracle=str(oracle)) as parent:
-        assert parent.end() == ["set()", str([None] * 4)]
+        assert parent.end() == ["set()", str([None] * 5)]
     acknowledged = noted(oracle)
     assert len([key for key in acknowledged if key.startswith("k-child")]) == 40
     assert set(acknowledged) <= set(found(path, tmp_path))

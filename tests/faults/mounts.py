@@ -11,6 +11,7 @@ import shutil
 import struct
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,7 +65,9 @@ class Ext4:
 
     def format(self) -> None:
         """Empty, and mounted."""
-        self._unmount()
+        if os.path.ismount(self.point):
+            self.restart()  # so that nobody has the old one any more
+            self._unmount()
         _command("mkfs.ext4", "-q", "-F", self._device)
         _command("mount", self._device, str(self.point))
 
@@ -79,9 +82,22 @@ class Ext4:
             os.close(directory)
 
     def restart(self) -> None:
-        """Mount it again, as after a reboot. Every process that used it is dead."""
-        self._unmount()
-        _command("mount", self._device, str(self.point))
+        """Mount it again, as after a reboot. Every process that used it is dead.
+
+        A mount namespace that somebody made meanwhile has a copy of the mount and keeps the file
+        system cut off until it ends: that is waited for.
+        """
+        end = time.monotonic() + 30
+        while True:
+            self._unmount()
+            _command("mount", self._device, str(self.point))
+            try:
+                (self.point / ".probe").touch()
+                return
+            except OSError as error:
+                if time.monotonic() > end:
+                    raise Unavailable(f"another mount namespace keeps the file system: {error}") from error
+            time.sleep(0.05)
 
     def _unmount(self) -> None:
         if os.path.ismount(self.point):
