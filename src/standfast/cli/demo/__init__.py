@@ -1,10 +1,10 @@
 """`standfast demo`: an agent is killed between sending and hearing back, and does not send twice.
 
-    story.py   what is shown, and in which order
-    server.py  a small pull-request server on loopback that keeps its own count: the outside world
-    model.py   a scripted model: no key, no network, and never the same words twice
-    agent.py   the agent over standfast
-    blob.py    the same agent over one JSON file
+story.py   what is shown, and in which order
+server.py  a small pull-request server on loopback that keeps its own count: the outside world
+model.py   a scripted model: no key, no network, and never the same words twice
+agent.py   the agent over standfast
+blob.py    the same agent over one JSON file
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import chdir
 from typing import TYPE_CHECKING, Any
 
 from standfast.cli.demo.server import PullServer
@@ -19,7 +20,6 @@ from standfast.cli.output import Out
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
-
 
 
 class Story:
@@ -74,8 +74,8 @@ def tell(out: Out) -> int:
     import tempfile
 
     started = time.monotonic()
-    # The agents of the demo share a scope of their own, so that nobody's lists show them.
-    with PullServer() as server, tempfile.TemporaryDirectory() as directory, _in_directory(directory):
+    # An empty working directory is outside any repository: the demo stays out of everybody's scope.
+    with PullServer() as server, tempfile.TemporaryDirectory() as directory, chdir(directory):
         story = Story(out, server)
         story.say("An agent opens a pull request. The process dies between sending and hearing back.")
         story.say()
@@ -116,20 +116,6 @@ def _opened() -> Standfast:
     from standfast.cli.store import opened
 
     return opened()
-
-
-class _in_directory:
-    """An empty working directory: outside any repository, so that the scope is the empty one."""
-
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
-        self._before = os.getcwd()
-
-    def __enter__(self) -> None:
-        os.chdir(self._directory)
-
-    def __exit__(self, *exc: object) -> None:
-        os.chdir(self._before)
 
 
 def _kill(child: subprocess.Popen[str]) -> None:
