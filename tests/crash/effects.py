@@ -97,6 +97,11 @@ class Agent:
         return World(self.place / f"world-{self.number}.log")
 
     @property
+    def told(self) -> World:
+        """What lives were told is done, in books of its own."""
+        return World(self.place / f"told-{self.number}.log")
+
+    @property
     def found(self) -> Path:
         return self.place / f"found-{self.number}.json"
 
@@ -116,6 +121,7 @@ class Agent:
     def recover(self) -> None:
         """Start again until it is done; a person settles what only a person can."""
         with self.open() as sf:
+            self.remembers(sf)
             for _ in range(LIVES_MAX):
                 if self.live(sf):
                     break
@@ -135,6 +141,16 @@ class Agent:
         except (standfast.EffectInDoubt, standfast.ApprovalRequired, standfast.NotApplied, Fault):
             return False
         return True
+
+    def remembers(self, sf: standfast.Standfast) -> None:
+        """What an earlier life was told is done must be recorded as done, before anybody settles anything."""
+        told = {tuple(line[:2]) for line in self.told.lines()}
+        done = {
+            (effect.tool, effect.intent["what"])
+            for effect in (sf.effects.list(session=self.key, limit=1000) if told else [])
+            if effect.state == "acknowledged"
+        }
+        assert told <= done, f"said to be done, and not recorded: {told - done}"
 
     def settle(self, sf: standfast.Standfast) -> None:
         for effect in sf.effects.in_doubt(limit=1000):
@@ -187,6 +203,7 @@ class Agent:
 
         result: str = s.effect(tool, {"what": what, "words": self.words}, by="what", do=do or send, **options)
         assert self.world.has(tool, what), "what is said to be done is not in the world's books"
+        self.told.receive(tool, what, "", "")
         return result
 
     # The oracle.
@@ -261,6 +278,16 @@ def failing(agent: Agent, s: Any) -> None:
     agent.plain(s, "a", do=refused)
     agent.probed(s, "b", do=lost("probed"))
     agent.idempotent(s, "b", do=lost("idempotent"))
+
+
+def shrugging(agent: Agent, s: Any) -> None:
+    """Probes that cannot tell: a person has to."""
+
+    def broken(call: standfast.Call) -> None:
+        raise TimeoutError("no answer")
+
+    agent._perform(s, "plain", "a", probe=lambda call: standfast.Unknown())
+    agent._perform(s, "plain", "b", probe=broken)
 
 
 def approved(agent: Agent, s: Any) -> None:

@@ -107,7 +107,7 @@ def _found(tx: Tx, row: Row, wanted: Wanted, finding: Finding | None, idle: bool
         return refusal
     if row["state"] == "acknowledged":
         return Recorded(row)
-    if row["state"] == "planned" and wanted.plan:
+    if row["state"] in ("planned", "failed") and wanted.plan:
         return Planned(_reworded(tx, row, wanted))
     if row["state"] in ("planned", "failed"):
         return _dispatched(tx, row, wanted)

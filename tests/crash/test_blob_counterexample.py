@@ -1,0 +1,110 @@
+"""Proposition 1: a session kept in one mutable blob cannot be resumed safely, whatever the resumer does.
+
+The blob is both checkpoint and effect history: a JSON file, written atomically and synced, as good as
+such a file can be. There are two crashes, one before the request leaves and one after, that leave the
+very same bytes behind. A resumer sees nothing but the bytes, so it does the same after both:
+sending again is a duplicate after the one, not sending is a loss after the other. Nothing it
+could compute from the blob helps.
+
+standfast meets the same two crashes, tells both from "nothing happened", and ends with one request.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from standfast import crash
+from tests.crash.effects import Agent, World
+
+Resume = Callable[[dict[str, Any]], bool]
+
+
+class Blob:
+    """An agent that keeps all it knows in one JSON file."""
+
+    def __init__(self, directory: Path) -> None:
+        self.file = directory / "session.json"
+        self.world = World(directory / "world.log")
+
+    def load(self) -> dict[str, Any]:
+        loaded: dict[str, Any] = json.loads(self.file.read_text()) if self.file.exists() else {"effects": {}}
+        return loaded
+
+    def save(self, session: dict[str, Any]) -> None:
+        fresh = self.file.with_suffix(".new")
+        with fresh.open("w") as file:
+            file.write(json.dumps(session, sort_keys=True))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, self.file)
+
+    def run(self, resume: Resume) -> None:
+        """Plan, send, remember. `resume` decides whether what is "sending" is sent again."""
+        session = self.load()
+        state = session["effects"].get("pr")
+        if state is None:
+            session["effects"]["pr"] = "sending"
+            self.save(session)
+        if state is None or (state == "sending" and resume(session)):
+            crash.point("effect.after_begin")
+            self.world.receive("blob", "pr", "", "")
+            crash.point("effect.before_done")
+        session["effects"]["pr"] = "sent"
+        self.save(session)
+
+
+RESUMERS: dict[str, Resume] = {
+    "sends again": lambda session: True,
+    "does not": lambda session: False,
+    "decides by anything it can read": lambda session: hash(json.dumps(session, sort_keys=True)) % 2 == 0,
+}
+
+
+def killed_at(point: int, life: Callable[[], None]) -> None:
+    ended = crash._live(life, point, crash.Schedule(), 60.0)
+    assert ended.killed
+
+
+@pytest.mark.parametrize("resume", RESUMERS.values(), ids=RESUMERS)
+def test_one_blob_has_two_crashes_nobody_can_tell_apart(resume: Resume, tmp_path: Path) -> None:
+    """002-10: the control. Every way to resume duplicates after one crash or loses after the other."""
+    left: list[bytes] = []
+    requests: list[int] = []
+    for point in (1, 2):  # before the request has left; after it has arrived
+        (tmp_path / str(point)).mkdir()
+        blob = Blob(tmp_path / str(point))
+        killed_at(point, lambda blob=blob: blob.run(resume))  # type: ignore[misc]
+        left.append(blob.file.read_bytes())
+        blob.run(resume)
+        requests.append(len(blob.world.lines()))
+    assert left[0] == left[1], "the two crashes leave the very same bytes"
+    assert requests in ([1, 2], [0, 1]), "one of them is wrong, whatever the resumer does"
+    assert blob.load()["effects"]["pr"] == "sent"
+
+
+@pytest.mark.parametrize("kind", ["plain", "probed", "idempotent"])
+def test_standfast_tells_them_from_what_is_settled_and_ends_with_one_request(kind: str, tmp_path: Path) -> None:
+    """002-10, 002-11: the same two crashes; never a silent second request, never a lost one."""
+    for point in ("effect.after_begin", "effect.before_done"):
+        place = tmp_path / point
+        place.mkdir()
+        agent = Agent(None, place, lambda agent, s: getattr(agent, kind)(s, "pr"))
+        agent.warm()
+        agent.reset()
+        names = crash._live(agent.run, 0, crash.Schedule(), 60.0).points
+        agent.reset()
+        killed_at(names.index(point) + 1, agent.run)
+        with agent.open() as sf:
+            (doubt,) = sf.effects.in_doubt()
+            assert sf.effects.may_replay(doubt.id).action == {"plain": "ask", "probed": "probe"}.get(kind, "replay")
+        agent.recover()
+        agent.check(crash.Schedule((point,)))
+        assert agent.world.arrived() == {(kind, "pr"): 1}
+        with agent.open() as sf:
+            assert sf.effects.list(session=agent.key)[0].state == "acknowledged"
