@@ -139,7 +139,7 @@ def resolve(out: Out, effect: str, answer: str | None, evidence: str, result: st
     ),
 )
 @click.argument("effect")
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def undo(out: Out, effect: str, command: tuple[str, ...]) -> None:
     """Undo an EFFECT that was done, by running COMMAND once; it finds the recorded result on stdin, as JSON.
 
@@ -148,6 +148,10 @@ def undo(out: Out, effect: str, command: tuple[str, ...]) -> None:
     """
     from standfast.cli.once_run import undoing
 
+    if not command:
+        raise InvalidInput(
+            "how is it undone? Nothing is known here but its result", f"effect undo {effect} -- COMMAND …"
+        )
     with _opened(process=True) as sf:
         undone = sf.effects.undo(effect, undoing(command))
     _print(out, undone)
