@@ -278,7 +278,7 @@ def test_tasks_do_what_a_model_of_them_does(engine_url: str, tmp_path: Path) -> 
     run_state_machine_as_test(
         machine_on(engine_url, tmp_path / "data"),
         settings=settings(
-            max_examples=25 if postgres else 100,
+            max_examples=25 if postgres else 60,
             stateful_step_count=30,
             deadline=None,
             database=None,

@@ -97,6 +97,11 @@ def outsider(tx: Tx, row: Row) -> int:
     return int(row["holder"] is not None and not leases.acts_for(tx, row))
 
 
+def fenced_off(tx: Tx, row: Row) -> dict[str, serial.Json]:
+    """What the journal says about that holder."""
+    return {"fenced_off": row["holder"], "fence": row["fence"] + 1} if outsider(tx, row) else {}
+
+
 # -- changing ----------------------------------------------------------------------------------------
 
 
@@ -114,11 +119,12 @@ def close(
     *,
     result: str | None = None,
     cool_down_us: int | None = None,
-    data: serial.Json = None,
+    data: dict[str, serial.Json] | None = None,
 ) -> Task:
     """Close a locked row that is not closed. Whoever held it and is not the caller is fenced off."""
     crash.point("task.before_close")
     grow = outsider(tx, row)
+    data = {**(data or {}), **fenced_off(tx, row)} or None
     written: Row = {
         "reason": serial.clean(reason, REASON_MAX),
         "result": result,
@@ -139,7 +145,9 @@ def let_go(tx: Tx, row: Row, *, grow: int = 0) -> Row:
     return row | nobody | {"fence": row["fence"] + grow, "updated_us": tx.now_us()}
 
 
-def rest(tx: Tx, which: Which, state: str, type: str, **columns: Any) -> Task | StandfastError:
+def rest(
+    tx: Tx, which: Which, state: str, type: str, *, data: dict[str, serial.Json] | None = None, **columns: Any
+) -> Task | StandfastError:
     """Snoozed or accepted: nobody works on it for now."""
     row = locked(tx, which)
     if isinstance(row, StandfastError):
@@ -148,9 +156,10 @@ def rest(tx: Tx, which: Which, state: str, type: str, **columns: Any) -> Task | 
     if refused is not None:
         return refused
     crash.point("task.before_change")
+    data = {**(data or {}), **fenced_off(tx, row)} or None
     if row["holder"] is not None:
         row = let_go(tx, row, grow=outsider(tx, row))
-    return change(tx, row, type, state=state, **columns)
+    return change(tx, row, type, data=data, state=state, **columns)
 
 
 def note(tx: Tx, which: Which, text: str) -> Note | StandfastError:

@@ -100,7 +100,7 @@ def release(tx: Tx, which: changes.Which, *, force: bool) -> Task | StandfastErr
         return refused or task(tx, row)
     crash.point("task.before_release")
     free = changes.let_go(tx, row, grow=changes.outsider(tx, row))
-    data = {"fence": row["fence"], "from": row["holder"]}
+    data = {"fence": row["fence"], **changes.fenced_off(tx, row)}
     return task(tx, free, changes.told(tx, free, "task.released", data=data))
 
 
