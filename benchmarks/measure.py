@@ -12,7 +12,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -233,9 +233,12 @@ def _row(cells: list[str], widths: list[int]) -> str:
 
 
 def summary(tables: Iterable[Table]) -> str:
-    judged = [(table, line) for table in tables for line in table.lines if line.verdict]
-    missed = [f"MISSED  {table.title}: {line.label}" for table, line in judged if line.verdict == "MISSED"]
-    return "\n".join([f"{len(judged) - len(missed)} of {len(judged)} figures reached", *missed])
+    """Every figure that has something to reach, once more, in one table."""
+    figures = Table("The figures to reach")
+    for table in tables:
+        figures.lines += [replace(line, label=f"{table.title}: {line.label}") for line in table.lines if line.reach]
+    reached = sum(line.verdict == "ok" for line in figures.lines)
+    return f"{text(figures)}\n\n{reached} of {len(figures.lines)} figures reached"
 
 
 def as_json(tables: Iterable[Table]) -> str:

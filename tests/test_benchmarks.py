@@ -84,7 +84,8 @@ def test_a_table_is_markdown_with_a_median_a_span_and_a_verdict() -> None:
     assert printed.startswith("### Two things\nIn one run.\n\n|")
     assert "| 1,100/s | 1,000/s – 1,200/s |" in printed
     assert re.search(r"\| +1\.50× \| +1\.00× – 2\.00× \| ≥ 1\.60× \| MISSED \|", printed)
-    assert measure.summary([table]) == "0 of 1 figures reached\nMISSED  Two things: ratio"
+    assert "| Two things: ratio |" in measure.summary([table])
+    assert measure.summary([table]).endswith("\n0 of 1 figures reached")
 
 
 def test_a_percentile_of_few_values_is_the_largest() -> None:
