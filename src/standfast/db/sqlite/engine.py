@@ -124,6 +124,7 @@ class SqliteEngine(Engine):
         guard_fd = os.open(self.path, flags, 0o600)
         connection = None
         try:
+            self._heal()  # before anything is written
             self.connection = connection = self._connect()
             # Asked before anything is changed: somebody else's file stays as it is.
             migrate.refuse_foreign(connection, migrate.version(connection))
@@ -131,7 +132,6 @@ class SqliteEngine(Engine):
             if mode != "wal":
                 raise StorageError(f"{self.path} cannot use a write-ahead log (it answers {mode})", "standfast doctor")
             migrate.migrate(connection, caller, migrations)
-            self._heal()
             connection.execute("SELECT count(*) FROM meta").fetchall()  # opens the log and its index
             self._log = Log(self.path, guard_fd)
         except BaseException:
@@ -144,17 +144,23 @@ class SqliteEngine(Engine):
         self._opened = True
 
     def _heal(self) -> None:
-        """Somebody's sync failed: what the log holds may not be on disk, and what follows it would be lost too.
+        """Somebody's sync failed: what the log holds may not be on disk, and the kernel believes it is.
 
-        A full checkpoint writes it into the database, syncs that, and starts the log anew.
+        So the log is written once more, byte for byte: that makes its pages dirty again, and the sync
+        that follows is an honest one. A checkpoint would not do: until the log is whole on disk, nothing
+        of it may reach the database.
         """
         if not os.path.exists(self._wound):
             return
-        self.connection.execute("PRAGMA synchronous=FULL").fetchall()
-        (blocked, _, _), *_ = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        if blocked:
-            raise apsw.BusyError("a reader keeps the log from being started anew")
-        self.connection.execute("PRAGMA synchronous=NORMAL").fetchall()
+        with suppress(FileNotFoundError):
+            fd = os.open(self.path + "-wal", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                at = 0
+                while part := os.pread(fd, 1 << 20, at):
+                    at += os.pwrite(fd, part, at)
+                os.fdatasync(fd)
+            finally:
+                os.close(fd)
         os.unlink(self._wound)
 
     @property
