@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import or_skip
-from tests.prove import boot, power, torture
+from tests.prove import boot, checkpoints, power, torture
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["fresh", "old"])
@@ -33,8 +33,18 @@ def test_torture_loses_no_acknowledged_row_and_keeps_no_failed_one(tmp_path: Pat
 
 def test_torture_without_the_guard_goes_wrong(tmp_path: Path) -> None:
     """The control: rows are lost, or the check of the log stops the writers before they are."""
-    outcome = torture.run(tmp_path, seconds=2.5, guard=False)
-    assert outcome.bad or outcome.seen.get("stopped by the check of the log")
+
+    def goes_wrong(place: Path) -> bool:
+        place.mkdir()
+        outcome = torture.run(place, seconds=2.5, guard=False)
+        return bool(outcome.bad or outcome.seen.get("stopped by the check of the log"))
+
+    assert any(goes_wrong(tmp_path / str(attempt)) for attempt in range(4))
+
+
+def test_checkpoints_beside_writers_damage_nothing(tmp_path: Path) -> None:
+    """000-1: with the library that is linked here."""
+    assert checkpoints.run(tmp_path, seconds=2).bad == []
 
 
 def test_power_loss_takes_no_acknowledged_row(tmp_path: Path) -> None:
@@ -48,6 +58,15 @@ def test_power_loss_takes_no_acknowledged_row(tmp_path: Path) -> None:
 def test_power_loss_without_our_sync_takes_acknowledged_rows(tmp_path: Path) -> None:
     """The control."""
     assert any(_loses(power.run, tmp_path / str(seed), seed) for seed in range(8))
+
+
+def test_power_loss_on_a_disk_that_fails_to_sync_takes_no_acknowledged_row(tmp_path: Path) -> None:
+    """000-1: what the disk did not confirm is said to be unknown, and nothing is acknowledged behind it."""
+    with or_skip():
+        outcome = power.run_failing(tmp_path, losses=8)
+    assert outcome.bad == []
+    assert outcome.seen["acknowledged"] > 50
+    assert outcome.seen["unknown"] > 5
 
 
 def test_a_real_file_system_cut_off_takes_no_acknowledged_row(tmp_path: Path) -> None:

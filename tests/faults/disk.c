@@ -9,9 +9,10 @@
  * did not survive, whatever was synced into it.
  *
  * disk_fail_next(suffix, nth) makes the nth sync from now on, of a file whose name ends so, fail with EIO.
- * A failed sync drops what it should have written, and the kernel reports that once: the pages count as
- * clean. Later syncs write them only if somebody has written to them since. "<image>/<name>.lost" has a byte
- * for each page, 1 while it is lost.
+ * A failed sync drops what it should have written, and the pages count as clean: later syncs write them only
+ * if somebody has written to them since. "<image>/<name>.lost" has a byte for each page, 1 while it is lost.
+ * As on Linux, every file that was open at the time is told of it once, in whatever process; who opens the file
+ * later is told nothing. "<image>/<name>.errors" counts the failures.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -19,11 +20,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -68,6 +71,63 @@ static ssize_t real_pwrite(int fd, const void *bytes, size_t count, off_t at)
         *(void **)&real = dlsym(RTLD_NEXT, "pwrite");
     return real(fd, bytes, count, at);
 }
+
+#define FDS_MAX 4096
+
+static unsigned told[FDS_MAX]; /* of how many failures each open file has heard */
+
+static unsigned failures(const char *name, unsigned add)
+{
+    char path[PATH_MAX];
+    unsigned count = 0;
+    const char *image = getenv("STANDFAST_TEST_DISK_IMAGE");
+    if (!image)
+        return 0;
+    snprintf(path, sizeof path, "%s/%s.errors", image, name);
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | (add ? O_CREAT : 0), 0600);
+    if (fd < 0)
+        return 0;
+    if (pread(fd, &count, sizeof count, 0) < 0)
+        abort();
+    count += add;
+    if (add && real_pwrite(fd, &count, sizeof count, 0) < 0)
+        abort();
+    close(fd);
+    return count;
+}
+
+static int opened(int fd)
+{
+    char name[NAME_MAX + 1];
+    if (fd >= 0 && fd < FDS_MAX)
+        told[fd] = ours(fd, name) && *name ? failures(name, 0) : 0;
+    return fd;
+}
+
+#define OPEN(function)                                                                                       \
+    int function(const char *path, int flags, ...)                                                           \
+    {                                                                                                        \
+        va_list rest;                                                                                        \
+        va_start(rest, flags);                                                                               \
+        int mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, int) : 0;                                    \
+        va_end(rest);                                                                                        \
+        return opened((int)syscall(SYS_openat, AT_FDCWD, path, flags, mode));                                \
+    }
+
+#define OPENAT(function)                                                                                     \
+    int function(int directory, const char *path, int flags, ...)                                            \
+    {                                                                                                        \
+        va_list rest;                                                                                        \
+        va_start(rest, flags);                                                                               \
+        int mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, int) : 0;                                    \
+        va_end(rest);                                                                                        \
+        return opened((int)syscall(SYS_openat, directory, path, flags, mode));                               \
+    }
+
+OPEN(open)
+OPEN(open64)
+OPENAT(openat)
+OPENAT(openat64)
 
 static int lock_image(const char *image)
 {
@@ -161,6 +221,11 @@ static int sync_to_image(int fd)
         return 0;
     int fails = fail_nth && ends_with(name, fail_suffix) && --fail_nth == 0;
     write_down(fd, name, fails);
+    unsigned count = failures(name, fails ? 1 : 0);
+    if (*name && fd < FDS_MAX && count > told[fd]) {
+        told[fd] = count;
+        fails = 1;
+    }
     if (us) {
         struct timespec pause = {atol(us) / 1000000, atol(us) % 1000000 * 1000};
         nanosleep(&pause, 0);

@@ -32,7 +32,7 @@ class Campaign(NamedTuple):
 
 
 def _campaigns(stack: ExitStack) -> dict[str, Campaign]:
-    from tests.prove import boot, followers, interrupts, power, sweeps, torture
+    from tests.prove import boot, checkpoints, followers, interrupts, power, sweeps, torture
 
     def postgres(place: Path, seed: int) -> Outcome:
         return followers.run(place, url=_server(stack), seed=seed)
@@ -48,10 +48,12 @@ def _campaigns(stack: ExitStack) -> dict[str, Campaign]:
         "power-control": Campaign(
             lambda place, seed: power.run(place, losses=12, seed=seed, synced=False), 0.5, control=True
         ),
+        "power-failing": Campaign(lambda place, seed: power.run_failing(place, losses=24, seed=seed), 2),
         "cuts": Campaign(lambda place, seed: power.run_cuts(place, losses=36, seed=seed), 4),
         "cuts-control": Campaign(
             lambda place, seed: power.run_cuts(place, losses=12, seed=seed, synced=False), 0.5, control=True
         ),
+        "checkpoints": Campaign(lambda place, seed: checkpoints.run(place, seconds=10, seed=seed), 1),
         "sweep": Campaign(lambda place, seed: sweeps.run(place, schedules=150, seed=seed), 2),
         "interrupts": Campaign(lambda place, seed: interrupts.run(place), 1),
         "tail": Campaign(lambda place, seed: followers.run(place, seed=seed), 1),

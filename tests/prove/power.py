@@ -16,12 +16,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.faults.children import Nursery
-from tests.faults.disk import Disk
+from tests.faults.disk import Disk, fail_next_sync
 from tests.faults.mounts import Ext4
 from tests.faults.rows import Oracle, integrity, keys, noted, put
 from tests.prove.outcome import Outcome
@@ -55,11 +56,35 @@ def run_cuts(place: Path, *, losses: int, seed: int = 0, synced: bool = True) ->
     return outcome
 
 
+def run_failing(place: Path, *, losses: int, seed: int = 0) -> Outcome:
+    """The same on a disk whose syncs fail now and then, of the log and of the database: what is then said must hold."""
+    chance, disk = random.Random(seed), Disk(place)
+
+    def lose() -> None:
+        disk.lose_power(chance, kept=chance.choice([0.0, 0.5]))
+
+    with Nursery(env=disk.env, words=place / "words") as nursery:
+        lives = _Lives(nursery, place, disk.path, chance, synced=True, target="write_failing")
+        outcome = lives.live(losses, begin=disk.wipe, cut=None, restart=lose)
+    outcome.name = "power loss, failing disk"
+    return outcome
+
+
 class _Lives:
     """Writers are started, the power goes, the store is opened again and compared; again."""
 
-    def __init__(self, nursery: Nursery, place: Path, path: Path, chance: random.Random, *, synced: bool) -> None:
+    def __init__(
+        self,
+        nursery: Nursery,
+        place: Path,
+        path: Path,
+        chance: random.Random,
+        *,
+        synced: bool,
+        target: str = "write",
+    ) -> None:
         self._nursery = nursery
+        self._target = f"tests.prove.power:{target}"
         self._place = place
         self._path = path
         self._chance = chance
@@ -75,8 +100,10 @@ class _Lives:
             if loss % LIVES_MAX == 0:
                 begin()
                 self._acknowledged.clear()
-            told = self._write_until(loss, cut)
+            lines = self._write_until(loss, cut)
+            told = [line for line in lines if line != UNKNOWN]
             self._outcome.count("acknowledged", len(told))
+            self._outcome.count("unknown", len(lines) - len(told))
             self._acknowledged.update(told)
             restart()
             self._look()
@@ -106,7 +133,7 @@ class _Lives:
 
     def _start(self, oracle: Path, name: str, wrap: int) -> int:
         return self._nursery.start(
-            "tests.prove.power:write",
+            self._target,
             path=str(self._path),
             oracle=str(oracle),
             name=name,
@@ -152,6 +179,8 @@ def _all_told(oracles: list[Path]) -> list[str]:
 
 # -- in the children -----------------------------------------------------------------------------------
 
+UNKNOWN = "?"
+"""What a writer notes that was told "neither success nor failure"."""
 NOTICED = 9
 """The exit code of a writer that was refused by the store."""
 
@@ -174,6 +203,33 @@ def write(*, path: str, oracle: str, name: str, synced: bool, wrap: int) -> None
             os._exit(NOTICED)
         told.note(f"{name}-{n}")
         n += 1
+
+
+def write_failing(*, path: str, oracle: str, name: str, synced: bool, wrap: int) -> None:
+    """Three threads, and a disk that refuses a sync every now and then."""
+    import standfast
+    from standfast.db.sql import statement
+
+    sf = standfast.open(path, data_dir=os.path.dirname(oracle))
+    told, chance = Oracle(oracle), random.Random(name)
+    often = statement(f"PRAGMA wal_autocheckpoint={wrap}")
+
+    def write(thread: int) -> None:
+        for n in range(1_000_000):
+            try:
+                if n % 10 == 0:
+                    sf._store.write(lambda tx: tx.run(often))  # a healed engine has a new connection
+                put(sf, f"{name}-{thread}-{n}", "x" * 300)
+            except standfast.StorageError:
+                told.note(UNKNOWN)
+            else:
+                told.note(f"{name}-{thread}-{n}")
+
+    for thread in range(3):
+        threading.Thread(target=write, args=(thread,), daemon=True).start()
+    while True:
+        fail_next_sync("-wal", chance.randint(1, 30))
+        time.sleep(chance.uniform(0.005, 0.05))
 
 
 def look(*, path: str, answer: str) -> None:
