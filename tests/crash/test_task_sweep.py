@@ -108,8 +108,8 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Tasks:
 
 @pytest.mark.parametrize("world", ["sqlite", "postgres"], indirect=True)
 def test_killed_anywhere_every_task_is_done_once_and_nothing_that_was_told_is_lost(world: Tasks) -> None:
-    count = crash.sweep(world.live, world.live, world.check, reset=world.reset, max_schedules=160)
-    assert count == 160
+    count = crash.sweep(world.live, world.live, world.check, reset=world.reset, max_schedules=130)
+    assert count == 130
 
 
 @pytest.mark.parametrize("world", ["sqlite"], indirect=True)

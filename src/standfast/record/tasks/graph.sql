@@ -44,23 +44,23 @@ LIMIT :limit
 SELECT c.id AS id, c.title AS title, c.state AS state, c.episode AS episode
 FROM task c
 WHERE c.parent_id = :id
-  AND NOT EXISTS (SELECT 1 FROM task n
-                  WHERE n.scope = c.scope AND n.fingerprint = c.fingerprint AND n.episode > c.episode)
+  AND c.episode = (SELECT MAX(n.episode) FROM task n WHERE n.scope = c.scope AND n.fingerprint = c.fingerprint)
 ORDER BY c.priority, c.id
 LIMIT :limit
 
 -- The leaves below a goal, each by its newest episode.
 -- name: progress
-WITH RECURSIVE below (id, depth) AS (
-    SELECT id, 1 FROM task WHERE parent_id = :id
+WITH RECURSIVE below (id, state, holder, scope, fingerprint, episode, depth) AS (
+    SELECT id, state, holder, scope, fingerprint, episode, 1 FROM task WHERE parent_id = :id
     UNION ALL
-    SELECT t.id, b.depth + 1 FROM below b JOIN task t ON t.parent_id = b.id WHERE b.depth < :depth_max
+    SELECT t.id, t.state, t.holder, t.scope, t.fingerprint, t.episode, b.depth + 1
+    FROM below b JOIN task t ON t.parent_id = b.id
+    WHERE b.depth < :depth_max
 )
 SELECT COUNT(*) AS total,
-       COALESCE(SUM(CASE WHEN t.state = 'closed' THEN 1 ELSE 0 END), 0) AS closed,
-       COALESCE(SUM(CASE WHEN t.state = 'accepted' THEN 1 ELSE 0 END), 0) AS accepted,
-       COALESCE(SUM(CASE WHEN t.holder IS NOT NULL THEN 1 ELSE 0 END), 0) AS held
-FROM below b JOIN task t ON t.id = b.id
-WHERE NOT EXISTS (SELECT 1 FROM task c WHERE c.parent_id = t.id)
-  AND NOT EXISTS (SELECT 1 FROM task n
-                  WHERE n.scope = t.scope AND n.fingerprint = t.fingerprint AND n.episode > t.episode)
+       COALESCE(SUM(CASE WHEN b.state = 'closed' THEN 1 ELSE 0 END), 0) AS closed,
+       COALESCE(SUM(CASE WHEN b.state = 'accepted' THEN 1 ELSE 0 END), 0) AS accepted,
+       COALESCE(SUM(CASE WHEN b.holder IS NOT NULL THEN 1 ELSE 0 END), 0) AS held
+FROM below b
+WHERE NOT EXISTS (SELECT 1 FROM task c WHERE c.parent_id = b.id)
+  AND b.episode = (SELECT MAX(n.episode) FROM task n WHERE n.scope = b.scope AND n.fingerprint = b.fingerprint)
