@@ -18,7 +18,7 @@ import standfast
 from standfast import crash, serial
 from standfast.clock import ManualClock
 from standfast.footings import leases
-from standfast.ledger.effects import performing, transitions
+from standfast.ledger.effects import performing, room, transitions
 from tests.effects import Github, PullRequest, elsewhere, gone, only, orphan, prune, told
 from tests.others import Other
 
@@ -1027,3 +1027,26 @@ def test_nothing_warns_in_an_ordinary_run(sf: standfast.Standfast) -> None:
 def test_a_gone_holder_is_gone_and_another_namespace_is_not_judged(sf: standfast.Standfast) -> None:
     assert leases.is_gone(gone(sf), sf._store.caller.clock)
     assert not leases.is_gone(elsewhere(sf), sf._store.caller.clock)
+
+
+# -- what it costs -------------------------------------------------------------------------------------------
+
+
+def test_no_question_about_effects_reads_the_table_from_end_to_end(tmp_path: Path) -> None:
+    by_hand = {"by_suffix"}  # what a person types: the end of an id
+    with standfast.open(tmp_path / "db", data_dir=tmp_path) as sf:
+        for one in (*transitions.SQL, *room.SQL):
+            asked = sf.engine.connection.execute("EXPLAIN QUERY PLAN " + one.sqlite, dict.fromkeys(one.params))
+            plan = [row[3] for row in asked]
+            scans = [line for line in plan if line.startswith("SCAN") and line != "SCAN CONSTANT ROW"]
+            assert one.name in by_hand or scans == [], (one.name, plan)
+
+
+def test_numbers_of_a_key_are_found_however_high_they_are(sf: standfast.Standfast) -> None:
+    for n in range(1, 12):
+        begun = sf.effects.begin("post", key="k", again=True)
+        assert (begun.n, begun.key) == (n, "k" if n == 1 else f"k #{n}")
+        sf.effects.done(begun.id)
+    failed = sf.effects.begin("post", key="k", again=True)
+    sf.effects.fail(failed.id, "not now")
+    assert sf.effects.begin("post", key="k", again=True).id == failed.id

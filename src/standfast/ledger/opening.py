@@ -44,6 +44,8 @@ class Opening:
         self.agent = agent
         self.lineage = lineage
         """Of a fork: its ancestors, nearest first, each with the journal's last row before the cut."""
+        self.first = False
+        """The first opening of a new session: nothing was recorded in it before."""
         self.holder = store.caller.holder
         self._pid = os.getpid()
         self._mutex = threading.Lock()

@@ -138,6 +138,7 @@ class Session(Speaker):
         if opened.lineage:
             self._segments = self._store.read(lambda tx: nodes.segments(tx, opened.root, (), opened.lineage))
         # Counted after the commit, on a snapshot: nobody waits for it, and nobody else may add to it.
+        self._opening_now.first = opened.before is None and not opened.lineage
         self.resumed = None if opened.before is None else Sessions(self._store).found(opened.before)
         self._steps = Steps(self._opening_now, recorded=self.resumed.steps if self.resumed else 0)
 

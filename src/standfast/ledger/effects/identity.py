@@ -42,6 +42,8 @@ class Wanted(NamedTuple):
     by: tuple[str, ...] | None
     fields: serial.Json
     """What identifies it; without `by`, everything that was said."""
+    shown: str
+    """The tool and those, in one line."""
     by_hash: str
     intent: serial.Json
     intent_text: str
@@ -58,10 +60,8 @@ class Wanted(NamedTuple):
     """Who will do the work, if it is not the caller: the child of `once`."""
     for_us: int | None = None
     plan: bool = False
-
-    @property
-    def shown(self) -> str:
-        return describe(self.tool, self.fields)
+    unheard: bool = False
+    """Most likely there is nothing under this identity: it is not looked for before it is written."""
 
     def owner(self) -> dict[str, Any]:
         """Whose session it is written for, and the fence that has to be current."""

@@ -276,7 +276,9 @@ def _base(opening: Opening, work: Work) -> str:
 def _wanted(opening: Opening, work: Work, base: str, n: int) -> Wanted:
     scope = opening.scope
     key = _inherited(opening, work, n) or identity.numbered(base, n)
-    return wanted_for(work, scope=scope, key=key, n=n)._replace(opening=opening)
+    # In a new session looking for an identity of its own is a trip for nothing.
+    unheard = opening.first and work.options.key is None
+    return wanted_for(work, scope=scope, key=key, n=n)._replace(opening=opening, unheard=unheard)
 
 
 def _inherited(opening: Opening, work: Work, n: int) -> str | None:
@@ -311,6 +313,7 @@ def wanted_for(work: Work, *, scope: str, key: str, n: int, context: dict[str, s
         n=n,
         by=options.by,
         fields=work.fields,
+        shown=identity.describe(work.tool, work.fields),
         by_hash=serial.hash(work.fields, what="intent"),
         intent=work.intent,
         intent_text=work.text,
@@ -336,9 +339,13 @@ def walk(
     found = store.read(lambda tx: _look(tx, wanted))
     if found is not None:
         return _replayed(store, wanted, found), True
-    if not locked:
-        with alone(store, wanted.scope, wanted.key, work.tool):
-            return walk(store, work, wanted, session=session, locked=True)
+    if locked:
+        return _walked(store, work, wanted, session)
+    with alone(store, wanted.scope, wanted.key, work.tool):
+        return _walked(store, work, wanted, session)
+
+
+def _walked(store: Store, work: Work, wanted: Wanted, session: str | None) -> tuple[str | None, bool]:
     call = Call(identity.call_key(store_id(store), wanted.scope, wanted.key), 0, session)
     leases.renewer(store).start()
     outcome = _begun(store, work, wanted, call)

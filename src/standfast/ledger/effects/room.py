@@ -136,17 +136,24 @@ class Effects(Room):
             known = ", ".join((*STATES, "in_doubt"))
             return InvalidInput(f"{serial.clean(state, 40)!r} is no state of an effect", f"one of {known}")
         limit = max(1, min(limit, PAGE_MAX))
+        session_id = None if session is None else found_session(tx, self.scope, session)
+        if isinstance(session_id, StandfastError):
+            return []  # a session nobody has opened has no effects
         asked: Row = {
-            "after": after or _LAST,
             "everywhere": int(everywhere),
             "scope": self.scope if scope is None else scope,
             "tool": tool or "",
-            "session": session or "",
         }
         if state == "in_doubt":
-            rows = tx.all(SQL.dispatched, limit=SCANNED_MAX, **asked)
-            return [effect for effect in (made(tx, row) for row in rows) if effect.in_doubt][:limit]
-        return [made(tx, row) for row in tx.all(SQL.page, state=state or "", limit=limit, **asked)]
+            rows = tx.all(SQL.dispatched, session_id=session_id or "", limit=SCANNED_MAX, **asked)
+            found = (made(tx, row) for row in sorted(rows, key=lambda row: row["id"], reverse=True))
+            return [one for one in found if one.in_doubt and one.id < (after or _LAST)][:limit]
+        page: Row = {"state": state or "", "after": after or _LAST, "limit": limit}
+        if session_id is not None:
+            rows = tx.all(SQL.page_of_session, session_id=session_id, tool=tool or "", **page)
+        else:
+            rows = tx.all(SQL.page, **page, **asked)
+        return [made(tx, row) for row in rows]
 
     @query
     def may_replay(self, tx: Tx, effect: str) -> Verdict | StandfastError:
@@ -313,20 +320,23 @@ class Effects(Room):
         return sent if isinstance(sent, StandfastError) else made(tx, tx.one(transitions.SQL.by_id, id=sent.row["id"]))
 
     @query
-    def _session_id(self, tx: Tx, session: str) -> str | StandfastError:
-        row = tx.maybe(SQL.session, session=session, scope=self.scope)
-        if row is None:
-            return NotFound(f"there is no session {serial.clean(session, 80)!r} here", "standfast session list")
-        return str(row["id"])
-
-    def _session(self, session: str) -> str:
-        return self._session_id(session)
+    def _session(self, tx: Tx, session: str) -> str | StandfastError:
+        return found_session(tx, self.scope, session)
 
     @query
-    def _next_number(self, tx: Tx, key: str) -> int:
-        escaped = key.replace("!", "!!").replace("%", "!%").replace("_", "!_")
-        row = tx.one(SQL.last_number, scope=self.scope, key=key, numbered=f"{escaped} #%")
-        return int(row["n"] or 0)
+    def _last_number(self, tx: Tx, key: str) -> int:
+        """The highest number of a key. They have no gaps, so it is found in a few looks, however high."""
+
+        def there(n: int) -> bool:
+            return tx.maybe(transitions.SQL.by_key, scope=self.scope, key=identity.numbered(key, n)) is not None
+
+        low, high = 0, 1
+        while there(high):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if there(middle) else (low, middle)
+        return low
 
     def _wanted(self, work: Any, session_id: str | None, again: bool, context: dict[str, Any] | None) -> Wanted:
         from standfast.ledger.effects.performing import wanted_for
@@ -342,7 +352,7 @@ class Effects(Room):
 
     def _again(self, key: str) -> tuple[str, int]:
         """The number after the last one that was done; what is not over yet comes first."""
-        last = self._next_number(key)
+        last = self._last_number(key)
         if last == 0:
             return key, 1
         found = self.get(identity.numbered(key, last))
@@ -427,6 +437,14 @@ def _by_hand(tool: str, intent: serial.Json, **options: Any) -> Any:
 
 def _nobody(call: Any) -> None:
     raise AssertionError("the split form calls nobody")
+
+
+def found_session(tx: Tx, scope: str, session: str) -> str | StandfastError:
+    """The id of a session, given by id or key."""
+    row = tx.maybe(SQL.session, session=session, scope=scope)
+    if row is None:
+        return NotFound(f"there is no session {serial.clean(session, 80)!r} here", "standfast session list")
+    return str(row["id"])
 
 
 def find(tx: Tx, scope: str, effect: str, *, lock: bool = False) -> Row | StandfastError:

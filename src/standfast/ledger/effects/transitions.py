@@ -221,7 +221,7 @@ def _dispatched(tx: Tx, row: Row, wanted: Wanted, *, resent: bool = False) -> Ou
         **_term(tx, wanted),
     )
     sent = {**row, "state": "dispatched", "attempt": moved["attempt"], "context": wanted.context}
-    sent |= {"intent": wanted.intent_text, "intent_hash": wanted.intent_hash}
+    sent |= {"intent": wanted.intent_text, "intent_hash": wanted.intent_hash, "shown": wanted.shown}
     attempt = f", attempt {moved['attempt']}" if moved["attempt"] > 1 else ""
     again = f"{attempt}, sent again with the same key" if resent else attempt
     say(tx, "dispatched", sent, f"{wanted.shown}{again}")
@@ -238,6 +238,7 @@ def dispatch(tx: Tx, row: Row, *, for_us: int | None, holder: str | None) -> Out
         n=row["n"],
         by=None,
         fields=intent,
+        shown=shown(row),
         by_hash=row["by_hash"],
         intent=intent,
         intent_text=row["intent"],
@@ -282,6 +283,7 @@ def _first(tx: Tx, id: str, wanted: Wanted, state: str) -> Row:
         "intent_hash": wanted.intent_hash,
         "intent": wanted.intent_text,
         "context": wanted.context,
+        "shown": wanted.shown,
         "state": state,
         "attempt": int(sent),
         "idempotent_us": wanted.idempotent_us,
@@ -301,6 +303,7 @@ def _seed(tx: Tx, id: str, wanted: Wanted, state: str) -> Row:
         "tool": wanted.tool,
         "key": wanted.key,
         "context": wanted.context,
+        "shown": wanted.shown,
         "state": state,
         "attempt": int(state == "dispatched"),
         "intent": wanted.intent_text,
@@ -398,7 +401,7 @@ def _acknowledged(
         artifact_id=artifact_id,
         external_ref=external_ref,
         evidence=evidence,
-        now_us=tx.now_us(),
+        now_us=tx.now_us_if_known(),
     )
     if moved is None:
         return None
@@ -435,7 +438,8 @@ def say(tx: Tx, event: str, row: Row, summary: str, *, state: str | None = None,
 
 def shown(row: Row) -> str:
     """An effect in one line, from its row: the tool, and what identifies it."""
-    return told(row["tool"], serial.read(row["intent"]), serial.read(row["context"]))
+    known: str | None = row.get("shown")
+    return known or told(row["tool"], serial.read(row["intent"]), serial.read(row["context"]))
 
 
 def told(tool: str, intent: serial.Json, context: serial.Json) -> str:

@@ -77,7 +77,7 @@ RETURNING id, attempt
 UPDATE effect
 SET state = 'acknowledged', result = :result, artifact_id = :artifact_id,
     external_ref = COALESCE(:external_ref, external_ref), evidence = :evidence, error = NULL, holder = NULL, lease_until_us = NULL, lease_boot = NULL, lease_mono_us = NULL,
-    lease_for_us = NULL, gave_up_us = NULL, ended_us = :now_us, updated_us = :now_us
+    lease_for_us = NULL, gave_up_us = NULL, ended_us = {now_us}, updated_us = {now_us}
 WHERE id = :id AND attempt = :attempt AND state = 'dispatched'
 RETURNING id, tool
 
