@@ -82,6 +82,10 @@ class Tx(ABC):
     def now_us(self) -> int:
         """The moment of this transaction, one and the same until it ends."""
 
+    def now_us_if_known(self) -> int | None:
+        """For `{now_us}` in a statement: on PostgreSQL a first question needs no trip for the time alone."""
+        return self.now_us()
+
     def one(self, statement: Statement, /, **params: object) -> Row:
         """The row that must be there: its absence is a broken invariant, not an answer."""
         row = self.maybe(statement, **params)

@@ -10,6 +10,7 @@ A few fragments in braces stand for what the engines spell differently everywher
     {for_update}       FOR UPDATE, likewise
     {lease_over:t}     the lease of row `t` has run out (RULES: monotonic time on one host)
     {lease_live:t}     the opposite
+    {now_us}           the moment of the transaction, also where the server has not told it yet
 
 Texts are read by the module's own loader, so that a wheel and a zipapp work alike.
 """
@@ -28,18 +29,22 @@ _FRAGMENT = re.compile(r"\{(\w+)(?::(\w+))?\}")
 # Strings, comments and casts come first so that a colon inside them is not a parameter.
 _TOKEN = re.compile(r"'(?:[^']|'')*'|--[^\n]*|::|:([a-z_][a-z0-9_]*)|%")
 
+MOMENT_US = "CAST(extract(epoch FROM transaction_timestamp()) * 1000000 AS bigint)"
+"""The moment of a transaction, as PostgreSQL tells it."""
 _FRAGMENTS = {
     "sqlite": {
         "skip_locked": "",
         "for_update": "",
         "lease_over": "({t}lease_boot IS NULL OR {t}lease_boot <> :boot_id OR {t}lease_mono_us <= :mono_us)",
         "lease_live": "({t}lease_boot = :boot_id AND {t}lease_mono_us > :mono_us)",
+        "now_us": ":now_us",
     },
     "postgres": {
         "skip_locked": "FOR UPDATE SKIP LOCKED",
         "for_update": "FOR UPDATE",
         "lease_over": "({t}lease_until_us IS NULL OR {t}lease_until_us <= :now_us)",
         "lease_live": "({t}lease_until_us > :now_us)",
+        "now_us": f"COALESCE(CAST(:now_us AS bigint), {MOMENT_US})",
     },
 }
 

@@ -17,7 +17,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from standfast import crash, serial
 from standfast.clock import SECOND_US
@@ -166,7 +168,7 @@ class Steps:
             result=result,
             artifact_id=artifact_id,
             duration_us=duration_us,
-            now_us=tx.now_us(),
+            now_us=tx.now_us_if_known(),
             **identity._asdict(),
             **opening.guarded(),
         )
@@ -206,7 +208,19 @@ def _returns(function: Callable[..., Any], kwargs: dict[str, Any]) -> tuple[Any,
     if "returns" in kwargs and not _takes_returns(function):
         rest = dict(kwargs)
         return rest.pop("returns"), rest
-    return serial.return_annotation(function), kwargs
+    return _annotation(function), kwargs
+
+
+def _annotation(function: Callable[..., Any]) -> Any:
+    """What it says it returns. Looking its names up costs as much as writing a row: once for each function."""
+    if type(function) is not FunctionType:
+        return serial.return_annotation(function)
+    if function not in _annotations:
+        _annotations[function] = serial.return_annotation(function)
+    return _annotations[function]
+
+
+_annotations: WeakKeyDictionary[FunctionType, Any] = WeakKeyDictionary()
 
 
 def _takes_returns(function: Callable[..., Any]) -> bool:

@@ -16,7 +16,7 @@ WHERE session_id = :session_id AND name = :name AND arguments_hash = :arguments_
 -- that it is recorded already.
 -- name: record [sqlite]
 INSERT INTO step (id, session_id, name, arguments_hash, n, result, artifact_id, duration_us, created_us)
-SELECT :id, session.id, :name, :arguments_hash, :n, :result, :artifact_id, :duration_us, :now_us
+SELECT :id, session.id, :name, :arguments_hash, :n, :result, :artifact_id, :duration_us, {now_us}
 FROM session
 WHERE session.id = :session_id AND session.fence = :session_fence AND session.holder = :holder
 ON CONFLICT (session_id, name, arguments_hash, n) DO NOTHING
@@ -26,7 +26,7 @@ RETURNING seq
 -- otherwise its new owner could look for the step in between and not find it.
 -- name: record [postgres]
 INSERT INTO step (id, session_id, name, arguments_hash, n, result, artifact_id, duration_us, created_us)
-SELECT :id, session.id, :name, :arguments_hash, :n, :result, :artifact_id, :duration_us, :now_us
+SELECT :id, session.id, :name, :arguments_hash, :n, :result, :artifact_id, :duration_us, {now_us}
 FROM session
 WHERE session.id = :session_id AND session.fence = :session_fence AND session.holder = :holder
 FOR SHARE

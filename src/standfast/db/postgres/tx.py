@@ -22,6 +22,7 @@ from standfast.db.contract import DEADLINE_S, READ_MAX_S, TRANSACTION_MAX_S, Cal
 from standfast.db.migrations import LATEST
 from standfast.db.postgres.faults import STANDBY_REFUSES_BEGIN, Fault, too_long
 from standfast.db.postgres.values import bind, query_of, rows_of
+from standfast.db.sql import MOMENT_US
 from standfast.errors import SchemaTooNew, StorageError
 
 if TYPE_CHECKING:
@@ -78,8 +79,7 @@ def modes(server_version: int) -> Modes:
             settings["transaction_timeout"] = _ms(whole_s)
         calls = ", ".join(f"set_config('{name}', {value}, true)" for name, value in settings.items())
         fence = "(SELECT value FROM standfast.meta WHERE key = 'min_writer')" if commit else "'0'"
-        clock = "CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS bigint)"
-        return f"SELECT {clock} AS now_us, CAST({fence} AS bigint) AS min_writer, {calls}".encode()
+        return f"SELECT {MOMENT_US} AS now_us, CAST({fence} AS bigint) AS min_writer, {calls}".encode()
 
     write = header(DEADLINE_S, STANDSTILL_S, commit=durable)
     relaxed = header(DEADLINE_S, STANDSTILL_S, commit="'off'")
@@ -173,6 +173,9 @@ class PostgresTx(Tx):
         if self._now_us is None:
             self.collect()
         assert self._now_us is not None
+        return self._now_us
+
+    def now_us_if_known(self) -> int | None:
         return self._now_us
 
     # -- the conversation -------------------------------------------------------------------------

@@ -469,7 +469,9 @@ def _gave_up(store: Store, work: Work, row: Row, error: BaseException) -> None:
     """In doubt at once: the exception goes on unchanged, and says what to do about it."""
     said = f"{type(error).__name__}: {error}"
     crash.point("effect.before_give_up")
-    _noted(error, lambda: store.write(lambda tx: transitions.give_up(tx, row, said)))
+    _noted(
+        error, lambda: store.write(lambda tx: transitions.give_up(tx, row, said) or transitions.late(tx, row, "ended"))
+    )
     crash.point("effect.after_give_up")
     shown, settling = transitions.shown(row), transitions.settling(row["id"])
     error.add_note(

@@ -320,26 +320,32 @@ def _term(tx: Tx, wanted: Wanted) -> Row:
 
 
 def acknowledge(
-    tx: Tx, row: Row, result: str | None, *, artifact_id: str | None = None, external_ref: str | None = None
+    tx: Tx,
+    row: Row,
+    result: str | None,
+    *,
+    artifact_id: str | None = None,
+    external_ref: str | None = None,
+    source: str = "seen",
 ) -> Receipt | StandfastError:
-    """Record the result of attempt `row["attempt"]`, or refuse a late one."""
-    receipt = _acknowledged(tx, row, result, artifact_id=artifact_id, external_ref=external_ref)
+    """Record the result of attempt `row["attempt"]`, or refuse a late one. What we did not see was said."""
+    receipt = _acknowledged(tx, row, result, artifact_id=artifact_id, external_ref=external_ref, source=source)
     return receipt if receipt is not None else late(tx, row, "done")
 
 
-def fail(tx: Tx, row: Row, error: str, *, evidence: str | None = None) -> Receipt | StandfastError:
+def fail(tx: Tx, row: Row, error: str, *, source: str = "seen") -> Receipt | StandfastError:
     """Record that nothing was sent: the next call acts."""
     moved = tx.maybe(
         SQL.fail,
         id=row["id"],
         attempt=row["attempt"],
         error=serial.clean(error, ERROR_MAX),
-        evidence=evidence,
+        evidence=None,
         now_us=tx.now_us(),
     )
     if moved is None:
         return late(tx, row, "failed")
-    return say(tx, "failed", row, f"{shown(row)}: {error}", state="failed")
+    return say(tx, "failed", row, f"{shown(row)}: {error}", state="failed", source=source)
 
 
 def give_up(tx: Tx, row: Row, error: str) -> Receipt | None:
@@ -363,7 +369,8 @@ def resolve(tx: Tx, row: Row, result: str | None, evidence: str) -> Receipt:
     else:
         tx.one(SQL.acknowledge, result=result, artifact_id=None, external_ref=None, **about)
         state, said = "acknowledged", "applied"
-    receipt = say(tx, "resolved", row, f"{shown(row)}: {said}, says {tx.caller.actor}: {evidence}", state=state)
+    summary = f"{shown(row)}: {said}, says {tx.caller.actor}: {evidence}"
+    receipt = say(tx, "resolved", row, summary, state=state, source="said")
     if result is not None and row["tool"].startswith(identity.UNDO):
         _compensated(tx, row)
     return receipt
@@ -392,6 +399,7 @@ def _acknowledged(
     external_ref: str | None = None,
     evidence: str | None = None,
     said: str = "",
+    source: str = "seen",
 ) -> Receipt | None:
     moved = tx.maybe(
         SQL.acknowledge,
@@ -405,7 +413,8 @@ def _acknowledged(
     )
     if moved is None:
         return None
-    receipt = say(tx, "acknowledged", row, f"{shown(row)}{f': {said}' if said else ''}", state="acknowledged")
+    summary = f"{shown(row)}{f': {said}' if said else ''}"
+    receipt = say(tx, "acknowledged", row, summary, state="acknowledged", source=source)
     if moved["tool"].startswith(identity.UNDO):
         _compensated(tx, row)
     return receipt
@@ -422,7 +431,16 @@ def _compensated(tx: Tx, undo: Row) -> None:
 # -- words ------------------------------------------------------------------------------------------
 
 
-def say(tx: Tx, event: str, row: Row, summary: str, *, state: str | None = None, data: serial.Json = None) -> Receipt:
+def say(
+    tx: Tx,
+    event: str,
+    row: Row,
+    summary: str,
+    *,
+    state: str | None = None,
+    data: serial.Json = None,
+    source: str = "seen",
+) -> Receipt:
     about = {"attempt": row["attempt"], "intent_hash": row.get("intent_hash"), **(data or {})}
     return journal.append(
         tx,
@@ -433,6 +451,7 @@ def say(tx: Tx, event: str, row: Row, summary: str, *, state: str | None = None,
         session_id=row["session_id"],
         state=state or (event if event in ("planned", "dispatched") else row["state"]),
         data=about,
+        source=source,
     )
 
 
