@@ -999,6 +999,46 @@ class Money:
     cents: int
 
 
+def test_a_method_is_an_effect_without_its_self(sf: standfast.Standfast) -> None:
+    class Client:
+        def __init__(self) -> None:
+            self.seen: list[str] = []
+
+        @standfast.effect("post", by="text")
+        def post(self, text: str, call: standfast.Call) -> str:
+            self.seen.append(text)
+            raise Boom
+
+        @post.probe
+        def posted(self, text: str) -> Any:
+            return standfast.Applied("found") if text in self.seen else standfast.NotApplied()
+
+        @post.undo
+        def unpost(self, result: str, text: str) -> None:
+            self.seen.remove(text)
+
+    client = Client()
+    with sf.session("a") as s:
+        with pytest.raises(Boom):
+            s.effect(client.post, text="hi")
+        assert s.effect(client.post, text="hi") == "found"
+    assert client.seen == ["hi"]
+    assert only(sf).intent == {"text": "hi"}
+    sf.effects.undo(only(sf).id, client.post)
+    assert client.seen == []
+
+
+def test_what_was_reported_is_told_apart_from_what_was_seen(sf: standfast.Standfast) -> None:
+    with sf.session("a") as s:
+        s.effect("t", do=lambda call: 1)
+    seen = only(sf).id
+    sf.effects.begin("t", key="k")
+    sf.effects.done("k", 1)
+    said = sf.effects.get("k").id
+    assert [event.source for event in sf.journal.about(seen)] == ["seen"] * 3
+    assert [event.source for event in sf.journal.about(said)] == ["seen", "seen", "said"]
+
+
 def test_recorded_words_are_rebuilt_by_the_annotations(sf: standfast.Standfast) -> None:
     sent: list[Any] = []
 

@@ -101,7 +101,7 @@ class _Once:
             self.out.say(*(f"standfast: {line}" for line in str(error).splitlines() if error.code in (126, 127)))
             return error.code
         except Killed as error:
-            self.out.say(f"standfast: {error}", *getattr(error, "__notes__", []))
+            self.out.error("effect_in_doubt", str(error), "\n".join(getattr(error, "__notes__", [])))
             return 128 + error.number
         result = serial.read(text)
         if self.out.for_people:

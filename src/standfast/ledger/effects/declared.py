@@ -17,7 +17,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    cast,
+    overload,
+)
 
 from standfast import serial
 from standfast.errors import InvalidInput
@@ -29,6 +41,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -129,6 +142,20 @@ class Declared(Generic[P, R]):
         if slot is not None and slot not in self.plain_signature.bind_partial(*args, **kwargs).arguments:
             kwargs = self._with_call(kwargs, slot)  # type: ignore[assignment]  # one keyword more
         return self.function(*args, **kwargs)
+
+    @overload
+    def __get__(self, instance: None, owner: type[object]) -> Self: ...
+
+    @overload
+    def __get__(self: Declared[Concatenate[Any, Q], R], instance: object, owner: type[object]) -> Declared[Q, R]: ...
+
+    def __get__(self, instance: object, owner: type[object]) -> Any:
+        """On a class it is a method: `self` is bound, and no part of the intent."""
+        if instance is None:
+            return self
+        probe, undo = (_bound(function, instance) for function in (self.options.probe, self.options.undo))
+        function = self.function.__get__(instance, owner)
+        return Declared(self.name, function, self.options._replace(probe=probe, undo=undo))
 
     def probe(self, function: F) -> F:
         """Say how to ask the world whether it happened. Parameters are those of the effect, or fewer."""
@@ -258,7 +285,8 @@ class Declared(Generic[P, R]):
 
     def _check_parameters(self, function: Callable[..., Any], what: str, *, skip: int) -> None:
         ours = set(self.signature.parameters)
-        for parameter in parameters_of(function)[skip:]:
+        parameters = parameters_of(function)
+        for parameter in parameters[skip + (bool(parameters) and parameters[0].name == "self") :]:
             if parameter.default is parameter.empty and parameter.name not in ours and not _is_rest(parameter):
                 raise InvalidInput(
                     f"{self.name}: its {what} {_called(function)} wants {parameter.name!r}, "
@@ -371,6 +399,14 @@ def _kinds() -> Any:
     import inspect
 
     return inspect.Parameter
+
+
+def _bound(function: Callable[..., Any] | None, instance: object) -> Callable[..., Any] | None:
+    """A probe or an undo that stands in the class beside its effect takes the same `self`."""
+    if function is None or not (names := [p.name for p in parameters_of(function)]) or names[0] != "self":
+        return function
+    bound: Callable[..., Any] = function.__get__(instance)
+    return bound
 
 
 def _equal(default: Any, value: serial.Json) -> bool:

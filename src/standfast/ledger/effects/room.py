@@ -385,7 +385,7 @@ class Effects(Room):
             return row
         if row["state"] == "acknowledged" and row["result"] == text:
             return made(tx, row)
-        ended = transitions.acknowledge(tx, row, text, external_ref=external_ref)
+        ended = transitions.acknowledge(tx, row, text, external_ref=external_ref, source="said")
         return ended if isinstance(ended, StandfastError) else self._fresh(tx, row, ended)
 
     @verb
@@ -393,7 +393,7 @@ class Effects(Room):
         row = self._mine(tx, effect, attempt)
         if isinstance(row, StandfastError) or row["state"] == "failed":
             return row if isinstance(row, StandfastError) else made(tx, row)
-        ended = transitions.fail(tx, row, why)
+        ended = transitions.fail(tx, row, why, source="said")
         return ended if isinstance(ended, StandfastError) else self._fresh(tx, row, ended)
 
     def _over(self, effect: Effect) -> Effect:
