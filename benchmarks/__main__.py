@@ -24,6 +24,9 @@ AREAS = {
     "growth": "growth",
     "postgres": "postgres",
     "start": "start",
+    "steps": "steps",
+    "steps_postgres": "steps",
+    "resume": "steps",
 }
 """The areas in their order, each with the module that has the function of its name."""
 
@@ -34,7 +37,7 @@ def area(name: str) -> Callable[[Plan], list[Table]]:
 
 
 def quick(directory: Path) -> Plan:
-    """A look at everything in about a minute and a half; too short to judge by."""
+    """A look at everything in a few minutes; too short to judge by."""
     return Plan(directory=directory, rounds=5, window_s=0.25, starts=15, openings=3, rows=200_000)
 
 

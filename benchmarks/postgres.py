@@ -16,7 +16,7 @@ from tests import pg
 
 def postgres(plan: Plan) -> list[Table]:
     """Both on one real server, whose data is on the disk that is measured."""
-    with _server(plan.directory) as url:
+    with server(plan.directory) as url:
         return [_threads(plan, url, count) for count in plan.postgres_threads]
 
 
@@ -44,7 +44,8 @@ def _threads(plan: Plan, url: str, count: int) -> Table:
 
 
 @contextmanager
-def _server(directory: Path) -> Iterator[str]:
+def server(directory: Path) -> Iterator[str]:
+    """The URL of a server whose data is in `directory`, or of the one that the environment names."""
     if existing := os.environ.get("STANDFAST_TEST_PG_URL"):
         yield existing
         return
@@ -52,8 +53,8 @@ def _server(directory: Path) -> Iterator[str]:
     before, pg.MEMORY_ROOT = pg.MEMORY_ROOT, directory / "absent"
     place, tempfile.tempdir = tempfile.tempdir, str(directory)
     try:
-        server = pg.TemporaryPostgres()
+        started = pg.TemporaryPostgres()
     finally:
         pg.MEMORY_ROOT, tempfile.tempdir = before, place
-    with server:
-        yield server.url
+    with started:
+        yield started.url

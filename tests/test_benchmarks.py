@@ -36,7 +36,7 @@ def smallest(tmp_path: Path) -> Plan:
     )
 
 
-@pytest.mark.parametrize("name", [name for name in AREAS if name != "postgres"])
+@pytest.mark.parametrize("name", [name for name in AREAS if "postgres" not in name])
 def test_each_area_measures_something_against_something(
     name: str, smallest: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,6 +58,34 @@ def test_postgres_is_measured_against_a_bare_loop_on_the_same_server(
     (table,) = area("postgres")(smallest)
     labels = [line.label for line in table.lines]
     assert {"bare psycopg", "records", "records / bare psycopg"} <= set(labels)
+
+
+def test_a_peer_that_cannot_be_had_is_named_and_what_needs_it_left_out(
+    smallest: Plan, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(peers, "installed", lambda requirement: None)
+    (table,) = area("steps")(smallest)
+    assert "dbos==3.3.0 could not be installed: NOT COMPARED" in table.note
+    assert "NOT COMPARED" in capsys.readouterr().err
+    labels = {line.label for line in table.lines}
+    assert not any("dbos" in label for label in labels)
+    assert {"raw row", "step", "effect", "step / raw row", "step: CPU each"} <= labels
+    counted = {line.label: line.median for line in table.lines if line.label.endswith("syncs each")}
+    assert counted["step: syncs each"] == 1
+    assert counted["effect: syncs each"] == 2
+
+
+def test_steps_on_postgres_are_counted_by_the_server(
+    smallest: Plan, pg_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "installed", lambda requirement: None)
+    monkeypatch.setenv("STANDFAST_TEST_PG_URL", pg_database)
+    steps, resumed = area("steps_postgres")(smallest)
+    counted = {line.label: line.median for line in steps.lines if line.label.endswith("transactions each")}
+    # One for each write; whoever listens is told in transactions of their own, which come seldom.
+    assert 1 <= counted["step: transactions each"] < 2
+    assert 2 <= counted["effect: transactions each"] < 6
+    assert [line.label for line in resumed.lines] == ["of 100 messages", "of 2,000 messages", "large / small"]
 
 
 def test_rounds_alternate_so_that_nobody_is_always_first() -> None:
