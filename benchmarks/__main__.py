@@ -27,6 +27,8 @@ AREAS = {
     "steps": "steps",
     "steps_postgres": "steps",
     "resume": "steps",
+    "claims": "tasks",
+    "claims_postgres": "tasks",
 }
 """The areas in their order, each with the module that has the function of its name."""
 

@@ -16,6 +16,7 @@ from array import array
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
@@ -149,10 +150,17 @@ class Crew:
 # -- in the other process ---------------------------------------------------------------------------
 
 
+def way_of(name: str) -> type[Way]:
+    """A way of `ways`, or "module:Class" of one that an area keeps for itself."""
+    module, _, kind = name.partition(":")
+    way: type[Way] = getattr(import_module(module), kind) if kind else WAYS[name]
+    return way
+
+
 def work(pipe: Connection, way: str, place: str, callers: int, tasks: bool, path: list[str]) -> None:
     sys.path[:0] = path
     try:
-        opened = WAYS[way](place)
+        opened = way_of(way)(place)
         if tasks:
             asyncio.run(_work_with_tasks(pipe, opened, callers))
         else:

@@ -60,6 +60,16 @@ def test_postgres_is_measured_against_a_bare_loop_on_the_same_server(
     assert {"bare psycopg", "records", "records / bare psycopg"} <= set(labels)
 
 
+def test_claims_are_measured_against_a_bare_query_on_the_same_server(
+    smallest: Plan, pg_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STANDFAST_TEST_PG_URL", pg_database)
+    *workers, queue = area("claims_postgres")(smallest)
+    for table in workers:
+        assert "claim and done / bare SKIP LOCKED and update" in [line.label for line in table.lines]
+    assert "claim and done: long / short" in [line.label for line in queue.lines]
+
+
 def test_a_peer_that_cannot_be_had_is_named_and_what_needs_it_left_out(
     smallest: Plan, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

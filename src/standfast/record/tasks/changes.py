@@ -47,11 +47,13 @@ def find(tx: Tx, which: Which) -> Row | StandfastError:
         if len(ends) > 1:
             return InvalidInput(f"{name!r} is the end of more than one task's id", "give more of it")
         row = tx.maybe(SQL.by_id, id=ends[0]["id"]) if ends else None
-    if row is None:
-        return NotFound(
-            f"there is no task {serial.clean(name, 80)!r} in this scope", "standfast task list    (--all: every scope)"
-        )
-    return row
+    return row if row is not None else _unknown(name)
+
+
+def _unknown(name: str) -> NotFound:
+    return NotFound(
+        f"there is no task {serial.clean(name, 80)!r} in this scope", "standfast task list    (--all: every scope)"
+    )
 
 
 def locked(tx: Tx, which: Which, *, alone: bool = False) -> Row | StandfastError:
@@ -59,12 +61,16 @@ def locked(tx: Tx, which: Which, *, alone: bool = False) -> Row | StandfastError
 
     `alone` also keeps sightings of the same problem out, for what opens or closes an episode.
     """
-    row = find(tx, which)
-    if isinstance(row, StandfastError):
-        return row
+    if isinstance(which, Task):
+        id, scope, fingerprint = which.id, which.scope, which.fingerprint  # on PostgreSQL a round trip less
+    else:
+        row = find(tx, which)
+        if isinstance(row, StandfastError):
+            return row
+        id, scope, fingerprint = row["id"], row["scope"], row["fingerprint"]
     if alone:
-        be_alone(tx, row["scope"], row["fingerprint"])
-    return tx.one(SQL.by_id_for_update, id=row["id"])
+        be_alone(tx, scope, fingerprint)
+    return tx.maybe(SQL.by_id_for_update, id=id) or _unknown(id)
 
 
 def be_alone(tx: Tx, scope: str, name: str) -> None:

@@ -139,6 +139,8 @@ def _taken(tx: Tx, row: Row, asked: Asked) -> Task:
     standing = leases.stand(tx, row)
     term = leases.term_of(tx, asked.for_us)
     written = term | {"actor": tx.caller.actor}
+    if row["state"] == "snoozed":
+        tx.defer(SQL.wake, _there, id=row["id"])
     tx.defer(SQL.take, _there, id=row["id"], fence=row["fence"], now_us=tx.now_us(), **written)
     taken = row | written | {"state": "open", "snoozed_until_us": None}
     taken |= {"fence": row["fence"] + 1, "updated_us": tx.now_us()}

@@ -58,12 +58,16 @@ UPDATE task
 SET lease_until_us = 0, lease_boot = NULL, lease_mono_us = 0
 WHERE holder = :holder
 
+-- Its state is not written: SQLite would rewrite five indexes for nothing.
 -- name: take
 UPDATE task
-SET state = 'open', snoozed_until_us = NULL, holder = :holder, actor = :actor, lease_until_us = :lease_until_us,
-    lease_boot = :lease_boot, lease_mono_us = :lease_mono_us, lease_for_us = :lease_for_us, fence = fence + 1,
-    updated_us = :now_us
-WHERE id = :id AND fence = :fence AND state IN ('open', 'snoozed')
+SET holder = :holder, actor = :actor, lease_until_us = :lease_until_us, lease_boot = :lease_boot,
+    lease_mono_us = :lease_mono_us, lease_for_us = :lease_for_us, fence = fence + 1, updated_us = :now_us
+WHERE id = :id AND fence = :fence AND state = 'open'
+RETURNING id
+
+-- name: wake
+UPDATE task SET state = 'open', snoozed_until_us = NULL WHERE id = :id AND state = 'snoozed'
 RETURNING id
 
 -- name: extend

@@ -153,18 +153,21 @@ class Swept(NamedTuple):
     receipt: Receipt | None = None
 
 
+_STORED = Task._fields[: Task._fields.index("standing")]
+_STATE, _LABELS, _RESULT = (_STORED.index(name) for name in ("state", "labels", "result"))
+
+
 def task(tx: Tx, row: Row, receipt: Receipt | None = None, *, sighting: str | None = None) -> Task:
     """The noun of a row, with what is derived: whether it is awake, and how its lease stands."""
     standing = leases.stand(tx, row).state
-    derived = {
-        "state": "open" if row["state"] == "snoozed" and row["snoozed_until_us"] <= tx.now_us() else row["state"],
-        "labels": tuple(label for label in row["labels"].split(",") if label),
-        "result": serial.read(row["result"]),
-        "standing": standing,
-        "suspect": standing in ("over", "gone") or (standing == "live" and _quiet(tx, row)),
-    }
-    fields = {name: derived[name] if name in derived else row[name] for name in Task._fields[:-2]}
-    return Task(**fields, sighting=sighting, receipt=receipt)
+    values = list(map(row.__getitem__, _STORED))
+    if row["state"] == "snoozed" and row["snoozed_until_us"] <= tx.now_us():
+        values[_STATE] = "open"
+    values[_LABELS] = tuple(row["labels"][1:-1].split(",")) if row["labels"] else ()
+    if row["result"] is not None:
+        values[_RESULT] = serial.read(row["result"])
+    suspect = standing in ("over", "gone") or (standing == "live" and _quiet(tx, row))
+    return Task._make([*values, standing, suspect, sighting, receipt])
 
 
 def _quiet(tx: Tx, row: Row) -> bool:
