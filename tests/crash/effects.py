@@ -25,6 +25,7 @@ from typing import Any
 
 import standfast
 from standfast import crash, serial
+from tests.faults.children import say
 
 LIVES_MAX = 8
 
@@ -294,3 +295,36 @@ def approved(agent: Agent, s: Any) -> None:
     agent.words = "words a person has read"  # other words would need another yes
     agent.plain(s, "a", approve=True)
     agent.probed(s, "b", approve=True)
+
+
+STORIES: dict[str, Callable[[Agent, Any], None]] = {
+    "three_kinds": three_kinds,
+    "only_plain": only_plain,
+    "only_probed": only_probed,
+    "only_idempotent": only_idempotent,
+    "failing": failing,
+    "shrugging": shrugging,
+    "approved": approved,
+}
+
+
+def swept(directory: Path, story: str, schedules: int, *, url: str | None = None, seed: int = 0) -> int:
+    """How many schedules were played; AssertionError for the first that ends wrong."""
+    agent = Agent(url, directory, STORIES[story])
+    agent.warm()
+    copies: dict[str, Any] = {} if url else {"keep": agent.keep, "restore": agent.restore}
+    return crash.sweep(
+        agent.run,
+        agent.recover,
+        agent.check,
+        reset=agent.reset,
+        check_in_parent=True,
+        max_schedules=schedules,
+        seed=seed,
+        **copies,
+    )
+
+
+def sweep(story: str, place: str, schedules: int, url: str | None = None, seed: int = 0) -> None:
+    """In a child, which is small and forks quickly: say how many were played."""
+    say(swept(Path(place), story, schedules, url=url, seed=seed))

@@ -386,9 +386,9 @@ def found_by(mutant: Mutant, directory: Path, *, schedules: int = 400) -> str | 
     kind, _, name = mutant.harness.partition(" ")
     try:
         if kind == "sweep":
-            from tests.crash.test_effect_sweep import sweep
+            from tests.crash.effects import swept
 
-            sweep(directory, name, schedules)
+            swept(directory, name, schedules)
         else:
             crash._live(lambda: _scene(globals()[f"check_{name}"], directory), 0, crash.Schedule(), 60.0)
     except AssertionError as error:
