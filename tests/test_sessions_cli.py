@@ -159,14 +159,20 @@ def test_a_command_may_catch_a_signal_and_end_as_it_likes(here: Shell) -> None:
 
 
 def test_ctrl_c_on_a_terminal_reaches_the_command_once(here: Shell) -> None:
-    counting = "import signal, sys\nn = []\nsignal.signal(2, lambda *_: n.append(1))\nprint('ready', flush=True)\n"
-    counting += "signal.pause()\nsignal.alarm(1)\nsignal.signal(14, lambda *_: None)\nsignal.pause()\nsys.exit(len(n))"
+    counting = """
+        import signal, sys
+        signal.pthread_sigmask(signal.SIG_BLOCK, {2})
+        print("ready", flush=True)
+        signal.sigwait({2})
+        sys.exit(1 if signal.sigtimedwait({2}, 1) is None else 2)
+    """
+    agent = [sys.executable, "-c", textwrap.dedent(counting)]
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(here.place)
         os.execvpe(
             sys.executable,
-            [sys.executable, "-c", MAIN, "session", "run", "job", "--", sys.executable, "-c", counting],
+            [sys.executable, "-c", MAIN, "session", "run", "job", "--", *agent],
             here.environment,
         )
     seen = b""
