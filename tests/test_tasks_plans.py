@@ -38,7 +38,7 @@ SELECT t.id, o.id FROM task t JOIN task o ON o.scope = t.scope AND o.fingerprint
 )
 ANALYZE = statement("ANALYZE")
 
-WORKER: Row = {"label": "", "kind": "", "source": "", "assignee": "ann", "holders_max": 100}
+WORKER: Row = {"label": "", "kind": "", "source": "", "assignee": "ann"}
 LISTED: Row = {"label": "", "kind": "", "source": "", "assignee": "", "branch": "", "session_id": "", "held": 0}
 SEEN: Row = {
     **dict.fromkeys(("body", "branch", "assignee", "parent_id", "session_id", "cool_down_us", "due_us")),
@@ -53,7 +53,7 @@ HOT: list[tuple[Statement, Row]] = [
     (changes.SQL.by_fingerprint, {}),
     (claims.SQL.ready, WORKER),
     (claims.SQL.ready_page, WORKER | AT),
-    (claims.SQL.processes, {"holders_max": 100}),
+    (claims.SQL.processes, {}),
     (claims.SQL.expire, {"holder": "a:ann"}),
     (claims.SQL.take, {"holder": "a:ann"} | dict.fromkeys(("lease_until_us", "lease_mono_us", "lease_for_us"), 1)),
     (claims.SQL.blockers, {}),

@@ -58,7 +58,8 @@ def next_ready(tx: Tx, asked: Asked, limit: int) -> list[Task]:
 def claim_next(tx: Tx, asked: Asked) -> Task | None:
     """The most urgent one that is ready, or None."""
     crash.point("task.before_claim")
-    row = _ready(tx, asked)
+    _expire_the_dead(tx)
+    row = tx.maybe(SQL.ready, **asked.filters(tx))
     return None if row is None else _taken(tx, row, asked)
 
 
@@ -118,21 +119,10 @@ def at_work(store: Store, tx: Tx | None, claimed: Task) -> None:
 # -- small parts -------------------------------------------------------------------------------------
 
 
-def _ready(tx: Tx, asked: Asked) -> Row | None:
-    row = tx.maybe(SQL.ready, holders_max=HOLDERS_MAX, **asked.filters(tx))
-    if row is not None:
-        processes = row.pop("processes")
-    else:
-        processes = tx.one(SQL.processes, holders_max=HOLDERS_MAX, **tx.lease_clock())["processes"]
-    gone = [holder for holder in (processes or "").split(" ") if holder and leases.is_gone(holder, tx.caller.clock)]
-    if not gone:
-        return row
-    for holder in gone:
-        tx.run(SQL.expire, holder=holder)
-    row = tx.maybe(SQL.ready, holders_max=HOLDERS_MAX, **asked.filters(tx))
-    if row is not None:
-        del row["processes"]
-    return row
+def _expire_the_dead(tx: Tx) -> None:
+    for row in tx.all(SQL.processes, limit=HOLDERS_MAX):
+        if leases.is_gone(row["holder"], tx.caller.clock):
+            tx.run(SQL.expire, holder=row["holder"])
 
 
 def _taken(tx: Tx, row: Row, asked: Asked) -> Task:

@@ -1,16 +1,11 @@
 -- Claims: the most urgent task that is ready goes to one of those who ask.
 
 -- Ready: open or awake again, held by nobody, everything it needs closed, nothing unfinished below it.
--- `processes` are the holders that may have died before their time: only they can be judged sooner.
 -- name: ready
 SELECT id, scope, fingerprint, episode, state, reason, title, body, kind, source, priority, labels, branch, assignee,
        parent_id, session_id, result, occurrences, first_seen_us, last_seen_us, cool_down_us, snoozed_until_us,
        due_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, created_us, updated_us,
-       closed_us,
-       (SELECT string_agg(h.holder, ' ')
-        FROM (SELECT DISTINCT p.holder AS holder FROM task p
-              WHERE p.holder IS NOT NULL AND p.holder LIKE 'p:%' AND {lease_live:p}
-              LIMIT :holders_max) h) AS processes
+       closed_us
 FROM task t
 WHERE t.scope = :scope AND t.state IN ('open', 'snoozed')
   AND (t.state = 'open' OR t.snoozed_until_us <= :now_us)
@@ -45,11 +40,13 @@ WHERE t.scope = :scope AND t.state IN ('open', 'snoozed')
 ORDER BY t.priority, t.created_us, t.id
 LIMIT :limit
 
+-- Processes that hold tasks: they may have died before their time. Asked without a time, so that on
+-- PostgreSQL it travels with the beginning of the transaction.
 -- name: processes
-SELECT string_agg(h.holder, ' ') AS processes
-FROM (SELECT DISTINCT p.holder AS holder FROM task p
-      WHERE p.holder IS NOT NULL AND p.holder LIKE 'p:%' AND {lease_live:p}
-      LIMIT :holders_max) h
+SELECT DISTINCT holder
+FROM task
+WHERE holder IS NOT NULL AND holder LIKE 'p:%' AND lease_until_us > 0
+LIMIT :limit
 
 -- A process that is known to be dead holds nothing, whatever its leases say. Its name stays for the
 -- journal of whoever takes over.
