@@ -18,7 +18,7 @@ import standfast
 from standfast import crash, serial
 from standfast.clock import ManualClock
 from standfast.footings import leases
-from standfast.ledger.effects import performing, room, transitions
+from standfast.ledger.effects import alone, nouns, room, transitions
 from tests.effects import Github, PullRequest, elsewhere, gone, only, orphan, prune, told
 from tests.others import Other
 
@@ -445,7 +445,7 @@ def test_a_late_writer_with_an_old_attempt_is_refused_and_its_result_discarded(s
     """A paused process wakes up after somebody else has taken its effect over."""
 
     def asleep(call: standfast.Call) -> str:
-        performing._under_way.clear()  # what sleeps is another process
+        alone._under_way.clear()  # what sleeps is another process
         orphan(sf, "k")
         with sf.session("b") as other:
             other.effect("pay", key="k", do=lambda call: f"attempt {call.attempt}", idempotent=True)
@@ -1075,7 +1075,7 @@ def test_a_gone_holder_is_gone_and_another_namespace_is_not_judged(sf: standfast
 def test_no_question_about_effects_reads_the_table_from_end_to_end(tmp_path: Path) -> None:
     by_hand = {"by_suffix"}  # what a person types: the end of an id
     with standfast.open(tmp_path / "db", data_dir=tmp_path) as sf:
-        for one in (*transitions.SQL, *room.SQL):
+        for one in (*transitions.SQL, *room.SQL, *nouns.SQL):
             asked = sf.engine.connection.execute("EXPLAIN QUERY PLAN " + one.sqlite, dict.fromkeys(one.params))
             plan = [row[3] for row in asked]
             scans = [line for line in plan if line.startswith("SCAN") and line != "SCAN CONSTANT ROW"]

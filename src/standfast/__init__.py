@@ -34,7 +34,8 @@ if TYPE_CHECKING:
         VersionConflict,
     )
     from standfast.handle import Standfast, aopen, open
-    from standfast.ledger.effects.declared import Applied, Call, NotApplied, RepeatedEffect, Unknown, effect
+    from standfast.ledger.effects.call import Applied, Call, NotApplied, RepeatedEffect, Unknown
+    from standfast.ledger.effects.declared import effect
     from standfast.record.live import Session
 
 __version__ = "0.1.0"
@@ -42,7 +43,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "standfast.aio": ("AsyncStandfast",),
     "standfast.handle": ("Standfast", "aopen", "open"),
-    "standfast.ledger.effects.declared": ("Applied", "Call", "NotApplied", "RepeatedEffect", "Unknown", "effect"),
+    "standfast.ledger.effects.call": ("Applied", "Call", "NotApplied", "RepeatedEffect", "Unknown"),
+    "standfast.ledger.effects.declared": ("effect",),
     "standfast.record.live": ("Session",),
     "standfast.errors": (
         "ApprovalRequired",

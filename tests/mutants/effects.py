@@ -23,8 +23,8 @@ from standfast.clock import ManualClock
 from standfast.db.contract import Row
 from standfast.db.sql import Statement, statement
 from standfast.footings import leases
-from standfast.ledger.effects import identity, performing, transitions
-from standfast.ledger.effects.declared import NotApplied, Unknown
+from standfast.ledger.effects import alone, doubting, finding, identity, performing, transitions, words
+from standfast.ledger.effects.call import NotApplied, Unknown
 from tests.effects import elsewhere, only, orphan
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -45,7 +45,7 @@ def check_late(sf: standfast.Standfast) -> None:
     """A paused process wakes up after its effect was taken over."""
 
     def asleep(call: standfast.Call) -> str:
-        performing._under_way.clear()
+        alone._under_way.clear()
         orphan(sf, "k")
         with sf.session("b") as other:
             other.effect("pay", key="k", do=lambda call: "in time", idempotent=True)
@@ -60,7 +60,7 @@ def check_sleeper(sf: standfast.Standfast) -> None:
     """It wakes up while the one who took over is still at it."""
 
     def asleep(call: standfast.Call) -> str:
-        performing._under_way.clear()
+        alone._under_way.clear()
         orphan(sf, "k")
         with sf.session("b") as other:
             other.effect("pay", key="k", do=meanwhile, idempotent=True)
@@ -232,7 +232,7 @@ def settled_as(answer: str) -> Callable[[Any], Any]:
     def make(inquired: Any) -> Any:
         def patched(store: Any, work: Any, wanted: Any, doubt: Any, call: Any) -> Any:
             result = '"skipped"' if answer == "applied" else None
-            return transitions.Finding(doubt.row["attempt"], answer, result, "guessed")
+            return finding.Finding(doubt.row["attempt"], answer, result, "guessed")
 
         return patched
 
@@ -264,10 +264,10 @@ MUTANTS: dict[str, Mutant] = {
         "the result is returned and never written", "sweep only_plain", swapped(performing, "_recorded", never_recorded)
     ),
     "doubt taken for done": Mutant(
-        "what was perhaps sent is skipped", "sweep only_plain", swapped(performing, "_inquired", settled_as("applied"))
+        "what was perhaps sent is skipped", "sweep only_plain", swapped(doubting, "inquire", settled_as("applied"))
     ),
     "doubt taken for failed": Mutant(
-        "what was perhaps sent is sent", "sweep only_plain", swapped(performing, "_inquired", settled_as("not_applied"))
+        "what was perhaps sent is sent", "sweep only_plain", swapped(doubting, "inquire", settled_as("not_applied"))
     ),
     "an error proves that nothing was sent": Mutant(
         "any exception makes it failed",
@@ -287,20 +287,20 @@ MUTANTS: dict[str, Mutant] = {
     "key not compared": Mutant(
         "a key may name anything",
         "check conflict",
-        swapped(transitions, "mismatch", lambda _: lambda row, wanted: None),
+        swapped(finding, "mismatch", lambda _: lambda row, wanted: None),
     ),
     "probe unknown taken for not applied": Mutant(
-        "a shrug sends it again", "sweep shrugging", swapped(performing, "_asked", taken_for_no)
+        "a shrug sends it again", "sweep shrugging", swapped(doubting, "_asked", taken_for_no)
     ),
     "not applied counts at once": Mutant(
         "a sleeping holder is not waited for",
         "check asleep",
-        swapped(transitions, "_long_over", lambda _: lambda tx, row: True),
+        swapped(finding, "_long_over", lambda _: lambda tx, row: True),
     ),
     "a window without an end": Mutant(
         "the remote never forgets",
         "check window",
-        swapped(transitions, "remembered", lambda _: lambda tx, row, window_us: window_us is not None),
+        swapped(finding, "remembered", lambda _: lambda tx, row, window_us: window_us is not None),
     ),
     "another key for each attempt": Mutant(
         "the remote cannot know it again", "sweep only_idempotent", swapped(identity, "call_key", one_call_key)
@@ -343,7 +343,7 @@ MUTANTS: dict[str, Mutant] = {
         swapped(performing.serial, "read", lambda read: lambda text: (1, 2) if text == "[1,2]" else read(text)),
     ),
     "pruned, and done again": Mutant(
-        "a tombstone is not seen", "check pruned", swapped(transitions, "closed", lambda _: lambda row: None)
+        "a tombstone is not seen", "check pruned", swapped(words, "closed", lambda _: lambda row: None)
     ),
     "three commits": Mutant(
         "planned and dispatched apart",
@@ -362,7 +362,7 @@ MUTANTS: dict[str, Mutant] = {
         ),
     ),
     "an effect leaves no trace": Mutant(
-        "nothing is journalled", "check journal", swapped(transitions, "say", lambda _: lambda *a, **k: None)
+        "nothing is journalled", "check journal", swapped(words, "say", lambda _: lambda *a, **k: None)
     ),
 }
 

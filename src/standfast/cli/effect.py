@@ -15,7 +15,7 @@ from standfast.errors import InvalidInput
 
 if TYPE_CHECKING:
     from standfast.footings.journal import Event
-    from standfast.ledger.effects.room import Effect, Verdict
+    from standfast.ledger.effects.nouns import Effect, Verdict
 
 effect = noun("effect", "What the outside world can see: recorded before it is sent.", default="list")
 

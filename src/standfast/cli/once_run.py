@@ -17,14 +17,15 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from standfast.cli.output import Out
-from standfast.ledger.effects.declared import Applied, Call, NotApplied, Options, Unknown
+from standfast.ledger.effects.call import Applied, Call, NotApplied, Unknown
+from standfast.ledger.effects.declared import Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from standfast.handle import Standfast
     from standfast.ledger.effects.identity import Wanted
-    from standfast.ledger.effects.performing import Work
+    from standfast.ledger.effects.work import Work
 
 PROBE_APPLIED = 0
 PROBE_NOT_APPLIED = 3
@@ -115,7 +116,7 @@ class _Once:
         from standfast import serial
         from standfast.footings.leases import ACTOR_US
         from standfast.ledger.effects import identity
-        from standfast.ledger.effects.performing import Work, wanted_for
+        from standfast.ledger.effects.work import Work, wanted_for
 
         asked = self.asked
         gate = next((gate.pattern for gate in self.sf.gates.check(asked.argv) if gate.need == "approval"), None)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from standfast.checkpoint.checkpoints import Checkpoint, Context, Said
     from standfast.footings.artifacts import Artifact, Source
     from standfast.ledger.decisions import Deciding
-    from standfast.ledger.effects.declared import Call, Declared
+    from standfast.ledger.effects.call import Call
+    from standfast.ledger.effects.declared import Declared
     from standfast.record.live import Session
 
 P = ParamSpec("P")

@@ -10,10 +10,20 @@ returned is decoded from what was stored, first time included. Killed at any lin
 process finds nothing, an intent in doubt, or a result; and it never sends blindly a second time.
 
     declared.py      @standfast.effect: what a function says about itself, no store needed
+    call.py          what it is told, and what it and its probe may answer
+    signatures.py    reading other people's parameters
+    work.py          what is to be done, whatever form it was given in
     identity.py      what makes two effects the same: keys, hashes, differences
-    transitions.py   the state machine: bodies of transactions, each a compare-and-set
     performing.py    begin, call, finish: the walk around other people's code
+    finding.py       what a call finds under its identity, and what it may do about it
+    transitions.py   the state machine: each change a compare-and-set on the attempt
+    doubting.py      in doubt: probe, the same key again, a person
+    alone.py         one call at a time in this process
+    undoing.py       an undo is an effect of its own
+    tooling.py       functions as an agent's tools
     room.py          sf.effects: look, settle, and the split form for shells and hooks
+    nouns.py         an effect as it stands, and what the next call would do
+    words.py         what effects say: journal, people, errors
 
 Left to others: who owns a session (`opening`), who holds what (`leases`), who said yes (`approvals`).
 """
@@ -23,17 +33,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from standfast.ledger.effects.performing import perform, tools
-    from standfast.ledger.effects.room import Effect, Effects, Verdict
+    from standfast.ledger.effects.nouns import Effect, Verdict
+    from standfast.ledger.effects.performing import perform
+    from standfast.ledger.effects.room import Effects
+    from standfast.ledger.effects.tooling import tools
 
 __all__ = ["Effect", "Effects", "Verdict", "perform", "tools"]
 
 _HOMES = {
     "perform": "performing",
-    "tools": "performing",
-    "Effect": "room",
+    "tools": "tooling",
+    "Effect": "nouns",
     "Effects": "room",
-    "Verdict": "room",
+    "Verdict": "nouns",
 }
 
 

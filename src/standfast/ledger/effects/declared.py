@@ -34,6 +34,8 @@ from typing import (
 from standfast import serial
 from standfast.errors import InvalidInput
 from standfast.ledger.effects import identity
+from standfast.ledger.effects.call import Call
+from standfast.ledger.effects.signatures import MISSING, bound, call_slot, hints_of, parameters_of, takes_rest
 
 if TYPE_CHECKING:
     import inspect
@@ -44,55 +46,6 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class Call(NamedTuple):
-    """What a function learns about the call it serves."""
-
-    key: str
-    """For the remote's idempotency header: the same for every attempt, `sf_` and 32 hex digits."""
-    attempt: int
-    session: str | None
-    """The key of the session."""
-    intent: serial.Json = None
-    result: Any = None
-    """The recorded result, for an undo."""
-
-
-class NotApplied(Exception):
-    """Nothing was sent: raise it in `do`, or return it from a probe that looked and found nothing."""
-
-    def __init__(self, why: str | None = None) -> None:
-        super().__init__(why or "not applied")
-        self.why = why
-
-
-class Applied:
-    """A probe's yes: it is there, and this is the result."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any = None) -> None:
-        self.value = value
-
-    def __repr__(self) -> str:
-        return f"Applied({self.value!r})"
-
-
-class Unknown:
-    """A probe's shrug: it could not find out."""
-
-    __slots__ = ("why",)
-
-    def __init__(self, why: str | None = None) -> None:
-        self.why = why
-
-    def __repr__(self) -> str:
-        return f"Unknown({self.why!r})" if self.why else "Unknown()"
-
-
-class RepeatedEffect(UserWarning):
-    """The same effect twice in one opening of a session: the second time it was answered from the record."""
 
 
 if TYPE_CHECKING:
@@ -153,7 +106,7 @@ class Declared(Generic[P, R]):
         """On a class it is a method: `self` is bound, and no part of the intent."""
         if instance is None:
             return self
-        probe, undo = (_bound(function, instance) for function in (self.options.probe, self.options.undo))
+        probe, undo = (bound(function, instance) for function in (self.options.probe, self.options.undo))
         function = self.function.__get__(instance, owner)
         return Declared(self.name, function, self.options._replace(probe=probe, undo=undo))
 
@@ -221,7 +174,7 @@ class Declared(Generic[P, R]):
         """The arguments as they were sent, rebuilt by the annotations; what cannot be, as they are now."""
         if not isinstance(intent, dict):
             return arguments
-        hints = _hints(self.function)
+        hints = hints_of(self.function)
         rest = next((p.name for p in self.signature.parameters.values() if p.kind is p.VAR_KEYWORD), "")
         rebuilt = dict(arguments)
         for name, value in intent.items():
@@ -242,12 +195,12 @@ class Declared(Generic[P, R]):
         for parameter in self.plain_signature.parameters.values():
             if parameter.kind is parameter.VAR_KEYWORD:
                 continue
-            value = call if parameter.name == self.call_slot else rest.pop(parameter.name, _NONE)
+            value = call if parameter.name == self.call_slot else rest.pop(parameter.name, MISSING)
             if parameter.kind is parameter.VAR_POSITIONAL:
-                args += () if value is _NONE else value
-            elif value is not _NONE and parameter.kind is parameter.KEYWORD_ONLY:
+                args += () if value is MISSING else value
+            elif value is not MISSING and parameter.kind is parameter.KEYWORD_ONLY:
                 kwargs[parameter.name] = value
-            elif value is not _NONE:
+            elif value is not MISSING:
                 args.append(value)
         return self.function, tuple(args), {**kwargs, **rest}
 
@@ -260,7 +213,7 @@ class Declared(Generic[P, R]):
     def _default(self, name: str) -> Any:
         parameter = self.signature.parameters.get(name)
         if parameter is None or parameter.default is parameter.empty:
-            return [] if parameter is not None and parameter.kind is parameter.VAR_POSITIONAL else _NONE
+            return [] if parameter is not None and parameter.kind is parameter.VAR_POSITIONAL else MISSING
         return parameter.default
 
     def _with_call(self, kwargs: dict[str, Any], slot: str) -> dict[str, Any]:
@@ -287,7 +240,7 @@ class Declared(Generic[P, R]):
         ours = set(self.signature.parameters)
         parameters = parameters_of(function)
         for parameter in parameters[skip + (bool(parameters) and parameters[0].name == "self") :]:
-            if parameter.default is parameter.empty and parameter.name not in ours and not _is_rest(parameter):
+            if parameter.default is parameter.empty and parameter.name not in ours and not takes_rest(parameter):
                 raise InvalidInput(
                     f"{self.name}: its {what} {_called(function)} wants {parameter.name!r}, "
                     f"which {_called(self.function)} does not have",
@@ -336,63 +289,6 @@ def effect(
 
 # -- small parts ------------------------------------------------------------------------------------
 
-_NONE: Any = object()
-
-
-def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters a caller fills: all but the Call."""
-    import inspect
-
-    signature = inspect.signature(function)
-    slot = call_slot(function, signature)
-    return [p for p in signature.parameters.values() if p.name != slot]
-
-
-def fill(
-    function: Callable[..., Any], first: tuple[Any, ...], arguments: dict[str, Any], call: Call
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments for a probe or an undo: `first` in order, then those of `arguments` it has parameters for."""
-    import inspect
-
-    signature = inspect.signature(function)
-    slot = call_slot(function, signature)
-    args: list[Any] = []
-    named: dict[str, Any] = {}
-    left = list(first)
-    for name, parameter in signature.parameters.items():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            named |= {other: value for other, value in arguments.items() if other not in signature.parameters}
-            continue
-        value = call if name == slot else left.pop(0) if left else arguments.get(name, _NONE)
-        if value is _NONE or parameter.kind is parameter.VAR_POSITIONAL:
-            continue
-        if parameter.kind is parameter.POSITIONAL_ONLY:
-            args.append(value)
-        else:
-            named[name] = value
-    return tuple(args), named
-
-
-def call_slot(function: Callable[..., Any], signature: inspect.Signature) -> str | None:
-    for name, parameter in signature.parameters.items():
-        if _is_call(parameter.annotation, getattr(function, "__globals__", {})):
-            return name
-    return None
-
-
-def _is_call(annotation: Any, names: dict[str, Any]) -> bool:
-    if not isinstance(annotation, str):
-        return annotation is Call
-    words = annotation.strip("'\" ").split(".")
-    if words[-1] != "Call":
-        return False
-    # Written as text (postponed annotations): follow the names; what was imported for type
-    # checkers only cannot be followed, and then its name has to do.
-    found = names.get(words[0], _NONE)
-    for word in words[1:]:
-        found = getattr(found, word, _NONE)
-    return found is Call or found is _NONE
-
 
 @functools.cache
 def _kinds() -> Any:
@@ -401,32 +297,11 @@ def _kinds() -> Any:
     return inspect.Parameter
 
 
-def _bound(function: Callable[..., Any] | None, instance: object) -> Callable[..., Any] | None:
-    """A probe or an undo that stands in the class beside its effect takes the same `self`."""
-    if function is None or not (names := [p.name for p in parameters_of(function)]) or names[0] != "self":
-        return function
-    bound: Callable[..., Any] = function.__get__(instance)
-    return bound
-
-
 def _equal(default: Any, value: serial.Json) -> bool:
     try:
-        return default is not _NONE and serial.canonical(default) == serial.canonical(value)
+        return default is not MISSING and serial.canonical(default) == serial.canonical(value)
     except InvalidInput:  # a default that has no plain form is not what was said
         return False
-
-
-def _is_rest(parameter: inspect.Parameter) -> bool:
-    return parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-
-
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    from typing import get_type_hints
-
-    try:
-        return get_type_hints(function)
-    except (NameError, TypeError, AttributeError, SyntaxError):
-        return {}
 
 
 def _called(function: Callable[..., Any]) -> str:

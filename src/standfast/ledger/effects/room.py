@@ -10,20 +10,20 @@ A person settles what is in doubt with `resolve`, and says by what evidence.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from standfast import crash, serial
-from standfast.clock import iso
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, query, refused_inside, verb
-from standfast.errors import ApprovalRequired, IllegalTransition, InvalidInput, LeaseLost, NotFound, StandfastError
+from standfast.errors import ApprovalRequired, InvalidInput, LeaseLost, StandfastError
 from standfast.footings import leases
 from standfast.footings.journal import Receipt
-from standfast.ids import is_id, like_suffix, new_id, short
-from standfast.ledger.effects import identity, transitions
+from standfast.ids import new_id
+from standfast.ledger.effects import finding, identity, transitions, words
+from standfast.ledger.effects.finding import Doubt
 from standfast.ledger.effects.identity import Wanted
-from standfast.ledger.effects.transitions import Doubt
+from standfast.ledger.effects.nouns import Effect, Many, Verdict, find, found_session, illegal, judged, made
 
 if TYPE_CHECKING:
     from standfast.ledger.effects.declared import Declared, Idempotent
@@ -36,69 +36,6 @@ SCANNED_MAX = 1000
 """Dispatched effects looked at for those in doubt: more than this are not at work at once."""
 
 _LAST = "eff_z"  # sorts behind every id, in every collation: an id begins with 0 to 7
-
-
-class Effect(NamedTuple):
-    """One effect as it stands."""
-
-    id: str
-    scope: str
-    session_id: str | None
-    node_id: str | None
-    task_id: str | None
-    tool: str
-    key: str
-    n: int
-    intent_hash: str
-    intent: serial.Json
-    context: serial.Json
-    state: str
-    attempt: int
-    idempotent_us: int | None
-    holder: str | None
-    actor: str | None
-    lease_until_us: int | None
-    gave_up_us: int | None
-    result: serial.Json
-    artifact_id: str | None
-    external_ref: str | None
-    error: str | None
-    evidence: str | None
-    approval_id: str | None
-    successor_id: str | None
-    pruned_us: int | None
-    planned_us: int
-    first_dispatched_us: int | None
-    dispatched_us: int | None
-    ended_us: int | None
-    updated_us: int
-    in_doubt: bool
-    """Sent, and nobody alive is at it."""
-    call_key: str = ""
-    """What the remote is given as its idempotency key; known to whoever begins."""
-    receipt: Receipt | None = None
-
-    @property
-    def done(self) -> bool:
-        return self.state == "acknowledged"
-
-    @property
-    def shown(self) -> str:
-        """The tool and what identifies it, in one line."""
-        return transitions.told(self.tool, self.intent, self.context)
-
-
-Many: TypeAlias = list[Effect]
-
-
-class Verdict(NamedTuple):
-    """What the next call would do about an effect, and why."""
-
-    action: str
-    """replay: it would be sent · skip: it would not · probe: the world would be asked ·
-    ask: a person has to settle it · wait: somebody alive is at it"""
-    reason: str
-    effect: Effect
 
 
 class Effects(Room):
@@ -190,7 +127,7 @@ class Effects(Room):
         "acknowledged" means that it was done before, and its result is there. Raises InProgress,
         EffectInDoubt, ApprovalRequired, KeyConflict or Conflict as `s.effect` does.
         """
-        from standfast.ledger.effects.performing import alone
+        from standfast.ledger.effects.alone import alone
 
         work = _by_hand(tool, intent, by=by, key=key, idempotent=idempotent, approve=approve, why=why)
         session_id = self._session(session) if session is not None else None
@@ -279,8 +216,8 @@ class Effects(Room):
         )
         if moved is None:
             return illegal(row, "superseded", "only what is planned can be")
-        said = f"{transitions.shown(row)}{f': {reason}' if reason else ''}"
-        receipt = transitions.say(tx, "superseded", row, said, state="superseded")
+        said = f"{words.shown(row)}{f': {reason}' if reason else ''}"
+        receipt = words.say(tx, "superseded", row, said, state="superseded")
         return self._fresh(tx, row, receipt)
 
     def undo(self, effect: str, how: Callable[..., Any] | Declared[..., Any]) -> Effect:
@@ -299,12 +236,12 @@ class Effects(Room):
 
     @verb
     def _begin(self, tx: Tx, id: str, wanted: Wanted) -> Effect | StandfastError:
-        outcome = transitions.begin(tx, id, wanted, None, True)
+        outcome = finding.begin(tx, id, wanted, None, True)
         if isinstance(outcome, Doubt):
-            if not transitions.remembered(tx, outcome.row, wanted.idempotent_us):
-                return transitions.in_doubt(outcome)
-            again = transitions.Finding(outcome.row["attempt"], "again")
-            outcome = transitions.begin(tx, id, wanted, again, True)
+            if not finding.remembered(tx, outcome.row, wanted.idempotent_us):
+                return words.in_doubt(outcome)
+            again = finding.Finding(outcome.row["attempt"], "again")
+            outcome = finding.begin(tx, id, wanted, again, True)
         if isinstance(outcome, StandfastError):
             return outcome
         return made(tx, tx.one(transitions.SQL.by_id, id=outcome.row["id"]))
@@ -316,7 +253,7 @@ class Effects(Room):
             return row
         if row["state"] not in ("planned", "failed"):
             return illegal(row, "dispatched", "only what is planned or failed can be")
-        sent = transitions.dispatch(tx, row, for_us=for_us, holder=holder)
+        sent = finding.dispatch(tx, row, for_us=for_us, holder=holder)
         return sent if isinstance(sent, StandfastError) else made(tx, tx.one(transitions.SQL.by_id, id=sent.row["id"]))
 
     @query
@@ -339,7 +276,7 @@ class Effects(Room):
         return low
 
     def _wanted(self, work: Any, session_id: str | None, again: bool, context: dict[str, Any] | None) -> Wanted:
-        from standfast.ledger.effects.performing import wanted_for
+        from standfast.ledger.effects.work import wanted_for
 
         key, n = work.options.key, 1
         if key is None:
@@ -371,8 +308,8 @@ class Effects(Room):
         if row["state"] == "dispatched" and row["actor"] != tx.caller.actor and row["holder"] != tx.caller.holder:
             holder = row["actor"] or leases.who(row["holder"])
             return LeaseLost(
-                f"{transitions.named(row)} is held by {holder}, not by {tx.caller.actor}",
-                f"if that holder is gone: {transitions.settling(row['id'])}",
+                f"{words.named(row)} is held by {holder}, not by {tx.caller.actor}",
+                f"if that holder is gone: {words.settling(row['id'])}",
             )
         return row
 
@@ -397,7 +334,7 @@ class Effects(Room):
         return ended if isinstance(ended, StandfastError) else self._fresh(tx, row, ended)
 
     def _over(self, effect: Effect) -> Effect:
-        transitions.BEGUN.discard((effect.id, effect.attempt))
+        finding.BEGUN.discard((effect.id, effect.attempt))
         return effect
 
     def _fresh(self, tx: Tx, row: Row, receipt: Receipt | None) -> Effect:
@@ -409,19 +346,19 @@ class Effects(Room):
             return made(tx, row)
         if row["state"] != "dispatched":
             return illegal(row, wanted, "only what is in doubt can be resolved")
-        doubt = transitions.doubtful(tx, row)
+        doubt = finding.doubtful(tx, row)
         if doubt is None:
-            return transitions.in_progress(tx, row)
+            return words.in_progress(tx, row)
         return self._fresh(tx, row, transitions.resolve(tx, row, text, evidence))
 
     def _at_work(self, effect: Effect) -> None:
         if effect.state == "dispatched" and effect.holder == self.store.caller.holder:
-            transitions.BEGUN.add((effect.id, effect.attempt))
+            finding.BEGUN.add((effect.id, effect.attempt))
             if effect.holder.startswith("p:"):
                 leases.renewer(self.store).start()
 
     def _keyed(self, effect: Effect) -> Effect:
-        from standfast.ledger.effects.performing import store_id
+        from standfast.ledger.effects.alone import store_id
 
         if effect.state != "dispatched":
             return effect
@@ -430,77 +367,13 @@ class Effects(Room):
 
 def _by_hand(tool: str, intent: serial.Json, **options: Any) -> Any:
     """Work without a function: the split form and the function form share everything else."""
-    from standfast.ledger.effects.performing import prepare
+    from standfast.ledger.effects.work import prepare
 
     return prepare(tool, (intent,), {"do": _nobody, **options})
 
 
 def _nobody(call: Any) -> None:
     raise AssertionError("the split form calls nobody")
-
-
-def found_session(tx: Tx, scope: str, session: str) -> str | StandfastError:
-    """The id of a session, given by id or key."""
-    row = tx.maybe(SQL.session, session=session, scope=scope)
-    if row is None:
-        return NotFound(f"there is no session {serial.clean(session, 80)!r} here", "standfast session list")
-    return str(row["id"])
-
-
-def find(tx: Tx, scope: str, effect: str, *, lock: bool = False) -> Row | StandfastError:
-    """The row an id, a key or the end of an id names."""
-    by_id = transitions.SQL.by_id_for_update if lock else transitions.SQL.by_id
-    if is_id(effect):
-        row = tx.maybe(by_id, id=effect)
-    else:
-        row = tx.maybe(transitions.SQL.by_key_for_update if lock else transitions.SQL.by_key, scope=scope, key=effect)
-        suffix = like_suffix(effect, prefix="eff") if row is None else None
-        if suffix is not None:
-            ids = tx.all(SQL.by_suffix, pattern=f"%{suffix}")
-            if len(ids) > 1:
-                return InvalidInput(f"{effect!r} is the end of more than one id", "write more of it")
-            row = tx.maybe(by_id, id=ids[0]["id"]) if ids else None
-    if row is None:
-        shown = serial.clean(str(effect), 80)
-        return NotFound(f"there is no effect {shown!r} here", "standfast effect list")
-    return row
-
-
-def made(tx: Tx, row: Row) -> Effect:
-    """The noun of a row, with what is derived from its lease now."""
-    doubt = transitions.doubtful(tx, row) if row["state"] == "dispatched" else None
-    values = {name: row[name] for name in Effect._fields if name in row}
-    values |= {name: serial.read(row[name]) for name in ("intent", "context", "result")}
-    return Effect(**values, in_doubt=doubt is not None)
-
-
-def judged(tx: Tx, row: Row) -> Verdict:
-    effect = made(tx, row)
-    closed = transitions.closed(row)
-    if closed is not None:
-        return Verdict("skip", closed.message, effect)
-    if row["state"] == "acknowledged":
-        return Verdict("skip", f"done at {iso(row['ended_us'])}: the recorded result is returned", effect)
-    if row["state"] == "planned":
-        return Verdict("replay", "planned and never sent", effect)
-    if row["state"] == "failed":
-        return Verdict("replay", f"known not applied: {row['error']}", effect)
-    doubt = transitions.doubtful(tx, row)
-    if doubt is None:
-        return Verdict("wait", transitions.in_progress(tx, row).message, effect)
-    why = transitions.WHY[doubt.standing]
-    if (effect.context or {}).get("probe"):
-        return Verdict("probe", f"in doubt ({why}), and it can be asked about: {effect.context['probe']}", effect)
-    if transitions.remembered(tx, row, effect.idempotent_us):
-        return Verdict("replay", f"in doubt ({why}), and the remote knows its key", effect)
-    return Verdict("ask", f"in doubt ({why}): {transitions.settling(row['id'])}", effect)
-
-
-def illegal(row: Row, wanted: str, why: str) -> IllegalTransition:
-    return IllegalTransition(
-        f"{transitions.named(row)} is {row['state']} and cannot become {wanted}: {why}",
-        f"standfast effect show {short(row['id'])}",
-    )
 
 
 def _line(text: str | None) -> str | None:

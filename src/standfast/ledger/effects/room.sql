@@ -40,9 +40,3 @@ WHERE state = 'dispatched' AND state IN ('planned', 'dispatched')
   AND (:session_id = '' OR session_id = :session_id)
 ORDER BY updated_us DESC
 LIMIT :limit
-
--- name: by_suffix
-SELECT id FROM effect WHERE id LIKE :pattern LIMIT 2
-
--- name: session
-SELECT id, key FROM session WHERE id = :session OR (scope = :scope AND key = :session)

@@ -18,11 +18,14 @@ from standfast.errors import IllegalTransition, InvalidInput
 from standfast.footings import foreign
 from standfast.ids import short
 from standfast.ledger.effects import identity
-from standfast.ledger.effects.declared import Call, Declared, Options, fill
-from standfast.ledger.effects.performing import Work, kept, walk, wanted_for
+from standfast.ledger.effects.call import Call
+from standfast.ledger.effects.declared import Declared, Options
+from standfast.ledger.effects.performing import kept, walk
+from standfast.ledger.effects.signatures import fill
+from standfast.ledger.effects.work import Work, wanted_for
 
 if TYPE_CHECKING:
-    from standfast.ledger.effects.room import Effect
+    from standfast.ledger.effects.nouns import Effect
 
 
 def undo(store: Store, effect: Effect, how: Callable[..., Any] | Declared[..., Any]) -> None:

@@ -1,0 +1,145 @@
+"""An effect as it stands, and what would be done about it next."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from standfast import serial
+from standfast.clock import iso
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.errors import IllegalTransition, InvalidInput, NotFound, StandfastError
+from standfast.footings.journal import Receipt
+from standfast.ids import is_id, like_suffix, short
+from standfast.ledger.effects import finding, transitions, words
+
+SQL = load(__name__)
+
+
+class Effect(NamedTuple):
+    """One effect as it stands."""
+
+    id: str
+    scope: str
+    session_id: str | None
+    node_id: str | None
+    task_id: str | None
+    tool: str
+    key: str
+    n: int
+    intent_hash: str
+    intent: serial.Json
+    context: serial.Json
+    state: str
+    attempt: int
+    idempotent_us: int | None
+    holder: str | None
+    actor: str | None
+    lease_until_us: int | None
+    gave_up_us: int | None
+    result: serial.Json
+    artifact_id: str | None
+    external_ref: str | None
+    error: str | None
+    evidence: str | None
+    approval_id: str | None
+    successor_id: str | None
+    pruned_us: int | None
+    planned_us: int
+    first_dispatched_us: int | None
+    dispatched_us: int | None
+    ended_us: int | None
+    updated_us: int
+    in_doubt: bool
+    """Sent, and nobody alive is at it."""
+    call_key: str = ""
+    """What the remote is given as its idempotency key; known to whoever begins."""
+    receipt: Receipt | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.state == "acknowledged"
+
+    @property
+    def shown(self) -> str:
+        """The tool and what identifies it, in one line."""
+        return words.told(self.tool, self.intent, self.context)
+
+
+Many: TypeAlias = list[Effect]
+
+
+class Verdict(NamedTuple):
+    """What the next call would do about an effect, and why."""
+
+    action: str
+    """replay: it would be sent · skip: it would not · probe: the world would be asked ·
+    ask: a person has to settle it · wait: somebody alive is at it"""
+    reason: str
+    effect: Effect
+
+
+def found_session(tx: Tx, scope: str, session: str) -> str | StandfastError:
+    """The id of a session, given by id or key."""
+    row = tx.maybe(SQL.session, session=session, scope=scope)
+    if row is None:
+        return NotFound(f"there is no session {serial.clean(session, 80)!r} here", "standfast session list")
+    return str(row["id"])
+
+
+def find(tx: Tx, scope: str, effect: str, *, lock: bool = False) -> Row | StandfastError:
+    """The row an id, a key or the end of an id names."""
+    by_id = transitions.SQL.by_id_for_update if lock else transitions.SQL.by_id
+    if is_id(effect):
+        row = tx.maybe(by_id, id=effect)
+    else:
+        row = tx.maybe(transitions.SQL.by_key_for_update if lock else transitions.SQL.by_key, scope=scope, key=effect)
+        suffix = like_suffix(effect, prefix="eff") if row is None else None
+        if suffix is not None:
+            ids = tx.all(SQL.by_suffix, pattern=f"%{suffix}")
+            if len(ids) > 1:
+                return InvalidInput(f"{effect!r} is the end of more than one id", "write more of it")
+            row = tx.maybe(by_id, id=ids[0]["id"]) if ids else None
+    if row is None:
+        shown = serial.clean(str(effect), 80)
+        return NotFound(f"there is no effect {shown!r} here", "standfast effect list")
+    return row
+
+
+def made(tx: Tx, row: Row) -> Effect:
+    """The noun of a row, with what is derived from its lease now."""
+    doubt = finding.doubtful(tx, row) if row["state"] == "dispatched" else None
+    values = {name: row[name] for name in Effect._fields if name in row}
+    values |= {name: serial.read(row[name]) for name in ("intent", "context", "result")}
+    return Effect(**values, in_doubt=doubt is not None)
+
+
+def judged(tx: Tx, row: Row) -> Verdict:
+    """What the next call would do, without doing it."""
+    effect = made(tx, row)
+    closed = words.closed(row)
+    if closed is not None:
+        return Verdict("skip", closed.message, effect)
+    if row["state"] == "acknowledged":
+        return Verdict("skip", f"done at {iso(row['ended_us'])}: the recorded result is returned", effect)
+    if row["state"] == "planned":
+        return Verdict("replay", "planned and never sent", effect)
+    if row["state"] == "failed":
+        return Verdict("replay", f"known not applied: {row['error']}", effect)
+    doubt = finding.doubtful(tx, row)
+    if doubt is None:
+        return Verdict("wait", words.in_progress(tx, row).message, effect)
+    why = words.WHY[doubt.standing]
+    if (effect.context or {}).get("probe"):
+        return Verdict("probe", f"in doubt ({why}), and it can be asked about: {effect.context['probe']}", effect)
+    if finding.remembered(tx, row, effect.idempotent_us):
+        return Verdict("replay", f"in doubt ({why}), and the remote knows its key", effect)
+    return Verdict("ask", f"in doubt ({why}): {words.settling(row['id'])}", effect)
+
+
+def illegal(row: Row, wanted: str, why: str) -> IllegalTransition:
+    """The refusal of an arrow the state machine does not have."""
+    return IllegalTransition(
+        f"{words.named(row)} is {row['state']} and cannot become {wanted}: {why}",
+        f"standfast effect show {short(row['id'])}",
+    )

@@ -1,0 +1,92 @@
+"""Reading other people's signatures: which parameter takes the Call, and what a probe or an undo is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from standfast.ledger.effects.call import Call
+
+if TYPE_CHECKING:
+    import inspect
+
+MISSING: Any = object()
+
+
+def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters a caller fills: all but the Call."""
+    import inspect
+
+    signature = inspect.signature(function)
+    slot = call_slot(function, signature)
+    return [p for p in signature.parameters.values() if p.name != slot]
+
+
+def fill(
+    function: Callable[..., Any], first: tuple[Any, ...], arguments: dict[str, Any], call: Call
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments for a probe or an undo: `first` in order, then those of `arguments` it has parameters for."""
+    import inspect
+
+    signature = inspect.signature(function)
+    slot = call_slot(function, signature)
+    args: list[Any] = []
+    named: dict[str, Any] = {}
+    left = list(first)
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            named |= {other: value for other, value in arguments.items() if other not in signature.parameters}
+            continue
+        value = call if name == slot else left.pop(0) if left else arguments.get(name, MISSING)
+        if value is MISSING or parameter.kind is parameter.VAR_POSITIONAL:
+            continue
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            args.append(value)
+        else:
+            named[name] = value
+    return tuple(args), named
+
+
+def call_slot(function: Callable[..., Any], signature: inspect.Signature) -> str | None:
+    """The parameter that receives the Call."""
+    for name, parameter in signature.parameters.items():
+        if _is_call(parameter.annotation, getattr(function, "__globals__", {})):
+            return name
+    return None
+
+
+def _is_call(annotation: Any, names: dict[str, Any]) -> bool:
+    if not isinstance(annotation, str):
+        return annotation is Call
+    words = annotation.strip("'\" ").split(".")
+    if words[-1] != "Call":
+        return False
+    # Written as text (postponed annotations): follow the names; what was imported for type
+    # checkers only cannot be followed, and then its name has to do.
+    found = names.get(words[0], MISSING)
+    for word in words[1:]:
+        found = getattr(found, word, MISSING)
+    return found is Call or found is MISSING
+
+
+def bound(function: Callable[..., Any] | None, instance: object) -> Callable[..., Any] | None:
+    """A probe or an undo that stands in the class beside its effect takes the same `self`."""
+    if function is None or not (names := [p.name for p in parameters_of(function)]) or names[0] != "self":
+        return function
+    method: Callable[..., Any] = function.__get__(instance)
+    return method
+
+
+def takes_rest(parameter: inspect.Parameter) -> bool:
+    """Whether it is `*args` or `**kwargs`."""
+    return parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+
+
+def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Its annotations, resolved; none if one of them cannot be."""
+    from typing import get_type_hints
+
+    try:
+        return get_type_hints(function)
+    except (NameError, TypeError, AttributeError, SyntaxError):
+        return {}

@@ -1,0 +1,117 @@
+"""What effects say: in the journal, to people, and as the errors that stop a call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from standfast import serial
+from standfast.clock import iso
+from standfast.db.contract import Row, Tx
+from standfast.errors import Conflict, EffectInDoubt, InProgress
+from standfast.footings import journal, leases
+from standfast.footings.journal import Receipt
+from standfast.ids import short
+from standfast.ledger.effects import identity
+
+if TYPE_CHECKING:
+    from standfast.ledger.effects.finding import Doubt
+
+WHY = {
+    "gave_up": "it ended in an error that proves nothing",
+    "gone": "its process is gone",
+    "over": "its lease ran out",
+    "interrupted": "its call was interrupted",
+}
+"""How a doubt came about."""
+
+
+def say(
+    tx: Tx,
+    event: str,
+    row: Row,
+    summary: str,
+    *,
+    state: str | None = None,
+    data: serial.Json = None,
+    source: str = "seen",
+) -> Receipt:
+    """Tell the journal, in the transaction of the change. `said` is what an agent or a person reports."""
+    about = {"attempt": row["attempt"], "intent_hash": row.get("intent_hash"), **(data or {})}
+    return journal.append(
+        tx,
+        f"effect.{event}",
+        row["id"],
+        summary=summary,
+        scope=row["scope"],
+        session_id=row["session_id"],
+        state=state or (event if event in ("planned", "dispatched") else row["state"]),
+        data=about,
+        source=source,
+    )
+
+
+def shown(row: Row) -> str:
+    """An effect in one line, from its row: the tool, and what identifies it."""
+    known: str | None = row.get("shown")
+    return known or told(row["tool"], serial.read(row["intent"]), serial.read(row["context"]))
+
+
+def told(tool: str, intent: serial.Json, context: serial.Json) -> str:
+    """The same, from its parts."""
+    by = context.get("by") if isinstance(context, dict) else None
+    if by is not None and isinstance(intent, dict):
+        intent = {name: intent[name] for name in by if name in intent}
+    return identity.describe(tool, intent)
+
+
+def named(row: Row) -> str:
+    """The tool and the short id, in a sentence."""
+    return f"effect {row['tool']!r} ({short(row['id'])})"
+
+
+def settling(id: str) -> str:
+    """The command that settles a doubt."""
+    return f"standfast effect resolve {short(id)} --applied|--not-applied --evidence TEXT"
+
+
+def in_progress(tx: Tx, row: Row) -> InProgress:
+    """Somebody alive is at it: who, since when, and what to do."""
+    found = leases.in_progress(tx, named(row), row)
+    since = f"begun at {iso(row['dispatched_us'])}"
+    if row["holder"] == tx.caller.holder and row["holder"].startswith("a:"):
+        hint = f"say how it ended: standfast effect done|fail {short(row['id'])}"
+    else:
+        hint = f"wait, or end that holder; then ask again: standfast effect show {short(row['id'])}"
+    return InProgress(f"{found.message}; {since}", hint)
+
+
+def in_doubt(doubt: Doubt, probed: str = "") -> EffectInDoubt:
+    """Never a silent second run, never a silent skip: a person has to look."""
+    row = doubt.row
+    error = f" ({serial.clean(row['error'], 200)})" if row["error"] else ""
+    sent = f"attempt {row['attempt']} was sent at {iso(row['dispatched_us'])} by {row['actor']}"
+    return EffectInDoubt(
+        f"{shown(row)} is in doubt: {sent}, {WHY[doubt.standing]}{error}{probed}",
+        f"look whether it happened, then say so: {settling(row['id'])}",
+    )
+
+
+def closed(row: Row) -> Conflict | None:
+    """What no call goes on from."""
+    tell = f"standfast effect show {short(row['id'])}"
+    if row["pruned_us"] is not None:
+        return Conflict(
+            f"{named(row)} was {row['state']} and its result was pruned at {iso(row['pruned_us'])}",
+            f"it is not done again under this identity; to do it anew, use another key ({tell})",
+            code="result_pruned",
+        )
+    if row["state"] == "superseded":
+        successor = f" by {short(row['successor_id'])}" if row["successor_id"] else ""
+        return Conflict(f"{named(row)} was superseded{successor}", tell, code="superseded")
+    if row["state"] == "compensated":
+        return Conflict(
+            f"{named(row)} was done and undone by {short(row['successor_id'] or '')}",
+            f"to do it once more pass again=True, or another key ({tell})",
+            code="compensated",
+        )
+    return None
