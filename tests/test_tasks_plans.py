@@ -14,7 +14,7 @@ from standfast import config, handle
 from standfast.db.contract import Row
 from standfast.db.sql import Statement, statement
 from standfast.footings import leases
-from standfast.record.tasks import changes, claims, graph, room, sightings
+from standfast.record.tasks import changes, claims, graph, looking, sightings
 
 FILL = Statement(
     "fill",
@@ -60,10 +60,10 @@ HOT: list[tuple[Statement, Row]] = [
     (graph.SQL.waits_for, {"other": "tsk_"}),
     (graph.SQL.progress, {"depth_max": 64}),
     (graph.SQL.children, {}),
-    (room.SQL.live, LISTED | AT),
-    (room.SQL.live_everywhere, LISTED | AT),
-    (room.SQL.settled, LISTED | {"state": "closed", "id": "\x7f"}),
-    (room.SQL.any, LISTED | {"id": "\x7f", "everywhere": 0}),
+    (looking.SQL.live, LISTED | AT),
+    (looking.SQL.live_everywhere, LISTED | AT),
+    (looking.SQL.settled, LISTED | {"state": "closed", "id": "\x7f"}),
+    (looking.SQL.any, LISTED | {"id": "\x7f", "everywhere": 0}),
     (leases.RENEWED["task"], {"holder": "a:ann", "mono_now_us": 1}),
 ]
 
@@ -121,7 +121,7 @@ def test_it_never_reads_the_table_from_end_to_end(full: standfast.Standfast, ask
 
 @pytest.mark.parametrize(
     ("asked", "params"),
-    [(claims.SQL.ready, WORKER), (claims.SQL.ready_page, WORKER | AT), (room.SQL.live, LISTED | AT)],
+    [(claims.SQL.ready, WORKER), (claims.SQL.ready_page, WORKER | AT), (looking.SQL.live, LISTED | AT)],
     ids=["ready", "ready_page", "live"],
 )
 def test_the_order_of_the_queue_is_the_indexs_own(full: standfast.Standfast, asked: Statement, params: Row) -> None:

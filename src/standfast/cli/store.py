@@ -20,7 +20,7 @@ def opened(settings: Settings | None = None, *, create: bool = True) -> Standfas
     settings = settings or load()
     there = exists(settings)
     if not create and not there:
-        raise NotFound(f"there is no store at {settings.target.shown} yet", "the first write makes it: standfast demo")
+        raise _no_store(settings)
     from standfast.handle import connect
 
     sf = connect(settings, as_actor=True)
@@ -29,7 +29,7 @@ def opened(settings: Settings | None = None, *, create: bool = True) -> Standfas
     return sf
 
 
-def held_while(settings: Settings, pid: int) -> Standfast:
+def held_while(settings: Settings, pid: int, *, create: bool = True) -> Standfast:
     """The store for a command that takes something for a process: what it takes ends with that process."""
     from standfast.clock import SYSTEM
     from standfast.footings.leases import is_gone, process
@@ -37,6 +37,8 @@ def held_while(settings: Settings, pid: int) -> Standfast:
 
     if is_gone(str(process(pid, SYSTEM)), SYSTEM):
         raise InvalidInput(f"there is no process {pid}", "--while takes the pid of a process that runs: --while $$")
+    if not create and not exists(settings):
+        raise _no_store(settings)
     return connect(settings, pid=pid)
 
 
@@ -50,6 +52,10 @@ def _keep(sf: Standfast) -> None:
     except BaseException:
         sf.close()
         raise
+
+
+def _no_store(settings: Settings) -> NotFound:
+    return NotFound(f"there is no store at {settings.target.shown} yet", "the first write makes it: standfast demo")
 
 
 def exists(settings: Settings) -> bool:

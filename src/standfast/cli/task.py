@@ -165,7 +165,7 @@ def claim(out: Out, task: str | None, term: str | None, pid: int | None, **asked
     from standfast.errors import NotFound
 
     for_us = held_for(_duration(term), pid)
-    with opened(create=False) if pid is None else held_while(load(), pid) as sf:
+    with opened(create=False) if pid is None else held_while(load(), pid, create=False) as sf:
         if task is not None:
             claimed: Task | None = sf.tasks.claim(task, for_us=for_us)
         else:

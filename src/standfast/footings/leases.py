@@ -350,7 +350,11 @@ RENEWED: dict[str, Statement] = {}
 
 def renewed(table: str) -> None:
     """Say that rows of `table` carry leases of processes."""
-    RENEWED[table] = statement(
+    RENEWED[table] = _renewal(table)
+
+
+def _renewal(table: str) -> Statement:
+    return statement(
         f"UPDATE {table} SET lease_until_us = :now_us + lease_for_us, lease_mono_us = :mono_now_us + lease_for_us"
         " WHERE holder = :holder",
         name=f"renew_{table}",
@@ -429,9 +433,13 @@ def keep(store: Store) -> None:
     holder = store.caller.holder
     if not holder.startswith("a:") or store.read(lambda tx: tx.maybe(_HOLDS, holder=holder)) is None:
         return
+    store.write(_renew_kept, durable=False)
+
+
+def _renew_kept(tx: Tx) -> None:
+    now: Row = {"now_us": tx.now_us(), "mono_now_us": tx.caller.clock.mono_us()}
     for table in KEPT:
-        renewed(table)
-    store.write(renew_all, durable=False)
+        tx.run(_renewal(table), holder=tx.caller.holder, **now)
 
 
 # -- small parts -------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ ready again at once, an actor's when its time is over, and whoever comes late is
     claims.py        what is ready, and who gets it
     changes.py       finding, changing, closing
     graph.py         needs and goals: what waits for what
+    looking.py       pages, and everything about one
     room.py          sf.tasks
     nouns.py         what callers see
 """

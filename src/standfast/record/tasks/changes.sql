@@ -38,7 +38,7 @@ SELECT id FROM task WHERE id LIKE :pattern ORDER BY id DESC LIMIT 2
 SELECT 1 AS alone
 
 -- name: alone [postgres]
-SELECT 1 AS alone FROM (SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))) AS taken
+SELECT pg_advisory_xact_lock(hashtextextended(:name, 0)) IS NULL AS alone
 
 -- name: change
 UPDATE task

@@ -8,20 +8,17 @@ from typing import Any, TypeAlias, overload
 from standfast import crash, serial
 from standfast.clock import DURATION_MAX_US
 from standfast.db.contract import Row, Tx
-from standfast.db.sql import load
 from standfast.db.store import Room, query, verb
 from standfast.errors import Conflict, IllegalTransition, InvalidInput, StandfastError
 from standfast.footings import journal, leases
 from standfast.footings.journal import Event
-from standfast.ids import is_id, short
-from standfast.record.tasks import changes, claims, graph, sightings
+from standfast.ids import short
+from standfast.record.tasks import changes, claims, graph, looking, sightings
 from standfast.record.tasks.changes import Which
 from standfast.record.tasks.nouns import (
     PRIORITY_DEFAULT,
-    STATES,
     Goal,
     Note,
-    Other,
     Progress,
     Shown,
     Swept,
@@ -35,18 +32,12 @@ from standfast.record.tasks.nouns import (
     task,
 )
 
-SQL = load(__name__)
-
-PAGE_MAX = 1000
-SHOWN_MAX = 100
-_LAST_ID = "\x7f"  # behind every id
 _KEEP: Any = object()
 
 # In the room `list` and `next` are verbs, so that the types need other names there.
 TaskList: TypeAlias = "list[Task]"
 GoalList: TypeAlias = "list[Goal]"
 ReportList: TypeAlias = "list[sightings.Report]"
-RowList: TypeAlias = "list[Row]"
 EventList: TypeAlias = "list[Event]"
 
 
@@ -143,7 +134,7 @@ class Tasks(Room):
         Ready is what is open and awake, held by nobody alive, with everything it needs closed and
         nothing unfinished below it; and not assigned to anybody but `assignee`, or the caller.
         """
-        return claims.next_ready(tx, _asked(tx, label, kind, source, assignee), _page_size(limit))
+        return claims.next_ready(tx, _asked(tx, label, kind, source, assignee), looking.page_size(limit))
 
     @overload
     def claim(self, which: Which, *, for_us: int | None = None) -> Task: ...
@@ -378,33 +369,15 @@ class Tasks(Room):
 
         `state` is one of open, snoozed, accepted, closed, any; what is settled comes newest first.
         """
-        if state is not None and state not in (*STATES, "any"):
-            return InvalidInput(f"a task is never {serial.clean(state, 40)!r}", f"one of: {', '.join(STATES)}, any")
-        session_id = sightings.session_of(tx, session)
-        if isinstance(session_id, StandfastError):
-            return session_id
-        asked: Row = {
-            "scope": tx.caller.scope,
-            "everywhere": int(everywhere),
-            "state": "" if state in (None, "any") else state,
-            "kind": kind or "",
-            "source": source or "",
-            "label": like_label(label),
-            "branch": branch or "",
-            "assignee": assignee or "",
-            "session_id": session_id or "",
-            "held": int(held),
-            "now_us": tx.now_us(),
-            "limit": _page_size(limit),
-        }
-        return [task(tx, row) for row in _page(tx, state, asked, after)]
+        named: Row = {"kind": kind, "source": source, "branch": branch, "assignee": assignee}
+        return looking.page(
+            tx, state, named, label=label, session=session, held=held, everywhere=everywhere, limit=limit, after=after
+        )
 
     @query
     def goals(self, tx: Tx, *, limit: int = 50, after: str | None = None) -> GoalList:
         """Tasks with tasks below them, and how far those have come."""
-        at = _place(after, first="")
-        rows = tx.all(SQL.goals, limit=_page_size(limit), **(at | {"scope": tx.caller.scope}))
-        return [Goal(task(tx, row), graph.progress(tx, row["id"])) for row in rows]
+        return looking.goals(tx, limit=limit, after=after)
 
     @query
     def progress(self, tx: Tx, which: Which) -> Progress | StandfastError:
@@ -415,23 +388,7 @@ class Tasks(Room):
     @query
     def show(self, tx: Tx, which: Which) -> Shown | StandfastError:
         """Everything about one task: notes, what it waits for, its episodes, its newest changes."""
-        row = changes.find(tx, which)
-        if isinstance(row, StandfastError):
-            return row
-        notes = tx.all(SQL.notes, id=row["id"], limit=SHOWN_MAX)
-        episodes = tx.all(SQL.episodes, scope=row["scope"], fingerprint=row["fingerprint"], limit=SHOWN_MAX)
-        events = tx.all(SQL.latest_events, id=row["id"], limit=SHOWN_MAX)
-        below = graph.children(tx, row["id"])
-        return Shown(
-            task=task(tx, row),
-            notes=tuple(Note(**one) for one in reversed(notes)),
-            needs=graph.needs(tx, row["id"]),
-            needed_by=graph.needed_by(tx, row["id"]),
-            children=below,
-            progress=graph.progress(tx, row["id"]) if below else None,
-            episodes=tuple(Other(**one) for one in reversed(episodes)),
-            history=tuple(journal.event(one) for one in reversed(events)),
-        )
+        return looking.show(tx, which)
 
     @query
     def history(self, tx: Tx, which: Which, *, after: int = 0, limit: int = 50) -> EventList | StandfastError:
@@ -474,32 +431,3 @@ def _reason(text: str) -> str:
     if not reason:
         raise InvalidInput("a reason is empty", "say it in words")
     return reason
-
-
-def _page(tx: Tx, state: str | None, asked: Row, after: str | None) -> RowList:
-    if state in (None, "open", "snoozed"):
-        at = _place(after, first="")
-        if asked["everywhere"]:
-            return tx.all(SQL.live_everywhere, **(asked | at))
-        return tx.all(SQL.live, **(asked | at | {"scope": asked["scope"]}))
-    at = _place(after, first=_LAST_ID)
-    if state == "any" or asked["everywhere"]:
-        return tx.all(SQL.any, **asked, id=at["id"])
-    return tx.all(SQL.settled, **asked, id=at["id"])
-
-
-def _place(after: str | None, *, first: str) -> Row:
-    if after is None:
-        return {"priority": -1, "created_us": 0, "id": first, "scope": ""}
-    priority, _, rest = after.partition(":")
-    created_us, _, rest = rest.partition(":")
-    id, _, scope = rest.partition(":")
-    if not (priority.isdigit() and created_us.isdigit() and is_id(id)):
-        raise InvalidInput(
-            f"{serial.clean(after, 60)!r} is not a place in this list", "use the `next` of the last page"
-        )
-    return {"priority": int(priority), "created_us": int(created_us), "id": id, "scope": scope}
-
-
-def _page_size(limit: int) -> int:
-    return max(1, min(limit, PAGE_MAX))
