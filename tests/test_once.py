@@ -357,3 +357,13 @@ def test_bad_words_are_refused_by_name(run: Run) -> None:
         refused = run(*words)
         assert refused.returncode in (2, 3)
         assert match in refused.stderr
+
+
+def test_the_same_on_postgresql(run: Run, tmp_path: Path, environment: dict[str, str], pg_database: str) -> None:
+    there = {**environment, "STANDFAST_DB_URL": pg_database}
+    command = counting(tmp_path, "echo done; exit 2")
+    assert [run("once", "k", "--", *command, env=there).returncode for _ in range(2)] == [2, 2]
+    assert ran(tmp_path) == 1
+    killed = counting(tmp_path, "kill -9 $$")
+    assert [run("once", "d", "--", *killed, env=there).returncode for _ in range(2)] == [128 + 9, 6]
+    assert "in doubt" in run("effect", "list", "--in-doubt", env=there).stdout
