@@ -6,8 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import standfast
 from standfast.clock import ManualClock
+from standfast.views import recovery
 
 
 def test_nothing_to_settle_is_an_empty_report(sf: standfast.Standfast) -> None:
@@ -41,3 +44,18 @@ def test_a_lock_that_ran_out_is_listed_and_a_live_one_is_not(engine_url: str, tm
         assert not sf.recovery.report()
         clock.advance("61s")
         assert [item.kind for item in sf.recovery.report().items] == ["lock_expired"]
+
+
+@pytest.mark.parametrize(
+    "name", ["dispatched_effects", "active_sessions", "waiting_sessions", "open_decisions", "waiting_approvals"]
+)
+def test_the_report_reads_only_what_is_open(tmp_path: Path, name: str) -> None:
+    """002-13: asking what needs a person does not walk the history."""
+    statement = getattr(recovery.SQL, name)
+    with standfast.open(tmp_path / "standfast.db", data_dir=tmp_path) as sf:
+        asked = {"scope": "", "everywhere": 1, "limit": 1, "now_us": 0}
+        connection = sf.engine.connection  # type: ignore[attr-defined]
+        plan = " ".join(
+            row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement.sqlite}", statement.bind(asked))
+        )
+    assert "USING INDEX" in plan, plan

@@ -1,17 +1,18 @@
 -- What needs a person now. States that are derived (crashed, in doubt) are judged in Python, by
--- the one rule for leases; these statements bring the rows that may be in them.
+-- the one rule for leases; these statements bring the rows that may be in them. Each repeats the
+-- condition of the partial index it is to use: SQLite does not conclude it by itself.
 
 -- name: active_sessions
 SELECT id, scope, key, state, reason, agent, holder, actor, lease_until_us, lease_boot, lease_mono_us, fence, updated_us
 FROM session
-WHERE state = 'active' AND (:everywhere = 1 OR scope = :scope)
+WHERE state = 'active' AND state IN ('active', 'waiting') AND (:everywhere = 1 OR scope = :scope)
 ORDER BY updated_us DESC
 LIMIT :limit
 
 -- name: waiting_sessions
 SELECT id, scope, key, state, reason, agent, holder, actor, lease_until_us, lease_boot, lease_mono_us, fence, updated_us
 FROM session
-WHERE state = 'waiting' AND (:everywhere = 1 OR scope = :scope)
+WHERE state = 'waiting' AND state IN ('active', 'waiting') AND (:everywhere = 1 OR scope = :scope)
 ORDER BY updated_us DESC
 LIMIT :limit
 
@@ -19,14 +20,14 @@ LIMIT :limit
 SELECT id, scope, session_id, tool, key, state, attempt, holder, actor, lease_until_us, lease_boot, lease_mono_us,
        gave_up_us, error, dispatched_us, updated_us
 FROM effect
-WHERE state = 'dispatched' AND (:everywhere = 1 OR scope = :scope)
+WHERE state = 'dispatched' AND state IN ('planned', 'dispatched') AND (:everywhere = 1 OR scope = :scope)
 ORDER BY updated_us
 LIMIT :limit
 
 -- name: open_decisions
 SELECT d.id, d.scope, d.session_id, d.what, d.plan, d.actor, d.created_us, s.key AS session_key, s.state AS session_state
 FROM decision d LEFT JOIN session s ON s.id = d.session_id
-WHERE d.state = 'open' AND (:everywhere = 1 OR d.scope = :scope)
+WHERE d.state = 'open' AND d.state IN ('open', 'standing') AND (:everywhere = 1 OR d.scope = :scope)
 ORDER BY d.created_us
 LIMIT :limit
 
