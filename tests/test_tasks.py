@@ -293,6 +293,18 @@ def test_what_is_accepted_or_worked_on_is_not_closed_by_its_absence(
     assert ann.tasks.sweep("lint", seen=[], absent_max=1).closed == ()
 
 
+def test_what_a_process_works_on_is_closed_by_its_absence_once_the_process_is_dead(
+    sf: standfast.Standfast, engine_url: str, tmp_path: Path
+) -> None:
+    sf.tasks.add("held", source="lint")
+    with Other(engine_url, tmp_path / "data", "say(sf.tasks.claim().title)\nwait()") as other:
+        other.hear("held")
+        assert sf.tasks.sweep("lint", seen=[], absent_max=1).closed == ()
+        other.kill()
+        (closed,) = sf.tasks.sweep("lint", seen=[], absent_max=1).closed
+    assert (sf.tasks.get(closed).state, sf.tasks.get(closed).fence) == ("closed", 2)
+
+
 def test_without_a_number_a_sweep_closes_nothing(sf: standfast.Standfast) -> None:
     sf.tasks.sweep("lint", seen=["a"])
     for _ in range(10):
