@@ -122,7 +122,7 @@ class SqliteEngine(Engine):
         """The caller holds the file lock. The guard's descriptor comes first and goes last."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         guard_fd = os.open(self.path, flags, 0o600)
-        connection = None
+        connection = log = None
         try:
             self._heal()  # before anything is written
             self.connection = connection = self._connect()
@@ -133,11 +133,15 @@ class SqliteEngine(Engine):
                 raise StorageError(f"{self.path} cannot use a write-ahead log (it answers {mode})", "standfast doctor")
             migrate.migrate(connection, caller, migrations)
             connection.execute("SELECT count(*) FROM meta").fetchall()  # opens the log and its index
-            self._log = Log(self.path, guard_fd)
+            self._log = log = Log(self.path, guard_fd)
+            self._heal()  # a sync that failed before we had the log open told us nothing; from here on it would
         except BaseException:
             if connection is not None:
                 connection.close()
-            os.close(guard_fd)
+            if log is not None:
+                log.close()
+            else:
+                os.close(guard_fd)
             raise
         self._bell = bell.Bell(self.path + ".bell")
         self._readers = readers.Readers(self._connect)
@@ -150,7 +154,10 @@ class SqliteEngine(Engine):
         that follows is an honest one. A checkpoint would not do: until the log is whole on disk, nothing
         of it may reach the database.
         """
-        if not os.path.exists(self._wound):
+        healing = self._wound + ".healing"
+        with suppress(FileNotFoundError):
+            os.replace(self._wound, healing)  # a sync that fails from now on leaves a mark of its own
+        if not os.path.exists(healing):
             return
         with suppress(FileNotFoundError):
             fd = os.open(self.path + "-wal", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -161,7 +168,7 @@ class SqliteEngine(Engine):
                 os.fdatasync(fd)
             finally:
                 os.close(fd)
-        os.unlink(self._wound)
+        os.unlink(healing)
 
     @property
     def _wound(self) -> str:
