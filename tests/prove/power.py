@@ -227,9 +227,12 @@ def write_failing(*, path: str, oracle: str, name: str, synced: bool, wrap: int)
 
     for thread in range(3):
         threading.Thread(target=write, args=(thread,), daemon=True).start()
+    # One process makes it fail, and each failure is told to all. Between two of them everybody has time to open
+    # the store again: who opens it in the very moment of a failure cannot know (docs/durability.md).
     while True:
-        fail_next_sync("-wal", chance.randint(1, 30))
-        time.sleep(chance.uniform(0.005, 0.05))
+        time.sleep(chance.uniform(0.1, 0.3))
+        if name.endswith("-0"):
+            fail_next_sync("-wal", chance.randint(1, 5))
 
 
 def look(*, path: str, answer: str) -> None:
