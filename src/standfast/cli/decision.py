@@ -13,7 +13,7 @@ from standfast.cli.render import Column
 if TYPE_CHECKING:
     from standfast.ledger.decisions import Decision
 
-decision = noun("decision", "What was decided, and why; made with: standfast decide", default="list")
+decision = noun("decision", "What was decided, and why. It is made with `standfast decide`.", default="list")
 
 STATES = ("open", "done", "failed", "standing", "withdrawn")
 
