@@ -257,6 +257,20 @@ def test_a_failed_sync_is_healed_also_by_a_process_that_has_not_seen_it(tmp_path
     assert set(noted(oracle)) <= set(found(disk.path, tmp_path))
 
 
+def test_without_healing_what_is_written_behind_a_failed_sync_is_lost(tmp_path: Path) -> None:
+    """The control: the disk of these tests really forgets, and nothing else would have saved the rows."""
+    with or_skip():
+        disk = Disk(tmp_path)
+    oracle = tmp_path / "oracle"
+    with Child("tests.test_sqlite_faults:fail_and_die", env=disk.env, path=str(disk.path)) as first:
+        first.expect("CommitUnknown")
+    Path(f"{disk.path}.unsynced").unlink()  # the mark by which the next one would know
+    with Child("tests.test_sqlite_faults:write_ten", env=disk.env, path=str(disk.path), oracle=str(oracle)) as second:
+        second.expect("done")
+    disk.lose_power(random.Random(0))
+    assert set(noted(oracle)) - set(found(disk.path, tmp_path))
+
+
 def fail_and_die(path: str) -> None:
     sf = standfast.open(path, data_dir=os.path.dirname(path))
     put(sf, "k-before")
