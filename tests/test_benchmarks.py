@@ -92,9 +92,9 @@ def test_steps_on_postgres_are_counted_by_the_server(
     monkeypatch.setenv("STANDFAST_TEST_PG_URL", pg_database)
     steps, resumed = area("steps_postgres")(smallest)
     counted = {line.label: line.median for line in steps.lines if line.label.endswith("transactions each")}
-    # One for each write; whoever listens is told in transactions of their own, which come seldom.
-    assert 1 <= counted["step: transactions each"] < 2
-    assert 2 <= counted["effect: transactions each"] < 6
+    # One for each write. Whoever listens is told in transactions of their own: seldom, more often on a slow machine.
+    assert 1 <= counted["step: transactions each"] < 3
+    assert 2 <= counted["effect: transactions each"] < 8
     assert [line.label for line in resumed.lines] == ["of 100 messages", "of 2,000 messages", "large / small"]
 
 
