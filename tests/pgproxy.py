@@ -182,21 +182,23 @@ class _Pump:
         self._thread.start()
 
     def _run(self) -> None:
-        self._line.settimeout(0.002)
-        while not self._stopped:
-            try:
-                message = _message(self._line, idle=lambda: self._stopped)
-            except (OSError, EOFError):
-                return
-            if message[:1] == b"Z" and _has_sent_more(self._client):
+        # Either side may hang up at any moment: then there is nothing left to carry.
+        with contextlib.suppress(OSError, ValueError, EOFError):
+            self._line.settimeout(0.002)
+            while not self._stopped:
+                self._carry(_message(self._line, idle=lambda: self._stopped))
+
+    def _carry(self, message: bytes) -> None:
+        ready = message[:1] == b"Z"
+        with contextlib.suppress(OSError, ValueError):
+            if ready and _has_sent_more(self._client):
                 self.impatient = True
-            with contextlib.suppress(OSError):
-                self._client.sendall(message)
-            if message[:1] == b"Z":
-                with self._change:
-                    self._ready += 1
-                    self._state = message[5:6]
-                    self._change.notify()
+            self._client.sendall(message)
+        if ready:
+            with self._change:
+                self._ready += 1
+                self._state = message[5:6]
+                self._change.notify()
 
     def until_ready(self, times: int) -> bytes:
         with self._change:
