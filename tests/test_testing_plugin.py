@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from standfast import crash
+
 AGENT = """
 import os
 import pathlib
@@ -75,3 +77,9 @@ def test_the_fixtures_do_what_their_docs_say(tmp_path: Path) -> None:
     done = subprocess.run([*command, "test_agent.py"], cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 passed" in done.stdout
+
+
+def test_every_crash_point_is_documented() -> None:
+    """The names are public: `STANDFAST_CRASH_AT` takes them."""
+    page = (Path(__file__).parent.parent / "docs" / "testing.md").read_text()
+    assert [name for name, moment in crash.POINTS.items() if f"| `{name}` | {moment} |" not in page] == []
