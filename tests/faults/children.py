@@ -121,8 +121,9 @@ class Lines:
 
 
 def say(line: object) -> None:
-    """In a child: one line to whoever started it."""
-    print(line, flush=True)
+    """In a child: one line to whoever started it, in one write: a forked child of it may speak too."""
+    sys.stdout.flush()
+    os.write(1, f"{line}\n".encode())
 
 
 def heard() -> str:
