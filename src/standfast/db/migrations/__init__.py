@@ -18,10 +18,16 @@ from __future__ import annotations
 
 import re
 
-from standfast.db.migrations import m0001_foundation, m0002_core, m0003_coordination
+from standfast.db.migrations import m0001_foundation, m0002_core, m0003_coordination, m0004_mail, m0005_loops
 from standfast.db.migrations.migration import Migration
 
-MIGRATIONS: tuple[Migration, ...] = (m0001_foundation.MIGRATION, m0002_core.MIGRATION, m0003_coordination.MIGRATION)
+MIGRATIONS: tuple[Migration, ...] = (
+    m0001_foundation.MIGRATION,
+    m0002_core.MIGRATION,
+    m0003_coordination.MIGRATION,
+    m0004_mail.MIGRATION,
+    m0005_loops.MIGRATION,
+)
 
 LATEST = MIGRATIONS[-1].version
 
