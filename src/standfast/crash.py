@@ -75,6 +75,14 @@ POINTS: Final[dict[str, str]] = {
     "approval.after_request": "The request is durable; nobody has been told.",
     "approval.before_answer": "A person has answered; the answer is not written.",
     "approval.before_consume": "The yes is there; it is not consumed, the effect not dispatched.",
+    "dead_letter.before_bury": "Something is to be given up; its dead letter is not written.",
+    "dead_letter.before_settle": "A dead letter is to be retried or resolved; it is still open.",
+    "webhook.before_receive": "An event was delivered; it is neither recorded nor counted.",
+    "webhook.before_claim": "A handler asks for an event; nobody holds it.",
+    "webhook.after_handle": "The handler has returned or raised; nothing of it is recorded.",
+    "webhook.before_done": "The event is handled; its result is not written.",
+    "webhook.before_fail": "Handling has failed; that is not written, and no retry is due.",
+    "credit.before_add": "Credits are to be granted, spent or refunded; the entry is not written.",
     "gate.before_copy": "A gate is changed in the store; gates.json is the old one.",
 }
 

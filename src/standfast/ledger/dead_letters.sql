@@ -1,0 +1,54 @@
+-- Dead letters: one open per subject, and those that were settled.
+
+-- name: bury
+INSERT INTO dead_letter (id, scope, subject, kind, reason, attempts, created_us)
+VALUES (:id, :scope, :subject, :kind, :reason, :attempts, :now_us)
+ON CONFLICT (subject) WHERE settled_us IS NULL DO NOTHING
+RETURNING id, scope, subject, kind, reason, attempts, created_us, settled_us, settlement, settled_by, note
+
+-- name: settle
+UPDATE dead_letter
+SET settled_us = :now_us, settlement = :settlement, settled_by = :by, note = :note
+WHERE subject = :subject AND settled_us IS NULL
+RETURNING id, scope, subject, kind, reason, attempts, created_us, settled_us, settlement, settled_by, note
+
+-- name: by_id
+SELECT id, scope, subject, kind, reason, attempts, created_us, settled_us, settlement, settled_by, note
+FROM dead_letter
+WHERE id = :id
+
+-- name: by_suffix
+SELECT id, scope, subject, kind, reason, attempts, created_us, settled_us, settlement, settled_by, note
+FROM dead_letter
+WHERE id LIKE :pattern
+LIMIT 2
+
+-- name: open_of
+SELECT id, scope, subject, kind, reason, attempts, created_us, settled_us, settlement, settled_by, note
+FROM dead_letter
+WHERE subject = :subject AND settled_us IS NULL
+
+-- Only asked where there is no open one: it walks back through the letters, which are few.
+-- name: latest_of
+SELECT id, scope, subject, kind, reason, attempts, created_us, settled_us, settlement, settled_by, note
+FROM dead_letter
+WHERE subject = :subject
+ORDER BY id DESC
+LIMIT 1
+
+-- What waits, by its own index however many were settled. (Joined with '', neither the id nor the scope
+-- tempts an engine to walk the whole history.)
+-- name: open_page
+SELECT id, scope, subject, kind, reason, attempts, created_us, settled_us, settlement, settled_by, note
+FROM dead_letter
+WHERE settled_us IS NULL AND id || '' < :after
+  AND (:everywhere = 1 OR scope || '' = :scope) AND (:kind = '' OR kind = :kind)
+ORDER BY id || '' DESC
+LIMIT :limit
+
+-- name: page
+SELECT id, scope, subject, kind, reason, attempts, created_us, settled_us, settlement, settled_by, note
+FROM dead_letter
+WHERE id < :after AND (:everywhere = 1 OR scope = :scope) AND (:kind = '' OR kind = :kind)
+ORDER BY id DESC
+LIMIT :limit
