@@ -29,6 +29,7 @@ PREFIXES: Final[dict[str, str]] = {
     "eff": "effect",
     "evt": "event",
     "gat": "gate",
+    "imp": "import_source",
     "lea": "lease",
     "lop": "loop",
     "mal": "mail",
@@ -114,7 +115,13 @@ class IdMaker:
 
 def _body(ms: int, tail: int) -> str:
     number = ms << 80 | 0x7 << 76 | (tail >> 62) << 64 | 0b10 << 62 | tail & ((1 << 62) - 1)
-    return "".join([_PAIRS[number >> shift & 1023] for shift in range(120, -1, -10)])
+    pairs = _PAIRS  # unrolled: every record makes one
+    return (
+        f"{pairs[number >> 120]}{pairs[number >> 110 & 1023]}{pairs[number >> 100 & 1023]}{pairs[number >> 90 & 1023]}"
+        f"{pairs[number >> 80 & 1023]}{pairs[number >> 70 & 1023]}{pairs[number >> 60 & 1023]}"
+        f"{pairs[number >> 50 & 1023]}{pairs[number >> 40 & 1023]}{pairs[number >> 30 & 1023]}"
+        f"{pairs[number >> 20 & 1023]}{pairs[number >> 10 & 1023]}{pairs[number & 1023]}"
+    )
 
 
 _MAKER = IdMaker()

@@ -18,7 +18,14 @@ from __future__ import annotations
 
 import re
 
-from standfast.db.migrations import m0001_foundation, m0002_core, m0003_coordination, m0004_mail, m0005_loops
+from standfast.db.migrations import (
+    m0001_foundation,
+    m0002_core,
+    m0003_coordination,
+    m0004_mail,
+    m0005_loops,
+    m0006_transcripts,
+)
 from standfast.db.migrations.migration import Migration
 
 MIGRATIONS: tuple[Migration, ...] = (
@@ -27,6 +34,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     m0003_coordination.MIGRATION,
     m0004_mail.MIGRATION,
     m0005_loops.MIGRATION,
+    m0006_transcripts.MIGRATION,
 )
 
 LATEST = MIGRATIONS[-1].version

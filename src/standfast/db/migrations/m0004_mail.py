@@ -8,7 +8,8 @@ MIGRATION = Migration(
     version=4,
     name="mail",
     text="""
--- One mail to one box. `leased` is a lease; a mail whose lease ran out is ready again.
+-- One mail in one box. While `ended_us` is empty it is to be delivered; a lease that ran out gives it back.
+-- No index speaks of `state`: sent, leased and read are told apart without rewriting one.
 CREATE TABLE mail (
     seq             BIGKEY,
     id              TEXT NOT NULL UNIQUE,
@@ -18,15 +19,15 @@ CREATE TABLE mail (
     thread_id       TEXT NOT NULL,
     reply_to_id     TEXT,
     subject         TEXT,
-    body            TEXT,
-    body_hash       TEXT NOT NULL,
+    body            TEXT NOT NULL,
+    hash            TEXT NOT NULL,
     key             TEXT,
     priority        BIGINT NOT NULL,
     state           TEXT NOT NULL CHECK (state IN ('sent', 'leased', 'read', 'done', 'dead', 'expired')),
     reason          TEXT,
     attempts        BIGINT NOT NULL,
     attempts_max    BIGINT NOT NULL,
-    provenance      TEXT,
+    provenance      TEXT NOT NULL,
     session_id      TEXT,
     ready_us        BIGINT NOT NULL,
     expires_us      BIGINT,
@@ -36,38 +37,47 @@ CREATE TABLE mail (
     lease_boot      TEXT,
     lease_mono_us   BIGINT,
     lease_for_us    BIGINT,
+    kept            BIGINT NOT NULL,
     fence           BIGINT NOT NULL,
     sent_us         BIGINT NOT NULL,
     read_us         BIGINT,
-    ended_us        BIGINT
+    ended_us        BIGINT,
+    CHECK ((ended_us IS NULL) = (state IN ('sent', 'leased', 'read'))),
+    CHECK ((holder IS NULL) = (lease_until_us IS NULL)),
+    CHECK (state NOT IN ('leased', 'read') OR holder IS NOT NULL)
 );
 CREATE UNIQUE INDEX mail_by_key ON mail (scope, key) WHERE key IS NOT NULL;
-CREATE INDEX mail_ready ON mail (scope, box, priority, seq) WHERE state IN ('sent', 'leased', 'read');
-CREATE INDEX mail_by_thread ON mail (thread_id, seq);
+CREATE INDEX mail_waiting ON mail (scope, box, priority, seq) WHERE ended_us IS NULL;
+CREATE INDEX mail_ended ON mail (scope, box, seq) WHERE ended_us IS NOT NULL;
+CREATE INDEX mail_by_thread ON mail (thread_id, seq) WHERE thread_id <> id;
 CREATE INDEX mail_by_sender ON mail (scope, sender, seq);
 CREATE INDEX mail_held ON mail (holder) WHERE holder IS NOT NULL;
-CREATE INDEX mail_expiring ON mail (expires_us) WHERE expires_us IS NOT NULL AND state IN ('sent', 'leased', 'read');
+CREATE INDEX mail_expiring ON mail (expires_us) WHERE expires_us IS NOT NULL AND ended_us IS NULL;
 
+-- Every time somebody took a mail, and how that ended. Written by standfast, never by whoever took it.
 CREATE TABLE mail_attempt (
-    id         TEXT NOT NULL PRIMARY KEY,
     mail_id    TEXT NOT NULL,
     n          BIGINT NOT NULL,
+    fence      BIGINT NOT NULL,
     actor      TEXT NOT NULL,
     holder     TEXT NOT NULL,
     began_us   BIGINT NOT NULL,
     ended_us   BIGINT,
-    outcome    TEXT CHECK (outcome IN ('done', 'deferred', 'returned', 'failed', 'lost')),
+    outcome    TEXT CHECK (outcome IN ('done', 'deferred', 'returned', 'refused', 'lost')),
     reason     TEXT,
-    UNIQUE (mail_id, n)
+    PRIMARY KEY (mail_id, n),
+    CHECK ((ended_us IS NULL) = (outcome IS NULL))
 ) STRICT;
 
--- How many mails wait in a box: one bound per box, checked where the count is kept.
+-- What is known of a box beside its mail: another bound than usual, who last looked into it, what it refused.
 CREATE TABLE mail_box (
     scope       TEXT NOT NULL,
     box         TEXT NOT NULL,
-    waiting     BIGINT NOT NULL,
-    bound       BIGINT NOT NULL,
-    updated_us  BIGINT NOT NULL,
+    bound       BIGINT,
+    seen_us     BIGINT,
+    seen_by     TEXT,
+    refused     BIGINT NOT NULL,
+    refused_us  BIGINT,
     PRIMARY KEY (scope, box)
 ) STRICT;
 """,
