@@ -1,0 +1,231 @@
+"""The daemon's side of a keeper: started stopped, told to go, adopted, ended, read.
+
+A keeper exists, and its identity is recorded, before the command does anything:
+
+    start ── the keeper waits ── the run's row names it ── go ── the command runs ── result
+
+The identity is host, boot, pid namespace, pid and start time, never a pid alone. A daemon that finds
+a run of its dead predecessor therefore knows which of these it is:
+
+    the keeper is there              adopt it: nothing was lost, its answer will come
+    gone, with a result              take the answer
+    gone, and it never began         nothing happened: the run may be handed out again
+    gone, begun, without a result    end what is left of its session; how it ended nobody knows
+
+While a command may still run, nothing else is started for its slot.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from standfast.daemon import keeper
+from standfast.footings.leases import is_gone, is_here, parse_process, process
+
+if TYPE_CHECKING:
+    from standfast.clock import Clock
+
+SPOOL = "runs"
+LEASE = "lease"
+RESULT_MAX_BYTES = 1024 * 1024
+
+
+class Result(NamedTuple):
+    """How a command ended, as its keeper wrote it down."""
+
+    code: int | None
+    """Its exit code, negative for a signal; None if it never began."""
+    why: str | None
+    """timed_out, cancelled or lost, if it was ended; None if it ended by itself."""
+    failure: str | None
+    duration_us: int
+    stdout: bytes
+    stderr: bytes
+
+
+class Spool:
+    """Where keepers leave their answers: a directory of the data directory, private."""
+
+    def __init__(self, data_dir: str, clock: Clock) -> None:
+        self.directory = os.path.join(data_dir, "daemon")
+        self.clock = clock
+        for path in (self.directory, os.path.join(self.directory, SPOOL)):
+            with suppress(FileExistsError):
+                os.mkdir(path, 0o700)
+
+    @property
+    def lease(self) -> str:
+        return os.path.join(self.directory, LEASE)
+
+    def place(self, run_id: str, attempt: int) -> str:
+        return os.path.join(self.directory, SPOOL, f"{run_id}.{attempt}")
+
+    def start(self, run_id: str, attempt: int) -> Child:
+        """A keeper that waits to be told what to run. It must not inherit anything of ours."""
+        place = self.place(run_id, attempt)
+        shutil.rmtree(place, ignore_errors=True)
+        os.mkdir(place, 0o700)
+        popen = subprocess.Popen(
+            [sys.executable, "-I", "-S", keeper.__file__, place],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        return Child(self, run_id, attempt, str(process(popen.pid, self.clock)), popen)
+
+    def adopted(self, run_id: str, attempt: int, identity: str) -> Child:
+        """The keeper another daemon started."""
+        return Child(self, run_id, attempt, identity)
+
+    def promise(self, seconds: float) -> None:
+        """Tell every keeper until when nobody else may take over its run."""
+        fd = os.open(self.lease + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with open(fd, "w") as file:
+            file.write(str(time.monotonic() + seconds))
+        os.rename(self.lease + ".new", self.lease)
+
+    def left_behind(self) -> list[tuple[str, int]]:
+        """Every (run, attempt) with a place here."""
+        found = []
+        for name in os.listdir(os.path.join(self.directory, SPOOL)):
+            run_id, _, attempt = name.rpartition(".")
+            if run_id and attempt.isdigit():
+                found.append((run_id, int(attempt)))
+        return sorted(found)
+
+    def forget(self, run_id: str, attempt: int) -> None:
+        shutil.rmtree(self.place(run_id, attempt), ignore_errors=True)
+
+
+class Child:
+    """One keeper: ours, or a predecessor's."""
+
+    def __init__(
+        self, spool: Spool, run_id: str, attempt: int, identity: str, popen: subprocess.Popen[bytes] | None = None
+    ) -> None:
+        self.spool = spool
+        self.run_id = run_id
+        self.attempt = attempt
+        self.process = identity
+        self._popen = popen
+        found = parse_process(identity)
+        self.pid = found.pid if found else 0
+
+    @property
+    def place(self) -> str:
+        return self.spool.place(self.run_id, self.attempt)
+
+    def go(self, spec: dict[str, Any]) -> None:
+        """Run it. Whole or not at all: what is cut short by our death begins nothing."""
+        assert self._popen is not None
+        assert self._popen.stdin is not None
+        with suppress(BrokenPipeError):  # it was killed: it will be found gone, never begun
+            self._popen.stdin.write(json.dumps(spec).encode() + b"\n")
+            self._popen.stdin.close()
+
+    def never(self) -> None:
+        """It is not wanted: it ends without having begun."""
+        if self._popen is not None:
+            assert self._popen.stdin is not None
+            self._popen.stdin.close()
+            self._popen.wait()
+        self.spool.forget(self.run_id, self.attempt)
+
+    @property
+    def here(self) -> bool:
+        if self._popen is not None:
+            return self._popen.poll() is None
+        return is_here(self.process, self.spool.clock)
+
+    @property
+    def gone(self) -> bool:
+        """Known to be dead; a keeper of another machine is neither here nor gone."""
+        if self._popen is not None:
+            return self._popen.poll() is not None
+        return is_gone(self.process, self.spool.clock)
+
+    @property
+    def begun(self) -> bool:
+        return os.path.exists(os.path.join(self.place, "begun"))
+
+    def end(self) -> None:
+        """Ask for its end: the command gets SIGTERM, later SIGKILL. Asked twice, it is killed at once."""
+        if self.here:
+            _signal(self.process, self.spool.clock, signal.SIGTERM)
+
+    def result(self) -> Result | None:
+        try:
+            with open(os.path.join(self.place, "result"), "rb") as file:
+                said = json.loads(file.read(RESULT_MAX_BYTES))
+            return Result(
+                code=said["code"],
+                why=said["why"],
+                failure=said["failure"] or said.get("output_lost"),
+                duration_us=int(said["duration_us"]),
+                stdout=self._stream("stdout"),
+                stderr=self._stream("stderr"),
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            return None  # not there, or not ours: nobody knows how it ended
+
+    def _stream(self, name: str) -> bytes:
+        try:
+            with open(os.path.join(self.place, name), "rb") as file:
+                return file.read(RESULT_MAX_BYTES)
+        except FileNotFoundError:
+            return b""
+
+    def leftovers(self) -> list[int]:
+        """Process groups of its session, once the keeper itself is gone.
+
+        A session keeps the number of its leader from being given to anybody else, so whoever is in the
+        session of a dead keeper belongs to it.
+        """
+        if not self.gone or self.pid <= 1:
+            return []
+        return sorted({group for group, session in _sessions() if session == self.pid})
+
+    def end_leftovers(self) -> bool:
+        """End what is left of its session; True when nothing is."""
+        for group in self.leftovers():
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGKILL)
+        return not self.leftovers()
+
+
+def _signal(identity: str, clock: Clock, number: signal.Signals) -> None:
+    """To exactly this process: the descriptor is taken first, the identity compared after."""
+    found = parse_process(identity)
+    if found is None:
+        return
+    with suppress(ProcessLookupError, PermissionError):
+        if not hasattr(os, "pidfd_open"):
+            os.kill(found.pid, number)
+            return
+        fd = os.pidfd_open(found.pid)
+        try:
+            if is_here(identity, clock):
+                signal.pidfd_send_signal(fd, number)
+        finally:
+            os.close(fd)
+
+
+def _sessions() -> list[tuple[int, int]]:
+    """(process group, session) of every living process that can be seen."""
+    found = []
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        if name.isdigit():
+            with suppress(OSError, IndexError, ValueError), open(f"/proc/{name}/stat", "rb") as file:
+                state, _, group, session = file.read().rpartition(b")")[2].split()[:4]
+                if state not in (b"Z", b"X"):
+                    found.append((int(group), int(session)))
+    return found
