@@ -391,16 +391,25 @@ class Renewer:
     def _mono_us(self) -> int:
         return self._store.caller.clock.mono_us()
 
+    @property
+    def good_until_us(self) -> int:
+        """Until when, in time awake, this process may believe in its leases."""
+        return self._good_until_us
+
+    def renew(self) -> None:
+        """Extend everything this process holds, now."""
+        before_us = self._mono_us()
+        self._store.write(renew_all, durable=False)
+        self._good_until_us = before_us + PROCESS_US - MARGIN_US
+
     def _run(self) -> None:
         while not self._stop.wait(RENEW_EVERY_S):
-            before_us = self._mono_us()
             try:
-                self._store.write(renew_all, durable=False)
+                self.renew()
             except (StorageError, InvalidInput):
                 if self._store.closed:
                     return
                 continue  # The next round may succeed; until then the leases age, and `trusted` says so.
-            self._good_until_us = before_us + PROCESS_US - MARGIN_US
 
     def stop(self) -> None:
         self._stop.set()
