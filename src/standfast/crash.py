@@ -43,7 +43,7 @@ POINTS: Final[dict[str, str]] = {
     "step.after_record": "The result is durable; the caller does not have it.",
     "state.before_set": "A value is to be set; the old one stands.",
     "state.after_set": "The value is durable; the caller does not know.",
-    "state.before_swap": "`update` has made the next value; the old one stands.",
+    "state.before_swap": "The next value is made by `update`; the old one stands.",
     "state.before_delete": "A value is to be taken away; it stands.",
     "state.before_expire": "Values are over and not shown any more; their room is not given back.",
     "state.before_verify": "A value is to be compared with the world; its command has not run.",

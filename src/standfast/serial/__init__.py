@@ -314,6 +314,13 @@ def decode(value: Json, annotation: object, *, what: str = "value") -> Any:
     return decoding.decode(value, annotation, what)
 
 
+def kept(made: object, stored: Json) -> Any:
+    """`made` to be stored over `stored`: fields that its dataclass does not know are not lost."""
+    from standfast.serial import decoding
+
+    return decoding.kept(made, stored)
+
+
 def return_annotation(function: Callable[..., object]) -> Any:
     """What `function` says it returns, names resolved; None if it says nothing.
 

@@ -1,9 +1,10 @@
 """From plain JSON back to what a function's annotation promises.
 
 A tolerant reader, because code changes while stored results stay: a dataclass field that is
-missing takes its default, one that is unknown is ignored. What cannot be made to fit is named
-by its path. Nothing is guessed: text never becomes a number, and only the annotation decides
-the class, never the stored text.
+missing takes its default, one that was renamed (`field(metadata={"was": "old_name"})`) is read from
+its old name too, one that is unknown is passed over, and `kept` puts it back when the object is
+written again. What cannot be made to fit is named by its path. Nothing is guessed: text never
+becomes a number, and only the annotation decides the class, never the stored text.
 
 Loaded on the first typed result; `typing` and `dataclasses` do their slow work here.
 """
@@ -278,14 +279,37 @@ def _decode_dataclass(value: Json, cls: Any, variables: dict[Any, Any]) -> Any:
     for field in dataclasses.fields(cls):
         if not field.init:
             continue
-        if field.name in value:
-            given[field.name] = _item(value, field.name, _bound(hints[field.name], variables))
+        if (name := _stored_name(field, value)) is not None:
+            given[field.name] = _item(value, name, _bound(hints[field.name], variables))
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise Misfit(f"{cls.__name__} wants it, and it is not there", "give the field a default").at(field.name)
     try:
         return cls(**given)
     except (TypeError, ValueError) as error:  # its own __post_init__ refuses
         raise Misfit(f"{cls.__name__} refuses it: {error}") from error
+
+
+def _stored_name(field: dataclasses.Field[Any], value: dict[str, Json]) -> str | None:
+    """The name under which the field stands there: its own, or one that it had."""
+    return next((name for name in (field.name, *_former_names(field)) if name in value), None)
+
+
+def _former_names(field: dataclasses.Field[Any]) -> tuple[str, ...]:
+    was = field.metadata.get("was", ())
+    return (was,) if isinstance(was, str) else tuple(was)
+
+
+def kept(made: Any, stored: Json) -> Any:
+    """`made` as plain values, with the fields of `stored` that its dataclass does not know."""
+    if not dataclasses.is_dataclass(made) or isinstance(made, type) or not isinstance(stored, dict):
+        return made
+    fields = dataclasses.fields(made)
+    known = {name for field in fields for name in (field.name, *_former_names(field))}
+    plain = {name: item for name, item in stored.items() if name not in known}
+    for field in fields:
+        before = stored.get(_stored_name(field, stored) or field.name)
+        plain[field.name] = kept(getattr(made, field.name), before)
+    return plain
 
 
 def _bound(hint: Any, variables: dict[Any, Any]) -> Any:

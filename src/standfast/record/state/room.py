@@ -1,0 +1,209 @@
+"""`sf.state`: the verbs on values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from standfast import crash, serial
+from standfast.db.contract import Tx
+from standfast.db.store import Room, query, refused_inside, verb
+from standfast.errors import InvalidInput, NotFound, StandfastError, VersionConflict
+from standfast.footings import foreign
+from standfast.record.state import values
+from standfast.record.state.nouns import KEEP, Entry, Namespace, Place, entry
+from standfast.record.state.values import SQL, Wish
+
+PAGE_MAX = 1000
+ATTEMPTS_MAX = 20
+"""How often `update` reads again after another writer was faster, unless told otherwise."""
+EXPIRE_MAX = 1000
+PAUSE_MAX_S = 0.05
+
+# In the room `list` and `set` are verbs, so that the types need other names there.
+EntryList: TypeAlias = "list[Entry]"
+NamespaceList: TypeAlias = "list[Namespace]"
+
+
+class State(Room):
+    """Values by name: get, set, swap, update, delete, list."""
+
+    __slots__ = ()
+
+    # -- reading -------------------------------------------------------------------------------------
+
+    def get(self, key: str, *, namespace: str = "", returns: Any = None) -> Entry:
+        """The value with its version. Raises NotFound if there is none, or its time is over.
+
+        `returns` is the type the value is read as: a field that is missing takes its default, a
+        renamed one is read from its old name too, an unknown one is passed over.
+        """
+        found = self._get(key, namespace)
+        return found if returns is None else found._replace(value=serial.decode(found.value, returns, what=key))
+
+    @query
+    def _get(self, tx: Tx, key: str, namespace: str) -> Entry | StandfastError:
+        place = Place(self.scope, namespace)
+        return values.look(tx, place, key) or values.unknown(place, key)
+
+    # -- writing -------------------------------------------------------------------------------------
+
+    @verb
+    def set(
+        self,
+        tx: Tx,
+        key: str,
+        value: serial.Json,
+        *,
+        namespace: str = "",
+        for_us: int | None = None,
+        json_schema: serial.Json = KEEP,
+        verify: str | None = KEEP,
+    ) -> Entry | StandfastError:
+        """Store it, whatever was there. `for_us` ends it by time.
+
+        `json_schema` is checked at this write and every later one; `verify` is a command that only
+        `standfast state verify` runs. Both stay with the key until they are given anew, or None.
+        Raises InvalidInput naming the field that does not fit the key's schema.
+        """
+        wish = Wish(for_us=for_us, json_schema=json_schema, verify=verify)
+        return values.put(tx, Place(self.scope, namespace), key, value, wish)
+
+    @verb
+    def swap(
+        self,
+        tx: Tx,
+        key: str,
+        value: serial.Json,
+        *,
+        version: int,
+        namespace: str = "",
+        for_us: int | None = None,
+        json_schema: serial.Json = KEEP,
+        verify: str | None = KEEP,
+    ) -> Entry | StandfastError:
+        """Store it only if the version is still this one; 0 means that there must be none yet.
+
+        Raises VersionConflict with the version that is there.
+        """
+        wish = Wish(for_us=for_us, json_schema=json_schema, verify=verify)
+        return values.put(tx, Place(self.scope, namespace), key, value, wish, version=version)
+
+    def update(
+        self,
+        key: str,
+        fn: Callable[[Any], Any],
+        *,
+        namespace: str = "",
+        default: Any = KEEP,
+        returns: Any = None,
+        for_us: int | None = None,
+        attempts_max: int = ATTEMPTS_MAX,
+    ) -> Entry:
+        """Store what `fn` makes of the value; if another writer was faster, read again and call `fn` again.
+
+        `fn` runs outside any transaction, once for each attempt. Without a value it is called with
+        `default`, or NotFound is raised. The value's end stays, unless `for_us` is given. With
+        `returns`, `fn` gets and gives that type, and fields it does not know stay as they are.
+        Raises VersionConflict once `attempts_max` writers were faster; then nothing was written.
+        """
+        refused_inside(self.tx, "state.update")
+        if attempts_max < 1:
+            raise InvalidInput("attempts_max is 1 or more")
+        for attempt in range(1, attempts_max + 1):
+            try:
+                return self._updated(key, fn, namespace, default, returns, for_us)
+            except VersionConflict as error:
+                if attempt == attempts_max:
+                    message = f"state {key!r} changed {attempt} times while it was updated: {error.message}"
+                    raise VersionConflict(message, error.hint) from None
+                _stand_back(attempt)
+        raise AssertionError("unreachable")
+
+    def _updated(
+        self, key: str, fn: Callable[[Any], Any], namespace: str, default: Any, returns: Any, for_us: int | None
+    ) -> Entry:
+        found = self._found(key, namespace)
+        if found is None and default is KEEP:
+            raise values.unknown(Place(self.scope, namespace), key)
+        stored = default if found is None else found.value
+        given = stored if returns is None or found is None else serial.decode(stored, returns, what=key)
+        made = foreign.call(fn, given)
+        if returns is not None and found is not None:
+            made = serial.kept(made, found.value)
+        crash.point("state.before_swap")
+        wish = Wish(for_us=for_us, keep_end=for_us is None)
+        try:
+            return self._swap(key, made, namespace, found.version if found else 0, wish)
+        except NotFound as error:  # it was taken away, or its time came, after it was read
+            raise VersionConflict(error.message, error.hint) from None
+
+    def _found(self, key: str, namespace: str) -> Entry | None:
+        try:
+            return self._get(key, namespace)
+        except NotFound:
+            return None
+
+    @verb
+    def _swap(self, tx: Tx, key: str, value: Any, namespace: str, version: int, wish: Wish) -> Entry | StandfastError:
+        return values.put(tx, Place(self.scope, namespace), key, value, wish, version=version)
+
+    @verb
+    def delete(self, tx: Tx, key: str, *, version: int | None = None, namespace: str = "") -> Entry | StandfastError:
+        """Take it away. Raises NotFound, or VersionConflict if a version is given and it is another."""
+        return values.remove(tx, Place(self.scope, namespace), key, version=version)
+
+    @verb
+    def expire(self, tx: Tx, *, limit: int = EXPIRE_MAX) -> int:
+        """Empty values whose time is over, in every scope, and say how many; 0 when nothing is left.
+
+        Nobody needs it to read right: what is over is not shown to anybody. It gives back the room.
+        """
+        return values.expire(tx, max(1, min(limit, EXPIRE_MAX)))
+
+    # -- verifying -------------------------------------------------------------------------------------
+
+    @query
+    def to_verify(self, tx: Tx, *, namespace: str = "", after: str = "", limit: int = 50) -> EntryList:
+        """Those with a command that verifies them, by key. Nothing is run here."""
+        asked = {"scope": self.scope, "namespace": namespace, "after": after, "now_us": tx.now_us()}
+        rows = tx.all(SQL.page_to_verify, limit=_page(limit), **asked)
+        return [entry(row) for row in rows]
+
+    @verb
+    def verified(
+        self, tx: Tx, key: str, *, version: int, verdict: str, evidence: str | None = None, namespace: str = ""
+    ) -> Entry | StandfastError:
+        """Record what was found about one version: fresh, stale or unknown. The version stays.
+
+        Raises VersionConflict if the value has changed since: the verdict was about another one.
+        """
+        place = Place(self.scope, namespace)
+        return values.verified(tx, place, key, version=version, verdict=verdict, evidence=evidence)
+
+    # -- looking -------------------------------------------------------------------------------------
+
+    @query
+    def namespaces(self, tx: Tx, *, after: str | None = None, limit: int = 50) -> NamespaceList:
+        """Which namespaces hold something here, and how much; a session's is its id."""
+        asked = {"scope": self.scope, "after": after or "", "first": int(after is None), "now_us": tx.now_us()}
+        rows = tx.all(SQL.namespaces, limit=_page(limit), **asked)
+        return [Namespace(row["namespace"], row["n"]) for row in rows]
+
+    @query
+    def list(self, tx: Tx, *, namespace: str = "", after: str = "", limit: int = 50) -> EntryList:
+        """By key, those whose time is not over; `after` is the last key you have."""
+        asked = {"scope": self.scope, "namespace": namespace, "after": after, "now_us": tx.now_us()}
+        return [entry(row) for row in tx.all(SQL.page, limit=_page(limit), **asked)]
+
+
+def _page(limit: int) -> int:
+    return max(1, min(limit, PAGE_MAX))
+
+
+def _stand_back(attempt: int) -> None:
+    """Let the others finish: the more of them there were, the longer."""
+    import random
+    import time
+
+    time.sleep(random.uniform(0, min(PAUSE_MAX_S, 0.001 * 2**attempt)))

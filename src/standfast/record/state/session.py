@@ -1,0 +1,118 @@
+"""The values of one session, as a dictionary on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableMapping
+from functools import partial
+from typing import Any
+
+from standfast import crash, serial
+from standfast.db.contract import Tx
+from standfast.errors import NotFound, StandfastError
+from standfast.ledger.opening import Opening
+from standfast.record.state.nouns import Entry, Place, entry
+from standfast.record.state.values import SQL, Wish, at_cut, live, put, remove
+
+PAGE_MAX = 1000
+
+
+class SessionState(MutableMapping[str, serial.Json]):
+    """The values of one session, as a dictionary on disk. Only its owner changes them here.
+
+    `s.state["branch"] = "fix-42"` is durable when the line is done.
+    """
+
+    awaited = True
+
+    def __init__(self, opening: Opening) -> None:
+        self._opening = opening
+
+    def __getitem__(self, key: str) -> serial.Json:
+        found = self._opening.store.read(lambda tx: self._look(tx, key))
+        if found is None:
+            raise KeyError(key)
+        return found.value
+
+    def get(self, key: str, default: Any = None) -> Any:
+        found = self._opening.store.read(lambda tx: self._look(tx, key))
+        return default if found is None else found.value
+
+    def entry(self, key: str) -> Entry | None:
+        """The value with its version, or None."""
+        return self._opening.store.read(lambda tx: self._look(tx, key))
+
+    def set(self, key: str, value: serial.Json, *, for_us: int | None = None) -> Entry:
+        """Store it. Raises LeaseLost if the session was taken over."""
+        return self._write(lambda tx, place: put(tx, place, key, value, Wish(for_us=for_us)))
+
+    def swap(self, key: str, value: serial.Json, *, version: int, for_us: int | None = None) -> Entry:
+        """Store it only over this version; 0 means that there must be none yet."""
+        return self._write(lambda tx, place: put(tx, place, key, value, Wish(for_us=for_us), version=version))
+
+    def delete(self, key: str) -> Entry:
+        """Take it away. Raises NotFound."""
+        return self._write(lambda tx, place: self._remove(tx, place, key))
+
+    def __setitem__(self, key: str, value: serial.Json) -> None:
+        self.set(key, value)
+
+    def __delitem__(self, key: str) -> None:
+        try:
+            self.delete(key)
+        except NotFound:
+            raise KeyError(key) from None
+
+    def __iter__(self) -> Iterator[str]:
+        opening = self._opening
+        spaces = [opening.session_id, *(session_id for session_id, _ in opening.lineage)]
+        seen: set[str] = set()
+        for space in spaces:
+            for key in self._keys_ever(space):
+                if key not in seen and self.entry(key) is not None:
+                    yield key
+                seen.add(key)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _keys_ever(self, namespace: str) -> Iterator[str]:
+        store, after = self._opening.store, ""
+        while rows := store.read(partial(_keys_after, scope=self._opening.scope, namespace=namespace, after=after)):
+            yield from rows
+            after = rows[-1]
+
+    def _look(self, tx: Tx, key: str) -> Entry | None:
+        opening = self._opening
+        row = tx.maybe(SQL.get, **Place(opening.scope, opening.session_id).named(key))
+        if row is not None:
+            return entry(row) if live(tx, row) else None
+        for session_id, cut_seq in opening.lineage:
+            told = at_cut(tx, Place(opening.scope, session_id), key, cut_seq)
+            if told is not None:
+                return told.entry
+        return None
+
+    def _remove(self, tx: Tx, place: Place, key: str) -> Entry | StandfastError:
+        # In a fork the value may be the parent's: hiding it takes a row of our own.
+        own = tx.maybe(SQL.get, **place.named(key))
+        if own is None and self._look(tx, key) is not None:
+            hidden = put(tx, place, key, None)
+            if isinstance(hidden, StandfastError):
+                return hidden
+        return remove(tx, place, key)
+
+    def _write(self, body: Callable[[Tx, Place], Entry | StandfastError]) -> Entry:
+        opening = self._opening
+        opening.usable()
+        place = Place(opening.scope, opening.session_id, opening.session_id)
+        written = opening.store.write(lambda tx: opening.guard(tx) or body(tx, place))
+        crash.point("state.after_set")
+        return written
+
+    def __repr__(self) -> str:
+        return f"<state of {self._opening.session_key}>"
+
+
+def _keys_after(tx: Tx, *, scope: str, namespace: str, after: str) -> list[str]:
+    asked = {"scope": scope, "namespace": namespace, "after": after, "limit": PAGE_MAX}
+    return [row["key"] for row in tx.all(SQL.keys_ever, **asked)]

@@ -1,0 +1,198 @@
+"""One value inside a transaction: written over nothing, anything or one version; taken away; verified."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from standfast import crash, serial
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.errors import InvalidInput, NotFound, StandfastError, VersionConflict
+from standfast.footings import journal
+from standfast.record.state import schemas
+from standfast.record.state.nouns import (
+    EVIDENCE_MAX,
+    KEEP,
+    VALUE_MAX_BYTES,
+    VERDICTS,
+    Entry,
+    Place,
+    checked_term,
+    command_text,
+    entry,
+)
+
+SQL = load(__name__)
+
+EXPIRED_SHOWN = 50
+
+
+class Wish(NamedTuple):
+    """What is to be written, beside the value: its end, its schema, its command."""
+
+    for_us: int | None = None
+    keep_end: bool = False
+    json_schema: serial.Json = KEEP
+    verify: str | None = KEEP
+    imported: bool = False
+    """The command comes from elsewhere: nothing runs it until somebody here gives it again."""
+
+
+def put(
+    tx: Tx, place: Place, key: str, value: serial.Json, wish: Wish | None = None, *, version: int | None = None
+) -> Entry | StandfastError:
+    """Write one value; with a `version`, only over that one, and 0 is none."""
+    wish = wish or Wish()
+    if version is not None and not _is_version(version):
+        return InvalidInput("a version is a whole number: 0 for none yet, or the one that was read")
+    if wish.json_schema is not KEEP and wish.json_schema is not None:
+        schemas.check(value, schemas.compiled(wish.json_schema), key)
+    row = _row(tx, place, key, value, wish)
+    crash.point("state.before_set")
+    made = _write(tx, row, version)
+    if made is None and row["keep_schema"]:
+        # Most keys have no schema, and pay for none: only now it is read, and the row is held meanwhile.
+        found = tx.maybe(SQL.get_for_update, **place.named(key))
+        if found is not None and found["json_schema"] is not None and _over(tx, found, version):
+            schemas.check(value, schemas.compiled(serial.read(found["json_schema"])), key)
+            made = _write(tx, row | {"checked": found["json_schema"]}, version)
+    if made is None:
+        return _moved_on(tx, place, key, version)
+    return _told(tx, entry(made), "state.set", place)
+
+
+def remove(tx: Tx, place: Place, key: str, *, version: int | None = None) -> Entry | StandfastError:
+    crash.point("state.before_delete")
+    asked: Row = {"version": version or 0, "actor": tx.caller.actor, "now_us": tx.now_us()}
+    gone = tx.maybe(SQL.delete, **asked, **place.named(key))
+    return _moved_on(tx, place, key, version) if gone is None else _told(tx, entry(gone), "state.deleted", place)
+
+
+def look(tx: Tx, place: Place, key: str) -> Entry | None:
+    """The value as it stands; None if there is none, or its time is over."""
+    row = tx.maybe(SQL.get, **place.named(key))
+    return entry(row) if row is not None and live(tx, row) else None
+
+
+class Told(NamedTuple):
+    """What the journal says of a key: a value, or that there was none any more."""
+
+    entry: Entry | None
+
+
+def at_cut(tx: Tx, place: Place, key: str, cut_seq: int) -> Told | None:
+    """A value as it was at a cut; None if the journal says nothing of it. What is over by now is gone."""
+    told = tx.maybe(SQL.at_cut, subject=place.subject(key), cut_seq=cut_seq)
+    if told is None:
+        return None
+    data = serial.read(told["data"])
+    over = data["expires_us"] is not None and data["expires_us"] <= tx.now_us()
+    if told["type"] == "state.deleted" or over:
+        return Told(None)
+    return Told(Entry(place.scope, place.namespace, key, data["value"], data["version"], "", 0, data["expires_us"]))
+
+
+def expire(tx: Tx, limit: int) -> int:
+    """Empty what is over, in every scope. Nobody sees a difference: it is read as gone already."""
+    crash.point("state.before_expire")
+    gone = tx.all(SQL.expire, now_us=tx.now_us(), limit=limit)
+    if gone:
+        shown = [f"{row['namespace']}:{row['key']}" for row in gone[:EXPIRED_SHOWN]]
+        words = f"{len(gone)} value{'s' * (len(gone) > 1)} whose time is over"
+        journal.append(tx, "state.expired", "state", summary=words, data={"count": len(gone), "keys": shown})
+    return len(gone)
+
+
+def verified(
+    tx: Tx, place: Place, key: str, *, version: int, verdict: str, evidence: str | None
+) -> Entry | StandfastError:
+    """What its command found about one version. Raises VersionConflict if it is another by now."""
+    if verdict not in VERDICTS:
+        return InvalidInput(f"a verdict is {', '.join(VERDICTS)}, not {serial.clean(str(verdict), 40)!r}")
+    words = serial.clean(evidence, EVIDENCE_MAX) if evidence else ""
+    crash.point("state.before_verdict")
+    asked: Row = {"version": version, "now_us": tx.now_us(), "verdict": f"{verdict}: {words}" if words else verdict}
+    row = tx.maybe(SQL.verified, **asked, **place.named(key))
+    if row is None:
+        return _moved_on(tx, place, key, version)
+    found = entry(row)
+    receipt = journal.append(
+        tx,
+        "state.verified",
+        place.subject(key),
+        session_id=place.session_id,
+        state=verdict,
+        summary=f"{key} version {version} is {verdict}",
+        data={"version": version, "verdict": verdict, "evidence": words or None, "command": found.verify},
+    )
+    return found._replace(receipt=receipt)
+
+
+def live(tx: Tx, row: Row) -> bool:
+    return bool(row["expires_us"] is None or row["expires_us"] > tx.now_us())
+
+
+def unknown(place: Place, key: str) -> NotFound:
+    where = f" in {place.namespace}" if place.namespace else ""
+    return NotFound(f"there is no state {key!r}{where} in this scope", "standfast state list")
+
+
+# -- small parts -------------------------------------------------------------------------------------
+
+
+def _row(tx: Tx, place: Place, key: str, value: serial.Json, wish: Wish) -> Row:
+    for_us = checked_term(wish.for_us)
+    given = None if wish.json_schema is KEEP or wish.json_schema is None else serial.canonical(wish.json_schema)
+    giver = None if wish.imported else tx.caller.actor
+    return {
+        **place.named(key),
+        "value": serial.dumps(value, what="value", limit_bytes=VALUE_MAX_BYTES),
+        "actor": tx.caller.actor,
+        "now_us": tx.now_us(),
+        "expires_us": None if for_us is None else tx.now_us() + for_us,
+        "keep_end": int(wish.keep_end),
+        "json_schema": given,
+        "keep_schema": int(wish.json_schema is KEEP),
+        "checked": "",
+        "verify": None if wish.verify is KEEP else command_text(wish.verify, giver),
+        "keep_verify": int(wish.verify is KEEP),
+    }
+
+
+def _write(tx: Tx, row: Row, version: int | None) -> Row | None:
+    if version is None:
+        return tx.maybe(SQL.set, **row)
+    return tx.maybe(SQL.create, **row) if version == 0 else tx.maybe(SQL.swap, version=version, **row)
+
+
+def _is_version(version: object) -> bool:
+    return isinstance(version, int) and not isinstance(version, bool) and 0 <= version <= serial.INT_MAX
+
+
+def _over(tx: Tx, row: Row, version: int | None) -> bool:
+    """Whether a write of this `version` may go over this row."""
+    if version is None:
+        return True
+    return row["version"] == version if live(tx, row) else version == 0
+
+
+def _told(tx: Tx, made: Entry, type: str, place: Place) -> Entry:
+    receipt = journal.append(
+        tx,
+        type,
+        place.subject(made.key),
+        session_id=place.session_id,
+        summary=f"{made.key} version {made.version}",
+        data={"version": made.version, "value": made.value, "expires_us": made.expires_us},
+    )
+    return made._replace(receipt=receipt)
+
+
+def _moved_on(tx: Tx, place: Place, key: str, version: int | None) -> StandfastError:
+    found = look(tx, place, key)
+    if found is None:
+        return unknown(place, key)
+    return VersionConflict(
+        f"state {key!r} is at version {found.version} (by {found.actor}), not {version}",
+        f"read it again, then swap over version {found.version}",
+    )
