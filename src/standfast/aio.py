@@ -78,20 +78,7 @@ class AsyncStandfast:
     def _awaited(self, value: Any) -> Any:
         if isinstance(value, Room):
             return AsyncObject(self, value)
-        return self._method(value) if callable(value) else value
-
-    def _method(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        """A method of the synchronous object, to be awaited or entered."""
-
-        @functools.wraps(method)
-        def call(*args: Any, **kwargs: Any) -> _Call:
-            body = getattr(method, "body", None)
-            room = getattr(method, "__self__", None)
-            if body is not None and isinstance(room, Room) and room.tx is None:
-                return _Call(self, functools.partial(self._submit, room, body, args, kwargs))
-            return _Call(self, functools.partial(self._run, functools.partial(method, *args, **kwargs)))
-
-        return call
+        return _Method(self, value) if callable(value) else value
 
     async def _run(self, function: Callable[[], Any]) -> Any:
         """On a worker thread; a cancelled caller does not stop it, but cancels the coroutine it waits for."""
@@ -108,35 +95,69 @@ class AsyncStandfast:
                 future.exception()
             raise
 
-    async def _submit(self, room: Room, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A verb without a thread of its own: the engine answers on the loop."""
-        answers = _Answers.of(asyncio.get_running_loop())
-        future: asyncio.Future[Any] = answers.loop.create_future()
 
-        def work(tx: Tx) -> Any:
-            return body(room, tx, *args, **kwargs)
+class _Method:
+    """A method of the synchronous object, to be awaited or entered; made at each use, so it is light."""
 
-        room.store.submit(work, functools.partial(answers.put, future))
-        return raised(await future)
+    __slots__ = ("__wrapped__", "_owner")
+
+    def __init__(self, owner: AsyncStandfast, method: Callable[..., Any]) -> None:
+        self._owner = owner
+        self.__wrapped__ = method
+
+    def __call__(self, *args: Any, **kwargs: Any) -> _Call:
+        return _Call(self._owner, self.__wrapped__, args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__wrapped__, name)  # its name, its words, its module
+
+    def __repr__(self) -> str:
+        return f"<async {self.__wrapped__!r}>"
 
 
 class _Call:
     """What a method returns: await it, or enter it if it is a context manager."""
 
-    def __init__(self, owner: AsyncStandfast, start: Callable[[], Awaitable[Any]]) -> None:
+    __slots__ = ("_args", "_entered", "_kwargs", "_method", "_owner")
+
+    def __init__(
+        self, owner: AsyncStandfast, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         self._owner = owner
-        self._start = start
+        self._method = method
+        self._args = args
+        self._kwargs = kwargs
         self._entered: AbstractContextManager[Any] | None = None
 
     def __await__(self) -> Any:
         return self._answer().__await__()
 
     async def _answer(self) -> Any:
-        value = await self._start()
+        body = getattr(self._method, "body", None)
+        room = getattr(self._method, "__self__", None)
+        if body is not None and isinstance(room, Room) and room.tx is None:
+            value = raised(await self._submitted(room, body))
+        else:
+            value = await self._run()
         return AsyncObject(self._owner, value) if getattr(type(value), "awaited", False) else value
 
+    def _submitted(self, room: Room, body: Callable[..., Any]) -> asyncio.Future[Any]:
+        """A verb without a thread of its own: the engine answers on the loop."""
+        answers = _Answers.of(asyncio.get_running_loop())
+        future: asyncio.Future[Any] = answers.loop.create_future()
+        args, kwargs = self._args, self._kwargs
+
+        def work(tx: Tx) -> Any:
+            return body(room, tx, *args, **kwargs)
+
+        room.store.submit(work, functools.partial(answers.put, future))
+        return future
+
+    async def _run(self) -> Any:
+        return await self._owner._run(functools.partial(self._method, *self._args, **self._kwargs))
+
     async def __aenter__(self) -> Any:
-        self._entered = manager = await self._start()
+        self._entered = manager = await self._run()
         value = await self._owner._run(manager.__enter__)
         return AsyncObject(self._owner, value)
 

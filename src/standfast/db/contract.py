@@ -79,6 +79,10 @@ class Tx(ABC):
         """Run it, and hand its row to `then` no later than the commit, without waiting for it."""
 
     @abstractmethod
+    def insert(self, statement: Statement, then: Callable[[int], None], /, **params: object) -> None:
+        """Add one row that ends in `{key}`, and hand the key the engine counted to `then` no later than the commit."""
+
+    @abstractmethod
     def now_us(self) -> int:
         """The moment of this transaction, one and the same until it ends."""
 

@@ -11,6 +11,7 @@ A few fragments in braces stand for what the engines spell differently everywher
     {lease_over:t}     the lease of row `t` has run out (RULES: monotonic time on one host)
     {lease_live:t}     the opposite
     {now_us}           the moment of the transaction, also where the server has not told it yet
+    {key}              RETURNING seq, or nothing where the library knows the key anyway (for `Tx.insert`)
 
 Texts are read by the module's own loader, so that a wheel and a zipapp work alike.
 """
@@ -38,6 +39,7 @@ _FRAGMENTS = {
         "lease_over": "({t}lease_boot IS NULL OR {t}lease_boot <> :boot_id OR {t}lease_mono_us <= :mono_us)",
         "lease_live": "({t}lease_boot = :boot_id AND {t}lease_mono_us > :mono_us)",
         "now_us": ":now_us",
+        "key": "",
     },
     "postgres": {
         "skip_locked": "FOR UPDATE SKIP LOCKED",
@@ -45,6 +47,7 @@ _FRAGMENTS = {
         "lease_over": "({t}lease_until_us IS NULL OR {t}lease_until_us <= :now_us)",
         "lease_live": "({t}lease_until_us > :now_us)",
         "now_us": f"COALESCE(CAST(:now_us AS bigint), {MOMENT_US})",
+        "key": "RETURNING seq",
     },
 }
 

@@ -77,9 +77,18 @@ class Store:
             return self._engine
 
     def write(self, body: Callable[[Tx], T | StandfastError], *, durable: bool = True) -> T:
-        return raised(self._on_live_engine(lambda engine: engine.write(body, self.caller, durable=durable)))
+        engine = self.engine
+        try:
+            result = engine.write(body, self.caller, durable=durable)
+        except StorageError as error:
+            if not _forked(engine, error):
+                raise
+            return self.write(body, durable=durable)
+        if isinstance(result, StandfastError):
+            raise result
+        return result
 
-    def read(self, body: Callable[[Tx], T]) -> T:
+    def read(self, body: Callable[[Tx], T | StandfastError]) -> T:
         return raised(self._on_live_engine(lambda engine: engine.read(body, self.caller)))
 
     def _on_live_engine(self, use: Callable[[Engine], T]) -> T:
@@ -89,7 +98,7 @@ class Store:
             try:
                 return use(engine)
             except StorageError as error:
-                if error is not engine.dead or error.code != "forked":
+                if not _forked(engine, error):
                     raise
 
     def submit(self, body: Callable[[Tx], T], done: Callable[[T | None, BaseException | None], None]) -> None:
@@ -97,7 +106,7 @@ class Store:
         engine = self.engine
 
         def answered(result: T | None, error: BaseException | None) -> None:
-            if error is not None and error is engine.dead and getattr(error, "code", "") == "forked":
+            if isinstance(error, StorageError) and _forked(engine, error):
                 self.submit(body, done)
             else:
                 done(result, error)
@@ -171,7 +180,7 @@ def verb(body: Callable[Concatenate[R, Tx, P], T | StandfastError]) -> Callable[
     def call(room: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
         if room.tx is not None:
             return raised(body(room, room.tx, *args, **kwargs))
-        return raised(room.store.write(lambda tx: body(room, tx, *args, **kwargs)))
+        return room.store.write(lambda tx: body(room, tx, *args, **kwargs))
 
     call.body = body  # type: ignore[attr-defined]  # aio submits it without a thread per caller
     return call
@@ -184,9 +193,14 @@ def query(body: Callable[Concatenate[R, Tx, P], T | StandfastError]) -> Callable
     def call(room: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
         if room.tx is not None:
             return raised(body(room, room.tx, *args, **kwargs))
-        return raised(room.store.read(lambda tx: body(room, tx, *args, **kwargs)))
+        return room.store.read(lambda tx: body(room, tx, *args, **kwargs))
 
     return call
+
+
+def _forked(engine: Engine, error: StorageError) -> bool:
+    """Another thread forked while this one waited for its turn: the engine was closed, and nothing was run."""
+    return error is engine.dead and error.code == "forked"
 
 
 def raised(result: T | StandfastError) -> T:

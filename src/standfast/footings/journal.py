@@ -68,8 +68,8 @@ class Receipt:
     def as_json(self) -> dict[str, serial.Json]:
         return {"seq": self.seq, "hash": self.hash}
 
-    def _written(self, row: Row) -> None:
-        self.seq = row["seq"]
+    def _written(self, seq: int) -> None:
+        self.seq = seq
 
 
 class Event(NamedTuple):
@@ -137,7 +137,7 @@ def append(
         "data": serial.dumps(data, what="data") if data is not None else None,
     }
     receipt = Receipt(fields)
-    tx.defer(SQL.append, receipt._written, **fields)
+    tx.insert(SQL.append, receipt._written, **fields)
     return receipt
 
 
@@ -149,31 +149,14 @@ class Journal(Room):
     @query
     def tail(self, tx: Tx, after: str | None = None, limit: int = 50) -> Page | StandfastError:
         """The next events after a cursor: none skipped, also those committed late, none repeated."""
-        limit = max(1, min(limit, PAGE_MAX))
-        place = _parse_cursor(tx, after)
-        rows: list[Row] = []
-        for floor, ceiling in _segments(tx):
-            if ceiling is not None and place.seq > ceiling:
-                continue  # the cursor stands in a later segment
-            start = place if place.seq > floor else _Place("0", 0)
-            asked: Row = {"xid": start.xid, "seq": start.seq, "floor": floor, "limit": limit - len(rows)}
-            if ceiling is None:
-                rows += tx.all(SQL.tail, **asked)
-            else:
-                rows += tx.all(SQL.tail_settled, ceiling=ceiling, **asked)
-            if len(rows) >= limit:
-                break
-        last = _Place(rows[-1]["xid"], rows[-1]["seq"]) if rows else place
-        return Page([event(row) for row in rows], last.cursor(tx.dialect))
+        rows = following(tx, after, limit)
+        cursor = cursor_of(tx, rows[-1]) if rows else _parse_cursor(tx, after).cursor(tx.dialect)
+        return Page([event(row) for row in rows], cursor)
 
     @query
     def now(self, tx: Tx) -> str:
         """A cursor behind everything that is visible now."""
-        place = _Place("0", 0)
-        for floor, ceiling in _segments(tx):
-            row = tx.maybe(SQL.last_settled if ceiling is not None else SQL.last, floor=floor, ceiling=ceiling)
-            place = _Place(row["xid"], row["seq"]) if row else place
-        return place.cursor(tx.dialect)
+        return latest(tx)
 
     @query
     def about(self, tx: Tx, subject: str, *, after: int = 0, limit: int = 50) -> list[Event]:
@@ -200,6 +183,39 @@ class Journal(Room):
                 code="receipt_mismatch",
             )
         return event(row)
+
+
+def following(tx: Tx, after: str | None, limit: int) -> list[Row]:
+    """The rows after a cursor, in the order in which every reader meets them."""
+    limit = max(1, min(limit, PAGE_MAX))
+    place = _parse_cursor(tx, after)
+    rows: list[Row] = []
+    for floor, ceiling in _segments(tx):
+        if ceiling is not None and place.seq > ceiling:
+            continue  # the cursor stands in a later segment
+        start = place if place.seq > floor else _Place("0", 0)
+        asked: Row = {"xid": start.xid, "seq": start.seq, "floor": floor, "limit": limit - len(rows)}
+        if ceiling is None:
+            rows += tx.all(SQL.tail, **asked)
+        else:
+            rows += tx.all(SQL.tail_settled, ceiling=ceiling, **asked)
+        if len(rows) >= limit:
+            break
+    return rows
+
+
+def latest(tx: Tx) -> str:
+    """The cursor behind everything that is visible in `tx`."""
+    place = _Place("0", 0)
+    for floor, ceiling in _segments(tx):
+        row = tx.maybe(SQL.last_settled if ceiling is not None else SQL.last, floor=floor, ceiling=ceiling)
+        place = _Place(row["xid"], row["seq"]) if row else place
+    return place.cursor(tx.dialect)
+
+
+def cursor_of(tx: Tx, row: Row) -> str:
+    """The cursor behind a row of `following`."""
+    return _Place(row["xid"], row["seq"]).cursor(tx.dialect)
 
 
 def event(row: Row) -> Event:

@@ -5,7 +5,7 @@ INSERT INTO event (time_us, occurred_us, scope, actor, holder, source, type, sub
                    stream, version, summary, data)
 VALUES (:time_us, :occurred_us, :scope, :actor, :holder, :source, :type, :subject, :session_id, :state,
         :stream, :version, :summary, :data)
-RETURNING seq
+{key}
 
 -- name: by_seq
 SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,

@@ -169,6 +169,9 @@ class PostgresTx(Tx):
 
         self._queue(statement, params, take)
 
+    def insert(self, statement: Statement, then: Callable[[int], None], /, **params: object) -> None:
+        self.defer(statement, lambda row: then(row["seq"]), **params)
+
     def now_us(self) -> int:
         if self._now_us is None:
             self.collect()

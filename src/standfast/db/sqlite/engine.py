@@ -242,7 +242,8 @@ class SqliteEngine(Engine):
             raise self.dead or _closed()
 
     def _commit(self, entry: Entry) -> None:
-        self._usable()
+        if self.dead is not None or self.inside:
+            self._usable()
         with HeldBack() as signals:
             self.queue.enter(entry, signals)
             if not entry.leads:
@@ -362,7 +363,7 @@ class SqliteEngine(Engine):
     def begin(self) -> None:
         self.connection.execute("BEGIN IMMEDIATE")
         crash.point("commit.after_begin")
-        found = migrate.version(self.connection)
+        found = self.connection.execute("PRAGMA user_version").get
         if found != self._schema:
             self._check_fence(found)
 
@@ -393,10 +394,15 @@ class SqliteEngine(Engine):
         return ours
 
     def _acknowledge(self, batch: list[Entry], leader: Entry) -> None:
-        committed = [op for entry in batch for op in entry.ops if op.error is None]
+        committed, durable = [], False
+        for entry in batch:
+            for op in entry.ops:
+                if op.error is None:
+                    committed.append(op)
+                    durable = durable or op.durable
         if committed:
             crash.point("commit.after_commit")
-            error = self._make_durable(any(op.durable for op in committed))
+            error = self._make_durable(durable)
             if error is not None:
                 for op in committed:
                     op.error = error
@@ -418,9 +424,7 @@ class SqliteEngine(Engine):
             if isinstance(self.dead, CommitUnknown):
                 return self.dead
             try:
-                if durable:
-                    self._log.sync()
-                self._log.check()
+                self._log.settle(durable=durable)
             except CommitUnknown as error:
                 self.dead = error
             except OSError as error:

@@ -41,33 +41,29 @@ class Log:
         if _LINUX:
             _share(guard_fd, _SHARED_FIRST, _SHARED_SIZE)
             _share(self._shm_fd, _SHM_DEADMAN, 1)
-        self._link = str(self._fd)
+        self._link = b"%d" % self._fd
         self._proc_fd = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) if _LINUX else -1
         self._name = self._now_named()
 
-    def sync(self) -> None:
-        """Everything committed before this call is on disk when it returns.
+    def settle(self, *, durable: bool) -> None:
+        """Everything committed before this call is on disk when it returns, in the log that is there.
 
         One at a time: the kernel tells of a failed write once per open file, so of two syncs that
-        share ours the second would hear that all is well.
+        share ours the second would hear that all is well. Raises OSError if the disk refuses, and
+        CommitUnknown if the log we write to is no longer the one on disk.
         """
-        if sys.platform == "darwin":
-            fcntl.fcntl(self._fd, _F_FULLFSYNC)
-        else:
-            os.fdatasync(self._fd)
-
-    def check(self) -> None:
-        """Raise CommitUnknown if the log we write to is no longer the one on disk."""
+        if durable:
+            _sync(self._fd)
         if self._now_named() != self._name:
             raise CommitUnknown(
                 f"{self.path} was removed or replaced while this process was writing to it",
                 "look the write up by its key before repeating it; then: standfast doctor",
             )
 
-    def _now_named(self) -> str:
+    def _now_named(self) -> bytes:
         if _LINUX:
             return os.readlink(self._link, dir_fd=self._proc_fd)
-        return "linked" if os.fstat(self._fd).st_nlink else "gone"
+        return b"linked" if os.fstat(self._fd).st_nlink else b"gone"
 
     def size_bytes(self) -> int:
         return os.stat(self.path).st_size
@@ -77,6 +73,13 @@ class Log:
         for fd in (self._fd, self._proc_fd, self._shm_fd, self._guard_fd):
             if fd >= 0:
                 os.close(fd)
+
+
+def _sync(fd: int) -> None:
+    if sys.platform == "darwin":
+        fcntl.fcntl(fd, _F_FULLFSYNC)
+    else:
+        os.fdatasync(fd)
 
 
 def _share(fd: int, start: int, length: int) -> None:

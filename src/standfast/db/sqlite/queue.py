@@ -55,6 +55,7 @@ class Queue:
         self._leading = False
         self._settling = 0
         self._settled = threading.Condition(self._mutex)
+        self._closing = 0  # threads in wait_settled
 
     def enter(self, entry: Entry, signals: HeldBack) -> Entry:
         """Lead at once, or wait until served or told to lead: `entry.leads` says which."""
@@ -84,6 +85,8 @@ class Queue:
     def gather(self, leader: Entry) -> list[Entry]:
         """The leader and whoever may share its commit."""
         batch = [leader]
+        if not self._waiting:  # whoever comes this very moment leads the next commit, or shares it
+            return batch
         with self._mutex:
             while self._waiting and not self._waiting[0].alone and len(batch) < BATCH_MAX:
                 batch.append(self._waiting.popleft())
@@ -97,13 +100,18 @@ class Queue:
         """Let the next one lead. `settling`: this thread still has to sync and answer; see `settled`."""
         with self._mutex:
             self._settling += settling
-            following = self._waiting.popleft() if self._waiting else None
-            if following is None:
-                self._leading = False
-            else:
-                following.leads = True
+            following = self._next()
         if following is not None:
             following.wake()
+
+    def _next(self) -> Entry | None:
+        """Whoever leads from now on; the caller holds the mutex, and wakes it."""
+        if not self._waiting:
+            self._leading = False
+            return None
+        following = self._waiting.popleft()
+        following.leads = True
+        return following
 
     def hand_over_early(self) -> bool:
         """Give the lead on before the sync, unless another sync is under way: then keep it and let the queue grow.
@@ -112,10 +120,13 @@ class Queue:
         """
         with self._mutex:
             early = self._settling == 0
-            self._settling += not early
-        if early:
-            self.hand_over(settling=True)
-        return early
+            self._settling += 1
+            if not early:
+                return False
+            following = self._next()
+        if following is not None:
+            following.wake()
+        return True
 
     def hold_files(self) -> None:
         """Somebody outside the queue uses the files for a moment; `settled` ends it."""
@@ -126,13 +137,18 @@ class Queue:
         """This thread is done with the files; `hand_over` if it kept the lead until now."""
         with self._mutex:
             self._settling -= 1
-            self._settled.notify_all()
+            if self._closing:
+                self._settled.notify_all()
         if hand_over:
             self.hand_over()
 
     def wait_settled(self) -> None:
         with self._mutex:
-            self._settled.wait_for(lambda: self._settling == 0)
+            self._closing += 1
+            try:
+                self._settled.wait_for(lambda: self._settling == 0)
+            finally:
+                self._closing -= 1
 
 
 def ops(batch: list[Entry]) -> Iterator[Op]:

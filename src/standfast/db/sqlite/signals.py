@@ -8,6 +8,7 @@ where it is safe: while it waits for its turn, and when it is done.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -21,6 +22,17 @@ _NUMBERS: tuple[int, ...] = tuple(
     getattr(_c, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 )
 _LOOK_EVERY_S = 0.1
+_get_ident = threading.get_ident
+_main_ident = threading.main_thread().ident
+
+
+def _forked() -> None:
+    """The thread that forked is the child's main one."""
+    global _main_ident
+    _main_ident = _get_ident()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class Acquirable(Protocol):
@@ -33,37 +45,37 @@ class HeldBack:
     __slots__ = ("_handlers", "_main", "_noted")
 
     def __init__(self) -> None:
-        self._main = threading.get_ident() == threading.main_thread().ident
+        self._main = _get_ident() == _main_ident
         self._handlers: list[tuple[int, Callable[[int, Any], Any]]] = []
         self._noted: list[int] = []
 
     def __enter__(self) -> HeldBack:
         if self._main:
             try:
-                self._hold_back()
+                for number in _NUMBERS:
+                    handler = _c.getsignal(number)
+                    if callable(handler):
+                        self._handlers.append((number, handler))
+                        _c.signal(number, self._note)
             except BaseException:  # one that was not held back yet has struck
                 self._restore()
                 raise
         return self
 
-    def _hold_back(self) -> None:
-        for number in _NUMBERS:
-            handler = _c.getsignal(number)
-            if callable(handler):
-                self._handlers.append((number, handler))
-                _c.signal(number, self._note)
-
     def _note(self, number: int, _: object) -> None:
         self._noted.append(number)
 
     def __exit__(self, *exc: object) -> None:
+        if not self._main:
+            return
         try:
             self._restore()
         except BaseException:  # one that was let through again has struck: the others must be, too
             self._restore()
             self.let_through()
             raise
-        self.let_through()
+        if self._noted:
+            self.let_through()
 
     def _restore(self) -> None:
         for number, handler in self._handlers:

@@ -19,7 +19,9 @@ class SqliteTx(Tx):
     dialect = "sqlite"
 
     def __init__(self, connection: apsw.Connection, caller: Caller) -> None:
-        super().__init__(caller)
+        self.caller = caller
+        self._now_us = None
+        self.after = None
         self._connection = connection
 
     def maybe(self, statement: Statement, /, **params: object) -> Row | None:
@@ -49,6 +51,10 @@ class SqliteTx(Tx):
 
     def defer(self, statement: Statement, then: Callable[[Row], None], /, **params: object) -> None:
         then(self.one(statement, **params))
+
+    def insert(self, statement: Statement, then: Callable[[int], None], /, **params: object) -> None:
+        self._connection.execute(statement.sqlite, statement.bind(params))
+        then(self._connection.last_insert_rowid())
 
     def now_us(self) -> int:
         if self._now_us is None:
