@@ -166,6 +166,9 @@ class Engine(ABC):
     def facts(self) -> dict[str, object]:
         """What `doctor`, `status` and `--version` show: versions, place, sizes, who holds the lock."""
 
+    def care(self) -> None:
+        """What a caretaker does when little is going on: give back space that is only reserved."""
+
     @abstractmethod
     def retain(self) -> None:
         """One more handle uses this engine."""

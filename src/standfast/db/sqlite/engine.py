@@ -55,6 +55,9 @@ from standfast.errors import CommitUnknown, Corrupt, InvalidInput, SchemaTooNew,
 T = TypeVar("T")
 
 LOG_MAX_BYTES = 64 * 1024 * 1024
+LOG_IDLE_BYTES = 8 * 1024 * 1024
+"""Twice what is reused anyway; more is given back by whoever takes care."""
+CARE_WAIT_S = 1.0
 SLOW_BATCH_S = 0.05
 """Past this, the rest of a batch waits for the next one: nobody holds the lock for long."""
 _CARE_EVERY = 512
@@ -531,6 +534,12 @@ class SqliteEngine(Engine):
             "slow_batches": self._slow,
         }
 
+    def care(self) -> None:
+        """A log that has grown is emptied while nobody is in a hurry."""
+        if not self._caring and self._log.size_bytes() > LOG_IDLE_BYTES:
+            self._caring = True
+            self._truncate_log(wait_s=CARE_WAIT_S)
+
     def _care(self) -> None:
         """The log outgrew its bound, because a reader pinned it: give the space back, off the hot path."""
         if self._caring or self._log.size_bytes() <= LOG_MAX_BYTES:
@@ -538,7 +547,7 @@ class SqliteEngine(Engine):
         self._caring = True
         threading.Thread(target=self._truncate_log, name="standfast-care", daemon=True).start()
 
-    def _truncate_log(self) -> None:
+    def _truncate_log(self, wait_s: float = DEADLINE_S) -> None:
         try:
             loan = self._readers.lend()
         except readers.Closed:
@@ -549,7 +558,7 @@ class SqliteEngine(Engine):
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             lock = FileLock(self.path + ".lock")
             try:
-                lock.acquire(DEADLINE_S)
+                lock.acquire(wait_s)
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             finally:
                 lock.close()
