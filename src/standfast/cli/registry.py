@@ -41,6 +41,7 @@ ENTRIES = (
         "artifact", "standfast.cli.artifact:artifact", "work", "large bytes, known by what they contain", front=False
     ),
     Entry("task", "standfast.cli.task:task", "together", "what is to be done: one per problem, claimed by one worker"),
+    Entry("state", "standfast.cli.state:state", "together", "values by name; a version decides between two writers"),
     Entry("lock", "standfast.cli.lock:lock", "together", "one holder at a time for a file, a port, a deployment"),
     Entry("approval", "standfast.cli.approval:approval", "answer", "what waits for a person's yes; ask, look, wait"),
     Entry("approve", "standfast.cli.approve:approve", "answer", "say yes to exactly these bytes, on a terminal"),

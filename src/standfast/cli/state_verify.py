@@ -1,0 +1,143 @@
+"""Running the commands that verify values: here, and nowhere else in the house.
+
+A stored command is somebody's text. It is run only when a person types `standfast state verify`, or
+a loop of theirs does; never where an agent's variables are set, never for a value that came from
+elsewhere. One command at a time, in a process group of its own, with a bound on its time and on
+what is kept of its output; outside any transaction. The verdict is recorded about the version that
+was read: a value that changed meanwhile keeps no verdict of its predecessor.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from standfast import crash, serial
+from standfast.errors import InvalidInput, NotFound, VersionConflict
+
+if TYPE_CHECKING:
+    from standfast.handle import Standfast
+    from standfast.record.state import Entry
+
+NONE = "no value here has a command that verifies it"
+TIMEOUT_MAX_S = 600.0
+OUTPUT_MAX_BYTES = 2_000
+"""The end of what a command said that is kept."""
+VALUE_MAX_BYTES = 100_000
+"""Of a variable; a larger value is on standard input alone."""
+ENTRIES_MAX = 1_000
+POLL_S = 0.05
+
+
+def chosen(sf: Standfast, keys: Sequence[str], namespace: str) -> list[Entry]:
+    """The entries to verify. Raises NotFound for a key that has no command."""
+    if not keys:
+        return sf.state.to_verify(namespace=namespace, limit=ENTRIES_MAX)
+    found = [sf.state.get(key, namespace=namespace) for key in dict.fromkeys(keys)]
+    for one in found:
+        if one.verify is None:
+            raise NotFound(
+                f"state {one.key!r} has no command that verifies it",
+                f"give it one: standfast state set {one.key} VALUE --verify COMMAND",
+            )
+    return found
+
+
+def run(sf: Standfast, entries: Sequence[Entry], timeout_s: float) -> list[Entry]:
+    """Ask the world about each, one after the other, and record what it said."""
+    from standfast.cli.approve import refuse_agents
+    from standfast.record.redaction import redacted
+
+    refuse_agents("standfast state verify")
+    found = []
+    for one in entries:
+        if one.verify is None or one.verify_by is None:
+            found.append(one._replace(verdict=None, evidence="imported: look at its command, then give it again"))
+            continue
+        crash.point("state.before_verify")
+        verdict, evidence = ask(one, timeout_s)
+        if sf._store.redact:
+            evidence = redacted(evidence)
+        found.append(_recorded(sf, one, verdict, evidence))
+    return found
+
+
+def _recorded(sf: Standfast, one: Entry, verdict: str, evidence: str) -> Entry:
+    asked: dict[str, Any] = {"version": one.version, "namespace": one.namespace}
+    try:
+        return sf.state.verified(one.key, verdict=verdict, evidence=evidence, **asked)
+    except (VersionConflict, NotFound) as error:  # the others are to be verified all the same
+        return one._replace(verdict=None, evidence=f"it changed meanwhile: {error.message}")
+
+
+def ask(one: Entry, timeout_s: float) -> tuple[str, str]:
+    """(verdict, evidence) of one command."""
+    assert one.verify is not None
+    text = serial.canonical(one.value)
+    environment = os.environ | {"STANDFAST_STATE_KEY": one.key, "STANDFAST_STATE_NAMESPACE": one.namespace}
+    words = one.value if isinstance(one.value, str) else text
+    if len(words.encode()) <= VALUE_MAX_BYTES:
+        environment["STANDFAST_STATE_VALUE"] = words
+    with tempfile.TemporaryFile() as given:  # a file, not a pipe: it need not be read
+        given.write(text.encode() + b"\n")
+        given.seek(0)
+        child = subprocess.Popen(
+            ["/bin/sh", "-c", one.verify],
+            stdin=given,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
+    output, code = _heard(child, time.monotonic() + timeout_s)
+    return _verdict(code), _evidence(code, timeout_s, output)
+
+
+def checked_timeout_s(text: str) -> float:
+    from standfast.clock import parse_duration
+
+    timeout_s = parse_duration(text) / 1_000_000
+    if not 0 < timeout_s <= TIMEOUT_MAX_S:
+        raise InvalidInput(f"a command may take up to {TIMEOUT_MAX_S / 60:.0f} minutes", "--timeout 30s")
+    return timeout_s
+
+
+def _heard(child: subprocess.Popen[bytes], end: float) -> tuple[str, int | None]:
+    """The last of what it said, and its exit code: None if its time was over. What it started ends with it."""
+    assert child.stdout is not None
+    said, pipe = b"", child.stdout.fileno()
+    try:
+        while (left_s := end - time.monotonic()) > 0:
+            ready, _, _ = select.select([pipe], [], [], min(left_s, POLL_S))
+            part = os.read(pipe, 65_536) if ready else None
+            said = (said + part)[-OUTPUT_MAX_BYTES:] if part else said
+            # Ended is ended, also where a child it left behind keeps the pipe open.
+            if part == b"" or (part is None and child.poll() is not None):
+                break
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(max(0.0, end - time.monotonic()))
+        return said.decode(errors="replace").strip(), child.poll()
+    finally:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
+
+
+def _verdict(code: int | None) -> str:
+    if code == 0:
+        return "fresh"
+    # It could not be run, did not end, or was ended: that says nothing about the value.
+    return "unknown" if code is None or code < 0 or code in (126, 127) else "stale"
+
+
+def _evidence(code: int | None, timeout_s: float, output: str) -> str:
+    fact = f"no answer in {timeout_s:g} s" if code is None else f"signal {-code}" if code < 0 else f"exit {code}"
+    return f"{fact}: {output}" if output else fact
