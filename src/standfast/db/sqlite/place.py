@@ -64,7 +64,7 @@ def prepare(path: str, *, allow_unsafe: bool = False) -> str:
     """
     directory = os.path.dirname(os.path.abspath(path))
     try:
-        _make_private(directory)
+        make_private(directory)
     except OSError as error:
         raise StorageError(
             f"{directory} cannot be created: {error.strerror}",
@@ -147,11 +147,12 @@ def _unescape(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
 
 
-def _make_private(directory: str) -> None:
+def make_private(directory: str) -> None:
+    """The directory and what leads to it, for its owner alone; what is there stays as it is."""
     if os.path.isdir(directory):
         return
     parent = os.path.dirname(directory)
     if parent != directory:
-        _make_private(parent)
+        make_private(parent)
     with suppress(FileExistsError):  # another process may be faster
         os.mkdir(directory, 0o700)
