@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, Self
@@ -26,6 +26,8 @@ from standfast.footings import foreign
 
 THREADS_MAX = 64
 """Steps and effects under way at once in one handle; more wait for a thread."""
+WAIT_S = 0.25
+"""How long a worker thread waits for the next event before it looks whether anybody still listens."""
 
 
 class Handle(Protocol):
@@ -160,6 +162,24 @@ class _Call:
         self._entered = manager = await self._run()
         value = await self._owner._run(manager.__enter__)
         return AsyncObject(self._owner, value)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        """`async for event in sf.events.follow(…)`: each wait is short, so that cancelling is heard."""
+        following = await self._run()
+        try:
+            while (item := await self._next(following)) is not None:
+                yield item
+        finally:
+            following.close()
+
+    async def _next(self, following: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        end = float("inf") if following.patience_s is None else loop.time() + following.patience_s
+        while True:
+            left_s = end - loop.time()
+            item = await self._owner._run(functools.partial(following.within, max(0.0, min(WAIT_S, left_s))))
+            if item is not None or left_s <= 0:
+                return item
 
     async def __aexit__(self, *exc: Any) -> Any:
         assert self._entered is not None

@@ -27,10 +27,14 @@ if TYPE_CHECKING:
     from standfast.footings.journal import Journal
     from standfast.footings.leases import Leases
     from standfast.ledger.approvals import Approvals
+    from standfast.ledger.credits import Credits
     from standfast.ledger.decisions import Decisions
     from standfast.ledger.effects.room import Effects
     from standfast.ledger.gates import Gates
+    from standfast.ledger.webhooks import Webhooks
+    from standfast.record.events import Events
     from standfast.record.live import Session
+    from standfast.record.mail import Mails
     from standfast.record.sessions import Sessions
     from standfast.record.state import State
     from standfast.record.tasks import Tasks
@@ -163,6 +167,30 @@ class Rooms:
         from standfast.record.tasks import Tasks
 
         return self._room(Tasks)
+
+    @property
+    def events(self) -> Events:
+        from standfast.record.events import Events
+
+        return self._room(Events)
+
+    @property
+    def webhooks(self) -> Webhooks:
+        from standfast.ledger.webhooks import Webhooks
+
+        return self._room(Webhooks)
+
+    @property
+    def credits(self) -> Credits:
+        from standfast.ledger.credits import Credits
+
+        return self._room(Credits)
+
+    @property
+    def mail(self) -> Mails:
+        from standfast.record.mail import Mails
+
+        return self._room(Mails)
 
     @property
     def recovery(self) -> Recovery:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from standfast.ledger.decisions import Deciding
     from standfast.ledger.effects.call import Call
     from standfast.ledger.effects.declared import Declared
+    from standfast.record.events import Appended
     from standfast.record.live import Session
 
 P = ParamSpec("P")
@@ -127,6 +128,27 @@ class Speaker:
         from standfast.ledger import decisions
 
         return decisions.decide(self._opening(), what, why=why, then=then, tags=tags, agent=agent)
+
+    def log(
+        self,
+        type: str,
+        data: serial.Json = None,
+        *,
+        stream: str | None = None,
+        summary: str | None = None,
+        key: str | None = None,
+    ) -> Appended:
+        """Append an event of this session: to its own stream, which has the session's id for a name, or to `stream`.
+
+        With a key it is appended once, however often this line is run.
+        """
+        from standfast.record.events import Events
+
+        opening = self._session.opening
+        events = Events(opening.store)
+        return events.append(
+            stream or opening.session_id, type, data, key=key, summary=summary, session=opening.session_id
+        )
 
     # -- folding ---------------------------------------------------------------------------------
 

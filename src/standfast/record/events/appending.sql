@@ -1,0 +1,24 @@
+-- Streams: appends to one stream take turns at its row, which is held until the commit.
+
+-- name: advance
+INSERT INTO stream (scope, name, version, updated_us)
+VALUES (:scope, :name, :count, :now_us)
+ON CONFLICT (scope, name) DO UPDATE SET version = stream.version + :count, updated_us = :now_us
+RETURNING version
+
+-- The row, held, as it is; made if need be, so that two first appends take turns too.
+-- name: hold
+INSERT INTO stream (scope, name, version, updated_us)
+VALUES (:scope, :name, 0, :now_us)
+ON CONFLICT (scope, name) DO UPDATE SET version = stream.version
+RETURNING version
+
+-- name: keyed
+SELECT version, type, time_us, data
+FROM event
+WHERE subject = :subject AND scope = :scope AND stream = :stream
+ORDER BY seq
+LIMIT :limit
+
+-- name: session
+SELECT id FROM session WHERE id = :session OR (scope = :scope AND key = :session) LIMIT 1

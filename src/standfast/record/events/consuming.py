@@ -1,0 +1,234 @@
+"""Consumers: each reader keeps its own place, and the place moves by commit alone.
+
+A batch remembers the place it was read from; committing it is a compare-and-set from that place. So of two
+processes that read under one name one commits and the other is refused, and whoever dies
+between reading and committing leaves the place where it was. In a transaction of the caller's, the place and
+whatever the caller wrote about the events move together: then nothing is skipped and nothing repeated.
+
+A place in one stream is a version (`v:7`), in the whole journal a cursor of the journal.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Self
+
+from standfast import crash, serial
+from standfast.db.contract import Row, Tx, Watch
+from standfast.db.sql import load
+from standfast.errors import InvalidInput, NotFound, StandfastError, VersionConflict
+from standfast.footings import journal, keys
+from standfast.footings.journal import Event
+from standfast.record.events import following, reading
+from standfast.record.events.nouns import NAME_MAX, PAGE_MAX, Batch, Consumer, page_size, stream_name
+
+if TYPE_CHECKING:
+    from standfast.record.events.room import Events
+
+SQL = load(__name__)
+
+PAGES_MAX = 20
+"""Pages that one poll goes through in search of an event of interest."""
+
+
+def named(scope: str, name: object, stream: object) -> Row:
+    return {
+        "scope": scope,
+        "name": keys.checked(name, "a consumer's name", limit=NAME_MAX),
+        "stream": "" if stream is None or stream == "" else stream_name(stream),
+    }
+
+
+def place(tx: Tx, name: str, stream: str | None) -> str:
+    """The committed cursor, or nothing."""
+    row = tx.maybe(SQL.get, **named(tx.caller.scope, name, stream))
+    return "" if row is None else str(row["cursor"])
+
+
+def poll(tx: Tx, name: str, stream: str | None, type: str | None, limit: int) -> tuple[Batch, bool]:
+    """The next events behind the committed place, and whether the newest may not be on disk yet."""
+    before = cursor = place(tx, name, stream)
+    wanted, young = page_size(limit), False
+    events: list[tuple[Event, str]] = []
+    for _ in range(PAGES_MAX):
+        # Where everything is of interest nothing more is read than was asked for.
+        found = following.look(tx, stream or None, type, cursor, PAGE_MAX if type else wanted)
+        events += found.events
+        cursor, young = found.cursor, young or found.young
+        if len(events) >= wanted or not found.more:
+            break
+    if len(events) > wanted:
+        events = events[:wanted]
+        cursor = events[-1][1]
+    batch = Batch(name, stream or "", [event for event, _ in events], before, cursor, [at for _, at in events])
+    return batch, young
+
+
+def commit(tx: Tx, batch: Batch) -> Consumer | StandfastError:
+    """Move the place from where the batch began to where it ends."""
+    at = named(tx.caller.scope, batch.consumer, batch.stream)
+    if not batch.moved:
+        return consumer(tx, at)
+    crash.point("event.before_commit")
+    moved: Row = at | {"cursor": batch.cursor, "version": _version(batch.cursor), "now_us": tx.now_us()}
+    if batch.before:
+        row = tx.maybe(SQL.move, before=batch.before, **moved)
+    else:
+        row = tx.maybe(SQL.first, **moved)
+    if row is None:
+        return _moved_on(tx, batch, at)
+    return Consumer(at["scope"], at["name"], at["stream"], batch.cursor, moved["version"], tx.now_us())
+
+
+def begin(tx: Tx, name: str, stream: str | None, start: str) -> Consumer | StandfastError:
+    """Make sure that it is there; where it stands already, it stays."""
+    at = named(tx.caller.scope, name, stream)
+    if start not in ("beginning", "now"):
+        return InvalidInput(f"{serial.clean(start, 40)!r}: a consumer begins at the beginning, or now")
+    cursor = _now(tx, stream) if start == "now" else _nothing(stream)
+    tx.maybe(SQL.first, cursor=cursor, version=_version(cursor), now_us=tx.now_us(), **at)
+    return consumer(tx, at)
+
+
+def seek(tx: Tx, name: str, stream: str | None, to: str | int) -> Consumer | StandfastError:
+    """Put the place somewhere else by hand: to see events again, or never."""
+    at = named(tx.caller.scope, name, stream)
+    if to == "beginning":
+        cursor = _nothing(stream)
+    elif to == "now":
+        cursor = _now(tx, stream)
+    elif stream and isinstance(to, int) and not isinstance(to, bool):
+        if not 0 <= to <= reading.last_version(tx, stream):
+            return InvalidInput(f"stream {stream!r} has {reading.last_version(tx, stream)} events, not {to}")
+        cursor = f"v:{to}"
+    elif not stream and isinstance(to, str):
+        journal.following(tx, to, 1)  # refuses what is no cursor
+        cursor = to
+    else:
+        return InvalidInput("seek to where?", 'a version of its stream, "beginning" or "now"')
+    before = place(tx, name, stream)
+    crash.point("event.before_seek")
+    row = tx.one(SQL.seek, cursor=cursor, version=_version(cursor), now_us=tx.now_us(), **at)
+    told = {"stream": at["stream"], "was": before, "is": cursor}
+    journal.append(tx, "consumer.moved", f"consumer:{name}", summary=f"{name} to {to}", data=told)
+    return Consumer(**row)
+
+
+def forget(tx: Tx, name: str, stream: str | None) -> Consumer | StandfastError:
+    at = named(tx.caller.scope, name, stream)
+    crash.point("event.before_seek")
+    row = tx.maybe(SQL.forget, **at)
+    if row is None:
+        return _unknown(at)
+    journal.append(tx, "consumer.forgotten", f"consumer:{name}", summary=name, data={"was": row["cursor"]})
+    return Consumer(**row)
+
+
+def consumer(tx: Tx, at: Row) -> Consumer | StandfastError:
+    row = tx.maybe(SQL.get, **at)
+    if row is None:
+        return _unknown(at)
+    behind = reading.last_version(tx, row["stream"]) - row["version"] if row["stream"] else None
+    return Consumer(**row, behind=behind)
+
+
+def page(tx: Tx, *, limit: int, after: tuple[str, str]) -> list[Consumer]:
+    rows = tx.all(SQL.page, scope=tx.caller.scope, name=after[0], stream=after[1], limit=page_size(limit))
+    return [Consumer(**row) for row in rows]
+
+
+class Consuming:
+    """Events one by one; asking for the next commits the one before. Leaving the loop leaves the last uncommitted."""
+
+    def __init__(
+        self, room: Events, name: str, stream: str | None, type: str | None, *, follow: bool, idle_s: float | None
+    ) -> None:
+        self._room, self._name, self._stream, self._type = room, name, stream, type
+        self.patience_s = idle_s if follow else 0.0
+        """How long it waits for the next one; None: for ever."""
+        self._batch: Batch | None = None
+        self._taken = 0
+        self._watch: Watch | None = room.store.watch() if follow else None
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event:
+        event = self.within(self.patience_s)
+        if event is None:
+            self.close()
+            raise StopIteration
+        return event
+
+    def within(self, timeout_s: float | None) -> Event | None:
+        """Commit the event before, then the next one; None if none comes in time."""
+        end = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+        self._commit_taken()
+        while True:
+            if self._batch:
+                self._taken = 1
+                return self._batch.events[0]
+            self._batch = batch = self._room.poll(self._name, self._stream, type=self._type)
+            if batch:
+                continue
+            if batch.moved:
+                self._room.commit(batch)  # nothing of interest: the next start need not look at it again
+                continue
+            left_s = end - time.monotonic()
+            if self._watch is None or left_s <= 0:
+                return None
+            self._watch.wait(min(following.LOOK_AGAIN_S, left_s))
+
+    def _commit_taken(self) -> None:
+        batch, taken = self._batch, self._taken
+        if batch is None or not taken:
+            return
+        self._batch, self._taken = None, 0  # refused, what we have read is worth nothing: read again
+        # The last one takes with it what came after it and was of no interest.
+        self._room.commit(batch.upto(1) if len(batch.events) > 1 else batch)
+        if len(batch.events) > 1:
+            self._batch = batch.rest(1)
+
+    def close(self) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+# -- small parts ----------------------------------------------------------------------------------------------
+
+
+def _nothing(stream: str | None) -> str:
+    return "v:0" if stream else "s:0"
+
+
+def _now(tx: Tx, stream: str | None) -> str:
+    return f"v:{reading.last_version(tx, stream)}" if stream else journal.latest(tx)
+
+
+def _version(cursor: str) -> int:
+    return int(cursor[2:]) if cursor.startswith("v:") else 0
+
+
+def _unknown(at: Row) -> NotFound:
+    where = f" of stream {at['stream']!r}" if at["stream"] else " of the journal"
+    return NotFound(f"there is no consumer {at['name']!r}{where} here", "standfast event consumers")
+
+
+def _moved_on(tx: Tx, batch: Batch, at: Row) -> StandfastError:
+    row = tx.maybe(SQL.get, **at)
+    there = row["cursor"] if row is not None else "nowhere: it was forgotten"
+    return VersionConflict(
+        f"consumer {batch.consumer!r} is at {there}, not {batch.before or 'its beginning'}: "
+        "somebody else commits for it",
+        "nothing of this batch is committed: read again, or give each reader a name of its own",
+    )

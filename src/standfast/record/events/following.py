@@ -1,0 +1,110 @@
+"""Waiting for what comes: an iterator over events, woken by the bell.
+
+The bell is a hint: whoever waits looks again by itself. Nothing is remembered between two processes;
+for that there are consumers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import NamedTuple, Self
+
+from standfast.db.contract import Tx, Watch
+from standfast.db.store import Store
+from standfast.footings import journal
+from standfast.footings.journal import Event
+from standfast.record.events import reading
+from standfast.record.events.nouns import PAGE_MAX
+
+LOOK_AGAIN_S = 1.0
+YOUNG_US = 1_000_000
+"""A row younger than this may be visible and not yet on disk."""
+
+
+class Found(NamedTuple):
+    """Events with the cursor behind each, and the cursor behind all that was looked at."""
+
+    events: list[tuple[Event, str]]
+    cursor: str
+    more: bool
+    young: bool
+
+
+def look(tx: Tx, stream: str | None, type: str | None, cursor: str, limit: int) -> Found:
+    """What stands behind a cursor: `v:<version>` of a stream, or a cursor of the journal. Empty: from the beginning."""
+    if stream is not None:
+        events = reading.page(tx, stream, after=int(cursor[2:] or 0), limit=limit)
+        placed = [(event, f"v:{event.version}") for event in events]
+        end, count = placed[-1][1] if placed else cursor, len(placed)
+    else:
+        rows = journal.following(tx, cursor or None, limit)
+        scope = tx.caller.scope
+        placed = [(journal.event(row), journal.cursor_of(tx, row)) for row in rows if row["scope"] == scope]
+        end, count = journal.cursor_of(tx, rows[-1]) if rows else cursor, len(rows)
+    young = bool(placed) and tx.now_us() - placed[-1][0].time_us < YOUNG_US
+    return Found([pair for pair in placed if fits(pair[0].type, type)], end, count >= limit, young)
+
+
+def fits(found: str, wanted: str | None) -> bool:
+    """`order` is order itself and every order.…"""
+    return wanted is None or found == wanted or found.startswith(wanted + ".")
+
+
+def look_durably(store: Store, stream: str | None, type: str | None, cursor: str, limit: int) -> Found:
+    """The same, once it is on disk: nobody may act on what could still vanish."""
+    found = store.read(lambda tx: look(tx, stream, type, cursor, limit))
+    if found.young:
+        store.sync()
+    return found
+
+
+class Following:
+    """Events as they come, without an end; or until nothing came for `idle_s`. Close it, or use `with`."""
+
+    def __init__(self, store: Store, stream: str | None, type: str | None, cursor: str, idle_s: float | None) -> None:
+        self._store, self._stream, self._type = store, stream, type
+        self.patience_s = idle_s
+        """How long it waits for the next one; None: for ever."""
+        self._cursor = cursor
+        self._ready: deque[Event] = deque()
+        self._watch: Watch | None = store.watch()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event:
+        event = self.within(self.patience_s)
+        if event is None:
+            self.close()
+            raise StopIteration
+        return event
+
+    def within(self, timeout_s: float | None) -> Event | None:
+        """The next event, or None if none comes in time."""
+        end = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+        while not self._ready and self._watch is not None:
+            found = look_durably(self._store, self._stream, self._type, self._cursor, PAGE_MAX)
+            self._cursor = found.cursor
+            self._ready.extend(event for event, _ in found.events)
+            if self._ready or found.more:
+                continue
+            left_s = end - time.monotonic()
+            if left_s <= 0:
+                return None
+            self._watch.wait(min(LOOK_AGAIN_S, left_s))
+        return self._ready.popleft() if self._ready else None
+
+    def close(self) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()

@@ -1,0 +1,249 @@
+"""What callers see of events, and the rules for the names they choose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from standfast import serial
+from standfast.errors import InvalidInput
+from standfast.footings import keys
+from standfast.footings.journal import Event, Receipt
+
+S = TypeVar("S")
+
+STREAM_MAX = 200
+TYPE_MAX = 200
+NAME_MAX = 200
+KEY_MAX = 200
+PAGE_MAX = 1000
+APPEND_MAX = 1000
+"""Events of one append_many at most: they hold every other writer of the stream meanwhile."""
+CHAIN_MAX = 32
+"""How often one event may be upcast before the table is taken to go in circles."""
+
+OURS: Final = frozenset(
+    {
+        "agent",
+        "application",
+        "approval",
+        "artifact",
+        "checkpoint",
+        "consumer",
+        "credit",
+        "credit_entry",
+        "dead_letter",
+        "decision",
+        "effect",
+        "event",
+        "gate",
+        "lease",
+        "lock",
+        "loop",
+        "mail",
+        "mail_attempt",
+        "message",
+        "meta",
+        "node",
+        "person",
+        "run",
+        "schema",
+        "session",
+        "snapshot",
+        "state",
+        "step",
+        "store",
+        "stream",
+        "task",
+        "task_note",
+        "tool_call",
+        "usage",
+        "webhook",
+        "webhook_event",
+    }
+)
+"""The first words of the types that standfast itself writes; nobody else may."""
+
+Upcasts = Mapping[str, Callable[[serial.Json], tuple[str, serial.Json]]]
+"""By the type that was written: what makes the type and data of today of it."""
+
+
+class Appended(NamedTuple):
+    """What became of one event. `receipt` is None if its key had been used: the first one stands."""
+
+    stream: str
+    version: int
+    type: str
+    time_us: int
+    receipt: Receipt | None = None
+
+
+class Stream(NamedTuple):
+    """A stream and the version of its last event."""
+
+    scope: str
+    name: str
+    version: int
+    updated_us: int
+
+
+class Listed(NamedTuple):
+    """A page of events; `next` is where the page after it begins, None at the end."""
+
+    events: list[Event]
+    next: str | None
+
+
+class Consumer(NamedTuple):
+    """A reader with a name. `stream` is empty for the whole journal, and then `version` counts nothing."""
+
+    scope: str
+    name: str
+    stream: str
+    cursor: str
+    version: int
+    updated_us: int
+    behind: int | None = None
+    """How many events of its stream it has not committed yet; unknown for the whole journal."""
+
+
+class Batch(NamedTuple):
+    """Events a consumer has not committed yet, from one committed place to the next. False if there is nothing."""
+
+    consumer: str
+    stream: str
+    events: list[Event]
+    before: str
+    """The cursor that was committed when this was read; empty if there was none."""
+    cursor: str
+    """Where it stands once this is committed. It may have moved past events of no interest."""
+    places: list[str]
+    """The cursor behind each event, to commit a part."""
+
+    def __bool__(self) -> bool:
+        return bool(self.events)
+
+    @property
+    def moved(self) -> bool:
+        """Whether there is anything to commit."""
+        return self.cursor != self.before
+
+    def upto(self, count: int) -> Batch:
+        """The first `count` events of it, to be committed alone."""
+        if not 0 < count <= len(self.events):
+            raise InvalidInput(f"the batch has {len(self.events)} events, not {count}")
+        return self._replace(events=self.events[:count], places=self.places[:count], cursor=self.places[count - 1])
+
+    def rest(self, count: int) -> Batch:
+        """What is left once `upto(count)` is committed."""
+        return self._replace(events=self.events[count:], places=self.places[count:], before=self.places[count - 1])
+
+
+class Folded(NamedTuple, Generic[S]):
+    """A state, and how it was made: of the snapshot at `snapshot` (0: none) and `read` events after it."""
+
+    state: S
+    stream: str
+    version: int
+    read: int
+    snapshot: int
+
+
+class Change(NamedTuple):
+    """One place in a state that is not what it was. `path` is a JSON pointer: /items/3/price."""
+
+    path: str
+    kind: str
+    """added, removed or changed"""
+    was: serial.Json
+    now: serial.Json
+
+
+class Difference(NamedTuple, Generic[S]):
+    """Two moments of a stream, and what changed between them."""
+
+    before: Folded[S]
+    after: Folded[S]
+    changes: list[Change]
+    truncated: bool = False
+
+
+class Item(NamedTuple):
+    """One event to be appended, checked."""
+
+    type: str
+    data: serial.Json
+    summary: str | None
+    occurred_us: int | None
+
+
+# -- rules --------------------------------------------------------------------------------------------------
+
+
+def stream_name(name: object) -> str:
+    return keys.checked(name, "a stream", limit=STREAM_MAX)
+
+
+def event_type(type: object) -> str:
+    """One line; not a type of standfast's own, which nobody could tell from the real thing."""
+    text = keys.checked(type, "an event's type", limit=TYPE_MAX)
+    if text.partition(".")[0] in OURS and "." in text:
+        word = text.partition(".")[0]
+        raise InvalidInput(
+            f"{text!r} is a type that standfast itself writes: {word}.…",
+            f"begin it with a word of your own: my_{text}",
+            code="reserved_type",
+        )
+    return text
+
+
+def item(given: object) -> Item:
+    """An event as `append_many` takes it: a mapping, or a pair of type and data."""
+    if isinstance(given, Item):
+        return given
+    if isinstance(given, tuple) and 1 <= len(given) <= 2:
+        given = dict(zip(("type", "data"), given, strict=False))
+    if not isinstance(given, Mapping) or "type" not in given:
+        raise InvalidInput(
+            f"{serial.clean(repr(given), 60)} is not an event", '("type", data), or {"type": …, "data": …}'
+        )
+    unknown = sorted(str(name) for name in set(given) - set(Item._fields))
+    if unknown:
+        raise InvalidInput(f"an event has no {unknown[0]!r}", f"it may have: {', '.join(Item._fields)}")
+    return made(given["type"], given.get("data"), given.get("summary"), given.get("occurred_us"))
+
+
+def made(type: object, data: serial.Json, summary: object, occurred_us: object) -> Item:
+    if summary is not None and not isinstance(summary, str):
+        raise InvalidInput("summary is text")
+    if occurred_us is not None and (not isinstance(occurred_us, int) or isinstance(occurred_us, bool)):
+        raise InvalidInput("occurred_us counts microseconds since 1970", "int(time.time() * 1_000_000)")
+    if isinstance(occurred_us, int) and not -(2**62) < occurred_us < 2**62:
+        raise InvalidInput(f"occurred_us is {occurred_us}, which is no moment")
+    encoded = None if data is None else serial.encode(data, what="data")
+    return Item(event_type(type), encoded, summary, occurred_us)
+
+
+def checked_version(version: object, what: str) -> int | None:
+    if version is None:
+        return None
+    if not isinstance(version, int) or isinstance(version, bool) or not 0 <= version < 2**62:
+        raise InvalidInput(f"{what} is a number, 0 or more", "0 means that the stream must have no event yet")
+    return version
+
+
+def page_size(limit: int) -> int:
+    return max(1, min(limit, PAGE_MAX))
+
+
+def upcasted(event: Event, upcasts: Upcasts | None) -> Event:
+    """An old event as its type of today: each step makes the next version's, until no step fits."""
+    for _ in range(CHAIN_MAX):
+        step = upcasts.get(event.type) if upcasts else None
+        if step is None:
+            return event
+        found: Any = step(event.data)
+        if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], str)):
+            raise InvalidInput(f"the upcast of {event.type!r} returns a pair: the new type and its data")
+        event = event._replace(type=found[0], data=found[1])
+    raise InvalidInput(f"the upcasts of {event.type!r} go in circles", "each step leads to a newer type")
