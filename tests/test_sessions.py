@@ -241,7 +241,7 @@ def test_of_many_threads_one_opens_it(sf: standfast.Standfast) -> None:
         try:
             with sf.session("k") as s:
                 owned.append(s.fence)
-                done.wait()
+                done.wait(60)
         except standfast.InProgress as error:
             refused.append(error.code)
         if len(refused) == 7:
@@ -253,6 +253,30 @@ def test_of_many_threads_one_opens_it(sf: standfast.Standfast) -> None:
     for thread in threads:
         thread.join()
     assert (owned, refused) == ([1], ["in_progress"] * 7)
+
+
+def test_threads_that_open_and_leave_it_all_the_time_never_have_it_together(sf: standfast.Standfast) -> None:
+    """002-11: whoever opens it while another leaves it is known here, and the third is refused."""
+    inside, together, opened = list[int](), list[int](), list[int]()
+
+    def run(number: int) -> None:
+        for _ in range(25):
+            try:
+                with sf.session("k") as s:
+                    inside.append(number)
+                    together.append(len(inside))
+                    opened.append(s.fence)
+                    inside.remove(number)
+            except standfast.InProgress:
+                pass
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(together) == {1}
+    assert len(set(opened)) == len(opened), "two openings had one fence"
 
 
 def test_a_session_that_was_dropped_can_be_opened_again(sf: standfast.Standfast) -> None:

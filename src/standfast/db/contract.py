@@ -124,6 +124,8 @@ class Engine(ABC):
     """One open database, shared by every handle of this process on it."""
 
     name: str
+    identity: str
+    """Which store this is, for this process alone: its path, or its address with all that is in it."""
     dead: BaseException | None
 
     @abstractmethod

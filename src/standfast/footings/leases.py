@@ -344,6 +344,8 @@ def _probe(pid: int) -> tuple[str, str]:
 
 # -- renewal ---------------------------------------------------------------------------------------
 
+_ONLY = {"mail": " AND kept = 1"}
+"""What its reader has gone on from is not held on to: it comes back."""
 RENEWED: dict[str, Statement] = {}
 """Tables whose leases the renewing thread extends, with the statement that does it."""
 
@@ -356,7 +358,7 @@ def renewed(table: str) -> None:
 def _renewal(table: str) -> Statement:
     return statement(
         f"UPDATE {table} SET lease_until_us = :now_us + lease_for_us, lease_mono_us = :mono_now_us + lease_for_us"
-        " WHERE holder = :holder",
+        f" WHERE holder = :holder{_ONLY.get(table, '')}",
         name=f"renew_{table}",
     )
 
@@ -417,9 +419,8 @@ class Renewer:
 
 def renewer(store: Store) -> Renewer:
     """The renewing thread of this handle."""
-    found = store.companions.get("renewer")
-    if not isinstance(found, Renewer):
-        found = store.companions["renewer"] = Renewer(store)
+    found = store.companions.get("renewer") or store.companions.setdefault("renewer", Renewer(store))
+    assert isinstance(found, Renewer)
     return found
 
 
@@ -429,7 +430,7 @@ def renew_all(tx: Tx) -> None:
         tx.run(extend, holder=tx.caller.holder, now_us=tx.now_us(), mono_now_us=tx.caller.clock.mono_us())
 
 
-KEPT = ("lease", "task", "effect")
+KEPT = ("lease", "task", "effect", "webhook_event", "mail")
 """Where an actor's leases are renewed by whatever command it runs next."""
 _HOLDS = statement(
     " UNION ALL ".join(f"SELECT 1 AS held FROM {table} WHERE holder = :holder" for table in KEPT) + " LIMIT 1",

@@ -38,16 +38,28 @@ if TYPE_CHECKING:
 VARIABLE = "STANDFAST_SESSION"
 """Names the session that `session run` has opened for everything below it."""
 
-_open_here: WeakValueDictionary[tuple[str, str], Session] = WeakValueDictionary()
-"""Sessions that this process has open, or is opening: (scope, key). One that was dropped is gone from here."""
+_Name = tuple[str, str, str]
+_open_here: WeakValueDictionary[_Name, Session] = WeakValueDictionary()
+"""Sessions that this process has open: (store, scope, key). One that was dropped is gone from here."""
+_doors: WeakValueDictionary[_Name, _Door] = WeakValueDictionary()
 _mutex = threading.Lock()
 
 
+class _Door:
+    """The threads of this process open one session one by one: the store tells processes apart, not threads."""
+
+    __slots__ = ("__weakref__", "lock")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
 def _forked() -> None:
-    """A child has nothing open, and nobody of its threads holds the lock."""
+    """A child has nothing open, and nobody of its threads holds a lock."""
     global _mutex
     _mutex = threading.Lock()
     _open_here.clear()
+    _doors.clear()
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -100,12 +112,22 @@ class Session(Speaker):
             raise InvalidInput(f"session {self.key!r} is open already", "use sf.session(…) anew for another opening")
         room = Sessions(self._store)
         key = room.get(self._given_key).key if is_id(self._given_key) else self._given_key
+        name = (self._store.engine.identity, self._store.caller.scope, key)
         with _mutex:
-            # If nobody else in this process has it, a hold in our name is one that was dropped, or
-            # one that `session run` took for us.
-            alone = _open_here.setdefault((self._store.caller.scope, key), self) is self
+            door = _doors.setdefault(name, _Door())
+        with door.lock:
+            self._enter(room, name)
+
+    def _enter(self, room: Sessions, name: _Name) -> None:
+        """This thread stands in the door: nobody else of this process is opening it."""
+        # If nobody else in this process has it, a hold in our name is one that was dropped, or
+        # one that `session run` took for us.
+        alone = name not in _open_here
         try:
-            self._adopt(room.open(self._given_key, agent=self._agent, alone=alone, join=os.environ.get(VARIABLE)))
+            opened = room.open(self._given_key, agent=self._agent, alone=alone, join=os.environ.get(VARIABLE))
+            with _mutex:
+                _open_here[name] = self  # whoever had it in this process has ended it, or lost it
+            self._adopt(opened)
             leases.renewer(self._store).start()
         except BaseException:
             self._give_back()

@@ -65,6 +65,7 @@ class PostgresEngine(Engine):
         on_idle: Callable[[PostgresEngine], None] = lambda engine: engine.close(),
     ) -> None:
         self.address = Address(url)
+        self.identity = self.address.url
         self.dead: BaseException | None = None
         self._caller = caller
         self._pid = os.getpid()

@@ -82,7 +82,7 @@ class SqliteEngine(Engine):
         on_idle: Callable[[SqliteEngine], object] = lambda engine: engine.close(),
     ) -> None:
         library.check()
-        self.path = place.prepare(path, allow_unsafe=allow_unsafe)
+        self.path = self.identity = place.prepare(path, allow_unsafe=allow_unsafe)
         self.dead: BaseException | None = None
         self._caller = caller
         self._schema = migrations[-1].version
