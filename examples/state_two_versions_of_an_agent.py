@@ -1,8 +1,4 @@
-"""Two versions of an agent share one customer's profile: neither loses what the other wrote.
-
-Run it twice: the visits of the second run are counted from nothing again, because the values of the
-first one were given an end by deleting them.
-"""
+"""Two versions of an agent share one customer's profile: neither loses what the other wrote."""
 
 from dataclasses import dataclass, field, replace
 

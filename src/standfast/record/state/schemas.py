@@ -17,6 +17,8 @@ from standfast.errors import InvalidInput
 SCHEMA_MAX_BYTES = 64 * 1024
 WORK_MAX = 20_000
 """Comparisons of one value at most: references can multiply."""
+DEPTH_MAX = 200
+"""Comparisons inside one another: a reference may lead back to itself."""
 
 SAYS_NOTHING = frozenset(
     [
@@ -98,10 +100,18 @@ class _Check:
     def __init__(self, schema: Schema) -> None:
         self._defs = schema.defs
         self._work = 0
+        self._depth = 0
 
     def fit(self, value: Any, schema: Any, path: str) -> None:
+        self._depth += 1
+        try:
+            self._fit(value, schema, path)
+        finally:
+            self._depth -= 1
+
+    def _fit(self, value: Any, schema: Any, path: str) -> None:
         self._work += 1
-        if self._work > WORK_MAX:
+        if self._work > WORK_MAX or self._depth > DEPTH_MAX:
             raise InvalidInput("this schema takes too many comparisons for this value", "use fewer alternatives")
         if schema is False:
             raise Misfit(path, "nothing may be here")

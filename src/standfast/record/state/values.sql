@@ -61,11 +61,13 @@ RETURNING scope, namespace, key, value, version, json_schema, verify, verified_u
 
 -- Empties what nobody can read any more. Its end becomes 0: it is not found here again.
 -- name: expire
-UPDATE state
-SET value = 'null', verified_us = NULL, verdict = NULL, expires_us = 0
-WHERE expires_us > 0 AND expires_us <= :now_us AND (scope, namespace, key) IN
+WITH ended AS MATERIALIZED
     (SELECT scope, namespace, key FROM state WHERE expires_us > 0 AND expires_us <= :now_us
      ORDER BY expires_us LIMIT :limit {skip_locked})
+UPDATE state
+SET value = 'null', verified_us = NULL, verdict = NULL, expires_us = 0
+WHERE expires_us > 0 AND expires_us <= :now_us
+  AND (scope, namespace, key) IN (SELECT scope, namespace, key FROM ended)
 RETURNING namespace, key
 
 -- Not a new version: what is known about the value has changed, not the value.
