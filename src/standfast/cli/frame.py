@@ -140,7 +140,8 @@ def write_examples(formatter: click.HelpFormatter, examples: tuple[str, ...]) ->
 
 
 def _built(name: str, function: Callable[..., Any], examples: Examples, attributes: dict[str, Any]) -> Command:
-    made = click.command(name, cls=Command, examples=examples, **attributes)(click.pass_obj(function))
+    chosen: type[Command] = attributes.pop("cls", Command)
+    made = click.command(name, cls=chosen, examples=examples, **attributes)(click.pass_obj(function))
     assert isinstance(made, Command)
     return made
 

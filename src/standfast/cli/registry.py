@@ -43,6 +43,10 @@ ENTRIES = (
     Entry("task", "standfast.cli.task:task", "together", "what is to be done: one per problem, claimed by one worker"),
     Entry("state", "standfast.cli.state:state", "together", "values by name; a version decides between two writers"),
     Entry("lock", "standfast.cli.lock:lock", "together", "one holder at a time for a file, a port, a deployment"),
+    Entry(
+        "webhook", "standfast.cli.webhook:webhook", "together", "what others deliver: once each, handled", front=False
+    ),
+    Entry("credit", "standfast.cli.credit:credit", "together", "a ledger of credits, one entry per key", front=False),
     Entry("approval", "standfast.cli.approval:approval", "answer", "what waits for a person's yes; ask, look, wait"),
     Entry("approve", "standfast.cli.approve:approve", "answer", "say yes to exactly these bytes, on a terminal"),
     Entry("deny", "standfast.cli.approve:deny", "answer", "say no, with a reason", front=False),

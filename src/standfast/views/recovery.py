@@ -25,7 +25,8 @@ class Item(NamedTuple):
     """One thing to settle."""
 
     kind: str
-    """effect_in_doubt · approval_waiting · session_crashed · session_waiting · decision_open · lock_expired"""
+    """effect_in_doubt · approval_waiting · dead_letter · session_crashed · session_waiting · decision_open ·
+    lock_expired"""
     id: str
     what: str
     since_us: int
@@ -59,6 +60,7 @@ class Recovery(Room):
         found = {
             "effects": tx.all(SQL.dispatched_effects, **scope),
             "approvals": tx.all(SQL.waiting_approvals, now_us=tx.now_us(), **scope),
+            "dead": tx.all(SQL.dead_letters, **scope),
             "sessions": tx.all(SQL.active_sessions, **scope),
             "waiting": tx.all(SQL.waiting_sessions, **scope),
             "decisions": tx.all(SQL.open_decisions, **scope),
@@ -67,6 +69,7 @@ class Recovery(Room):
         items = [
             *_in_doubt(tx, found["effects"]),
             *_approvals(found["approvals"]),
+            *_dead(found["dead"]),
             *_crashed(tx, found["sessions"]),
             *_waiting(found["waiting"]),
             *_decisions(found["decisions"]),
@@ -107,6 +110,21 @@ def _approvals(rows: list[Row]) -> Iterator[Item]:
             row["scope"],
             row["session_id"],
             command,
+        )
+
+
+def _dead(rows: list[Row]) -> Iterator[Item]:
+    for row in rows[:EACH_MAX]:
+        times = f"{row['attempts']} attempt{'s' * (row['attempts'] != 1)}"
+        yield Item(
+            "dead_letter",
+            row["id"],
+            f"{row['kind']} {short(row['subject'])} was given up after {times}: {row['reason']}",
+            row["created_us"],
+            row["kind"],
+            row["scope"],
+            None,
+            f"standfast {row['kind']} retry {short(row['subject'])}",
         )
 
 

@@ -44,3 +44,10 @@ FROM lease
 WHERE holder IS NOT NULL AND (:everywhere = 1 OR scope = :scope)
 ORDER BY name
 LIMIT :limit
+
+-- name: dead_letters
+SELECT id, scope, subject, kind, reason, attempts, created_us
+FROM dead_letter
+WHERE settled_us IS NULL AND (:everywhere = 1 OR scope || '' = :scope)
+ORDER BY created_us
+LIMIT :limit

@@ -1,0 +1,166 @@
+"""How a command handles an event: `standfast webhook receive … -- COMMAND`, `standfast webhook handle`.
+
+As with `once`, the command is started stopped and is itself the holder: it has the event before it
+begins, and whoever is killed, the next one sees at once whether anybody is still at it. The body
+waits for it in a file without a name, which is its standard input.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from standfast.cli.output import Out
+
+if TYPE_CHECKING:
+    from standfast.handle import Standfast
+    from standfast.ledger.webhooks import WebhookEvent, Webhooks
+
+Claim = Callable[["Webhooks"], "WebhookEvent | None"]
+SAID_MAX = 300
+
+
+def answer(out: Out, event: WebhookEvent, argv: tuple[str, ...]) -> int:
+    """Handle one event now, or say what came of it before; the exit code."""
+    if event.state == "done":
+        return _replayed(out, event)
+    ended, code = _handled(out, argv, lambda room: room.claim(event.id))
+    assert ended is not None
+    if not out.for_people:
+        from standfast.cli.webhook import plain
+
+        out.record(plain(ended))
+    elif ended.state != "done":
+        again = "given up" if ended.state == "dead" else f"attempt {ended.attempts} of {ended.attempts_max}"
+        out.say(f"standfast: failed ({again}): {ended.error}")
+        out.then(f"standfast webhook retry {ended.id[-6:]}")
+    return code
+
+
+def rounds(out: Out, source: str, kind: str | None, limit: int, argv: tuple[str, ...]) -> int:
+    """Handle what is ready; 1 if anything failed."""
+    from standfast.cli.webhook import plain
+
+    ends = {"done": 0, "received": 0, "dead": 0}
+    events: list[dict[str, Any]] = []
+    for _ in range(limit):
+        ended, _code = _handled(out, argv, lambda room: room.claim(source=source, kind=kind))
+        if ended is None:
+            break
+        ends[ended.state] += 1
+        events.append(plain(ended))
+    words = f"{ends['done']} done, {ends['received']} to be tried again, {ends['dead']} given up"
+    if out.for_people:
+        out.say(f"standfast: {words}")
+    else:
+        out.rows(events, [])
+    return int(ends["received"] + ends["dead"] > 0)
+
+
+def _handled(out: Out, argv: tuple[str, ...], claim: Claim) -> tuple[WebhookEvent | None, int]:
+    """What became of the event that was claimed, and how the command ended."""
+    from standfast.cli.once_child import SIGNALS, Child
+    from standfast.config import load
+    from standfast.handle import connect
+
+    settings = load()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        with _as_stdin() as body:
+            child = Child(argv, mask, shown=out.for_people)
+            try:
+                with connect(settings, pid=child.pid) as sf:
+                    event = claim(sf.webhooks)
+                    return (None, 0) if event is None else _run(sf, event, child, body)
+            finally:
+                child.never()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _run(sf: Standfast, event: WebhookEvent, child: Any, body: int) -> tuple[WebhookEvent, int]:
+    _write(body, _text(event.payload).encode())
+    child.go(
+        {
+            "STANDFAST_WEBHOOK_ID": event.id,
+            "STANDFAST_WEBHOOK_SOURCE": event.source,
+            "STANDFAST_WEBHOOK_EVENT_ID": event.event_id,
+            "STANDFAST_WEBHOOK_KIND": event.kind or "",
+            "STANDFAST_ATTEMPT": str(event.attempts),
+        }
+    )
+    code = child.wait()
+    redact = sf._store.redact
+    if code == 0 and child.failure is None:
+        said = {"stdout": child.stdout.value(redact=redact), "stderr": child.stderr.value(redact=redact)}
+        return sf.webhooks.done(event, {"exit": 0, **said}), 0
+    how = child.failure or (f"exit {code}" if code > 0 else f"ended by {signal.Signals(-code).name}")
+    said_last = _last_line(child.stderr.value(redact=redact))
+    failed = sf.webhooks.fail(event, f"{how}: {said_last}" if said_last and child.failure is None else how)
+    return failed, code if code > 0 else 128 - code
+
+
+def _replayed(out: Out, event: WebhookEvent) -> int:
+    from standfast.cli.once_child import bytes_of
+    from standfast.cli.once_run import _told, _when
+    from standfast.cli.webhook import plain
+
+    if not out.for_people:
+        out.record(plain(event))
+        return 0
+    out.say(f"standfast: delivered before; answered from {_when(event.ended_us or event.received_us)}")
+    result = event.result
+    said = result if isinstance(result, dict) and "exit" in result else {"stdout": _told(result)}
+    for stream, name in ((sys.stdout, "stdout"), (sys.stderr, "stderr")):
+        stream.flush()
+        stream.buffer.write(bytes_of(said.get(name)))
+        stream.flush()
+    return 0
+
+
+@contextmanager
+def _as_stdin() -> Iterator[int]:
+    """A nameless file in the place of our standard input while the command is forked; what to write to."""
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        before = os.dup(0) if _is_open(0) else None
+        os.dup2(file.fileno(), 0)
+        try:
+            yield file.fileno()
+        finally:
+            if before is not None:
+                os.dup2(before, 0)
+                os.close(before)
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
+def _write(fd: int, data: bytes) -> None:
+    """Without moving the place where the command will begin to read, which it shares with us."""
+    place = 0
+    while place < len(data):
+        place += os.pwrite(fd, data[place:], place)
+
+
+def _text(payload: Any) -> str:
+    from standfast import serial
+
+    return payload if isinstance(payload, str) else serial.canonical(payload)
+
+
+def _last_line(said: Any) -> str:
+    from standfast.serial import clean
+
+    lines = [line for line in said.splitlines() if line.strip()] if isinstance(said, str) else []
+    return clean(lines[-1], SAID_MAX) if lines else ""

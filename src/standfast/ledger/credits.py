@@ -1,0 +1,338 @@
+"""Credits: a ledger that is only ever added to, with one entry per key.
+
+A key names the event in the world that an entry stands for: `monthly:invoice_2026_11` for a
+month's grant, `topup:payment_77` for a top-up. Whatever is replayed, however often, in whatever
+order and from however many processes: a key has one entry, so the balance is the same. The same
+key with another account, unit or amount is refused.
+
+`grant`, `refund` and `spend(below_zero=True)` record what has happened, and are never refused for
+the balance. `spend` alone is a question as well: it is answered with no (`Conflict`,
+`insufficient`), leaving nothing behind, if the balance does not cover it at that moment. Spends of one
+account take turns, so two at once cannot both have the last credit; and a spend that is
+recorded stays, whatever the balance is when it is replayed.
+
+Amounts are whole numbers: count in the smallest unit there is (cents, tokens, seconds).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from standfast import crash, serial
+from standfast.clock import iso
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.db.store import Room, query, verb
+from standfast.errors import Conflict, InvalidInput, KeyConflict, NotFound, StandfastError
+from standfast.footings import journal, keys
+from standfast.footings.journal import Receipt
+from standfast.ids import is_id, new_id
+
+SQL = load(__name__)
+
+UNIT = "credits"
+UNIT_MAX = 60
+ACCOUNT_MAX = 200
+KEY_MAX = 450
+"""Shorter than other keys: a refund's is longer by its first word."""
+REASON_MAX = 500
+AMOUNT_MAX = 10**12
+"""Of one entry. Nine million of the largest still fit into a balance."""
+PAGE_MAX = 1000
+REFUND = "refund:"
+
+
+class CreditEntry(NamedTuple):
+    """One entry of the ledger. It never changes."""
+
+    seq: int
+    id: str
+    scope: str
+    account: str
+    unit: str
+    amount: int
+    """What it adds to the balance: less than nothing for what is spent or taken back."""
+    key: str
+    reason: str | None
+    actor: str
+    created_us: int
+    occurred_us: int
+    fresh: bool = False
+    """Whether this very call made it."""
+    receipt: Receipt | None = None
+
+
+class Balance(NamedTuple):
+    """What an account has of one unit."""
+
+    account: str
+    unit: str
+    balance: int
+    entries: int
+    last_us: int | None
+    """When the latest of its entries happened; None if there is none."""
+
+
+# In the room `list` is a verb, so that the types need other names there.
+EntryList: TypeAlias = "list[CreditEntry]"
+BalanceList: TypeAlias = "list[Balance]"
+
+
+class _Wanted(NamedTuple):
+    account: str
+    unit: str
+    amount: int
+    key: str
+    reason: str | None
+    occurred_us: int | None
+
+    @property
+    def hash(self) -> str:
+        """What a key names. Prose and time do not count."""
+        return serial.hash({"account": self.account, "unit": self.unit, "amount": self.amount})
+
+
+class Credits(Room):
+    """Grant, spend, refund, each once per key; and the balance that comes of it."""
+
+    __slots__ = ()
+
+    @verb
+    def grant(
+        self,
+        tx: Tx,
+        account: str,
+        amount: int,
+        *,
+        key: str,
+        unit: str = UNIT,
+        reason: str | None = None,
+        occurred_us: int | None = None,
+    ) -> CreditEntry | StandfastError:
+        """Add `amount`, once per `key`: replayed, the first entry comes back and nothing is added.
+
+        Raises KeyConflict if the key stands for another account, unit or amount.
+        """
+        wanted = _wanted(account, _amount(amount), key, unit, reason, occurred_us)
+        return _add(tx, self.scope, wanted, "credit.granted")
+
+    @verb
+    def spend(
+        self,
+        tx: Tx,
+        account: str,
+        amount: int,
+        *,
+        key: str,
+        unit: str = UNIT,
+        reason: str | None = None,
+        occurred_us: int | None = None,
+        below_zero: bool = False,
+    ) -> CreditEntry | StandfastError:
+        """Take `amount`, once per `key`. Replayed, the first entry comes back, whatever the balance is by then.
+
+        Raises Conflict (`insufficient`) if the balance does not cover it: nothing is written, and the
+        same key may be asked with again. With `below_zero` it has happened already, and is
+        recorded whatever the balance. Raises KeyConflict as `grant` does.
+        """
+        wanted = _wanted(account, -_amount(amount), key, unit, reason, occurred_us)
+        return _add(tx, self.scope, wanted, "credit.spent", covered=not below_zero)
+
+    @verb
+    def refund(
+        self,
+        tx: Tx,
+        of: str,
+        *,
+        amount: int | None = None,
+        reason: str | None = None,
+        occurred_us: int | None = None,
+    ) -> CreditEntry | StandfastError:
+        """Undo the entry with the key `of`, or part of it, once: what was spent comes back, a grant is taken back.
+
+        Its own key is `refund:` and that key. Raises NotFound if there is no such entry yet, InvalidInput
+        for more than it was, KeyConflict for another amount than the first time.
+        """
+        found = tx.maybe(SQL.by_key, scope=self.scope, key=keys.checked(of, "a credit's key"))
+        if found is None:
+            return _unknown(of)
+        most = abs(found["amount"])
+        part = most if amount is None else _amount(amount)
+        if part > most:
+            return InvalidInput(f"{serial.clean(of, 80)!r} was {most}: {part} is more than can be refunded")
+        sign = -1 if found["amount"] > 0 else 1
+        account, unit = found["account"], found["unit"]
+        key = f"{REFUND}{found['key']}"
+        wanted = _wanted(account, sign * part, key, unit, reason, occurred_us, limit=keys.KEY_MAX)
+        return _add(tx, self.scope, wanted, "credit.refunded")
+
+    @query
+    def balance(self, tx: Tx, account: str, *, unit: str = UNIT, at_us: int | None = None) -> Balance:
+        """What the account has; with `at_us`, counting what had happened by then. Unknown accounts have nothing."""
+        place: Row = {"scope": self.scope, "account": _account(account), "unit": _unit(unit)}
+        if at_us is None:
+            row = tx.one(SQL.balance, **place)
+        else:
+            row = tx.one(SQL.balance_at, at_us=_moment(at_us), **place)
+        return Balance(place["account"], place["unit"], row["balance"], row["entries"], row["last_us"])
+
+    @query
+    def balances(
+        self,
+        tx: Tx,
+        *,
+        account: str | None = None,
+        at_us: int | None = None,
+        after: tuple[str, str] | None = None,
+        limit: int = 50,
+    ) -> BalanceList:
+        """By account and unit; of one account, or of all. `after` is the last (account, unit) you have."""
+        asked: Row = {"scope": self.scope, "limit": max(1, min(limit, PAGE_MAX))}
+        asked["at_us"] = serial.INT_MAX if at_us is None else _moment(at_us)
+        asked["account"], asked["unit"] = after or ("", "")
+        if account is None:
+            rows = tx.all(SQL.balances, **asked)
+        else:
+            rows = tx.all(SQL.balances_of, **(asked | {"account": _account(account)}))
+        return [Balance(*(row[name] for name in Balance._fields)) for row in rows]
+
+    @query
+    def get(self, tx: Tx, which: str) -> CreditEntry | StandfastError:
+        """By its key, or its id. Raises NotFound."""
+        row = tx.maybe(SQL.by_id, id=which) if is_id(which) else None
+        row = row or tx.maybe(SQL.by_key, scope=self.scope, key=keys.checked(which, "a credit's key"))
+        return _entry(row) if row is not None else _unknown(which)
+
+    @query
+    def list(
+        self, tx: Tx, *, account: str | None = None, unit: str | None = None, after: int | None = None, limit: int = 50
+    ) -> EntryList:
+        """The newest first, of one account or of all; `after` is the last `seq` you have."""
+        asked: Row = {
+            "scope": self.scope,
+            "unit": "" if unit is None else _unit(unit),
+            "seq": serial.INT_MAX if after is None else after,
+            "limit": max(1, min(limit, PAGE_MAX)),
+        }
+        if account is None:
+            return [_entry(row) for row in tx.all(SQL.page, **asked)]
+        return [_entry(row) for row in tx.all(SQL.page_of, account=_account(account), **asked)]
+
+
+# -- adding ------------------------------------------------------------------------------------------
+
+
+def _add(tx: Tx, scope: str, wanted: _Wanted, type: str, *, covered: bool = False) -> CreditEntry | StandfastError:
+    crash.point("credit.before_add")
+    # Entries of one account take turns: on PostgreSQL two spends would not see each other.
+    tx.run(SQL.alone, name=f"credit {scope}\n{wanted.account}\n{wanted.unit}")
+    found = tx.maybe(SQL.by_key, scope=scope, key=wanted.key)
+    if found is None and covered:
+        refused = _not_covered(tx, scope, wanted)
+        if refused is not None:
+            return refused
+    row = found or tx.maybe(
+        SQL.add,
+        id=new_id("crd"),
+        scope=scope,
+        account=wanted.account,
+        unit=wanted.unit,
+        amount=wanted.amount,
+        key=wanted.key,
+        hash=wanted.hash,
+        reason=wanted.reason,
+        actor=tx.caller.actor,
+        now_us=tx.now_us(),
+        occurred_us=tx.now_us() if wanted.occurred_us is None else wanted.occurred_us,
+    )
+    if found is not None or row is None:  # the key has its entry: before, or for another account at this moment
+        return _same_or_conflict(found or tx.one(SQL.by_key, scope=scope, key=wanted.key), wanted)
+    return _entry(row)._replace(fresh=True, receipt=_told(tx, row, type))
+
+
+def _not_covered(tx: Tx, scope: str, wanted: _Wanted) -> Conflict | None:
+    row = tx.one(SQL.balance, scope=scope, account=wanted.account, unit=wanted.unit)
+    if row["balance"] + wanted.amount >= 0:
+        return None
+    return Conflict(
+        f"{wanted.account} has {row['balance']} {wanted.unit}, and {-wanted.amount} are to be spent",
+        "grant some, then ask again with the same key: "
+        f"standfast credit add {wanted.account} AMOUNT --unit {wanted.unit} --key topup:…",
+        code="insufficient",
+    )
+
+
+def _same_or_conflict(row: Row, wanted: _Wanted) -> CreditEntry | KeyConflict:
+    if row["hash"] == wanted.hash:
+        return _entry(row)
+    names = ("account", "unit", "amount")
+    differ = [
+        f"{name} {row[name]}, not {getattr(wanted, name)}" for name in names if row[name] != getattr(wanted, name)
+    ]
+    return KeyConflict(
+        f"the key {serial.clean(row['key'], 80)!r} stands for another entry since {iso(row['created_us'])}: "
+        f"{'; '.join(differ)}",
+        f"standfast credit list {row['account']}",
+    )
+
+
+def _told(tx: Tx, row: Row, type: str) -> Receipt:
+    about = {name: row[name] for name in ("account", "unit", "amount", "key")}
+    summary = f"{row['account']} {row['amount']:+} {row['unit']} ({row['key']})"
+    return journal.append(
+        tx, type, row["id"], scope=row["scope"], summary=summary, data=about, occurred_us=row["occurred_us"]
+    )
+
+
+# -- small parts -------------------------------------------------------------------------------------
+
+
+def _wanted(
+    account: str,
+    amount: int,
+    key: str,
+    unit: str,
+    reason: str | None,
+    occurred_us: int | None,
+    *,
+    limit: int = KEY_MAX,
+) -> _Wanted:
+    if reason is not None and not isinstance(reason, str):
+        raise InvalidInput(f"a reason is text, not {type(reason).__name__}")
+    words = None if not reason else serial.clean(reason, REASON_MAX)
+    when = None if occurred_us is None else _moment(occurred_us)
+    return _Wanted(
+        _account(account), _unit(unit), amount, keys.checked(key, "a credit's key", limit=limit), words, when
+    )
+
+
+def _account(text: str) -> str:
+    return keys.checked(text, "an account", limit=ACCOUNT_MAX)
+
+
+def _unit(text: str) -> str:
+    return keys.checked(text, "a unit", limit=UNIT_MAX)
+
+
+def _amount(number: object) -> int:
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise InvalidInput(
+            f"an amount is a whole number, not {type(number).__name__}", "count in the smallest unit: cents, tokens"
+        )
+    if not 0 < number <= AMOUNT_MAX:
+        raise InvalidInput(f"an amount is from 1 to {AMOUNT_MAX:,}", "grant adds, spend takes away")
+    return int(number)
+
+
+def _moment(us: object) -> int:
+    if isinstance(us, bool) or not isinstance(us, int) or not 0 <= us <= serial.INT_MAX:
+        raise InvalidInput("a moment is a whole number of microseconds since 1970")
+    return int(us)
+
+
+def _entry(row: Row) -> CreditEntry:
+    return CreditEntry(*(row[name] for name in CreditEntry._fields[:-2]))
+
+
+def _unknown(key: str) -> NotFound:
+    return NotFound(f"no credit has the key {serial.clean(key, 80)!r} in this scope", "standfast credit list")

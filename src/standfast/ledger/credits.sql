@@ -1,0 +1,65 @@
+-- Credits: added, never changed.
+
+-- One entry of an account at a time, so that a balance that was read still stands when the entry is
+-- written. SQLite has one writer anyway.
+-- name: alone [sqlite]
+SELECT 1 AS alone
+
+-- name: alone [postgres]
+SELECT pg_advisory_xact_lock(hashtextextended(:name, 0)) IS NULL AS alone
+
+-- name: add
+INSERT INTO credit_entry (id, scope, account, unit, amount, key, hash, reason, actor, created_us, occurred_us)
+VALUES (:id, :scope, :account, :unit, :amount, :key, :hash, :reason, :actor, :now_us, :occurred_us)
+ON CONFLICT (scope, key) DO NOTHING
+RETURNING seq, id, scope, account, unit, amount, key, hash, reason, actor, created_us, occurred_us
+
+-- name: by_key
+SELECT seq, id, scope, account, unit, amount, key, hash, reason, actor, created_us, occurred_us
+FROM credit_entry
+WHERE scope = :scope AND key = :key
+
+-- name: by_id
+SELECT seq, id, scope, account, unit, amount, key, hash, reason, actor, created_us, occurred_us
+FROM credit_entry
+WHERE id = :id
+
+-- name: balance
+SELECT CAST(COALESCE(SUM(amount), 0) AS bigint) AS balance, COUNT(*) AS entries, MAX(occurred_us) AS last_us
+FROM credit_entry
+WHERE scope = :scope AND account = :account AND unit = :unit
+
+-- name: balance_at
+SELECT CAST(COALESCE(SUM(amount), 0) AS bigint) AS balance, COUNT(*) AS entries, MAX(occurred_us) AS last_us
+FROM credit_entry
+WHERE scope = :scope AND account = :account AND unit = :unit AND occurred_us <= :at_us
+
+-- name: balances
+SELECT account, unit, CAST(SUM(amount) AS bigint) AS balance, COUNT(*) AS entries, MAX(occurred_us) AS last_us
+FROM credit_entry
+WHERE scope = :scope AND (account, unit) > (:account, :unit) AND occurred_us <= :at_us
+GROUP BY account, unit
+ORDER BY account, unit
+LIMIT :limit
+
+-- name: balances_of
+SELECT account, unit, CAST(SUM(amount) AS bigint) AS balance, COUNT(*) AS entries, MAX(occurred_us) AS last_us
+FROM credit_entry
+WHERE scope = :scope AND account = :account AND unit > :unit AND occurred_us <= :at_us
+GROUP BY account, unit
+ORDER BY unit
+LIMIT :limit
+
+-- name: page
+SELECT seq, id, scope, account, unit, amount, key, hash, reason, actor, created_us, occurred_us
+FROM credit_entry
+WHERE scope = :scope AND seq < :seq AND (:unit = '' OR unit = :unit)
+ORDER BY seq DESC
+LIMIT :limit
+
+-- name: page_of
+SELECT seq, id, scope, account, unit, amount, key, hash, reason, actor, created_us, occurred_us
+FROM credit_entry
+WHERE scope = :scope AND account = :account AND seq < :seq AND (:unit = '' OR unit = :unit)
+ORDER BY seq DESC
+LIMIT :limit

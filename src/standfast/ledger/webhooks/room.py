@@ -1,0 +1,320 @@
+"""`sf.webhooks`: the verbs on what others deliver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias, overload
+
+from standfast import crash, serial
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.db.store import Room, query, raised, refused_inside, verb
+from standfast.errors import InvalidInput, LeaseLost, StandfastError
+from standfast.footings import foreign, journal, keys, leases
+from standfast.footings.journal import Event
+from standfast.ids import short
+from standfast.ledger import dead_letters
+from standfast.ledger.dead_letters import DeadLetter
+from standfast.ledger.webhooks import receiving, working
+from standfast.ledger.webhooks.nouns import ATTEMPTS_DEFAULT, NAME_MAX, STATES, Handled, Shown, WebhookEvent, event_of
+from standfast.ledger.webhooks.receiving import Delivery
+from standfast.ledger.webhooks.working import Changed, Which
+
+SQL = load(__name__)
+
+PAGE_MAX = 1000
+ROUND_MAX = 1000
+HISTORY_MAX = 200
+
+Do = Callable[[WebhookEvent], Any]
+# In the room `list` is a verb, so that the types need other names there.
+EventList: TypeAlias = "list[WebhookEvent]"
+LetterList: TypeAlias = "list[DeadLetter]"
+JournalList: TypeAlias = "list[Event]"
+
+_LAST = "whk_z"  # sorts behind every id, in every collation: an id begins with 0 to 7
+
+
+class Webhooks(Room):
+    """What others deliver: recorded once, handled once, never lost."""
+
+    __slots__ = ()
+
+    # -- receiving -----------------------------------------------------------------------------------
+
+    def receive(
+        self,
+        source: str,
+        event_id: str,
+        payload: serial.Json,
+        *,
+        kind: str | None = None,
+        ignore: Iterable[str] = (),
+        attempts_max: int = ATTEMPTS_DEFAULT,
+        do: Do | None = None,
+    ) -> WebhookEvent:
+        """Record one delivery. The event is known by `source` and `event_id`: the first delivery counts,
+        and every other is answered with what became of it (`state`, `result`; `fresh` is False).
+
+        With `do`, handle it at once: `do(event)` is called outside any transaction, and its result
+        recorded; delivered again, the recorded result comes back and nothing is called. What `do`
+        raises is recorded as a failed attempt and goes on; the next delivery, or `handle`, tries again.
+
+        Raises KeyConflict if the payload is another one; `ignore` names fields of it that do not
+        count. With `do`, also InProgress while somebody is at it, and IllegalTransition for a dead one.
+        """
+        if do is not None:
+            refused_inside(self.tx, "webhooks.receive(do=…)")
+            _awaitable(do)
+        got = receiving.delivery(source, event_id, payload, kind=kind, ignore=ignore, attempts_max=attempts_max)
+        event = self._receive(got)
+        return event if do is None else self._answered(event, do)
+
+    @verb
+    def _receive(self, tx: Tx, got: Delivery) -> WebhookEvent | StandfastError:
+        return receiving.receive(tx, self.scope, got)
+
+    def _answered(self, event: WebhookEvent, do: Do) -> WebhookEvent:
+        if event.state == "done":
+            return event
+        held = self.claim(event.id)
+        try:
+            answer = _called(do, held)
+        except BaseException as error:
+            error.add_note(self._noted(held, error))
+            raise
+        return self.done(held, answer)._replace(fresh=event.fresh)
+
+    def _noted(self, held: WebhookEvent, error: BaseException) -> str:
+        """Record a failed attempt; what became of the event."""
+        try:
+            state = self.fail(held, _reason(error)).state
+        except LeaseLost:
+            state = "lost"
+        ends = {"dead": "it is a dead letter now", "lost": "somebody else has it by now"}
+        again = ends.get(state, "it will be tried again")
+        return f"webhook event {held.name} failed, and {again}: standfast webhook show {short(held.id)}"
+
+    # -- working -------------------------------------------------------------------------------------
+
+    @overload
+    def claim(self, which: Which, *, for_us: int | None = None) -> WebhookEvent: ...
+
+    @overload
+    def claim(
+        self, which: None = None, *, source: str | None = None, kind: str | None = None, for_us: int | None = None
+    ) -> WebhookEvent | None: ...
+
+    def claim(
+        self,
+        which: Which | None = None,
+        *,
+        source: str | None = None,
+        kind: str | None = None,
+        for_us: int | None = None,
+    ) -> WebhookEvent | None:
+        """Hold an event, alone: the one that has waited longest, or None; or the one that is named.
+
+        A process keeps it while it lives; an actor for 15 minutes, or `for_us`, from its last
+        command. Raises InProgress if the named one is held by somebody alive, IllegalTransition if it
+        is over.
+        """
+        changed = self._claim(which, source or "", kind or "", for_us)
+        self._tell(changed)
+        event = raised(changed.event)
+        if event is not None:
+            _keep(self, event)
+        return event
+
+    @verb
+    def _claim(self, tx: Tx, which: Which | None, source: str, kind: str, for_us: int | None) -> Changed:
+        if which is None:
+            return working.claim_next(tx, source=source, kind=kind, for_us=for_us)
+        return working.claim(tx, which, for_us)
+
+    @verb
+    def renew(self, tx: Tx, which: Which, *, for_us: int | None = None) -> WebhookEvent | StandfastError:
+        """Hold on for another term. Not journalled. Raises LeaseLost if it is not the caller's any more."""
+        return working.renew(tx, which, for_us)
+
+    @verb
+    def done(self, tx: Tx, which: Which, result: serial.Json = None) -> WebhookEvent | StandfastError:
+        """It is handled; `result` is what every later delivery is answered with. Said again, the first time stands.
+
+        Raises LeaseLost if somebody alive holds it, or if the claim that is given was lost since;
+        IllegalTransition if it is dead, or if somebody else has done it.
+        """
+        return working.done(tx, which, None if result is None else serial.dumps(result, what="result"))
+
+    def fail(self, which: Which, reason: str, *, again_us: int | None = None, dead: bool = False) -> WebhookEvent:
+        """Handling it failed: it is ready again after a while (`again_us`; without it 30 s, then twice as long
+        each time, at most an hour), or a dead letter if that was its last attempt, or with `dead`.
+
+        Raises LeaseLost if the caller does not hold it.
+        """
+        if again_us is not None and not 0 <= again_us <= working.AGAIN_MAX_US:
+            raise InvalidInput("a webhook is tried again at once or within 30 days", "for example: --again-in 5m")
+        if not isinstance(reason, str):
+            raise InvalidInput(f"a reason is text, not {type(reason).__name__}")
+        changed = self._fail(which, reason, again_us, dead)
+        self._tell(changed)
+        event = raised(changed.event)
+        assert event is not None
+        return event
+
+    @verb
+    def _fail(self, tx: Tx, which: Which, reason: str, again_us: int | None, dead: bool) -> Changed:
+        return working.fail(tx, which, reason, again_us=again_us, dead=dead)
+
+    def handle(self, source: str, fn: Do, *, kind: str | None = None, limit: int = ROUND_MAX) -> Handled:
+        """Call `fn(event)` for every event of `source` that is ready, one after another, until none is left.
+
+        What it returns is the event's result. What it raises is recorded as a failed attempt, and the
+        next event is handled: `Handled` counts them. `fn` may be async under `aopen`.
+        """
+        refused_inside(self.tx, "webhooks.handle")
+        _awaitable(fn)
+        keys.checked(source, "a webhook's source", limit=NAME_MAX)
+        ends = {"done": 0, "received": 0, "dead": 0, "lost": 0}
+        for _ in range(max(1, min(limit, ROUND_MAX))):
+            event = self.claim(source=source, kind=kind)
+            if event is None:
+                break
+            ends[self._handled(event, fn)] += 1
+        return Handled(ends["done"], ends["received"], ends["dead"], ends["lost"])
+
+    def _handled(self, event: WebhookEvent, fn: Do) -> str:
+        try:
+            try:
+                answer = _called(fn, event)
+            except BaseException as error:
+                state = self.fail(event, _reason(error)).state
+                if isinstance(error, Exception):
+                    return state
+                raise
+            return self.done(event, answer).state
+        except LeaseLost:
+            return "lost"
+
+    # -- what is dead ----------------------------------------------------------------------------------
+
+    @verb
+    def retry(self, tx: Tx, which: Which, *, note: str | None = None) -> WebhookEvent | StandfastError:
+        """Hand it out again, now: a dead one with all its attempts before it, one that waits without waiting.
+
+        Raises IllegalTransition for one that is done, InProgress while somebody is at it.
+        """
+        return working.retry(tx, which, note)
+
+    @verb
+    def resolve(self, tx: Tx, which: Which, *, note: str, result: serial.Json = None) -> WebhookEvent | StandfastError:
+        """Somebody looked after a dead one in another way, and says how: it is done.
+
+        Raises IllegalTransition for one that is not dead.
+        """
+        return working.resolve(tx, which, note, None if result is None else serial.dumps(result, what="result"))
+
+    @query
+    def dead(
+        self, tx: Tx, *, everywhere: bool = False, settled: bool = False, after: str | None = None, limit: int = 50
+    ) -> LetterList:
+        """What was given up, with the reason, the newest first; with `settled`, also what was retried or resolved."""
+        scope = None if everywhere else self.scope
+        return dead_letters.page(tx, scope=scope, kind="webhook", open_only=not settled, limit=limit, after=after)
+
+    # -- looking -------------------------------------------------------------------------------------
+
+    @query
+    def get(self, tx: Tx, which: Which) -> WebhookEvent | StandfastError:
+        """By id, the end of an id, or `source/event id`. Raises NotFound."""
+        row = working.find(tx, which)
+        return row if isinstance(row, StandfastError) else event_of(tx, row)
+
+    @query
+    def show(self, tx: Tx, which: Which) -> Shown | StandfastError:
+        """Everything about one: the event, its dead letter, every change. Raises NotFound."""
+        row = working.find(tx, which)
+        if isinstance(row, StandfastError):
+            return row
+        letter = dead_letters.one(tx, row["id"])
+        events = tx.all(journal.SQL.about, subject=row["id"], seq=0, limit=HISTORY_MAX)
+        return Shown(
+            event_of(tx, row),
+            letter if isinstance(letter, DeadLetter) else None,
+            tuple(journal.event(event) for event in events),
+        )
+
+    @query
+    def list(
+        self,
+        tx: Tx,
+        *,
+        state: str | None = None,
+        source: str | None = None,
+        kind: str | None = None,
+        everywhere: bool = False,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> EventList | StandfastError:
+        """The newest first; `after` is the last id of the page before."""
+        if state is not None and state not in STATES:
+            return InvalidInput(
+                f"{serial.clean(str(state), 40)!r} is no state of a webhook event", f"one of {', '.join(STATES)}"
+            )
+        asked: Row = {
+            "scope": self.scope,
+            "everywhere": int(everywhere),
+            "source": source or "",
+            "kind": kind or "",
+            "after": after or _LAST,
+            "limit": max(1, min(limit, PAGE_MAX)),
+        }
+        if state == "received":
+            rows = tx.all(SQL.waiting, **asked)
+        elif state == "dead":
+            rows = tx.all(SQL.dead, **asked)
+        else:
+            rows = tx.all(SQL.page, state=state or "", **asked)
+        return [event_of(tx, row) for row in rows]
+
+    # -- small parts -----------------------------------------------------------------------------------
+
+    def _tell(self, changed: Changed) -> None:
+        for letter in changed.letters:
+            hint = f"standfast webhook show {short(letter.subject)}"
+            dead_letters.tell(self.store, letter, hint, tx=self.tx)
+
+
+def _awaitable(fn: Do) -> None:
+    """An async handler needs an event loop: refused before an attempt is spent on finding out."""
+    from inspect import iscoroutinefunction
+
+    if not callable(fn):
+        raise InvalidInput(f"a handler is a function of one event, not {type(fn).__name__}")
+    if iscoroutinefunction(fn) and not foreign.bridged():
+        raise foreign.NotAwaited(fn)
+
+
+def _called(fn: Do, event: WebhookEvent) -> serial.Json:
+    """What it returned, as it can be stored: what cannot is a failure of the handler."""
+    try:
+        return serial.encode(foreign.call(fn, event), what="result")
+    finally:
+        crash.point("webhook.after_handle")
+
+
+def _reason(error: BaseException) -> str:
+    words = serial.clean(str(error), 1000)
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+
+
+def _keep(room: Webhooks, event: WebhookEvent) -> None:
+    """A process keeps what it claimed for as long as it lives."""
+    caller = room.store.caller
+    if event.holder != caller.holder or not caller.holder.startswith("p:"):
+        return
+    start = leases.renewer(room.store).start
+    if room.tx is None:
+        start()
+    else:
+        room.tx.after = [*(room.tx.after or ()), start]
