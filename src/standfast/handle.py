@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from standfast.ledger.webhooks import Webhooks
     from standfast.record.events import Events
     from standfast.record.live import Session
+    from standfast.record.loops import Loops
     from standfast.record.mail import Mails
+    from standfast.record.runs import Runs
     from standfast.record.sessions import Sessions
     from standfast.record.state import State
     from standfast.record.tasks import Tasks
@@ -191,6 +193,18 @@ class Rooms:
         from standfast.record.mail import Mails
 
         return self._room(Mails)
+
+    @property
+    def loops(self) -> Loops:
+        from standfast.record.loops import Loops
+
+        return self._room(Loops)
+
+    @property
+    def runs(self) -> Runs:
+        from standfast.record.runs import Runs
+
+        return self._room(Runs)
 
     @property
     def recovery(self) -> Recovery:

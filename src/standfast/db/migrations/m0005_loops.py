@@ -34,12 +34,13 @@ CREATE TABLE loop (
     last_slot_us   BIGINT,
     actor          TEXT NOT NULL,
     created_us     BIGINT NOT NULL,
-    updated_us     BIGINT NOT NULL
+    updated_us     BIGINT NOT NULL,
+    CHECK (state IN ('active', 'paused') OR next_slot_us IS NULL)
 ) STRICT;
 CREATE UNIQUE INDEX loop_by_name ON loop (scope, name) WHERE state <> 'removed';
-CREATE INDEX loop_due ON loop (next_slot_us) WHERE state = 'active';
+CREATE INDEX loop_due ON loop (next_slot_us) WHERE next_slot_us IS NOT NULL;
 
--- One row per slot, whoever fires it; a long gap is one row for its range.
+-- One row per slot, whoever fires it; what is older than a thousand slots of a gap is one row for its range.
 CREATE TABLE run (
     seq             BIGKEY,
     id              TEXT NOT NULL UNIQUE,
@@ -61,6 +62,7 @@ CREATE TABLE run (
     process         TEXT,
     stdout_id       TEXT,
     stderr_id       TEXT,
+    cancel_reason   TEXT,
     holder          TEXT,
     actor           TEXT,
     lease_until_us  BIGINT,
@@ -70,10 +72,16 @@ CREATE TABLE run (
     created_us      BIGINT NOT NULL,
     started_us      BIGINT,
     ended_us        BIGINT,
-    UNIQUE (loop_id, slot_us)
+    UNIQUE (loop_id, slot_us),
+    CHECK ((ended_us IS NULL) = (state IN ('queued', 'running'))),
+    CHECK ((holder IS NULL) = (state <> 'running')),
+    CHECK (slots >= 1 AND (slots = 1) = (until_slot_us IS NULL))
 );
-CREATE INDEX run_open ON run (ready_us) WHERE state IN ('queued', 'running');
-CREATE INDEX run_by_time ON run (scope, slot_us);
+-- Two runs of one loop never go at the same time, whatever two claimers believe.
+CREATE UNIQUE INDEX run_alone ON run (loop_id) WHERE state = 'running';
+CREATE INDEX run_queued ON run (ready_us, seq) WHERE state = 'queued';
+CREATE INDEX run_open ON run (loop_id, slot_us) WHERE state IN ('queued', 'running');
 CREATE INDEX run_held ON run (holder) WHERE holder IS NOT NULL;
+CREATE INDEX run_by_time ON run (scope, slot_us, id);
 """,
 )

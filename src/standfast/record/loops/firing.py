@@ -1,0 +1,278 @@
+"""Firing: what becomes of the slots that are due, decided in one transaction and written a row each.
+
+Firing looks at one loop that it has locked: the slots from the one it waits for up to now, the policy,
+and the runs that still go. Every one of these slots gets its row here, and the loop then waits for
+the first slot after now. A slot that was passed is never looked at again: a clock that is set back
+fires nothing twice, and the schema refuses a second row for a slot anyway.
+
+    the newest slot          queued; or skipped, if a run of this loop still goes (overlap skip)
+    older ones, catch-up all queued too, the newest `catch_up_max` of them
+    everything else          missed, with the reason; the newest 1,000 singly, older ones as one range
+    while paused             skipped, all of them
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from standfast import crash
+from standfast.clock import format_duration
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.footings import journal
+from standfast.ids import new_id
+from standfast.record.loops import schedule
+from standfast.record.loops.nouns import ON_TIME_US, QUEUED_MAX, SINGLE_MAX, Absent, Run, run
+
+SQL = load(__name__)
+
+ROWS_MAX = 2_000
+"""Rows that one firing writes, about; loops that are due beyond them are taken by the next one."""
+
+
+class Plan(NamedTuple):
+    """What becomes of the slots from the one a loop waits for up to now."""
+
+    chosen: list[int]
+    """To be run, by the catch-up policy."""
+    passed: list[int]
+    """Not to be run, slot by slot."""
+    older: tuple[int, int, int] | None
+    """First, last and number of those before `passed`."""
+    next_slot_us: int | None
+
+    @property
+    def last_slot_us(self) -> int:
+        return (self.chosen or self.passed)[-1]
+
+
+class Missed(NamedTuple):
+    """Slots of one loop that nobody fired in time, for whoever is to be told."""
+
+    loop_id: str
+    name: str
+    slots: int
+    first_us: int
+    last_us: int
+    zone: str
+
+
+class Fired(NamedTuple):
+    runs: list[Run]
+    missed: list[Missed]
+
+
+def plan(when: schedule.Schedule, slot_us: int, now_us: int, *, catch_up: str, catch_up_max: int) -> Plan:
+    """Pure arithmetic. `slot_us` is due; it counts as a slot also if the zone's rules have changed since."""
+    wanted = catch_up_max if catch_up == "all" else 1
+    newest = when.newest(slot_us, now_us, SINGLE_MAX + wanted + 1)
+    if not newest or (len(newest) <= SINGLE_MAX + wanted and newest[0] != slot_us):
+        newest = [slot_us, *newest]
+    late = now_us - newest[-1] > ON_TIME_US
+    chosen = [] if catch_up == "none" and late else newest[-wanted:]
+    return _planned(when, slot_us, now_us, newest, chosen)
+
+
+def passed_over(when: schedule.Schedule, slot_us: int, now_us: int) -> Plan:
+    """The same where none of them is to be run."""
+    newest = when.newest(slot_us, now_us, SINGLE_MAX + 1)
+    if not newest or (len(newest) <= SINGLE_MAX and newest[0] != slot_us):
+        newest = [slot_us, *newest]
+    return _planned(when, slot_us, now_us, newest, [])
+
+
+def _planned(when: schedule.Schedule, slot_us: int, now_us: int, newest: list[int], chosen: list[int]) -> Plan:
+    rest = newest[: len(newest) - len(chosen)]
+    passed, before = rest[-SINGLE_MAX:], rest[:-SINGLE_MAX]
+    older = (slot_us, before[-1], when.count(slot_us, before[-1])) if before else None
+    if older is not None and older[2] < 2:
+        passed, older = [slot_us, *passed], None
+    return Plan(chosen, passed, older, when.after(now_us))
+
+
+def fire_due(tx: Tx, limit: int) -> Fired:
+    """Every loop that is due, of every scope, up to `limit` of them."""
+    crash.point("loop.before_fire")
+    fired = Fired([], [])
+    for row in tx.all(SQL.due, now_us=tx.now_us(), limit=limit):
+        if len(fired.runs) >= ROWS_MAX:
+            break
+        if row["state"] == "paused":
+            fired.runs.extend(pass_over(tx, row, "skipped", f"paused: {row['reason']}"))
+        else:
+            _fire(tx, row, fired)
+    return fired
+
+
+def _fire(tx: Tx, row: Row, fired: Fired) -> None:
+    now_us = tx.now_us()
+    policy = {"catch_up": row["catch_up"], "catch_up_max": row["catch_up_max"]}
+    made = plan(_schedule(row), row["next_slot_us"], now_us, **policy)
+    passed = _write_passed(tx, row, made, "missed", _why_missed(row, made, now_us))
+    if passed:
+        first, last = passed[0], passed[-1]
+        slots = sum(one.slots for one in passed)
+        until_us = last.until_slot_us or last.slot_us
+        fired.missed.append(Missed(row["id"], row["name"], slots, first.slot_us, until_us, row["zone"]))
+    fired.runs.extend(passed)
+    room = QUEUED_MAX - row["open_runs"]
+    for n, slot_us in enumerate(made.chosen):
+        reason = _why_skipped(row, waits=n >= room)
+        written = _write(tx, row, slot_us, "skipped" if reason else "queued", reason)
+        if written is not None:
+            journal.append(
+                tx,
+                f"run.{written['state']}",
+                written["id"],
+                summary=f"{row['name']}, {_at(row, slot_us)}" + (f": {reason}" if reason else ""),
+                data={"loop": row["id"], "slot_us": slot_us},
+                state=written["state"],
+                scope=row["scope"],
+            )
+            fired.runs.append(run(tx, written))
+    _advance(tx, row, made)
+
+
+def pass_over(tx: Tx, row: Row, state: str, reason: str) -> list[Run]:
+    """Give every slot that is due a row that says why it was not run, and wait for the next one."""
+    slot_us = row["next_slot_us"]
+    if slot_us is None or slot_us > tx.now_us():
+        return []
+    made = passed_over(_schedule(row), slot_us, tx.now_us())
+    written = _write_passed(tx, row, made, state, reason)
+    _advance(tx, row, made)
+    return written
+
+
+def _write_passed(tx: Tx, row: Row, made: Plan, state: str, reason: str) -> list[Run]:
+    """The rows of slots that are not run, and one line of the journal for all of them."""
+    rows = [_write(tx, row, made.older[0], state, reason, older=made.older)] if made.older else []
+    rows += [_write(tx, row, slot_us, state, reason) for slot_us in made.passed]
+    found = [run(tx, one) for one in rows if one is not None]
+    if not found:
+        return []
+    slots, first_us = sum(one.slots for one in found), found[0].slot_us
+    until_us = found[-1].until_slot_us or found[-1].slot_us
+    span = f"{_at(row, first_us)}" + (f" to {_at(row, until_us)} ({slots} slots)" if slots > 1 else "")
+    journal.append(
+        tx,
+        f"run.{state}",
+        row["id"],
+        summary=f"{row['name']}, {span}: {reason}",
+        data={"loop": row["id"], "slots": slots, "slot_us": first_us, "until_slot_us": until_us},
+        state=state,
+        scope=row["scope"],
+        occurred_us=first_us,
+    )
+    return found
+
+
+def _write(
+    tx: Tx, row: Row, slot_us: int, state: str, reason: str | None, older: tuple[int, int, int] | None = None
+) -> Row | None:
+    """One row for one slot; None if the slot has one already."""
+    ended = None if state == "queued" else tx.now_us()
+    return write_run(tx, row, slot_us, "slot", state, reason, older=older, ended_us=ended)
+
+
+def write_run(
+    tx: Tx,
+    row: Row,
+    slot_us: int,
+    source: str,
+    state: str,
+    reason: str | None,
+    *,
+    older: tuple[int, int, int] | None = None,
+    ended_us: int | None = None,
+) -> Row | None:
+    written: Row = {
+        "id": new_id("run"),
+        "loop_id": row["id"],
+        "scope": row["scope"],
+        "slot_us": slot_us,
+        "until_slot_us": older[1] if older else None,
+        "slots": older[2] if older else 1,
+        "source": source,
+        "state": state,
+        "reason": reason,
+        "ready_us": tx.now_us(),
+        "ended_us": ended_us,
+    }
+    if tx.maybe(SQL.write, now_us=tx.now_us(), **written) is None:
+        return None
+    return {**EMPTY, **written, "loop": row["name"], "attempt": 0, "created_us": tx.now_us()}
+
+
+EMPTY: Row = dict.fromkeys(
+    ("exit_code", "duration_us", "host", "pid", "process", "stdout_id", "stderr_id", "cancel_reason", "holder",
+     "actor", "lease_until_us", "lease_boot", "lease_mono_us", "lease_for_us", "started_us")
+)  # fmt: skip
+"""What a run that nobody has begun does not have."""
+
+
+def _advance(tx: Tx, row: Row, made: Plan) -> None:
+    over = made.next_slot_us is None
+    tx.defer(
+        SQL.advance,
+        _there,
+        id=row["id"],
+        slot_us=row["next_slot_us"],
+        next_slot_us=made.next_slot_us,
+        last_slot_us=made.last_slot_us,
+        state="finished" if over else row["state"],
+        reason="its last moment is past" if over else row["reason"],
+    )
+
+
+def next_due_us(tx: Tx) -> int | None:
+    found = [row["us"] for row in (tx.maybe(SQL.next_slot), tx.maybe(SQL.next_ready)) if row is not None]
+    return min(found, default=None)
+
+
+def absent(tx: Tx, scope: str, *, everywhere: bool, limit: int) -> list[Absent]:
+    now_us = tx.now_us()
+    rows = tx.all(SQL.late, late_us=now_us - ON_TIME_US, scope=scope, everywhere=int(everywhere), limit=limit)
+    found = []
+    for row in rows:
+        when, slot_us = _schedule(row), row["next_slot_us"]
+        until_us = max([slot_us, *when.newest(slot_us, now_us, 1)])
+        slots = max(1, when.count(slot_us, until_us))
+        found.append(
+            Absent(row["id"], row["scope"], row["name"], row["zone"], slot_us, until_us, slots, row["last_slot_us"])
+        )
+    return found
+
+
+# -- small parts -------------------------------------------------------------------------------------
+
+
+def _schedule(row: Row) -> schedule.Schedule:
+    return schedule.of(row["kind"], row["schedule"], row["zone"], row["anchor_us"])
+
+
+def _at(row: Row, us: int) -> str:
+    return schedule.shown(us, row["zone"])
+
+
+def _why_missed(row: Row, made: Plan, now_us: int) -> str:
+    late = format_duration(now_us - made.last_slot_us, parts=2)
+    if row["catch_up"] == "none":
+        then = "catch-up none" + ("" if made.chosen else f": it was noticed {late} late")
+    elif row["catch_up"] == "latest":
+        then = f"catch-up latest keeps only {_at(row, made.last_slot_us)}"
+    else:
+        then = f"catch-up all keeps only the newest {row['catch_up_max']}"
+    return f"nobody was there to fire it; {then}"
+
+
+def _why_skipped(row: Row, *, waits: bool) -> str | None:
+    if row["overlap"] == "skip" and row["open_runs"]:
+        return f"overlap skip: the run of {_at(row, row['open_slot_us'])} was not over"
+    if waits:
+        return f"{QUEUED_MAX:,} runs of this loop are waiting already"
+    return None
+
+
+def _there(row: Row) -> None:
+    """The loop was locked, so the compare-and-set has found it; `defer` asserts that."""

@@ -1,0 +1,53 @@
+-- Firing: due loops are taken in the order of their slots; whoever holds one already is passed over.
+
+-- name: due
+SELECT id, scope, name, kind, schedule, zone, command, cwd, environment, catch_up, catch_up_max, overlap, timeout_us,
+       retries_max, backoff_us, failures_max, failures, state, reason, spec_hash, anchor_us, next_slot_us,
+       last_slot_us, actor, created_us, updated_us,
+       (SELECT COUNT(*) FROM run o WHERE o.loop_id = loop.id AND o.state IN ('queued', 'running')) AS open_runs,
+       (SELECT MIN(o.slot_us) FROM run o WHERE o.loop_id = loop.id AND o.state IN ('queued', 'running')) AS open_slot_us
+FROM loop
+WHERE next_slot_us IS NOT NULL AND next_slot_us <= :now_us
+ORDER BY next_slot_us
+LIMIT :limit
+{skip_locked}
+
+-- A slot has one row, for ever: whoever comes second writes nothing.
+-- name: write
+INSERT INTO run (id, loop_id, scope, slot_us, until_slot_us, slots, source, state, reason, attempt, ready_us,
+                 created_us, ended_us)
+VALUES (:id, :loop_id, :scope, :slot_us, :until_slot_us, :slots, :source, :state, :reason, 0, :ready_us,
+        :now_us, :ended_us)
+ON CONFLICT (loop_id, slot_us) DO NOTHING
+RETURNING id
+
+-- name: advance
+UPDATE loop
+SET next_slot_us = :next_slot_us, last_slot_us = :last_slot_us, state = :state, reason = :reason
+WHERE id = :id AND next_slot_us = :slot_us
+RETURNING id
+
+-- name: next_slot
+SELECT next_slot_us AS us
+FROM loop
+WHERE next_slot_us IS NOT NULL
+ORDER BY next_slot_us
+LIMIT 1
+
+-- What waits behind another run of its loop is not ready, whatever its time.
+-- name: next_ready
+SELECT r.ready_us AS us
+FROM run r
+WHERE r.state = 'queued'
+  AND NOT EXISTS (SELECT 1 FROM run o
+                  WHERE o.loop_id = r.loop_id AND o.state IN ('queued', 'running') AND o.id <> r.id
+                    AND (o.state = 'running' OR o.slot_us < r.slot_us))
+ORDER BY r.ready_us, r.seq
+LIMIT 1
+
+-- name: late
+SELECT id, scope, name, kind, schedule, zone, anchor_us, next_slot_us, last_slot_us
+FROM loop
+WHERE next_slot_us IS NOT NULL AND next_slot_us < :late_us AND state = 'active' AND (:everywhere = 1 OR scope = :scope)
+ORDER BY next_slot_us
+LIMIT :limit
