@@ -116,6 +116,8 @@ POINTS: Final[dict[str, str]] = {
     "event.before_seek": "A consumer is to be put elsewhere, or forgotten; it is where it was.",
     "event.before_snapshot": "A state was folded, or snapshots are to go; nothing of that is written.",
     "gate.before_copy": "A gate is changed in the store; gates.json is the old one.",
+    "import.before_batch": "Some records are read; nothing of them is stored.",
+    "import.after_batch": "A batch is durable and the place moved on; the next is not read.",
 }
 
 VARIABLE: Final = "STANDFAST_CRASH_AT"

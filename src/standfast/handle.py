@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from standfast.footings.artifacts import Artifacts
     from standfast.footings.journal import Journal
     from standfast.footings.leases import Leases
+    from standfast.interchange.imports import Imports
     from standfast.ledger.approvals import Approvals
     from standfast.ledger.credits import Credits
     from standfast.ledger.decisions import Decisions
@@ -255,6 +256,12 @@ class Rooms:
         from standfast.ledger.decisions import Decisions
 
         return self._room(Decisions)
+
+    @property
+    def imports(self) -> Imports:
+        from standfast.interchange.imports import Imports
+
+        return self._room(Imports)
 
     @property
     def journal(self) -> Journal:

@@ -1,0 +1,53 @@
+"""Who a mail is for. An address names a box; anybody who knows the name may read from it.
+
+    reviewer            the agent of that name (`agent:reviewer` is the same)
+    role:reviewer       whoever of that role reads next: each mail goes to one of them
+    session:fix-42      the session with that key, whichever process works on it
+    ses_06f8w1x2…       the same by its id, also in another scope
+
+A box needs no registration: mail to somebody who was never seen is kept, and shown as waiting.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from standfast.db.contract import Tx
+from standfast.db.sql import load
+from standfast.errors import InvalidInput, NotFound, StandfastError
+from standfast.footings import keys
+from standfast.ids import is_id, prefix_of, short
+
+SQL = load(__name__)
+
+ADDRESS_MAX = keys.KEY_MAX + len("session:")
+KINDS = ("agent", "role", "session")
+
+
+class Place(NamedTuple):
+    """A box in its scope."""
+
+    scope: str
+    box: str
+
+
+def checked(address: object, what: str = "an address") -> str:
+    """The name of the box, or InvalidInput. A session's id is still to be looked up: `placed`."""
+    text = keys.checked(address, what, limit=ADDRESS_MAX).strip()
+    kind, colon, name = text.partition(":")
+    if not colon or kind not in KINDS:
+        return text
+    if not name.strip():
+        raise InvalidInput(f"{what} {text!r} names nobody", f"for example: {kind}:reviewer")
+    return name.strip() if kind == "agent" and name.partition(":")[0] not in KINDS else f"{kind}:{name.strip()}"
+
+
+def placed(tx: Tx, address: str) -> Place | StandfastError:
+    """Where mail to `address` goes: a session's id leads to the box of its key, in its own scope."""
+    id = address.removeprefix("session:")
+    if not (is_id(id) and prefix_of(id) == "ses"):
+        return Place(tx.caller.scope, address)
+    row = tx.maybe(SQL.session_box, id=id)
+    if row is None:
+        return NotFound(f"there is no session {short(id)}", "see them: standfast session list --all")
+    return Place(row["scope"], f"session:{row['key']}")

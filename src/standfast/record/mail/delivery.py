@@ -1,0 +1,428 @@
+"""Delivery: out of the box to one holder at a time, with a lease, a fence and a row for every attempt.
+
+What a process holds is its own while it lives, an actor's while its commands come; whoever is gone
+or late loses it, which counts as an attempt, and the next one gets it. Each giving back makes the
+fence grow: whatever the old holder says later is refused. A mail that used up its attempts is
+buried as a dead letter in the same transaction.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from standfast import crash, serial
+from standfast.clock import MINUTE_US, iso
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.db.store import Store
+from standfast.errors import IllegalTransition, InProgress, InvalidInput, LeaseLost, NotFound, StandfastError
+from standfast.footings import journal, leases
+from standfast.footings.journal import Receipt
+from standfast.ids import is_id, like_suffix, short
+from standfast.ledger import dead_letters
+from standfast.ledger.dead_letters import DeadLetter
+from standfast.record.mail.addresses import Place
+from standfast.record.mail.nouns import REASON_MAX, Mail, Swept, expired, mail
+
+SQL = load(__name__)
+
+leases.renewed("mail")
+
+Which = str | Mail
+"""A mail as callers name it: its id, the end of its id, or the mail itself."""
+
+HOLDERS_MAX = 1000
+"""Processes that hold mail, judged at each claim."""
+BURIED_MAX = 100
+"""Dead letters one claim may leave behind on its way to a mail that is ready."""
+PEEK_MAX = 50
+SEEN_EVERY_US = MINUTE_US
+_NOBODY = ("holder", "lease_until_us", "lease_boot", "lease_mono_us", "lease_for_us")
+
+
+class Claimed(NamedTuple):
+    """What a claim found, and what it had to give up on the way."""
+
+    mail: Mail | None
+    buried: tuple[DeadLetter, ...]
+
+
+# -- finding -----------------------------------------------------------------------------------------
+
+
+def find(tx: Tx, which: Which) -> Row | StandfastError:
+    """By id, or by the end of an id."""
+    name = which.id if isinstance(which, Mail) else which
+    if not isinstance(name, str):
+        raise InvalidInput(f"a mail is named by its id, not by {type(name).__name__}")
+    row = tx.maybe(SQL.by_id, id=name) if is_id(name) else None
+    suffix = like_suffix(name, prefix="mal") if row is None else None
+    if suffix is not None:
+        ends = tx.all(SQL.by_suffix, pattern=f"mal_%{suffix}")
+        if len(ends) > 1:
+            return InvalidInput(f"{name!r} is the end of more than one mail's id", "give more of it")
+        row = tx.maybe(SQL.by_id, id=ends[0]["id"]) if ends else None
+    return row if row is not None else _unknown(name)
+
+
+def locked(tx: Tx, which: Which) -> Row | StandfastError:
+    """The row, and nobody else changes it until this transaction ends."""
+    if isinstance(which, Mail):
+        id = which.id  # on PostgreSQL a round trip less
+    else:
+        row = find(tx, which)
+        if isinstance(row, StandfastError):
+            return row
+        id = row["id"]
+    return tx.maybe(SQL.by_id_for_update, id=id) or _unknown(id)
+
+
+def _unknown(name: str) -> NotFound:
+    return NotFound(f"there is no mail {serial.clean(name, 80)!r}", "standfast mail list --state any --all")
+
+
+def refusal(tx: Tx, row: Row, which: Which) -> LeaseLost | None:
+    """Why the caller may not speak for this mail now, if so."""
+    claimed = isinstance(which, Mail) and which.holder == tx.caller.holder
+    if claimed and row["fence"] != which.fence:  # type: ignore[union-attr]
+        return leases.lost(named(row), row, which.fence)  # type: ignore[union-attr]
+    if row["holder"] is None or leases.acts_for(tx, row) or not leases.stand(tx, row).live:
+        return None
+    return LeaseLost(
+        f"{named(row)} is held by {leases.who(row['holder'])} with fence {row['fence']}, not by {tx.caller.actor}",
+        f"it comes back if its holder does not end it; see standfast mail show {short(row['id'])}",
+    )
+
+
+# -- taking ------------------------------------------------------------------------------------------
+
+
+def claim_next(tx: Tx, place: Place, *, thread_id: str, for_us: int | None) -> Claimed:
+    """The most urgent mail that is ready in this box, or none."""
+    crash.point("mail.before_claim")
+    expire_the_dead(tx)
+    now_us = tx.now_us()
+    where: Row = {"scope": place.scope, "box": place.box}
+    tx.run(SQL.seen, now_us=now_us, stale_us=now_us - SEEN_EVERY_US, actor=tx.caller.actor, **where)
+    buried: list[DeadLetter] = []
+    asked = where | {"thread_id": thread_id, "now_us": now_us} | tx.lease_clock()
+    while len(buried) < BURIED_MAX:
+        row = tx.maybe(SQL.ready, **asked)
+        if row is None:
+            break
+        free = row if row["holder"] is None else lose(tx, row)
+        if isinstance(free, DeadLetter):
+            buried.append(free)
+            continue
+        return Claimed(_taken(tx, free, for_us), tuple(buried))
+    return Claimed(None, tuple(buried))
+
+
+def is_ready(tx: Tx, place: Place, thread_id: str) -> bool:
+    """Whether a claim would find something, without writing anything."""
+    asked: Row = {"scope": place.scope, "box": place.box, "thread_id": thread_id, "now_us": tx.now_us()}
+    rows = tx.all(SQL.peek, limit=PEEK_MAX, **(asked | tx.lease_clock()))
+    return len(rows) == PEEK_MAX or any(not leases.stand(tx, row).live for row in rows)
+
+
+def take(tx: Tx, row: Row, for_us: int | None) -> Row | StandfastError:
+    """This very mail, locked, for the caller: as it is if the caller has it, taken if nobody alive does."""
+    refused = _not_to_be_taken(tx, row)
+    if refused is not None:
+        return refused
+    if leases.stand(tx, row).live:
+        if row["holder"] != tx.caller.holder and not leases.acts_for(tx, row):
+            return _in_progress(tx, row)
+        return row
+    if row["holder"] is not None:
+        row = _lost_attempt(tx, row)
+    return _take(tx, row, for_us)[0]
+
+
+def expire_the_dead(tx: Tx) -> None:
+    for row in tx.all(SQL.processes, own=tx.caller.holder, limit=HOLDERS_MAX):
+        if leases.is_gone(row["holder"], tx.caller.clock):
+            tx.run(SQL.expire_lease, holder=row["holder"])
+
+
+def at_work(store: Store, tx: Tx | None, claimed: Mail) -> None:
+    """A process keeps what it claimed for as long as it lives, and has not gone on to the next."""
+    if claimed.holder != store.caller.holder or not claimed.holder.startswith("p:"):
+        return
+    start = leases.renewer(store).start
+    if tx is None:
+        start()
+    else:
+        tx.after = [*(tx.after or ()), start]
+
+
+def _taken(tx: Tx, row: Row, for_us: int | None) -> Mail:
+    taken, receipt = _take(tx, row, for_us)
+    return mail(tx, taken, receipt)
+
+
+def _take(tx: Tx, row: Row, for_us: int | None) -> tuple[Row, Receipt]:
+    term = leases.term_of(tx, for_us)
+    written = term | {"actor": tx.caller.actor}
+    n, fence = row["attempts"] + 1, row["fence"] + 1
+    tx.defer(SQL.take, _there, id=row["id"], fence=row["fence"], **written)
+    begun: Row = {"actor": tx.caller.actor, "holder": term["holder"], "now_us": tx.now_us()}
+    tx.defer(SQL.begin_attempt, _there, id=row["id"], n=n, fence=fence, **begun)
+    taken = row | written | {"state": "leased", "fence": fence, "attempts": n, "kept": 1}
+    data: dict[str, serial.Json] = {"fence": fence, "attempt": n, "by": term["holder"]}
+    return taken, told(tx, taken, "mail.leased", data=data)
+
+
+def _not_to_be_taken(tx: Tx, row: Row) -> IllegalTransition | None:
+    late = row["ended_us"] is None and not leases.stand(tx, row).live and expired(tx, row)
+    if row["ended_us"] is None and not late:
+        return None
+    state = "expired" if late else row["state"]
+    again = "retry" if state in ("dead", "expired") else "show"
+    why = f": {row['reason']}" if row["reason"] else ""
+    return IllegalTransition(f"{named(row)} is {state}{why}", f"standfast mail {again} {short(row['id'])}")
+
+
+def _in_progress(tx: Tx, row: Row) -> InProgress:
+    refusal = leases.in_progress(tx, named(row), row)
+    return InProgress(refusal.message, f"it comes back if it is not done: standfast mail show {short(row['id'])}")
+
+
+# -- reading, and holding on -------------------------------------------------------------------------
+
+
+def mark_read(tx: Tx, row: Row, *, kept: bool) -> Row:
+    """Not journalled: a read mark is on the mail and in its receipt."""
+    marked = row | {"state": "read", "read_us": row["read_us"] or tx.now_us(), "kept": int(kept)}
+    tx.run(SQL.mark_read, id=row["id"], fence=row["fence"], holder=row["holder"], kept=int(kept), now_us=tx.now_us())
+    return marked
+
+
+def go_on(tx: Tx, held: Mail) -> None:
+    """Whoever followed has seen it and goes on: read, and back after its lease unless it is done by then."""
+    tx.run(SQL.mark_read, id=held.id, fence=held.fence, holder=held.holder, kept=0, now_us=tx.now_us())
+
+
+def let_age(tx: Tx, held: Mail) -> None:
+    """Whoever followed went away without a word: not read, and back after its lease."""
+    tx.run(SQL.let_age, id=held.id, fence=held.fence, holder=held.holder)
+
+
+def renew(tx: Tx, which: Which, for_us: int | None) -> Mail | StandfastError:
+    row = locked(tx, which)
+    if isinstance(row, StandfastError):
+        return row
+    refused = refusal(tx, row, which) or _not_held(tx, row)
+    if refused is not None:
+        return refused
+    term = leases.term_of(tx, for_us or row["lease_for_us"], row["holder"])
+    tx.defer(SQL.extend, _there, id=row["id"], fence=row["fence"], **term)
+    return mail(tx, row | term | {"kept": 1})
+
+
+def _not_held(tx: Tx, row: Row) -> LeaseLost | None:
+    if leases.acts_for(tx, row):
+        return None
+    return LeaseLost(f"{named(row)} is not held by {tx.caller.actor}", f"standfast mail read {short(row['id'])}")
+
+
+# -- ending ------------------------------------------------------------------------------------------
+
+
+def done(tx: Tx, which: Which, note: str | None) -> Mail | StandfastError:
+    """End it, taken or not. Said again by whoever ended it, the first time stands."""
+    row = locked(tx, which)
+    if isinstance(row, StandfastError):
+        return row
+    if row["state"] == "done":
+        return _done_before(tx, row, which)
+    refused = refusal(tx, row, which)
+    if refused is not None:
+        return refused
+    held = row if leases.acts_for(tx, row) else take(tx, row, None)
+    if isinstance(held, StandfastError):
+        return held
+    crash.point("mail.before_done")
+    end_attempt(tx, held, "done", note)
+    return _finished(tx, held, "done", note, "mail.done", grow=0)
+
+
+def back(
+    tx: Tx, which: Which, outcome: str, reason: str | None, *, ready_us: int | None = None
+) -> tuple[Mail, DeadLetter | None] | StandfastError:
+    """Give it back, ready now or later. After its last attempt it is a dead letter instead."""
+    row = _held_row(tx, which)
+    if isinstance(row, StandfastError):
+        return row
+    crash.point("mail.before_back")
+    words = reason or f"{outcome} by {tx.caller.actor}, without a reason"
+    end_attempt(tx, row, outcome, reason)
+    if row["attempts"] >= row["attempts_max"]:
+        return bury(tx, row, f"{_times(row)}, the last one {outcome}: {words}")
+    free = _free(tx, row, reason, ready_us=ready_us)
+    data: dict[str, serial.Json] = {"attempt": row["attempts"], "ready_us": free["ready_us"]}
+    return mail(tx, free, told(tx, free, f"mail.{outcome}", summary=words, data=data)), None
+
+
+def refuse(tx: Tx, which: Which, reason: str) -> tuple[Mail, DeadLetter | None] | StandfastError:
+    """Nobody should try it again: a dead letter at once."""
+    row = _held_row(tx, which)
+    if isinstance(row, StandfastError):
+        return row
+    crash.point("mail.before_back")
+    end_attempt(tx, row, "refused", reason)
+    return bury(tx, row, f"refused by {tx.caller.actor}: {reason}")
+
+
+def lose(tx: Tx, row: Row) -> Row | DeadLetter:
+    """Its holder is gone or late: an attempt, with the reason. Free again, or given up after the last."""
+    if row["attempts"] >= row["attempts_max"]:
+        reason = _how_lost(tx, row)
+        end_attempt(tx, row, "lost", reason)
+        letter = bury(tx, row, f"{_times(row)}, the last one lost: {reason}")[1]
+        assert letter is not None
+        return letter
+    return _lost_attempt(tx, row)
+
+
+def _lost_attempt(tx: Tx, row: Row) -> Row:
+    reason = _how_lost(tx, row)
+    end_attempt(tx, row, "lost", reason)
+    free = _free(tx, row, reason, ready_us=None)
+    told(tx, free, "mail.lost", summary=reason, data={"attempt": row["attempts"], "from": row["holder"]})
+    return free
+
+
+def bury(tx: Tx, row: Row, reason: str) -> tuple[Mail, DeadLetter]:
+    made = _finished(tx, row, "dead", reason, "mail.dead", grow=1)
+    letter = dead_letters.bury(
+        tx, scope=row["scope"], subject=row["id"], kind="mail", reason=reason, attempts=row["attempts"]
+    )
+    return made, letter
+
+
+def sweep(tx: Tx, limit: int) -> tuple[Swept, tuple[DeadLetter, ...]]:
+    """Give back what nobody holds any more, in every scope; write down what has expired."""
+    crash.point("mail.before_sweep")
+    expire_the_dead(tx)
+    returned: list[str] = []
+    buried: list[DeadLetter] = []
+    lapsed = tx.all(SQL.lapsed, limit=limit, **tx.lease_clock())
+    for row in lapsed:
+        found = lose(tx, row)
+        buried.append(found) if isinstance(found, DeadLetter) else returned.append(row["id"])
+    overdue = tx.all(SQL.overdue, limit=limit, now_us=tx.now_us())
+    for row in overdue:
+        _expire(tx, row)
+    more = len(lapsed) == limit or len(overdue) == limit
+    dead = tuple(letter.subject for letter in buried)
+    return Swept(tuple(returned), dead, tuple(row["id"] for row in overdue), more), tuple(buried)
+
+
+def written_down(tx: Tx, row: Row) -> Row:
+    """A locked row; if its time is over and nobody has it, that is written down first."""
+    if row["ended_us"] is not None or row["holder"] is not None or not expired(tx, row):
+        return row
+    return _expire(tx, row)
+
+
+def _expire(tx: Tx, row: Row) -> Row:
+    reason = f"its time was over at {iso(row['expires_us'])}, after {_times(row)}"
+    made = _finished(tx, row, "expired", reason, "mail.expired", grow=1)
+    return row | {"state": made.state, "reason": made.reason, "ended_us": made.ended_us, "fence": made.fence}
+
+
+def revive(tx: Tx, row: Row, *, attempts: int, expires_us: int | None, note: str | None) -> Mail:
+    """A dead or expired mail into its box again, with more attempts; its old ones stay written down."""
+    given: Row = {"attempts_max": row["attempts"] + attempts, "expires_us": expires_us, "reason": note}
+    tx.defer(SQL.revive, _there, id=row["id"], fence=row["fence"], now_us=tx.now_us(), **given)
+    was = row["state"]
+    row = row | given | {"state": "sent", "ready_us": tx.now_us(), "fence": row["fence"] + 1, "ended_us": None}
+    data: dict[str, serial.Json] = {"was": was, "attempts_max": row["attempts_max"]}
+    return mail(tx, row, told(tx, row, "mail.retried", summary=note, data=data))
+
+
+# -- small parts -------------------------------------------------------------------------------------
+
+
+def end_attempt(tx: Tx, row: Row, outcome: str, reason: str | None) -> None:
+    """The attempt that is under way ends; a holder always has one."""
+    given: Row = {"n": row["attempts"], "outcome": outcome, "reason": reason, "now_us": tx.now_us()}
+    tx.defer(SQL.end_attempt, _there, id=row["id"], **given)
+
+
+def _held_row(tx: Tx, which: Which) -> Row | StandfastError:
+    """The row, held by the caller: taken if nobody has it, for somebody who says so without having read it."""
+    row = locked(tx, which)
+    if isinstance(row, StandfastError):
+        return row
+    refused = refusal(tx, row, which)
+    if refused is not None:
+        return refused
+    return row if row["ended_us"] is None and leases.acts_for(tx, row) else take(tx, row, None)
+
+
+def _free(tx: Tx, row: Row, reason: str | None, *, ready_us: int | None) -> Row:
+    given: Row = {"reason": reason, "ready_us": row["ready_us"] if ready_us is None else ready_us}
+    tx.defer(SQL.give_back, _there, id=row["id"], fence=row["fence"], **given)
+    return row | dict.fromkeys(_NOBODY) | given | {"state": "sent", "fence": row["fence"] + 1, "kept": 0}
+
+
+def _finished(tx: Tx, row: Row, state: str, reason: str | None, type: str, *, grow: int) -> Mail:
+    words = None if reason is None else serial.clean(reason, REASON_MAX)
+    # Whoever says that it is done has read it; what died or expired may never have been.
+    read_us = row["read_us"] or (tx.now_us() if state == "done" else None)
+    actor = tx.caller.actor if state == "done" else row["actor"]
+    given: Row = {"state": state, "reason": words, "actor": actor, "read_us": read_us}
+    tx.defer(SQL.finish, _there, id=row["id"], fence=row["fence"], grow=grow, now_us=tx.now_us(), **given)
+    row = row | dict.fromkeys(_NOBODY) | given | {"ended_us": tx.now_us(), "fence": row["fence"] + grow, "kept": 0}
+    data: dict[str, serial.Json] = {"fence": row["fence"], "attempt": row["attempts"]}
+    return mail(tx, row, told(tx, row, type, summary=words, data=data))
+
+
+def _done_before(tx: Tx, row: Row, which: Which) -> Mail | StandfastError:
+    claimed = isinstance(which, Mail) and which.holder == tx.caller.holder
+    ours = row["fence"] == which.fence if claimed else row["actor"] == tx.caller.actor  # type: ignore[union-attr]
+    if ours:
+        return mail(tx, row)
+    if claimed:
+        return leases.lost(named(row), row, which.fence)  # type: ignore[union-attr]
+    return IllegalTransition(
+        f"{named(row)} was done by {row['actor']} at {iso(row['ended_us'])}", f"standfast mail show {short(row['id'])}"
+    )
+
+
+def _how_lost(tx: Tx, row: Row) -> str:
+    who = leases.who(row["holder"])
+    if leases.stand(tx, row).gone:
+        return f"{who} died with it"
+    return f"{who} had it until {iso(row['lease_until_us'])} and did not end it"
+
+
+def _times(row: Row) -> str:
+    return f"{row['attempts']} attempt{'s' * (row['attempts'] != 1)}"
+
+
+def told(tx: Tx, row: Row, type: str, *, summary: str | None = None, data: serial.Json = None) -> Receipt:
+    """A row of the journal: the envelope, never the body."""
+    envelope = f"{row['sender']} → {row['box']}" + (f": {row['subject']}" if row["subject"] else "")
+    words = f"{serial.clean(envelope, 100)}: {summary}" if summary else envelope
+    return journal.append(
+        tx,
+        type,
+        row["id"],
+        summary=words,
+        data=data,
+        session_id=row["session_id"],
+        state=row["state"],
+        scope=row["scope"],
+    )
+
+
+def named(row: Row) -> str:
+    subject = f" ({serial.clean(row['subject'], 60)})" if row["subject"] else ""
+    return f"mail {short(row['id'])} to {row['box']}{subject}"
+
+
+def _there(row: Row) -> None:
+    """The row was locked, so the compare-and-set has found it; `defer` asserts that."""

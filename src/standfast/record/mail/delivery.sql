@@ -1,0 +1,143 @@
+-- Delivery: out of the box, to one holder at a time. Every change is on a row that this transaction has locked.
+
+-- name: by_id
+SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
+       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
+       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+FROM mail
+WHERE id = :id
+
+-- name: by_id_for_update
+SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
+       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
+       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+FROM mail
+WHERE id = :id
+{for_update}
+
+-- name: by_suffix
+SELECT id FROM mail WHERE id LIKE :pattern ORDER BY id DESC LIMIT 2
+
+-- To be delivered now: its time has come and is not over, and nobody has it.
+-- name: ready
+SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
+       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
+       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+FROM mail m
+WHERE m.scope = :scope AND m.box = :box AND m.ended_us IS NULL
+  AND m.ready_us <= :now_us AND (m.expires_us IS NULL OR m.expires_us > :now_us)
+  AND (m.holder IS NULL OR {lease_over:m})
+  AND (:thread_id = '' OR m.thread_id = :thread_id)
+ORDER BY m.priority, m.seq
+LIMIT 1
+{skip_locked}
+
+-- The same, to look at: what a process holds is judged outside.
+-- name: peek
+SELECT id, holder, lease_until_us, lease_boot, lease_mono_us, lease_for_us
+FROM mail m
+WHERE m.scope = :scope AND m.box = :box AND m.ended_us IS NULL
+  AND m.ready_us <= :now_us AND (m.expires_us IS NULL OR m.expires_us > :now_us)
+  AND (m.holder IS NULL OR m.holder LIKE 'p:%' OR {lease_over:m})
+  AND (:thread_id = '' OR m.thread_id = :thread_id)
+ORDER BY m.priority, m.seq
+LIMIT :limit
+
+-- Other processes that hold mail: they may have died before their time. Asked without a time, so that on
+-- PostgreSQL it travels with the beginning of the transaction.
+-- name: processes
+SELECT DISTINCT holder
+FROM mail
+WHERE holder IS NOT NULL AND holder LIKE 'p:%' AND holder <> :own AND lease_until_us > 0
+LIMIT :limit
+
+-- A process that is known to be dead holds nothing, whatever its leases say. Its name stays for the reason.
+-- name: expire_lease
+UPDATE mail
+SET lease_until_us = 0, lease_boot = NULL, lease_mono_us = 0
+WHERE holder = :holder
+
+-- Somebody looks into the box. Written once a minute, and without touching the row in between: on PostgreSQL
+-- readers of one box would otherwise wait for each other.
+-- name: seen
+INSERT INTO mail_box (scope, box, seen_us, seen_by, refused)
+SELECT :scope, :box, CAST(:now_us AS BIGINT), :actor, 0
+WHERE NOT EXISTS (SELECT 1 FROM mail_box WHERE scope = :scope AND box = :box AND seen_us > :stale_us)
+ON CONFLICT (scope, box) DO UPDATE SET seen_us = excluded.seen_us, seen_by = excluded.seen_by
+
+-- name: take
+UPDATE mail
+SET state = 'leased', holder = :holder, actor = :actor, lease_until_us = :lease_until_us, lease_boot = :lease_boot,
+    lease_mono_us = :lease_mono_us, lease_for_us = :lease_for_us, kept = 1, fence = fence + 1, attempts = attempts + 1
+WHERE id = :id AND fence = :fence AND ended_us IS NULL
+RETURNING id
+
+-- name: begin_attempt
+INSERT INTO mail_attempt (mail_id, n, fence, actor, holder, began_us)
+VALUES (:id, :n, :fence, :actor, :holder, :now_us)
+RETURNING n
+
+-- name: end_attempt
+UPDATE mail_attempt
+SET ended_us = :now_us, outcome = :outcome, reason = :reason
+WHERE mail_id = :id AND n = :n AND ended_us IS NULL
+RETURNING n
+
+-- name: mark_read
+UPDATE mail
+SET state = 'read', read_us = COALESCE(read_us, :now_us), kept = :kept
+WHERE id = :id AND fence = :fence AND holder = :holder AND state IN ('leased', 'read')
+RETURNING id
+
+-- Its reader went away without a word: it stays leased, and is not renewed any more.
+-- name: let_age
+UPDATE mail SET kept = 0 WHERE id = :id AND fence = :fence AND holder = :holder AND ended_us IS NULL
+
+-- name: extend
+UPDATE mail
+SET lease_until_us = :lease_until_us, lease_boot = :lease_boot, lease_mono_us = :lease_mono_us,
+    lease_for_us = :lease_for_us, kept = 1
+WHERE id = :id AND fence = :fence AND holder = :holder
+RETURNING id
+
+-- The holder goes and the fence grows: whatever the old holder says later is refused.
+-- name: give_back
+UPDATE mail
+SET state = 'sent', reason = :reason, ready_us = :ready_us, fence = fence + 1, kept = 0,
+    holder = NULL, lease_until_us = NULL, lease_boot = NULL, lease_mono_us = NULL, lease_for_us = NULL
+WHERE id = :id AND fence = :fence AND ended_us IS NULL
+RETURNING id
+
+-- name: finish
+UPDATE mail
+SET state = :state, reason = :reason, actor = :actor, ended_us = :now_us, read_us = :read_us, fence = fence + :grow,
+    kept = 0, holder = NULL, lease_until_us = NULL, lease_boot = NULL, lease_mono_us = NULL, lease_for_us = NULL
+WHERE id = :id AND fence = :fence AND ended_us IS NULL
+RETURNING id
+
+-- name: revive
+UPDATE mail
+SET state = 'sent', reason = :reason, ready_us = :now_us, expires_us = :expires_us, attempts_max = :attempts_max,
+    fence = fence + 1, ended_us = NULL
+WHERE id = :id AND fence = :fence AND state IN ('dead', 'expired')
+RETURNING id
+
+-- Held by nobody any more, in every scope: for the sweep.
+-- name: lapsed
+SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
+       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
+       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+FROM mail m
+WHERE m.holder IS NOT NULL AND m.ended_us IS NULL AND {lease_over:m}
+LIMIT :limit
+{skip_locked}
+
+-- name: overdue
+SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
+       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
+       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+FROM mail m
+WHERE m.ended_us IS NULL AND m.expires_us IS NOT NULL AND m.expires_us <= :now_us AND m.holder IS NULL
+ORDER BY m.expires_us
+LIMIT :limit
+{skip_locked}

@@ -1,0 +1,237 @@
+"""Mail as callers see it, and what a row of the table says about one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from standfast import serial
+from standfast.clock import DURATION_MAX_US, format_duration
+from standfast.db.contract import Row, Tx
+from standfast.errors import InvalidInput
+from standfast.footings import keys, leases
+from standfast.footings.journal import Event, Receipt
+from standfast.ledger.dead_letters import DeadLetter
+
+STATES = ("sent", "leased", "read", "done", "dead", "expired")
+ENDED = ("done", "dead", "expired")
+PRIORITY_DEFAULT = 2
+PRIORITY_MAX = 99
+ATTEMPTS_DEFAULT = 5
+ATTEMPTS_MAX = 1_000
+BOUND_DEFAULT = 1_000
+BOUND_MAX = 1_000_000
+SUBJECT_MAX = 300
+REASON_MAX = 500
+BODY_MAX_BYTES = 1024 * 1024
+
+
+class Mail(NamedTuple):
+    """One mail, as it stands."""
+
+    id: str
+    scope: str
+    box: str
+    """Whose it is: an agent's name, `role:…` or `session:…`."""
+    sender: str
+    """Where an answer goes: an address, as the sender chose it. `provenance` says who really sent it."""
+    thread_id: str
+    """The id of the mail that began the conversation."""
+    reply_to_id: str | None
+    subject: str | None
+    body: serial.Json
+    key: str | None
+    priority: int
+    """0 comes first."""
+    state: str
+    """sent, leased, read, done, dead or expired. An expiry counts at once, written down or not."""
+    reason: str | None
+    """Why it came back, died or expired; what was said when it was done."""
+    attempts: int
+    attempts_max: int
+    provenance: dict[str, serial.Json]
+    """Who really sent it, from which session, process and host: written by standfast, not by the sender."""
+    session_id: str | None
+    ready_us: int
+    expires_us: int | None
+    holder: str | None
+    actor: str | None
+    """Who has it or had it last; once done, who did it."""
+    lease_until_us: int | None
+    fence: int
+    sent_us: int
+    read_us: int | None
+    ended_us: int | None
+    seq: int
+    standing: str
+    """How its lease stands: free, live, over (its time ran out) or gone (its process is dead)."""
+    replayed: bool = False
+    """Its key was used before: this is the mail that was sent then."""
+    receipt: Receipt | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+    @property
+    def place(self) -> str:
+        """Where a list goes on: `after=`."""
+        return self.id
+
+
+class Attempt(NamedTuple):
+    """One time somebody took it, and how that ended."""
+
+    n: int
+    fence: int
+    actor: str
+    holder: str
+    began_us: int
+    ended_us: int | None
+    outcome: str | None
+    """done, deferred, returned, refused or lost; None while it lasts."""
+    reason: str | None
+
+
+class Delivery(NamedTuple):
+    """What became of a mail: the receipt its sender can ask for, at any time and from any process."""
+
+    id: str
+    scope: str
+    box: str
+    sender: str
+    key: str | None
+    subject: str | None
+    state: str
+    reason: str | None
+    sent_us: int
+    leased_us: int | None
+    """When somebody first took it."""
+    read_us: int | None
+    ended_us: int | None
+    by: str | None
+    """Who has it, had it last, or did it."""
+    attempts: tuple[Attempt, ...]
+    attempts_max: int
+    dead_letter: DeadLetter | None
+    box_seen_us: int | None
+    """When somebody last looked into the box; None if nobody ever did."""
+    words: str
+    """All of it in one sentence."""
+
+    @property
+    def place(self) -> str:
+        """Where a list goes on: `after=`."""
+        return self.id
+
+    @property
+    def settled(self) -> bool:
+        """Nothing more will happen to it by itself."""
+        return self.state in ENDED
+
+
+class Shown(NamedTuple):
+    """Everything about one mail."""
+
+    mail: Mail
+    delivery: Delivery
+    thread: tuple[Mail, ...]
+    """Its conversation, the first mail first."""
+    dead_letters: tuple[DeadLetter, ...]
+    history: tuple[Event, ...]
+
+
+class Box(NamedTuple):
+    """A box with mail to be delivered, or with a bound of its own."""
+
+    scope: str
+    box: str
+    waiting: int
+    """Sent and not ended, held by somebody or not."""
+    held: int
+    bound: int
+    oldest_us: int | None
+    seen_us: int | None
+    """When somebody last looked into it; None if nobody ever did."""
+    seen_by: str | None
+    refused: int
+    """Sends that found it full."""
+    refused_us: int | None
+
+    @property
+    def full(self) -> bool:
+        return self.waiting >= self.bound
+
+
+class Swept(NamedTuple):
+    """What a sweep found: ids of mail that came back, died, expired."""
+
+    returned: tuple[str, ...]
+    dead: tuple[str, ...]
+    expired: tuple[str, ...]
+    more: bool
+    """There may be more: sweep again."""
+
+
+_STORED = Mail._fields[: Mail._fields.index("standing")]
+_STATE, _BODY, _PROVENANCE = (_STORED.index(name) for name in ("state", "body", "provenance"))
+
+
+def mail(tx: Tx, row: Row, receipt: Receipt | None = None, *, replayed: bool = False) -> Mail:
+    """The noun of a row, with what is derived: whether its time is over, and how its lease stands."""
+    standing = leases.stand(tx, row).state
+    values = list(map(row.__getitem__, _STORED))
+    values[_BODY] = serial.read(row["body"])
+    values[_PROVENANCE] = serial.read(row["provenance"])
+    if row["ended_us"] is None and standing != "live" and expired(tx, row):
+        values[_STATE] = "expired"
+    return Mail._make([*values, standing, replayed, receipt])
+
+
+def expired(tx: Tx, row: Row) -> bool:
+    """Its time is over. Whoever holds it alive may still end it."""
+    return row["expires_us"] is not None and bool(row["expires_us"] <= tx.now_us())
+
+
+def attempt(row: Row) -> Attempt:
+    return Attempt(*(row[name] for name in Attempt._fields))
+
+
+# -- what callers give ---------------------------------------------------------------------------------
+
+
+def checked_subject(subject: str | None) -> str | None:
+    return None if subject is None else keys.checked(" ".join(subject.split()), "a subject", limit=SUBJECT_MAX)
+
+
+def checked_priority(priority: object) -> int:
+    return _whole(priority, "a priority", 0, PRIORITY_MAX, "0 comes first; 2 is usual")
+
+
+def checked_attempts(attempts: object) -> int:
+    return _whole(attempts, "attempts_max", 1, ATTEMPTS_MAX, f"{ATTEMPTS_DEFAULT} is usual")
+
+
+def checked_bound(bound: object) -> int:
+    return _whole(bound, "a bound", 1, BOUND_MAX, f"{BOUND_DEFAULT} is usual")
+
+
+def checked_term(for_us: object, what: str) -> int:
+    if not isinstance(for_us, int) or isinstance(for_us, bool) or not 0 < for_us <= DURATION_MAX_US:
+        raise InvalidInput(f"{what} is longer than nothing and at most {format_duration(DURATION_MAX_US, parts=1)}")
+    return for_us
+
+
+def checked_reason(reason: str | None) -> str | None:
+    if reason is None:
+        return None
+    if not isinstance(reason, str):
+        raise InvalidInput(f"a reason is text, not {type(reason).__name__}")
+    return serial.clean(reason, REASON_MAX) or None
+
+
+def _whole(number: object, what: str, least: int, most: int, hint: str) -> int:
+    if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
+        raise InvalidInput(
+            f"{what} is a whole number from {least} to {most:,}, not {serial.clean(str(number), 20)}", hint
+        )
+    return number

@@ -1,0 +1,63 @@
+"""A mail as text that an agent or a terminal can be given.
+
+What stands in a mail was written by another program, often by a model, and is not trusted with a
+terminal or a prompt: escape sequences, control characters and marks that turn or hide text are
+removed, every line of the body is quoted, and the lines above it are ours. So no body can forge an
+envelope, or end early and go on as somebody else.
+"""
+
+from __future__ import annotations
+
+import json
+
+from standfast import serial
+from standfast.clock import iso
+from standfast.footings import leases
+from standfast.ids import short
+from standfast.record.mail.nouns import Mail
+
+LINE_MAX = 100_000
+QUOTE = "> "
+
+
+def rendered(mail: Mail) -> str:
+    """Envelope and body; nothing in it moves a cursor or hides."""
+    return "\n".join([*envelope(mail), "", *(f"{QUOTE}{line}".rstrip() for line in body_lines(mail.body))])
+
+
+def envelope(mail: Mail) -> list[str]:
+    """What standfast knows about it: who it is from is not for the sender to say."""
+    attempt = f", attempt {mail.attempts} of {mail.attempts_max}" if mail.attempts else ""
+    lines = [f"mail {short(mail.id)} to {_one(mail.box)}{attempt}", f"from {_one(mail.sender)} ({_origin(mail)})"]
+    lines.append(f"sent {iso(mail.sent_us)}" + (f", expires {iso(mail.expires_us)}" if mail.expires_us else ""))
+    if mail.subject:
+        lines.append(f"subject {_one(mail.subject)}")
+    if mail.reply_to_id:
+        lines.append(f"answers mail {short(mail.reply_to_id)}")
+    if mail.reason and mail.attempts > 1:
+        lines.append(f"came back: {_one(mail.reason)}")
+    return lines
+
+
+def body_lines(body: serial.Json) -> list[str]:
+    """The body's lines: a text as it is, anything else as indented JSON; nothing invisible in either."""
+    text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False, indent=1, sort_keys=True)
+    return [clean_line(line) for line in text.splitlines()] or [""]
+
+
+def clean_line(line: str) -> str:
+    """One line without anything that moves a cursor or hides; its indentation stays."""
+    indent = line[: len(line) - len(line.lstrip(" \t"))]
+    return indent.expandtabs(4) + serial.clean(line, LINE_MAX)
+
+
+def _origin(mail: Mail) -> str:
+    about = mail.provenance
+    found = leases.parse_process(str(about.get("holder") or ""))
+    sent = f"process {found.pid} on {found.host}" if found else f"a command on {about.get('host')}"
+    session = f", session {about['session']}" if about.get("session") else ""
+    return _one(f"really {about.get('actor')}, {sent}{session}")
+
+
+def _one(text: str) -> str:
+    return serial.clean(text, 300)

@@ -1,0 +1,521 @@
+"""`sf.mail`: the verbs on mail."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from standfast import crash, serial
+from standfast.db.contract import Row, Tx
+from standfast.db.store import Room, query, refused_inside, verb
+from standfast.errors import IllegalTransition, InProgress, InvalidInput, StandfastError
+from standfast.footings import journal
+from standfast.footings.journal import Event
+from standfast.ids import short
+from standfast.ledger import dead_letters
+from standfast.ledger.dead_letters import DeadLetter
+from standfast.record.mail import addresses, delivery, looking, sending
+from standfast.record.mail.addresses import Place
+from standfast.record.mail.delivery import Which
+from standfast.record.mail.following import LOOK_AGAIN_S, Follow
+from standfast.record.mail.nouns import (
+    ATTEMPTS_DEFAULT,
+    Box,
+    Delivery,
+    Mail,
+    Shown,
+    Swept,
+    checked_attempts,
+    checked_bound,
+    checked_reason,
+    checked_term,
+    mail,
+)
+
+SWEEP_MAX = 200
+UNTIL = ("leased", "read", "done")
+
+# In the room `list` is a verb, so that the types need other names there.
+MailList: TypeAlias = "list[Mail]"
+DeliveryList: TypeAlias = "list[Delivery]"
+BoxList: TypeAlias = "list[Box]"
+LetterList: TypeAlias = "list[DeadLetter]"
+EventList: TypeAlias = "list[Event]"
+Ended: TypeAlias = "tuple[Mail, DeadLetter | None]"
+
+
+class Mails(Room):
+    """From one agent to another: sent, taken, read, done; or a dead letter that says why."""
+
+    __slots__ = ()
+
+    # -- sending -------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        to: str,
+        body: serial.Json,
+        *,
+        key: str | None = None,
+        subject: str | None = None,
+        priority: int | None = None,
+        for_us: int | None = None,
+        expires_us: int | None = None,
+        attempts_max: int = ATTEMPTS_DEFAULT,
+        thread: Which | None = None,
+        reply_to: Which | None = None,
+        sender: str | None = None,
+        session: str | None = None,
+    ) -> Mail:
+        """Put one mail into `to`'s box, durably: it is read, or somebody learns why not.
+
+        `to` is an agent's name, `role:NAME`, `session:KEY` or a session's id. One `key` sends once,
+        however often called: the first mail is returned, `replayed`. `for_us` or `expires_us` end it
+        unread; `sender` is where an answer goes, else the caller's own box. Raises KeyConflict if the
+        key was used for another mail, Conflict (`box_full`) if the box has reached its bound.
+        """
+        if for_us is not None and expires_us is not None:
+            raise InvalidInput("a mail expires at one moment", "one of for_us= and expires_us=")
+        given = sending.letter(
+            to,
+            body,
+            key=key,
+            subject=subject,
+            priority=priority,
+            for_us=for_us,
+            expires_us=expires_us,
+            attempts_max=attempts_max,
+            thread=thread,
+            reply_to=reply_to,
+            sender=sender,
+            session=session,
+        )
+        return self._send(given)
+
+    def reply(
+        self,
+        which: Which,
+        body: serial.Json,
+        *,
+        done: bool = False,
+        key: str | None = None,
+        subject: str | None = None,
+        priority: int | None = None,
+        for_us: int | None = None,
+        attempts_max: int = ATTEMPTS_DEFAULT,
+        sender: str | None = None,
+        session: str | None = None,
+    ) -> Mail:
+        """Answer a mail, to its sender, in its thread. With `done`, the mail is done in the same transaction."""
+        given = sending.letter(
+            None,
+            body,
+            key=key,
+            subject=subject,
+            priority=priority,
+            for_us=for_us,
+            attempts_max=attempts_max,
+            reply_to=which,
+            sender=sender,
+            session=session,
+        )
+        return self._reply(given, which) if done else self._send(given)
+
+    @verb
+    def _send(self, tx: Tx, given: sending.Letter) -> Mail | StandfastError:
+        return sending.send(tx, given)
+
+    @verb
+    def _reply(self, tx: Tx, given: sending.Letter, which: Which) -> Mail | StandfastError:
+        sent = sending.send(tx, given)
+        if isinstance(sent, StandfastError):
+            return sent
+        ended = delivery.done(tx, which, "answered")
+        if isinstance(ended, StandfastError):
+            raise ended  # answered and done, or neither
+        return sent
+
+    # -- receiving -----------------------------------------------------------------------------------
+
+    def claim(self, to: str | None = None, *, thread: Which | None = None, for_us: int | None = None) -> Mail | None:
+        """Take the next mail of a box, alone; None if nothing is ready. Without `to`, the caller's own box.
+
+        A process keeps it while it lives, an actor for 15 minutes, or `for_us`, from its last
+        command. It comes back unless it is `done`.
+        """
+        return self._handed(self._claim(self._box(to), thread, for_us, None))
+
+    def read(
+        self,
+        which: Which | None = None,
+        *,
+        to: str | None = None,
+        thread: Which | None = None,
+        for_us: int | None = None,
+    ) -> Mail | None:
+        """Take a mail and mark it read: the one that is named, or the next of a box; None if nothing is ready.
+
+        Raises InProgress if somebody else has the named one, IllegalTransition if it has ended.
+        """
+        if which is not None:
+            return self._handed(delivery.Claimed(self._read(which, for_us), ()))
+        return self._handed(self._read_next(self._box(to), thread, for_us))
+
+    def follow(
+        self,
+        to: str | None = None,
+        *,
+        thread: Which | None = None,
+        for_us: int | None = None,
+        timeout_s: float | None = None,
+    ) -> Follow:
+        """Mail as it comes: `for m in sf.mail.follow("reviewer"): …; sf.mail.done(m)`.
+
+        Going on marks it read; it is done when you say so, and comes back after its lease otherwise.
+        Ends after `timeout_s` without mail; never by itself otherwise.
+        """
+        refused_inside(self.tx, "mail.follow")
+        box = self._box(to)
+
+        def claim(before: Mail | None) -> Mail | None:
+            return self._handed(self._claim(box, thread, for_us, before))
+
+        return Follow(self, claim, lambda: self._is_ready(box, thread), timeout_s)
+
+    @verb
+    def _claim(
+        self, tx: Tx, box: str, thread: Which | None, for_us: int | None, before: Mail | None
+    ) -> delivery.Claimed | StandfastError:
+        if before is not None:
+            delivery.go_on(tx, before)
+        return self._claim_next(tx, box, thread, for_us)
+
+    @verb
+    def _read(self, tx: Tx, which: Which, for_us: int | None) -> Mail | StandfastError:
+        row = delivery.locked(tx, which)
+        if isinstance(row, StandfastError):
+            return row
+        held = delivery.take(tx, row, for_us)
+        return held if isinstance(held, StandfastError) else mail(tx, delivery.mark_read(tx, held, kept=True))
+
+    @verb
+    def _read_next(
+        self, tx: Tx, box: str, thread: Which | None, for_us: int | None
+    ) -> delivery.Claimed | StandfastError:
+        claimed = self._claim_next(tx, box, thread, for_us)
+        if isinstance(claimed, StandfastError) or claimed.mail is None:
+            return claimed
+        row = delivery.locked(tx, claimed.mail)
+        if isinstance(row, StandfastError):
+            return row
+        read = mail(tx, delivery.mark_read(tx, row, kept=True), claimed.mail.receipt)
+        return claimed._replace(mail=read)
+
+    @query
+    def _is_ready(self, tx: Tx, box: str, thread: Which | None) -> bool | StandfastError:
+        where = self._where(tx, box, thread)
+        return where if isinstance(where, StandfastError) else delivery.is_ready(tx, *where)
+
+    @verb
+    def renew(self, tx: Tx, which: Which, *, for_us: int | None = None) -> Mail | StandfastError:
+        """Hold on for another term. Not journalled. Raises LeaseLost if it is not the caller's any more."""
+        return delivery.renew(tx, which, for_us)
+
+    # -- ending --------------------------------------------------------------------------------------
+
+    @verb
+    def done(self, tx: Tx, which: Which, *, note: str | None = None) -> Mail | StandfastError:
+        """It has been dealt with. Said again by whoever said so, the first time stands.
+
+        Raises LeaseLost if somebody else has it, or if the mail that is given was lost since;
+        IllegalTransition if it has ended otherwise.
+        """
+        return delivery.done(tx, which, checked_reason(note))
+
+    def defer(
+        self, which: Which, *, for_us: int | None = None, until_us: int | None = None, reason: str | None = None
+    ) -> Mail:
+        """Not now: back into the box, to be delivered again later. It counts as an attempt.
+
+        After `attempts_max` it is a dead letter instead: the answer's state says so. Raises LeaseLost
+        if somebody else has it.
+        """
+        if (for_us is None) == (until_us is None):
+            raise InvalidInput("defer until when?", "one of for_us= and until_us=")
+        later_us = None if for_us is None else checked_term(for_us, "a delay")
+        return self._told(self._back(which, "deferred", checked_reason(reason), later_us, until_us))
+
+    def release(self, which: Which, *, reason: str | None = None) -> Mail:
+        """Give it back at once, for whoever reads next. It counts as an attempt."""
+        return self._told(self._back(which, "returned", checked_reason(reason), None, None))
+
+    def refuse(self, which: Which, reason: str) -> Mail:
+        """It cannot be handled, by anybody: a dead letter at once, with the reason."""
+        words = checked_reason(reason)
+        if words is None:
+            raise InvalidInput("a reason is empty", "say it in words: a person will read it")
+        return self._told(self._refuse(which, words))
+
+    @verb
+    def _back(
+        self, tx: Tx, which: Which, outcome: str, reason: str | None, later_us: int | None, until_us: int | None
+    ) -> Ended | StandfastError:
+        ready_us = until_us if later_us is None else tx.now_us() + later_us
+        return delivery.back(tx, which, outcome, reason, ready_us=ready_us)
+
+    @verb
+    def _refuse(self, tx: Tx, which: Which, reason: str) -> Ended | StandfastError:
+        return delivery.refuse(tx, which, reason)
+
+    def sweep(self, *, limit: int = SWEEP_MAX) -> Swept:
+        """Give back what nobody holds any more, in every scope, and write down what has expired.
+
+        At most `limit` of each; `more` says that there may be more. Nothing depends on it: readers judge
+        for themselves. It makes what a dead holder left visible where nobody reads.
+        """
+        swept, buried = self._sweep(looking.page_size(limit))
+        for letter in buried:
+            self._tell(letter)
+        return swept
+
+    @verb
+    def _sweep(self, tx: Tx, limit: int) -> tuple[Swept, tuple[DeadLetter, ...]]:
+        return delivery.sweep(tx, limit)
+
+    # -- dead letters --------------------------------------------------------------------------------
+
+    @query
+    def dead(
+        self,
+        tx: Tx,
+        *,
+        settled: bool = False,
+        everywhere: bool = False,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> LetterList:
+        """Mail that was given up, with the reason, the newest first; with `settled`, also what was settled."""
+        scope = None if everywhere else self.scope
+        return dead_letters.page(tx, scope=scope, kind="mail", open_only=not settled, limit=limit, after=after)
+
+    def retry(
+        self,
+        which: Which | DeadLetter,
+        *,
+        attempts: int = ATTEMPTS_DEFAULT,
+        for_us: int | None = None,
+        note: str | None = None,
+    ) -> Mail:
+        """Back into its box, a dead or expired mail, with so many more attempts and, if it expires, a new time.
+
+        Raises Conflict (`box_full`) if there is no room, IllegalTransition if it is not dead.
+        """
+        term_us = None if for_us is None else checked_term(for_us, "a mail's time")
+        return self._retry(which, checked_attempts(attempts), term_us, checked_reason(note))
+
+    @verb
+    def _retry(
+        self, tx: Tx, which: Which | DeadLetter, attempts: int, for_us: int | None, note: str | None
+    ) -> Mail | StandfastError:
+        row = delivery.locked(tx, self._subject(tx, which))
+        if isinstance(row, StandfastError):
+            return row
+        row = delivery.written_down(tx, row)
+        if row["state"] not in ("dead", "expired"):
+            return _not_dead(row["state"], delivery.named(row), row["id"])
+        full = sending.room_for(tx, Place(row["scope"], row["box"]))
+        if full is not None:
+            return full
+        crash.point("mail.before_retry")
+        if row["state"] == "dead":
+            letter = dead_letters.one(tx, row["id"])
+            if isinstance(letter, DeadLetter) and letter.open:  # one that was resolved may still be sent again
+                dead_letters.settle(tx, row["id"], "retried", note)
+        expires_us = None if for_us is None else tx.now_us() + for_us
+        return delivery.revive(tx, row, attempts=attempts, expires_us=expires_us, note=note)
+
+    @verb
+    def resolve(self, tx: Tx, which: Which | DeadLetter, *, note: str | None = None) -> DeadLetter | StandfastError:
+        """Somebody has looked after a dead letter in another way, and says how. Not delivered any more.
+
+        Raises NotFound if it is no dead letter, IllegalTransition if it was settled: who, when, how.
+        """
+        row = delivery.locked(tx, self._subject(tx, which))
+        if isinstance(row, StandfastError):
+            return row
+        if row["state"] != "dead":
+            return _not_dead(row["state"], delivery.named(row), row["id"])
+        crash.point("mail.before_retry")
+        return dead_letters.settle(tx, row["id"], "resolved", checked_reason(note))
+
+    # -- receipts ------------------------------------------------------------------------------------
+
+    @query
+    def delivered(self, tx: Tx, which: Which) -> Delivery | StandfastError:
+        """What became of a mail, by its id or its key: the sender's receipt. Raises NotFound."""
+        row = self._by_id_or_key(tx, which)
+        return row if isinstance(row, StandfastError) else looking.receipt(tx, row)
+
+    @query
+    def receipts(self, tx: Tx, *, sender: str | None = None, limit: int = 50, after: str | None = None) -> DeliveryList:
+        """What became of what the caller sent, or `sender`, the newest first."""
+        address = self.actor if sender is None else addresses.checked(sender, "a sender")
+        return looking.sent_by(tx, address, limit=limit, after=after)
+
+    def wait(self, which: Which, *, until: str = "done", timeout_s: float | None = None) -> Delivery:
+        """Return once the mail is done, or will never be; with `until="read"` or `"leased"`, once it is that far.
+
+        It is only a row: any process may wait, also later. Look at `state`: dead and expired end the wait
+        too. Raises InProgress if `timeout_s` passes first.
+        """
+        refused_inside(self.tx, "mail.wait")
+        if until not in UNTIL:
+            raise InvalidInput(
+                f"a mail is not waited for until {serial.clean(until, 20)!r}", f"one of {', '.join(UNTIL)}"
+            )
+        import time
+
+        end = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+        with self.store.watch() as watch:
+            while not _so_far(found := self.delivered(which), until):
+                left_s = end - time.monotonic()
+                if left_s <= 0:
+                    raise InProgress(
+                        f"mail {short(found.id)} to {found.box} is not {until} yet: {found.words}",
+                        f"wait on, or look: standfast mail show {short(found.id)}",
+                    )
+                watch.wait(min(LOOK_AGAIN_S, left_s))
+        if self.tx is None:
+            self.store.sync()  # what was seen here is on disk before anybody acts on it
+        return found
+
+    # -- looking -------------------------------------------------------------------------------------
+
+    @query
+    def get(self, tx: Tx, which: Which) -> Mail | StandfastError:
+        """By id, the end of an id, or key. Nothing is marked. Raises NotFound."""
+        row = self._by_id_or_key(tx, which)
+        return row if isinstance(row, StandfastError) else mail(tx, row)
+
+    @query
+    def list(
+        self,
+        tx: Tx,
+        to: str | None = None,
+        *,
+        state: str | None = None,
+        sender: str | None = None,
+        everywhere: bool = False,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> MailList | StandfastError:
+        """What is to be delivered, of one box or of all, in its order. Nothing is marked.
+
+        `state` is one of sent, leased, read, done, dead, expired, any; what has ended comes newest
+        first. `after` is the `place` of the last one you have.
+        """
+        place = None if to is None else addresses.placed(tx, addresses.checked(to))
+        if isinstance(place, StandfastError):
+            return place
+        return looking.page(tx, place, state=state, sender=sender, everywhere=everywhere, limit=limit, after=after)
+
+    @query
+    def thread(self, tx: Tx, which: Which, *, limit: int = 50) -> MailList | StandfastError:
+        """The conversation a mail belongs to, the first one first."""
+        row = self._by_id_or_key(tx, which)
+        return row if isinstance(row, StandfastError) else looking.thread(tx, row["thread_id"], limit)
+
+    @query
+    def show(self, tx: Tx, which: Which) -> Shown | StandfastError:
+        """Everything about one mail: every attempt and its reason, its thread, its dead letters, its changes."""
+        row = self._by_id_or_key(tx, which)
+        return row if isinstance(row, StandfastError) else looking.show(tx, row["id"])
+
+    @query
+    def history(self, tx: Tx, which: Which, *, after: int = 0, limit: int = 50) -> EventList | StandfastError:
+        """Every change of it, in order; `after` is the `seq` of the last one you have."""
+        row = self._by_id_or_key(tx, which)
+        if isinstance(row, StandfastError):
+            return row
+        return journal.Journal(self.store, tx).about(row["id"], after=after, limit=limit)
+
+    @query
+    def boxes(self, tx: Tx, *, everywhere: bool = False, limit: int = 50, after: tuple[str, str] = ("", "")) -> BoxList:
+        """Boxes with mail in them, who looks into them, how full they are; `after` is scope and box of the last."""
+        return looking.boxes(tx, everywhere=everywhere, limit=limit, after=after)
+
+    def bound(self, to: str, bound: int | None) -> None:
+        """How many mails may wait in a box before sending is refused; None for the usual bound."""
+        self._bound(addresses.checked(to), None if bound is None else checked_bound(bound))
+
+    @verb
+    def _bound(self, tx: Tx, box: str, bound: int | None) -> journal.Receipt | StandfastError:
+        place = addresses.placed(tx, box)
+        return place if isinstance(place, StandfastError) else sending.set_bound(tx, place, bound)
+
+    # -- small parts ---------------------------------------------------------------------------------
+
+    def _box(self, to: str | None) -> str:
+        return addresses.checked(self.actor if to is None else to)
+
+    def _where(self, tx: Tx, box: str, thread: Which | None) -> tuple[Place, str] | StandfastError:
+        place = addresses.placed(tx, box)
+        if isinstance(place, StandfastError) or thread is None:
+            return place if isinstance(place, StandfastError) else (place, "")
+        if isinstance(thread, Mail):
+            return place, thread.thread_id
+        found = delivery.find(tx, thread)
+        return found if isinstance(found, StandfastError) else (place, found["thread_id"])
+
+    def _claim_next(
+        self, tx: Tx, box: str, thread: Which | None, for_us: int | None
+    ) -> delivery.Claimed | StandfastError:
+        where = self._where(tx, box, thread)
+        if isinstance(where, StandfastError):
+            return where
+        return delivery.claim_next(tx, where[0], thread_id=where[1], for_us=for_us)
+
+    def _handed(self, claimed: delivery.Claimed) -> Mail | None:
+        """After the transaction: tell of what was given up, renew what was taken."""
+        for letter in claimed.buried:
+            self._tell(letter)
+        if claimed.mail is not None:
+            delivery.at_work(self.store, self.tx, claimed.mail)
+        return claimed.mail
+
+    def _told(self, ended: Ended) -> Mail:
+        if ended[1] is not None:
+            self._tell(ended[1])
+        return ended[0]
+
+    def _tell(self, letter: DeadLetter) -> None:
+        dead_letters.tell(self.store, letter, f"standfast mail show {short(letter.subject)}", tx=self.tx)
+
+    def _leave(self, held: Mail) -> None:
+        """A follower goes away with a mail in hand."""
+        self.store.write(lambda tx: delivery.let_age(tx, held), durable=False)
+
+    def _by_id_or_key(self, tx: Tx, which: Which) -> Row | StandfastError:
+        if isinstance(which, str) and (row := tx.maybe(sending.SQL.by_key, scope=self.scope, key=which)):
+            return row
+        return delivery.find(tx, which)
+
+    def _subject(self, tx: Tx, which: Which | DeadLetter) -> Which:
+        """A dead letter may be named by its own id, too."""
+        if isinstance(which, DeadLetter):
+            return which.subject
+        if isinstance(which, str) and which.startswith("ddl_"):
+            letter = dead_letters.one(tx, which)
+            return which if isinstance(letter, StandfastError) else letter.subject
+        return which
+
+
+def _so_far(found: Delivery, until: str) -> bool:
+    if found.settled:
+        return True
+    if until == "leased":
+        return found.leased_us is not None
+    return until == "read" and found.read_us is not None
+
+
+def _not_dead(state: str, named: str, id: str) -> IllegalTransition:
+    return IllegalTransition(f"{named} is {state}, not a dead letter", f"standfast mail show {short(id)}")

@@ -1,0 +1,49 @@
+-- Sending: into the box, once per key, within the bound.
+
+-- What the box holds against its bound, counted no further than that.
+-- name: room_left
+SELECT COALESCE((SELECT b.bound FROM mail_box b WHERE b.scope = :scope AND b.box = :box), :bound_default) AS bound,
+       (SELECT count(*) FROM (
+            SELECT 1 FROM mail WHERE scope = :scope AND box = :box AND ended_us IS NULL
+            LIMIT (SELECT COALESCE(max(c.bound), :bound_default) FROM mail_box c
+                   WHERE c.scope = :scope AND c.box = :box)
+        ) AS counted) AS waiting
+
+-- Those who send into a box that is nearly full take turns, so that the bound is kept. SQLite has one writer anyway.
+-- name: alone [sqlite]
+SELECT 1 AS alone
+
+-- name: alone [postgres]
+SELECT pg_advisory_xact_lock(hashtextextended(:name, 0)) IS NULL AS alone
+
+-- name: send
+INSERT INTO mail (id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, attempts,
+                  attempts_max, provenance, session_id, ready_us, expires_us, kept, fence, sent_us)
+VALUES (:id, :scope, :box, :sender, :thread_id, :reply_to_id, :subject, :body, :hash, :key, :priority, 'sent', 0,
+        :attempts_max, :provenance, :session_id, :now_us, :expires_us, 0, 0, :now_us)
+ON CONFLICT (scope, key) WHERE key IS NOT NULL DO NOTHING
+RETURNING seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
+       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
+       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+
+-- name: by_key
+SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
+       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
+       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+FROM mail
+WHERE scope = :scope AND key = :key
+
+-- name: refused
+INSERT INTO mail_box (scope, box, refused, refused_us)
+VALUES (:scope, :box, 1, :now_us)
+ON CONFLICT (scope, box) DO UPDATE SET refused = mail_box.refused + 1, refused_us = excluded.refused_us
+RETURNING refused
+
+-- name: set_bound
+INSERT INTO mail_box (scope, box, bound, refused)
+VALUES (:scope, :box, :bound, 0)
+ON CONFLICT (scope, box) DO UPDATE SET bound = excluded.bound
+RETURNING scope, box
+
+-- name: session
+SELECT id, key FROM session WHERE id = :session OR (scope = :scope AND key = :session)
