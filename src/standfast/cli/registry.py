@@ -42,6 +42,8 @@ ENTRIES = (
     ),
     Entry("task", "standfast.cli.task:task", "together", "what is to be done: one per problem, claimed by one worker"),
     Entry("state", "standfast.cli.state:state", "together", "values by name; a version decides between two writers"),
+    Entry("event", "standfast.cli.event:event", "together", "what happened, in streams of your own: append, consume"),
+    Entry("mail", "standfast.cli.mail:mail", "together", "to another agent: kept until it is done, or says why not"),
     Entry("lock", "standfast.cli.lock:lock", "together", "one holder at a time for a file, a port, a deployment"),
     Entry(
         "webhook", "standfast.cli.webhook:webhook", "together", "what others deliver: once each, handled", front=False

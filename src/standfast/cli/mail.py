@@ -1,0 +1,589 @@
+"""`standfast mail`: to another agent, a role or a session; kept until it is done, or until it says why not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from standfast.cli.frame import noun, scope_options
+from standfast.cli.output import Out
+from standfast.cli.render import Column, clean_lines
+
+if TYPE_CHECKING:
+    from standfast.record.mail import Delivery, Mail
+
+SESSION = "STANDFAST_SESSION"
+STATES = ("sent", "leased", "read", "done", "dead", "expired", "any")
+
+mail = noun("mail", "Mail: to an agent, a role or a session, kept until it is done.", default="list")
+
+
+def _short(id: object) -> str:
+    return str(id)[-6:]
+
+
+def _moment(us: int) -> str:
+    from time import localtime, strftime
+
+    return strftime("%Y-%m-%d %H:%M", localtime(us // 1_000_000))
+
+
+COLUMNS = [
+    Column("id", show=_short),
+    Column("p"),
+    Column("box", "to"),
+    Column("sender", "from"),
+    Column("state"),
+    Column("tries"),
+    Column("sent_us", "sent", _moment),
+    Column("by", "held by"),
+    Column("about"),
+]
+
+
+# -- sending -----------------------------------------------------------------------------------------
+
+
+@mail.verb(
+    "send",
+    examples=(
+        "standfast mail send reviewer 'please look at #42' --key review:42",
+        "git diff | standfast mail send role:reviewer - --subject 'the diff of #42' --for 2h",
+    ),
+)
+@click.argument("to")
+@click.argument("body", required=False)
+@click.option("--body-json", help="The body as JSON instead of text; `-` reads it from standard input.")
+@click.option("--subject", help="One line for lists.")
+@click.option("--key", help="Sends once, however often this is run.")
+@click.option("--priority", type=int, help="0 comes first.  [default: 2]")
+@click.option("--for", "term", help="Worth reading so long: 2h. After that it expires.")
+@click.option("--attempts", "attempts_max", type=int, default=5, show_default=True, help="Then it is a dead letter.")
+@click.option("--thread", help="A mail of the conversation it belongs to.")
+@click.option("--from", "sender", help="Where an answer goes.  [default: this actor]")
+@click.option("--session", envvar=SESSION, help="The session it comes from: its key or id.")
+def send(out: Out, to: str, body: str | None, body_json: str | None, term: str | None, **given: Any) -> None:
+    """Send BODY to TO: an agent's name, role:NAME, session:KEY, or a session's id.
+
+    `-` reads the body from standard input. The mail is durable when this returns; a full box refuses it: exit 4.
+    """
+    from standfast.cli.store import opened
+
+    with opened() as sf:
+        sent = sf.mail.send(to, _body(body, body_json), for_us=_duration(term), **given)
+    out.record(plain(sent), [sent.id])
+    if out.for_people and sent.replayed:
+        out.say(f"standfast: sent before with this key, at {_moment(sent.sent_us)}")
+    out.then(f"standfast mail receipts {_short(sent.id)}")
+
+
+@mail.verb(
+    "reply",
+    examples=(
+        "standfast mail reply 9k2m4x 'looks good' --done",
+        "standfast mail reply 9k2m4x - < answer.txt",
+    ),
+)
+@click.argument("mail")
+@click.argument("body", required=False)
+@click.option("--body-json", help="The body as JSON instead of text; `-` reads it from standard input.")
+@click.option("--done", is_flag=True, help="MAIL is done with that.")
+@click.option("--subject", help="[default: that of MAIL]")
+@click.option("--key", help="Sends once, however often this is run.")
+@click.option("--from", "sender", help="Where an answer goes.  [default: the box MAIL was in]")
+@click.option("--session", envvar=SESSION, help="The session it comes from: its key or id.")
+def reply(out: Out, mail: str, body: str | None, body_json: str | None, **given: Any) -> None:
+    """Answer MAIL, to its sender, in its thread."""
+    from standfast.cli.store import opened
+
+    with opened(create=False) as sf:
+        sent = sf.mail.reply(mail, _body(body, body_json), **given)
+    out.record(plain(sent), [sent.id])
+    out.then(f"standfast mail receipts {_short(sent.id)}")
+
+
+# -- receiving ---------------------------------------------------------------------------------------
+
+
+@mail.verb(
+    "read",
+    examples=("standfast mail read", "standfast mail read 9k2m4x --for 1h"),
+)
+@click.argument("mail", required=False)
+@click.option("--to", help="The box to read from: reviewer, role:reviewer, session:fix-42.  [default: this actor's]")
+@click.option("--thread", help="Only of this conversation: a mail of it.")
+@click.option("--for", "term", help="Hold it this long from your last command: 30m, 2h.  [default: 15m]")
+@click.option("--wait", "wait_s", type=float, help="Wait so many seconds for one to come.")
+@click.option("--body", "body_only", is_flag=True, help="Print the body alone.")
+def read(
+    out: Out,
+    mail: str | None,
+    to: str | None,
+    thread: str | None,
+    term: str | None,
+    wait_s: float | None,
+    body_only: bool,
+) -> None:
+    """Take the next mail of a box, or MAIL, and show it. Exit 3 if there is none.
+
+    It is this actor's until it is done, deferred, or the time is over: then it comes back. To look without
+    taking it: mail show.
+    """
+    from standfast.cli.store import opened
+    from standfast.errors import NotFound
+
+    for_us = _duration(term)
+    with opened(create=False) as sf:
+        taken = sf.mail.read(mail, to=to, thread=thread, for_us=for_us) if wait_s is None or mail else None
+        if taken is None and wait_s is not None:
+            taken = _waited(sf, to, thread, for_us, wait_s)
+        box = to or sf.actor
+    if taken is None:
+        raise NotFound(f"no mail is ready for {box}", "what there is: standfast mail list", code="nothing_ready")
+    _print(out, taken, body_only=body_only)
+    out.then(f"standfast mail done {_short(taken.id)}    (or: mail reply, mail defer)")
+
+
+def _waited(sf: Any, to: str | None, thread: str | None, for_us: int | None, wait_s: float) -> Mail | None:
+    with sf.mail.follow(to, thread=thread, for_us=for_us, timeout_s=wait_s) as follow:
+        found = next(follow, None)
+    # After the follower has let go of it, so that this actor's commands renew it.
+    return sf.mail.read(found.id) if found is not None else None
+
+
+@mail.verb(
+    "follow",
+    examples=(
+        "standfast mail follow reviewer --jsonl",
+        "standfast mail follow role:builder --timeout 60 --limit 1 --done",
+    ),
+)
+@click.argument("to", required=False)
+@click.option("--thread", help="Only of this conversation: a mail of it.")
+@click.option("--for", "term", help="What is not done comes back after so long.  [default: 15m]")
+@click.option("--timeout", "timeout_s", type=float, help="End after so many seconds without mail.")
+@click.option("--limit", type=click.IntRange(1), help="End after so many.")
+@click.option("--done", "at_once", is_flag=True, help="Each is done once it is printed.")
+def follow(
+    out: Out,
+    to: str | None,
+    thread: str | None,
+    term: str | None,
+    timeout_s: float | None,
+    limit: int | None,
+    at_once: bool,
+) -> None:
+    """Print mail as it comes to TO, by default to this actor; with --json or --jsonl a record a line.
+
+    What is printed is leased, and read when the next one comes; it is done when `mail done` says so.
+    """
+    import sys
+    from itertools import islice
+
+    from standfast.cli.store import opened
+
+    with opened() as sf, sf.mail.follow(to, thread=thread, for_us=_duration(term), timeout_s=timeout_s) as mails:
+        for one in islice(mails, limit):
+            _print(out if out.for_people else Out("jsonl"), one)
+            sys.stdout.flush()
+            if at_once:
+                sf.mail.done(one)
+
+
+@mail.verb("renew", examples=("standfast mail renew 9k2m4x", "standfast mail renew 9k2m4x --for 1h"))
+@click.argument("mail")
+@click.option("--for", "term", help="So long from now.  [default: as long as it was taken for]")
+def renew(out: Out, mail: str, term: str | None) -> None:
+    """Hold on to MAIL for another term."""
+    from standfast.cli.store import opened
+
+    with opened(create=False) as sf:
+        renewed = sf.mail.renew(mail, for_us=_duration(term))
+    out.record(plain(renewed), [f"{_short(renewed.id)} is yours until {_moment(renewed.lease_until_us or 0)}"])
+
+
+# -- ending ------------------------------------------------------------------------------------------
+
+
+@mail.verb("done", examples=("standfast mail done 9k2m4x", "standfast mail done 9k2m4x --note 'merged as #43'"))
+@click.argument("mail")
+@click.option("--note", help="What came of it; its sender can read it.")
+def done(out: Out, mail: str, note: str | None) -> None:
+    """MAIL has been dealt with. Held by somebody else it is refused: exit 4."""
+    from standfast.cli.store import opened
+
+    with opened(create=False) as sf:
+        ended = sf.mail.done(mail, note=note)
+    out.record(plain(ended), [f"{_short(ended.id)} is done"])
+    out.then("standfast mail read")
+
+
+@mail.verb(
+    "defer",
+    examples=(
+        "standfast mail defer 9k2m4x --for 2h --reason 'CI is red'",
+        "standfast mail defer 9k2m4x --until 'mon 09:00'",
+    ),
+)
+@click.argument("mail")
+@click.option("--for", "term", help="So long: 10m, 2h.")
+@click.option("--until", help='Until then: "mon 09:00", "2026-11-20".')
+@click.option("--reason", help="Why not now; its sender can read it.")
+def defer(out: Out, mail: str, term: str | None, until: str | None, reason: str | None) -> None:
+    """Give MAIL back until later. It counts as an attempt; after the last one it is a dead letter."""
+    from standfast.cli.store import opened
+    from standfast.cli.task import _future
+
+    with opened(create=False) as sf:
+        given = sf.mail.defer(mail, for_us=_duration(term), until_us=_future(until), reason=reason)
+    later = f"{_short(given.id)} comes back at {_moment(given.ready_us)}"
+    out.record(plain(given), [later if given.state == "sent" else _dead_words(given)])
+
+
+@mail.verb(
+    "release",
+    examples=("standfast mail release 9k2m4x", "standfast mail release 9k2m4x --reason 'not for me'"),
+)
+@click.argument("mail")
+@click.option("--reason", help="Why; its sender can read it.")
+def release(out: Out, mail: str, reason: str | None) -> None:
+    """Give MAIL back at once, for whoever reads next. It counts as an attempt."""
+    from standfast.cli.store import opened
+
+    with opened(create=False) as sf:
+        given = sf.mail.release(mail, reason=reason)
+    out.record(plain(given), [f"{_short(given.id)} is free" if given.state == "sent" else _dead_words(given)])
+
+
+@mail.verb(
+    "refuse",
+    examples=(
+        "standfast mail refuse 9k2m4x --reason 'no such repository'",
+        "standfast mail refuse 9k2m4x --reason 'not a review' --json",
+    ),
+)
+@click.argument("mail")
+@click.option("--reason", required=True, help="Why nobody can handle it; a person will read it.")
+def refuse(out: Out, mail: str, reason: str) -> None:
+    """MAIL cannot be handled: a dead letter at once, with the reason."""
+    from standfast.cli.store import opened
+
+    with opened(create=False) as sf:
+        ended = sf.mail.refuse(mail, reason)
+    out.record(plain(ended), [_dead_words(ended)])
+    out.then("standfast mail dead")
+
+
+# -- dead letters ------------------------------------------------------------------------------------
+
+
+@mail.verb("dead", examples=("standfast mail dead", "standfast mail dead --settled --all --json"))
+@click.option("--settled", is_flag=True, help="Also what was retried or resolved, and by whom.")
+@click.option("--after", help="Where the page before ended.")
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@scope_options
+def dead(out: Out, settled: bool, after: str | None, limit: int, scope_choice: str | None) -> None:
+    """List mail that was given up, with the reason, the newest first."""
+    from standfast.cli.store import opened
+    from standfast.config import load
+
+    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+        found = sf.mail.dead(settled=settled, everywhere=scope_choice == "all", limit=limit, after=after)
+    rows = [{**one._asdict(), "receipt": None} for one in found]
+    columns = [
+        Column("subject", "mail", _short),
+        Column("created_us", "dead since", _moment),
+        Column("attempts"),
+        Column("settlement", "settled"),
+        Column("reason"),
+    ]
+    out.rows(
+        rows,
+        columns,
+        next=found[-1].id if len(found) == limit else None,
+        then=f"standfast mail show {_short(found[0].subject)}    (then: mail retry, mail resolve)" if found else "",
+        empty="no dead letters",
+    )
+
+
+@mail.verb(
+    "retry",
+    examples=("standfast mail retry 9k2m4x", "standfast mail retry 9k2m4x --attempts 3 --note 'reviewer is back'"),
+)
+@click.argument("mail")
+@click.option("--attempts", type=int, default=5, show_default=True, help="So many more.")
+@click.option("--for", "term", help="It expires after so long; without it, never.")
+@click.option("--note", help="Why it should work now.")
+def retry(out: Out, mail: str, attempts: int, term: str | None, note: str | None) -> None:
+    """Put MAIL, dead or expired, back into its box."""
+    from standfast.cli.store import opened
+
+    with opened(create=False) as sf:
+        sent = sf.mail.retry(mail, attempts=attempts, for_us=_duration(term), note=note)
+    out.record(plain(sent), [f"{_short(sent.id)} waits in {sent.box} again"])
+    out.then(f"standfast mail receipts {_short(sent.id)}")
+
+
+@mail.verb(
+    "resolve",
+    examples=("standfast mail resolve 9k2m4x --note 'told them by phone'", "standfast mail resolve 9k2m4x --json"),
+)
+@click.argument("mail")
+@click.option("--note", help="What was done instead.")
+def resolve(out: Out, mail: str, note: str | None) -> None:
+    """The dead letter MAIL was looked after in another way: it is not delivered any more."""
+    from standfast.cli.store import opened
+
+    with opened(create=False) as sf:
+        letter = sf.mail.resolve(mail, note=note)
+    receipt = letter.receipt.as_json() if letter.receipt else None
+    out.record(
+        {**letter._asdict(), "receipt": receipt}, [f"{_short(letter.subject)} is resolved by {letter.settled_by}"]
+    )
+    out.then("standfast mail dead")
+
+
+# -- looking -----------------------------------------------------------------------------------------
+
+
+@mail.verb("list", examples=("standfast mail list", "standfast mail list reviewer --state any --json"))
+@click.argument("to", required=False)
+@click.option("--mine", is_flag=True, help="Without TO, only what is for this actor.")
+@click.option("--state", type=click.Choice(STATES), help="[default: what is to be delivered]")
+@click.option("--from", "sender", help="Only from this sender.")
+@click.option("--after", help="Where the page before ended.")
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@scope_options
+def list_(out: Out, to: str | None, mine: bool, limit: int, scope_choice: str | None, **asked: Any) -> None:
+    """List what is to be delivered, for TO or for everybody. Nothing is taken or marked."""
+    from standfast.cli.store import opened
+    from standfast.config import load
+
+    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+        found = sf.mail.list(to or (sf.actor if mine else None), everywhere=scope_choice == "all", limit=limit, **asked)
+        dead = sf.mail.dead(limit=1) if out.for_people else []
+    out.rows(
+        [_row(one) if out.for_people else plain(one) for one in found],
+        COLUMNS,
+        next=found[-1].place if len(found) == limit else None,
+        then=("standfast mail dead" if dead else "standfast mail read") if found or dead else "",
+        empty="no mail waits" if asked["state"] is None else "none",
+    )
+
+
+@mail.verb("show", examples=("standfast mail show 9k2m4x", "standfast mail show review:42 --json"))
+@click.argument("mail")
+def show(out: Out, mail: str) -> None:
+    """Show MAIL, by id or key: its body, every attempt with its reason, its thread. Nothing is marked."""
+    from standfast.cli.store import opened
+    from standfast.record.mail import rendered
+
+    with opened(create=False) as sf:
+        shown = sf.mail.show(mail)
+    if not out.for_people:
+        out.record(
+            {
+                **plain(shown.mail),
+                "delivery": _delivery(shown.delivery),
+                "thread": [plain(one) for one in shown.thread],
+                "dead_letters": [{**one._asdict(), "receipt": None} for one in shown.dead_letters],
+                "history": [one._asdict() for one in shown.history],
+            }
+        )
+        return
+    out.text(rendered(shown.mail))
+    out.text("")
+    for line in _delivery_lines(shown.delivery):
+        out.text(line)
+    for letter in shown.dead_letters:
+        end = f"{letter.settlement} by {letter.settled_by}: {letter.note or ''}" if letter.settlement else "not settled"
+        out.text(f"dead letter  {_moment(letter.created_us)}  {clean_lines(letter.reason)}  ({clean_lines(end)})")
+    for one in shown.thread if len(shown.thread) > 1 else ():
+        mark = ">" if one.id == shown.mail.id else " "
+        out.text(f"{mark} {_short(one.id)}  {_moment(one.sent_us)}  {clean_lines(one.sender)} → {clean_lines(one.box)}")
+    if shown.mail.state in ("dead", "expired"):
+        out.then(f"standfast mail retry {_short(shown.mail.id)}    (or: mail resolve --note TEXT)")
+
+
+@mail.verb(
+    "receipts",
+    examples=("standfast mail receipts", "standfast mail receipts review:42 --wait 60"),
+)
+@click.argument("mail", required=False)
+@click.option("--from", "sender", help="What this sender sent.  [default: this actor]")
+@click.option("--wait", "wait_s", type=float, help="Wait so many seconds until MAIL is done; exit 75 if it is not.")
+@click.option("--until", type=click.Choice(("leased", "read", "done")), default="done", show_default=True)
+@click.option("--after", help="Where the page before ended.")
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+def receipts(
+    out: Out, mail: str | None, sender: str | None, wait_s: float | None, until: str, after: str | None, limit: int
+) -> None:
+    """Show what became of what was sent: of MAIL (id or key), or of everything from this actor."""
+    from standfast.cli.store import opened
+
+    with opened(create=False) as sf:
+        if mail is None:
+            found = sf.mail.receipts(sender=sender, limit=limit, after=after)
+        elif wait_s is None:
+            found = [sf.mail.delivered(mail)]
+        else:
+            found = [sf.mail.wait(mail, until=until, timeout_s=wait_s)]
+    if mail is not None:
+        out.record(_delivery(found[0]), _delivery_lines(found[0]))
+        return
+    columns = [
+        Column("id", show=_short),
+        Column("box", "to"),
+        Column("state"),
+        Column("sent_us", "sent", _moment),
+        Column("words", "what became of it"),
+    ]
+    out.rows(
+        [_delivery(one) for one in found],
+        columns,
+        next=found[-1].place if len(found) == limit else None,
+        then=f"standfast mail receipts {_short(found[0].id)}" if found else "",
+        empty="nothing was sent",
+    )
+
+
+@mail.verb("boxes", examples=("standfast mail boxes", "standfast mail boxes --all --json"))
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@scope_options
+def boxes(out: Out, limit: int, scope_choice: str | None) -> None:
+    """List boxes: how full each is, and when somebody last looked into it."""
+    from standfast.cli.store import opened
+    from standfast.config import load
+
+    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+        found = sf.mail.boxes(everywhere=scope_choice == "all", limit=limit)
+
+    def seen(us: int | None) -> str:
+        return _moment(us) if us else "never"
+
+    columns = [
+        Column("box"),
+        Column("waiting"),
+        Column("held"),
+        Column("bound"),
+        Column("refused"),
+        Column("seen_us", "last looked into", seen),
+    ]
+    out.rows(
+        [{**one._asdict(), "full": one.full} for one in found],
+        columns,
+        then="standfast mail list" if found else "",
+        empty="no box has mail",
+    )
+
+
+@mail.verb("bound", examples=("standfast mail bound reviewer 5000", "standfast mail bound role:builder --usual"))
+@click.argument("to")
+@click.argument("bound", type=int, required=False)
+@click.option("--usual", is_flag=True, help="The usual bound again: 1000.")
+def bound(out: Out, to: str, bound: int | None, usual: bool) -> None:
+    """At most BOUND mails may wait in TO; sending one more is refused, and says so."""
+    from standfast.cli.store import opened
+
+    if usual == (bound is not None):
+        raise click.UsageError("a number, or --usual")
+    with opened() as sf:
+        sf.mail.bound(to, bound)
+    out.record({"box": to, "bound": bound}, [f"{to}: {bound or 'the usual bound'}"])
+    out.then("standfast mail boxes")
+
+
+@mail.verb("sweep", examples=("standfast mail sweep", "standfast mail sweep --limit 1000 --json"))
+@click.option("--limit", default=200, show_default=True, type=click.IntRange(1, 1000))
+def sweep(out: Out, limit: int) -> None:
+    """Give back what dead or late readers hold, and write down what has expired. The daemon does this too."""
+    from standfast.cli.store import opened
+
+    with opened(create=False) as sf:
+        swept = sf.mail.sweep(limit=limit)
+    words = f"{len(swept.returned)} came back, {len(swept.dead)} died, {len(swept.expired)} expired"
+    out.record(swept._asdict(), [words + ("; more is left" if swept.more else "")])
+
+
+# -- small parts -------------------------------------------------------------------------------------
+
+
+def plain(found: Mail) -> dict[str, Any]:
+    """The noun's own fields, and its receipt as commands print it."""
+    return {**found._asdict(), "receipt": found.receipt.as_json() if found.receipt else None}
+
+
+def _row(found: Mail) -> dict[str, Any]:
+    return {
+        **found._asdict(),
+        "p": found.priority,
+        "tries": f"{found.attempts}/{found.attempts_max}",
+        "by": _holder(found),
+        "about": _about(found),
+    }
+
+
+def _about(found: Mail) -> str:
+    from standfast.record.mail.rendering import body_lines
+
+    return found.subject or next((line for line in body_lines(found.body) if line.strip()), "")[:200]
+
+
+def _holder(found: Mail) -> str | None:
+    from standfast.footings.leases import who
+
+    if found.holder is None:
+        return None
+    return who(found.holder) + {"gone": " (gone)", "over": " (late)"}.get(found.standing, "")
+
+
+def _print(out: Out, found: Mail, *, body_only: bool = False) -> None:
+    """For people and agents as text that can be trusted with a terminal; for programs as it is."""
+    from standfast.record.mail.rendering import body_lines, rendered
+
+    text = "\n".join(body_lines(found.body)) if body_only else rendered(found)
+    out.record(plain(found), [text])
+
+
+def _delivery(found: Delivery) -> dict[str, Any]:
+    letter = found.dead_letter
+    return {
+        **found._asdict(),
+        "attempts": [one._asdict() for one in found.attempts],
+        "dead_letter": {**letter._asdict(), "receipt": None} if letter else None,
+        "settled": found.settled,
+    }
+
+
+def _delivery_lines(found: Delivery) -> list[str]:
+    lines = [f"{_short(found.id)} to {clean_lines(found.box)}: {clean_lines(found.words)}"]
+    for one in found.attempts:
+        end = f"{one.outcome}{f': {one.reason}' if one.reason else ''}" if one.outcome else "under way"
+        lines.append(f"  attempt {one.n}  {_moment(one.began_us)}  {clean_lines(one.actor)}  {clean_lines(end)}")
+    return lines
+
+
+def _dead_words(found: Mail) -> str:
+    return f"{_short(found.id)} is a dead letter: {clean_lines(found.reason or '')}"
+
+
+def _body(body: str | None, body_json: str | None) -> Any:
+    """Text, or JSON; `-` is standard input."""
+    import sys
+
+    if (body is None) == (body_json is None):
+        raise click.UsageError("what does it say? BODY, `-` for standard input, or --body-json")
+    if body_json is None:
+        return sys.stdin.read() if body == "-" else body
+    from standfast import serial
+
+    return serial.loads(sys.stdin.read() if body_json == "-" else body_json, what="body")
+
+
+def _duration(text: str | None) -> int | None:
+    if text is None:
+        return None
+    from standfast.clock import parse_duration
+
+    return parse_duration(text)
