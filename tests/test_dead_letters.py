@@ -22,7 +22,7 @@ def settle(sf: standfast.Standfast, subject: str, how: str, note: str | None = N
 
 
 def one(sf: standfast.Standfast, which: str) -> DeadLetter:
-    return sf._store.read(lambda tx: dead_letters.one(tx, which))  # type: ignore[return-value]
+    return sf._store.read(lambda tx: dead_letters.one(tx, which))
 
 
 def page(sf: standfast.Standfast, **asked: object) -> list[DeadLetter]:
@@ -93,9 +93,9 @@ def test_pages_by_scope_and_kind_the_newest_first(sf: standfast.Standfast) -> No
     assert page(sf, scope="elsewhere", open_only=False) == []
 
 
-@pytest.mark.parametrize("reason", ["", "x" * 10_000, "a\x00b\x1b[2J\ud800", "line\nline"])
-def test_no_reason_hinders_a_burial(sf: standfast.Standfast, reason: str) -> None:
+def test_no_reason_hinders_a_burial(sf: standfast.Standfast) -> None:
     """What a handler died of may be any text: it is cut and cleaned, never refused."""
-    letter = bury(sf, new_id("whk"), reason=reason)
-    assert 0 < len(letter.reason) <= dead_letters.REASON_MAX
-    assert letter.reason.isprintable()
+    for reason in ("", "x" * 10_000, "a\x00b\x1b[2J\ud800", "line\nline"):
+        letter = bury(sf, new_id("whk"), reason=reason)
+        assert 0 < len(letter.reason) <= dead_letters.REASON_MAX
+        assert letter.reason.isprintable()
