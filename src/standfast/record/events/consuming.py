@@ -5,7 +5,9 @@ processes that read under one name one commits and the other is refused, and who
 between reading and committing leaves the place where it was. In a transaction of the caller's, the place and
 whatever the caller wrote about the events move together: then nothing is skipped and nothing repeated.
 
-A place in one stream is a version (`v:7`), in the whole journal a cursor of the journal.
+A place in one stream is a version (`v:7`), in the whole journal a cursor of the journal. In a stream the events come
+in the order of their versions. In the whole journal each comes once, on PostgreSQL in the order of the transactions: of
+two that ran at the same time the one that began later may have had the earlier version of a stream.
 """
 
 from __future__ import annotations
@@ -163,7 +165,7 @@ class Consuming:
     def within(self, timeout_s: float | None) -> Event | None:
         """Commit the event before, then the next one; None if none comes in time."""
         end = float("inf") if timeout_s is None else time.monotonic() + timeout_s
-        self._commit_taken()
+        self.commit()
         while True:
             if self._batch:
                 self._taken = 1
@@ -179,7 +181,8 @@ class Consuming:
                 return None
             self._watch.wait(min(following.LOOK_AGAIN_S, left_s))
 
-    def _commit_taken(self) -> None:
+    def commit(self) -> None:
+        """Commit the event in hand, without asking for the next."""
         batch, taken = self._batch, self._taken
         if batch is None or not taken:
             return

@@ -1,0 +1,445 @@
+"""`standfast event`: what happened, in streams of your own; append, list, follow, consume, fold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from standfast.cli.frame import noun, scope_options
+from standfast.cli.output import Out, dumps
+from standfast.cli.render import Column, clean_lines
+
+if TYPE_CHECKING:
+    from standfast.record.events import Appended, Difference, Event, Folded
+
+SESSION = "STANDFAST_SESSION"
+INPUT_MAX_BYTES = 16 << 20
+SHOWN = 160
+
+event = noun("event", "Events: what happened, in streams of your own, never changed.", default="list")
+
+
+def _moment(us: int) -> str:
+    from time import localtime, strftime
+
+    return strftime("%Y-%m-%d %H:%M:%S", localtime(us // 1_000_000))
+
+
+def _said(found: dict[str, Any]) -> str:
+    text = found["summary"] or ("" if found["data"] is None else dumps(found["data"]))
+    return text[:SHOWN]
+
+
+COLUMNS = [
+    Column("occurred_us", "when", _moment),
+    Column("stream", show=lambda name: name or ""),
+    Column("version", "v", lambda version: "" if version is None else str(version)),
+    Column("type"),
+    Column("actor", "by"),
+    Column("said", "what"),
+]
+
+
+# -- writing -----------------------------------------------------------------------------------------
+
+
+@event.verb(
+    "append",
+    examples=(
+        """standfast event append orders placed '{"id": 42}' --key req-7""",
+        "standfast event append orders - --expect 12 < events.jsonl",
+    ),
+)
+@click.argument("stream")
+@click.argument("type")
+@click.argument("data", required=False)
+@click.option("--key", help="Append once per key, however often this is run.")
+@click.option("--expect", type=click.IntRange(0), help="Only if the stream is at this version; 0: it has no event yet.")
+@click.option("--summary", help="A line for people: the timeline shows it.")
+@click.option("--at", help='When it happened, if not now: "tue 03:00", "2h ago".')
+@click.option("--session", envvar=SESSION, help="The session it belongs to: its key or id.")
+def append(
+    out: Out,
+    stream: str,
+    type: str,
+    data: str | None,
+    key: str | None,
+    expect: int | None,
+    summary: str | None,
+    at: str | None,
+    session: str | None,
+) -> None:
+    """Put an event of TYPE at the end of STREAM. DATA is JSON, or text; `-` reads it from standard input.
+
+    With `-` for TYPE, standard input has an event a line: {"type": …, "data": …}; all of them are appended, or none.
+    """
+    from standfast.cli.store import opened
+
+    asked: dict[str, Any] = {"expected_version": expect, "key": key, "session": session}
+    if type == "-":
+        if data is not None or summary is not None or at is not None:
+            raise click.UsageError("with `-` for TYPE each line of standard input says it all")
+        lines = _lines()
+        with opened() as sf:
+            made = sf.events.append_many(stream, lines, **asked)
+    else:
+        value, occurred_us = _value(data), None if at is None else _time_us(at)
+        with opened() as sf:
+            made = [sf.events.append(stream, type, value, summary=summary, occurred_us=occurred_us, **asked)]
+    _print_appended(out, made)
+
+
+def _print_appended(out: Out, made: list[Appended]) -> None:
+    plain = [{**one._asdict(), "receipt": one.receipt.as_json() if one.receipt else None} for one in made]
+    last = made[-1]
+    if len(made) == 1:
+        out.record(plain[0], [str(last.version)])
+    else:
+        out.rows(plain, ["version", "type"])
+    if last.receipt is None and out.for_people:
+        out.say("standfast: appended before, with this key; nothing new")
+    out.then(f"standfast event list {last.stream}")
+
+
+# -- looking -----------------------------------------------------------------------------------------
+
+
+@event.verb("list", examples=("standfast event list orders", "standfast event list --since 3h --type task --json"))
+@click.argument("stream", required=False)
+@click.option("--type", help='Only this type, or its first words: "order" is every order.….')
+@click.option("--since", help='From when on: "tue 03:00", or how long ago: 3h.')
+@click.option("--until", help="Before when.")
+@click.option("--after", help="A version of the stream, or where the page before ended; from there on.")
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@scope_options
+def list_(
+    out: Out,
+    stream: str | None,
+    type: str | None,
+    since: str | None,
+    until: str | None,
+    after: str | None,
+    limit: int,
+    scope_choice: str | None,
+) -> None:
+    """List the events of STREAM, or of the whole journal: the newest, in their order.
+
+    With --since or --after it begins there.
+    """
+    from standfast.cli.store import opened
+    from standfast.config import load
+
+    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+        found = sf.events.list(
+            stream,
+            type=type,
+            since_us=None if since is None else _time_us(since),
+            until_us=None if until is None else _time_us(until),
+            newest=since is None and after is None,
+            everywhere=scope_choice == "all",
+            limit=limit,
+            after=after,
+        )
+        if stream is not None and not found.events and scope_choice != "all":
+            sf.events.stream(stream)  # says which streams there are, if it is not one of them
+    out.rows(
+        [_row(out, one) for one in found.events],
+        COLUMNS,
+        next=found.next,
+        then=f"standfast event follow {stream}" if stream else "standfast event streams",
+        empty="nothing has happened here",
+    )
+
+
+@event.verb("streams", examples=("standfast event streams", "standfast event streams --json"))
+@click.option("--after", default="", help="The last name of the page before.")
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+def streams(out: Out, after: str, limit: int) -> None:
+    """List the streams of this scope, each with its last version."""
+    from standfast.cli.store import opened
+
+    with opened(create=False) as sf:
+        found = sf.events.streams(limit=limit, after=after)
+    out.rows(
+        [one._asdict() for one in found],
+        [Column("name", "stream"), Column("version"), Column("updated_us", "last", _moment)],
+        next=found[-1].name if len(found) == limit else None,
+        then=f"standfast event list {found[0].name}" if found else "standfast event append STREAM TYPE DATA",
+        empty="no stream yet",
+    )
+
+
+@event.verb(
+    "follow", examples=("standfast event follow orders --jsonl", "standfast event follow --type task --idle 10m")
+)
+@click.argument("stream", required=False)
+@click.option("--type", help="Only this type, or its first words.")
+@click.option("--after", help="From behind this version of the stream; without it, from now on.")
+@click.option("--idle", help="End once nothing has come for so long: 30s, 10m.  [default: never]")
+def follow(out: Out, stream: str | None, type: str | None, after: str | None, idle: str | None) -> None:
+    """Print events of STREAM, or of the whole journal, as they come. Nothing is remembered: see `consume`."""
+    import sys
+
+    from standfast.cli.store import opened
+
+    idle_s = None if idle is None else _duration_us(idle) / 1_000_000
+    with opened() as sf, sf.events.follow(stream, type=type, after=after, idle_s=idle_s) as following:
+        out.say("standfast: waiting for events; Ctrl-C ends it") if out.for_people else None
+        for one in following:
+            _print(out, one)
+            sys.stdout.flush()
+
+
+@event.verb(
+    "consume",
+    examples=(
+        "standfast event consume mailer orders -- ./send-mail.sh",
+        "standfast event consume auditor orders --limit 10 --jsonl",
+    ),
+)
+@click.argument("consumer")
+@click.argument("stream", required=False)
+@click.option("--journal", is_flag=True, help="The whole journal instead of a stream: also what standfast wrote.")
+@click.option("--type", help="Only this type, or its first words; the others are passed over.")
+@click.option("--limit", type=click.IntRange(1), help="So many at most.")
+@click.option("--peek", is_flag=True, help="Look only: the place stays where it is.")
+@click.option("--follow", "waits", is_flag=True, help="Wait for more.")
+@click.option("--idle", help="With --follow: end once nothing has come for so long: 10m.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def consume(
+    out: Out,
+    consumer: str,
+    stream: str | None,
+    journal: bool,
+    type: str | None,
+    limit: int | None,
+    peek: bool,
+    waits: bool,
+    idle: str | None,
+    command: tuple[str, ...],
+) -> None:
+    """Hand CONSUMER the events of STREAM that it has not committed yet.
+
+    With COMMAND it is run for each, the event as JSON on its standard input; exit 0 commits it, anything else
+    ends here and the event comes again. Without, an event is committed once it is printed.
+    """
+    from standfast.cli.store import opened
+
+    if journal:
+        command = command if stream is None else (stream, *command)
+        stream = None
+    elif stream is None:
+        raise click.UsageError("which stream? STREAM, or --journal for everything")
+    idle_s = None if idle is None else _duration_us(idle) / 1_000_000
+    with opened(create=waits) as sf:
+        if peek:
+            for one in sf.events.poll(consumer, stream, type=type, limit=limit or 100).events:
+                _print(out, one)
+            return
+        with sf.events.consume(consumer, stream, type=type, follow=waits, idle_s=idle_s) as consuming:
+            for count, one in enumerate(consuming, 1):
+                _hand(out, one, command)
+                consuming.commit()
+                if count == limit:
+                    break
+
+
+def _hand(out: Out, one: Event, command: tuple[str, ...]) -> None:
+    import sys
+
+    if not command:
+        _print(out, one)
+        sys.stdout.flush()  # what is committed next must have been said
+        return
+    import subprocess
+
+    from standfast.errors import InvalidInput, StandfastError
+
+    try:
+        ended = subprocess.run(command, input=dumps(one._asdict()) + "\n", text=True, check=False)
+    except OSError as error:
+        raise InvalidInput(f"{command[0]}: {error.strerror}", "COMMAND is a program and its arguments") from None
+    if ended.returncode != 0:
+        raise StandfastError(
+            f"{command[0]} ended with {ended.returncode} at {_named(one)}: it is not committed and comes again",
+            "what is wrong? then run this again; to pass it over: standfast event seek --help",
+            code="command_failed",
+        )
+
+
+@event.verb("consumers", examples=("standfast event consumers", "standfast event consumers --json"))
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@click.option("--after", nargs=2, default=("", ""), help="Name and stream of the last one you have.")
+def consumers(out: Out, limit: int, after: tuple[str, str]) -> None:
+    """List who reads, where each stands, and how far it is behind."""
+    from standfast.cli.store import opened
+
+    with opened(create=False) as sf:
+        found = sf.events.consumers(limit=limit, after=after)
+    out.rows(
+        [one._asdict() for one in found],
+        [
+            Column("name", "consumer"),
+            Column("stream", show=lambda name: name or "(journal)"),
+            Column("cursor", "at"),
+            Column("behind", show=lambda count: "" if count is None else str(count)),
+            Column("updated_us", "moved", _moment),
+        ],
+        next=f"{found[-1].name} {found[-1].stream}" if len(found) == limit else None,
+        then=f"standfast event consume {found[0].name} {found[0].stream} --peek" if found else "",
+        empty="nobody consumes events here",
+    )
+
+
+@event.verb(
+    "seek", examples=("standfast event seek mailer orders --to beginning", "standfast event seek mailer orders --to 41")
+)
+@click.argument("consumer")
+@click.argument("stream", required=False)
+@click.option("--to", required=True, help="A version it shall stand behind, `beginning`, `now`, or a cursor.")
+def seek(out: Out, consumer: str, stream: str | None, to: str) -> None:
+    """Put CONSUMER's place somewhere else: it reads events again, or never."""
+    from standfast.cli.store import opened
+
+    with opened(create=False) as sf:
+        moved = sf.events.seek(consumer, stream, to=int(to) if to.isdigit() and len(to) < 19 else to)
+    out.record(moved._asdict(), [f"{moved.name} stands at {moved.cursor}"])
+    out.then(f"standfast event consume {moved.name} {moved.stream} --peek")
+
+
+# -- folding -----------------------------------------------------------------------------------------
+
+
+@event.verb("fold", examples=("standfast event fold board", "standfast event fold board --at 'tue 03:00' --json"))
+@click.argument("stream")
+@click.option("--at", help='A version, a time ("tue 03:00"), or session:KEY, as that session left it.  [default: now]')
+def fold(out: Out, stream: str, at: str | None) -> None:
+    """Show the state STREAM adds up to: each event's data laid over the ones before; null takes a field away."""
+    from standfast.cli.store import opened
+    from standfast.record.events.folding import merged
+
+    with opened(create=False) as sf:
+        sf.events.stream(stream)
+        found: Folded[Any] = sf.events.fold(stream, merged, {}, name="standfast:merged", at=_at(at))
+    out.record(found._asdict(), [_pretty(found.state)])
+    out.then(f"standfast event diff {stream} --from 0 --to {found.version}")
+
+
+@event.verb(
+    "diff",
+    examples=(
+        "standfast event diff board --from session:night-3 --to session:night-5",
+        "standfast event diff board --from 'mon 09:00'",
+    ),
+)
+@click.argument("stream")
+@click.option("--from", "first", required=True, help='A version, a time ("tue 03:00"), or session:KEY.')
+@click.option("--to", "second", help="Likewise.  [default: now]")
+def diff(out: Out, stream: str, first: str, second: str | None) -> None:
+    """Show what changed in the state of STREAM between two moments."""
+    from standfast.cli.store import opened
+    from standfast.record.events.folding import merged
+
+    with opened(create=False) as sf:
+        sf.events.stream(stream)
+        between = (_at(first), _at(second))
+        found: Difference[Any] = sf.events.diff(stream, merged, {}, between=between, name="standfast:merged")
+    if out.for_people:
+        out.say(f"standfast: version {found.before.version} to {found.after.version}")
+    out.rows(
+        [one._asdict() for one in found.changes],
+        [Column("path"), Column("kind"), Column("was", show=_json), Column("now", show=_json)],
+        empty="nothing changed",
+    )
+    if found.truncated:
+        out.say("standfast: more changed than is shown")
+
+
+# -- small parts -------------------------------------------------------------------------------------
+
+
+def _row(out: Out, one: Event) -> dict[str, Any]:
+    plain = one._asdict()
+    return {**plain, "said": _said(plain)} if out.for_people else plain
+
+
+def _print(out: Out, one: Event) -> None:
+    plain = one._asdict()
+    words = f"{_moment(one.occurred_us)}  {_named(one)}  {clean_lines(_said(plain))}"
+    out.record(plain, [words.rstrip()])
+
+
+def _named(one: Event) -> str:
+    return clean_lines(f"{one.stream} {one.version} {one.type}" if one.stream else f"{one.type} {one.subject}")
+
+
+def _json(value: Any) -> str:
+    return "" if value is None else dumps(value)[:SHOWN]
+
+
+def _pretty(state: Any) -> str:
+    import json
+
+    return clean_lines(json.dumps(state, indent=2, ensure_ascii=False, default=str))
+
+
+def _value(text: str | None) -> Any:
+    from standfast.cli.state import parsed
+
+    if text is None:
+        return None
+    return parsed(_input().removesuffix("\n") if text == "-" else text, "auto")
+
+
+def _lines() -> list[Any]:
+    from standfast import serial
+
+    lines = [line for line in _input().splitlines() if line.strip()]
+    return [serial.loads(line, what=f"line {n}") for n, line in enumerate(lines, 1)]
+
+
+def _input() -> str:
+    import sys
+
+    from standfast.errors import InvalidInput
+
+    data = sys.stdin.buffer.read(INPUT_MAX_BYTES + 1)
+    if len(data) > INPUT_MAX_BYTES:
+        raise InvalidInput(f"standard input has more than {INPUT_MAX_BYTES:,} bytes", "append it in parts")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"standard input is not UTF-8: byte {error.start}") from None
+
+
+def _time_us(text: str) -> int:
+    """A moment, or how long ago."""
+    import re
+
+    from standfast.clock import SYSTEM
+    from standfast.views import when
+
+    now_us = SYSTEM.now_us()
+    if re.fullmatch(r"(\d+[smhdw])+", text.strip()):
+        return now_us - _duration_us(text)
+    return when.parse(text, now_us).us
+
+
+def _duration_us(text: str) -> int:
+    from standfast.clock import parse_duration
+
+    return parse_duration(text)
+
+
+def _at(text: str | None) -> Any:
+    """A moment of a stream: a version, a session, or a time."""
+    from datetime import UTC, datetime, timedelta
+
+    if text is None:
+        return None
+    if text.isdigit() and len(text) < 19:
+        return int(text)
+    if text.startswith("session:"):
+        return text.removeprefix("session:")
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=_time_us(text))

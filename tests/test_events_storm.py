@@ -1,0 +1,204 @@
+"""Events from many processes at once, some of them killed; consumers that are killed too, and two under one name."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import select
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import standfast
+from standfast.errors import VersionConflict
+from standfast.record.events import Event
+from tests.faults.children import Nursery
+
+WRITERS = 8
+ROUNDS = int(os.environ.get("STANDFAST_TEST_EVENT_ROUNDS", "20"))
+KILLS = int(os.environ.get("STANDFAST_TEST_EVENT_KILLS", "6"))
+READERS = {"ann": "shared", "bob": None, "pair": "shared", "pair of the journal": None}
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    with Nursery() as made:
+        yield made
+
+
+def write(url: str, data: str, number: int, rounds: int, told: str) -> None:
+    """In a child: one event, several at once, in two streams at once, and once more with the same key."""
+    draw = random.Random(number)
+    note = os.open(told, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    with standfast.open(url, data_dir=data) as sf:
+        for n in range(rounds):
+            size = 1 + n % 3
+            items = [("w.said", {"by": number, "n": n, "part": part, "of": size}) for part in range(size)]
+            os.write(note, f"tried {number} {n}\n".encode())
+            if n % 3 == 0:
+                sf.events.append_many("shared", items)
+            elif n % 3 == 1:
+                with sf.transaction() as tx:  # its number is early and its commit late
+                    tx.events.append(f"own {number}", "w.said", n)
+                    select.select([], [], [], draw.random() * 0.003)
+                    tx.events.append_many("shared", items)
+            else:
+                for _ in range(2):
+                    sf.events.append_many("shared", items, key=f"{number}:{n}")
+            os.write(note, f"told {number} {n}\n".encode())
+
+
+def read(url: str, data: str, name: str, stream: str | None) -> None:
+    """In a child, until everything is said and read: what was seen is written together with the place."""
+    with standfast.open(url, data_dir=data) as sf, sf._store.watch() as watch:
+        while True:
+            over = os.path.exists(data + ".over")
+            batch = sf.events.poll(name, stream, type="w", limit=7)
+            with suppress(VersionConflict):  # another of this name was faster
+                if batch:
+                    with sf.transaction() as tx:
+                        seen = [("saw", [event.stream, event.version]) for event in batch.events]
+                        tx.events.append_many(f"seen by {name}", seen)
+                        tx.events.commit(batch)
+                elif batch.moved:
+                    sf.events.commit(batch)
+                elif over:
+                    return
+                else:
+                    watch.wait(0.2)
+
+
+def everything(sf: standfast.Standfast, stream: str) -> list[Event]:
+    found: list[Event] = []
+    while page := sf.events.read(stream, after=len(found), limit=1000):
+        found += page
+    return found
+
+
+def test_nothing_is_lost_or_interleaved_and_every_consumer_sees_every_event_once(
+    nursery: Nursery, engine_url: str, tmp_path: Path
+) -> None:
+    """001-72, 001-48: 8 writers, two of them killed; 4 consumers, killed again and again."""
+    place: dict[str, object] = {"url": engine_url, "data": str(tmp_path / "data")}
+    told = tmp_path / "told"
+    draw = random.Random(4)
+    with standfast.open(engine_url, data_dir=tmp_path / "data") as sf:
+        readers = [(name, stream) for name, stream in READERS.items() for _ in range(1 + name.startswith("pair"))]
+        alive = {
+            number: nursery.start("tests.test_events_storm:read", name=name, stream=stream, **place)
+            for number, (name, stream) in enumerate(readers)
+        }
+        starters = [place | {"number": n, "rounds": ROUNDS, "told": str(told)} for n in range(WRITERS)]
+        writers = nursery.race("tests.test_events_storm:write", starters)
+        with sf._store.watch() as watch:
+            for kill in range(KILLS):
+                for _ in range(15):
+                    watch.wait(0.1)
+                number = draw.randrange(len(readers))
+                assert nursery.kill(alive[number]) in (-9, None)
+                name, stream = readers[number]
+                alive[number] = nursery.start("tests.test_events_storm:read", name=name, stream=stream, **place)
+                if kill in (1, 3):
+                    nursery.kill(writers[kill])
+        codes = [nursery.wait(pid, 120) for n, pid in enumerate(writers) if n not in (1, 3)]
+        assert codes == [0] * (WRITERS - 2)
+        (tmp_path / "data.over").touch()
+        assert [nursery.wait(pid, 120) for pid in alive.values()] == [0] * len(readers)
+        shared = everything(sf, "shared")
+        check_written(shared, told.read_text().splitlines())
+        own = [event for n in range(WRITERS) for event in everything(sf, f"own {n}")]
+        for name, stream in READERS.items():
+            seen = [tuple(event.data) for event in everything(sf, f"seen by {name}")]
+            # The journal's order on a server is that of its transactions, which may have waited for each other.
+            in_order = stream is not None or sf.engine.name == "sqlite"
+            check_seen(seen if in_order else sorted(seen), shared if stream else shared + own)
+
+
+def check_written(shared: list[Event], told: list[str]) -> None:
+    assert [event.version for event in shared] == list(range(1, len(shared) + 1))
+    at = 0
+    calls: list[tuple[int, int]] = []
+    while at < len(shared):  # the parts of one call stand side by side
+        first: Any = shared[at].data
+        parts = [shared[at + part].data for part in range(first["of"])]
+        assert parts == [{**first, "part": part} for part in range(first["of"])]
+        calls.append((first["by"], first["n"]))
+        at += first["of"]
+    assert set(Counter(calls).values()) == {1}
+    noted = {word: {tuple(map(int, line.split()[1:])) for line in told if line.startswith(word)} for word in told_words}
+    assert noted["told"] <= set(calls) <= noted["tried"]
+    for number in range(WRITERS):
+        mine = [n for by, n in calls if by == number]
+        assert mine == sorted(mine)
+
+
+told_words = ("tried", "told")
+
+
+def check_seen(seen: list[tuple[str, int]], written: list[Event]) -> None:
+    by_stream: dict[str, list[int]] = defaultdict(list)
+    for stream, version in seen:
+        by_stream[stream].append(version)
+    for versions in by_stream.values():
+        assert versions == list(range(1, len(versions) + 1))  # none skipped, none repeated, in order
+    assert len(seen) == len(written)
+
+
+def test_a_transaction_that_commits_late_is_neither_skipped_nor_waited_for_by_other_streams(
+    pg_database: str, tmp_path: Path
+) -> None:
+    """On PostgreSQL a lower number may become visible after a higher one."""
+
+    def append(stream: str) -> int:
+        return other.submit(lambda: sf.events.append(stream, "x").version).result()
+
+    def seen(name: str, stream: str | None = None) -> list[tuple[str | None, int | None]]:
+        consumed = other.submit(lambda: list(sf.events.consume(name, stream))).result()
+        return [(event.stream, event.version) for event in consumed]
+
+    with standfast.open(pg_database, data_dir=tmp_path) as sf, ThreadPoolExecutor(1) as other:
+        append("early")
+        assert seen("all") == [("early", 1)]
+        with sf.transaction() as tx:
+            assert tx.events.append("slow", "x").version == 1
+            assert append("fast") == 1  # a later number, an earlier commit
+            assert seen("of one stream", "fast") == [("fast", 1)]
+            assert seen("all") == []  # not before the earlier one is decided
+        assert seen("all") == [("slow", 1), ("fast", 1)]
+        with suppress(RuntimeError), sf.transaction() as tx:
+            tx.events.append("slow", "x")
+            append("fast")
+            raise RuntimeError
+        assert seen("all") == [("fast", 2)]
+
+
+def race(url: str, data: str, number: int, times: int, told: str) -> None:
+    """In a child: read the version, append at it; whoever comes second reads again."""
+    note = os.open(told, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    with standfast.open(url, data_dir=data) as sf:
+        for n in range(times):
+            while True:
+                version = len(everything(sf, "counter"))
+                try:
+                    sf.events.append("counter", "counted", {"is": version + 1, "by": number}, expected_version=version)
+                except VersionConflict:
+                    continue
+                os.write(note, json.dumps([number, n, version + 1]).encode() + b"\n")
+                break
+
+
+def test_of_those_who_expect_one_version_one_wins(nursery: Nursery, engine_url: str, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    asked: dict[str, object] = {"url": engine_url, "data": str(tmp_path / "data"), "times": 5, "told": str(told)}
+    pids = nursery.race("tests.test_events_storm:race", [asked | {"number": n} for n in range(WRITERS)])
+    assert [nursery.wait(pid, 120) for pid in pids] == [0] * WRITERS
+    with standfast.open(engine_url, data_dir=tmp_path / "data") as sf:
+        events = everything(sf, "counter")
+    assert [event.data["is"] for event in events] == [event.version for event in events] == list(range(1, 41))
+    assert sorted(json.loads(line)[2] for line in told.read_text().splitlines()) == list(range(1, 41))
