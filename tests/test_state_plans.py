@@ -28,7 +28,8 @@ FROM generate_series(1, 20000) AS i (n)""",
 )
 TELL = statement(
     """INSERT INTO event (time_us, occurred_us, scope, actor, holder, source, type, subject)
-SELECT updated_us, updated_us, scope, actor, actor, 'seen', 'state.set', 'state:' || namespace || ':' || key FROM state"""
+SELECT updated_us, updated_us, scope, actor, actor, 'seen', 'state.set', 'state:' || namespace || ':' || key
+FROM state"""
 )
 KEY: Row = {"namespace": "n1", "key": "k21"}
 WRITTEN: Row = {

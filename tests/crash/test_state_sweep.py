@@ -19,12 +19,19 @@ import pytest
 
 import standfast
 from standfast import config, crash, handle
+from standfast.cli import state_verify
 from standfast.clock import SYSTEM
 from standfast.errors import NotFound
 from tests.crash.footings import World
 
 # Loaded once here, or each of hundreds of children would load them again.
-for name in ("standfast.db.sqlite.registry", "standfast.db.postgres.engine", "standfast.record.state"):
+for name in (
+    "standfast.db.sqlite.registry",
+    "standfast.db.postgres.engine",
+    "standfast.record.state",
+    "standfast.record.redaction",
+    "standfast.cli.approve",
+):
     import_module(name)
 
 
@@ -45,8 +52,6 @@ class Values(World):
         with self.open() as sf:
             self.told("count", lambda: sf.state.update("n", lambda n: n + 1, default=0))
             branch = self.told("branch", lambda: sf.state.set("branch", "main", verify="true"))
-            from standfast.cli import state_verify
-
             self.told("verdict", lambda: state_verify.run(sf, [branch], 60.0))
             self.told("come", lambda: sf.state.set("guest", 1))
             self.told("go", lambda: sf.state.delete("guest"))
