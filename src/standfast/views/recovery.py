@@ -10,15 +10,19 @@ import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from standfast.clock import MINUTE_US
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, query
 from standfast.footings import leases
 from standfast.ids import short
+from standfast.record.mail.nouns import BOUND_DEFAULT
 
 SQL = load(__name__)
 
 EACH_MAX = 100
+UNREAD_US = 15 * MINUTE_US
+"""Mail that nobody has taken for so long is told."""
 
 
 class Item(NamedTuple):
@@ -26,7 +30,7 @@ class Item(NamedTuple):
 
     kind: str
     """effect_in_doubt · approval_waiting · dead_letter · session_crashed · session_waiting · decision_open ·
-    lock_expired"""
+    mail_waiting · lock_expired"""
     id: str
     what: str
     since_us: int
@@ -64,6 +68,7 @@ class Recovery(Room):
             "sessions": tx.all(SQL.active_sessions, **scope),
             "waiting": tx.all(SQL.waiting_sessions, **scope),
             "decisions": tx.all(SQL.open_decisions, **scope),
+            "boxes": tx.all(SQL.waiting_boxes, **scope),
             "locks": tx.all(SQL.held_locks, **scope),
         }
         items = [
@@ -73,6 +78,7 @@ class Recovery(Room):
             *_crashed(tx, found["sessions"]),
             *_waiting(found["waiting"]),
             *_decisions(found["decisions"]),
+            *_boxes(tx, found["boxes"]),
             *_locks(tx, found["locks"]),
         ]
         return Report(items, any(len(rows) > EACH_MAX for rows in found.values()))
@@ -155,6 +161,24 @@ def _decisions(rows: list[Row]) -> Iterator[Item]:
         command = f"standfast decision done {short(row['id'])} --outcome TEXT"
         yield Item(
             "decision_open", row["id"], what, row["created_us"], row["actor"], row["scope"], row["session_id"], command
+        )
+
+
+def _boxes(tx: Tx, rows: list[Row]) -> Iterator[Item]:
+    """Mail for whoever asks, and mail that nobody seems to read. What just came is on its way."""
+    for row in rows[:EACH_MAX]:
+        full = row["waiting"] >= (row["bound"] or BOUND_DEFAULT)
+        yours = row["box"] == tx.caller.actor
+        old = row["oldest_us"] <= tx.now_us() - UNREAD_US
+        if not (full or yours or old or row["seen_us"] is None):
+            continue
+        words = f"{row['waiting']} mail{'s' * (row['waiting'] != 1)} for {row['box']}"
+        words += ", which is full" if full else ""
+        if not yours:
+            words += "; nobody has ever looked into that box" if row["seen_us"] is None else ""
+        command = f"standfast mail list {shlex.quote(row['box'])}"
+        yield Item(
+            "mail_waiting", f"box:{row['box']}", words, row["oldest_us"], row["box"], row["scope"], None, command
         )
 
 

@@ -51,3 +51,14 @@ FROM dead_letter
 WHERE settled_us IS NULL AND (:everywhere = 1 OR scope || '' = :scope)
 ORDER BY created_us
 LIMIT :limit
+
+-- Boxes with mail that nobody has taken: how much there is, since when, and when somebody last looked.
+-- name: waiting_boxes
+SELECT m.scope AS scope, m.box AS box, count(*) AS waiting, min(m.sent_us) AS oldest_us, b.bound AS bound,
+       b.seen_us AS seen_us, b.refused AS refused
+FROM mail m LEFT JOIN mail_box b ON b.scope = m.scope AND b.box = m.box
+WHERE m.ended_us IS NULL AND (:everywhere = 1 OR m.scope = :scope)
+GROUP BY m.scope, m.box, b.bound, b.seen_us, b.refused
+HAVING count(m.holder) < count(*)
+ORDER BY m.scope, m.box
+LIMIT :limit

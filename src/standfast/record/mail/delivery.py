@@ -29,7 +29,7 @@ SQL = load(__name__)
 leases.renewed("mail")
 
 Which = str | Mail
-"""A mail as callers name it: its id, the end of its id, or the mail itself."""
+"""A mail as callers name it: its id, the end of its id, its key, or the mail itself."""
 
 HOLDERS_MAX = 1000
 """Processes that hold mail, judged at each claim."""
@@ -51,11 +51,13 @@ class Claimed(NamedTuple):
 
 
 def find(tx: Tx, which: Which) -> Row | StandfastError:
-    """By id, or by the end of an id."""
+    """By id, by key in this scope, or by the end of an id."""
     name = which.id if isinstance(which, Mail) else which
     if not isinstance(name, str):
         raise InvalidInput(f"a mail is named by its id, not by {type(name).__name__}")
     row = tx.maybe(SQL.by_id, id=name) if is_id(name) else None
+    if row is None:
+        row = tx.maybe(SQL.by_key, scope=tx.caller.scope, key=name)
     suffix = like_suffix(name, prefix="mal") if row is None else None
     if suffix is not None:
         ends = tx.all(SQL.by_suffix, pattern=f"mal_%{suffix}")

@@ -15,6 +15,13 @@ FROM mail
 WHERE id = :id
 {for_update}
 
+-- name: by_key
+SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
+       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
+       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+FROM mail
+WHERE scope = :scope AND key = :key
+
 -- name: by_suffix
 SELECT id FROM mail WHERE id LIKE :pattern ORDER BY id DESC LIMIT 2
 

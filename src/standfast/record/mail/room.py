@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from standfast import crash, serial
-from standfast.db.contract import Row, Tx
+from standfast.db.contract import Tx
 from standfast.db.store import Room, query, refused_inside, verb
 from standfast.errors import IllegalTransition, InProgress, InvalidInput, StandfastError
 from standfast.footings import journal
@@ -76,7 +76,7 @@ class Mails(Room):
         if for_us is not None and expires_us is not None:
             raise InvalidInput("a mail expires at one moment", "one of for_us= and expires_us=")
         given = sending.letter(
-            to,
+            addresses.checked(to),
             body,
             key=key,
             subject=subject,
@@ -352,7 +352,7 @@ class Mails(Room):
     @query
     def delivered(self, tx: Tx, which: Which) -> Delivery | StandfastError:
         """What became of a mail, by its id or its key: the sender's receipt. Raises NotFound."""
-        row = self._by_id_or_key(tx, which)
+        row = delivery.find(tx, which)
         return row if isinstance(row, StandfastError) else looking.receipt(tx, row)
 
     @query
@@ -393,7 +393,7 @@ class Mails(Room):
     @query
     def get(self, tx: Tx, which: Which) -> Mail | StandfastError:
         """By id, the end of an id, or key. Nothing is marked. Raises NotFound."""
-        row = self._by_id_or_key(tx, which)
+        row = delivery.find(tx, which)
         return row if isinstance(row, StandfastError) else mail(tx, row)
 
     @query
@@ -421,19 +421,19 @@ class Mails(Room):
     @query
     def thread(self, tx: Tx, which: Which, *, limit: int = 50) -> MailList | StandfastError:
         """The conversation a mail belongs to, the first one first."""
-        row = self._by_id_or_key(tx, which)
+        row = delivery.find(tx, which)
         return row if isinstance(row, StandfastError) else looking.thread(tx, row["thread_id"], limit)
 
     @query
     def show(self, tx: Tx, which: Which) -> Shown | StandfastError:
         """Everything about one mail: every attempt and its reason, its thread, its dead letters, its changes."""
-        row = self._by_id_or_key(tx, which)
+        row = delivery.find(tx, which)
         return row if isinstance(row, StandfastError) else looking.show(tx, row["id"])
 
     @query
     def history(self, tx: Tx, which: Which, *, after: int = 0, limit: int = 50) -> EventList | StandfastError:
         """Every change of it, in order; `after` is the `seq` of the last one you have."""
-        row = self._by_id_or_key(tx, which)
+        row = delivery.find(tx, which)
         if isinstance(row, StandfastError):
             return row
         return journal.Journal(self.store, tx).about(row["id"], after=after, limit=limit)
@@ -493,11 +493,6 @@ class Mails(Room):
     def _leave(self, held: Mail) -> None:
         """A follower goes away with a mail in hand."""
         self.store.write(lambda tx: delivery.let_age(tx, held), durable=False)
-
-    def _by_id_or_key(self, tx: Tx, which: Which) -> Row | StandfastError:
-        if isinstance(which, str) and (row := tx.maybe(sending.SQL.by_key, scope=self.scope, key=which)):
-            return row
-        return delivery.find(tx, which)
 
     def _subject(self, tx: Tx, which: Which | DeadLetter) -> Which:
         """A dead letter may be named by its own id, too."""

@@ -75,7 +75,7 @@ def letter(
     session: str | None = None,
 ) -> Letter:
     return Letter(
-        to=None if to is None else addresses.checked(to),
+        to=to,
         body=serial.dumps(body, what="body", limit_bytes=BODY_MAX_BYTES),
         key=None if key is None else keys.checked(key, "a key"),
         subject=checked_subject(subject),
@@ -97,7 +97,7 @@ def send(tx: Tx, given: Letter) -> Mail | StandfastError:
     about = _about(tx, given)
     if isinstance(about, StandfastError):
         return about
-    before = None if given.key is None else tx.maybe(SQL.by_key, scope=about["scope"], key=given.key)
+    before = None if given.key is None else tx.maybe(delivery.SQL.by_key, scope=about["scope"], key=given.key)
     if before is not None:
         return _same_or_conflict(tx, before, about)
     full = _no_room(tx, Place(about["scope"], about["box"]))
@@ -106,7 +106,7 @@ def send(tx: Tx, given: Letter) -> Mail | StandfastError:
     crash.point("mail.before_send")
     row = tx.maybe(SQL.send, now_us=tx.now_us(), **about)
     if row is None:  # sent with this key a moment ago, by somebody else
-        return _same_or_conflict(tx, tx.one(SQL.by_key, scope=about["scope"], key=given.key), about)
+        return _same_or_conflict(tx, tx.one(delivery.SQL.by_key, scope=about["scope"], key=given.key), about)
     data: dict[str, serial.Json] = {"box": row["box"], "from": row["sender"], "hash": row["hash"]}
     if row["reply_to_id"]:
         data["reply_to"] = row["reply_to_id"]

@@ -26,13 +26,6 @@ RETURNING seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, ha
        attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
        lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
 
--- name: by_key
-SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
-       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
-       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
-FROM mail
-WHERE scope = :scope AND key = :key
-
 -- name: refused
 INSERT INTO mail_box (scope, box, refused, refused_us)
 VALUES (:scope, :box, 1, :now_us)
