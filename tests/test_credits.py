@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -281,3 +282,29 @@ def test_spends_at_once_cannot_have_the_last_credit_twice(nursery: Nursery, engi
     won = sum(int((tmp_path / str(n)).read_text()) for n in range(PROCESSES))
     with standfast.open(engine_url, data_dir=data) as sf:
         assert (won, sf.credits.balance("ada").balance) == (33, 1)
+
+
+def test_a_spend_waits_for_the_one_before_it_and_sees_it(pg_database: str, tmp_path: Path) -> None:
+    """The same without chance: the first is written and not committed when the second asks."""
+    ends: list[object] = []
+    with (
+        standfast.open(pg_database, data_dir=tmp_path / "data") as sf,
+        standfast.open(pg_database, data_dir=tmp_path / "data") as look,
+    ):
+        sf.credits.grant("ada", 10, key="g")
+
+        def second() -> None:
+            try:
+                ends.append(sf.credits.spend("ada", 10, key="second"))
+            except Conflict as error:
+                ends.append(error.code)
+
+        thread = threading.Thread(target=second)
+        with sf.transaction() as tx:
+            tx.credits.spend("ada", 10, key="first")
+            thread.start()
+            waiting = "SELECT 1 AS waits FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            while thread.is_alive() and not list(look.rows(waiting)):
+                pass
+        thread.join(60)
+        assert (ends, sf.credits.balance("ada").balance) == (["insufficient"], 0)
