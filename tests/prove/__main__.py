@@ -32,7 +32,7 @@ class Campaign(NamedTuple):
 
 
 def _campaigns(stack: ExitStack) -> dict[str, Campaign]:
-    from tests.prove import boot, checkpoints, effects, followers, interrupts, power, state, sweeps, torture
+    from tests.prove import boot, checkpoints, effects, followers, interrupts, mail, power, state, sweeps, torture
 
     def postgres(place: Path, seed: int) -> Outcome:
         return followers.run(place, url=_server(stack), seed=seed)
@@ -60,6 +60,8 @@ def _campaigns(stack: ExitStack) -> dict[str, Campaign]:
         "tail": Campaign(lambda place, seed: followers.run(place, seed=seed), 1),
         "tail-postgres": Campaign(postgres, 1),
         "leases": Campaign(_leases, 1),
+        "mail": Campaign(lambda place, seed: mail.run(place, seed=seed), 2),
+        "mail-postgres": Campaign(lambda place, seed: mail.run(place, seed=seed, url=_server(stack)), 2),
         "state": Campaign(lambda place, seed: state.run(place, seed=seed, calls=150, kills=16), 1),
         "state-postgres": Campaign(
             lambda place, seed: state.run(place, seed=seed, calls=100, kills=16, url=_server(stack)), 1
