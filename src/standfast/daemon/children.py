@@ -23,10 +23,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from standfast.clock import SECOND_US
 from standfast.daemon import keeper
 from standfast.footings.leases import is_gone, is_here, parse_process, process
 
@@ -86,11 +86,11 @@ class Spool:
         """The keeper another daemon started."""
         return Child(self, run_id, attempt, identity)
 
-    def promise(self, seconds: float) -> None:
-        """Tell every keeper until when nobody else may take over its run."""
+    def promise(self, until_us: int) -> None:
+        """Tell every keeper until when, in time awake, nobody else may take over its run."""
         fd = os.open(self.lease + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         with open(fd, "w") as file:
-            file.write(str(time.monotonic() + seconds))
+            file.write(str(until_us / SECOND_US))
         os.rename(self.lease + ".new", self.lease)
 
     def left_behind(self) -> list[tuple[str, int]]:

@@ -1,0 +1,208 @@
+"""`standfast daemon`: the process that fires loops and runs their commands, by hand or by systemd."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from standfast.cli.frame import noun
+from standfast.cli.output import Out
+from standfast.cli.render import Column
+
+if TYPE_CHECKING:
+    from standfast.config import Settings
+    from standfast.daemon.status import Status
+
+daemon = noun("daemon", "The daemon: fires loops, runs their commands, sweeps.", default="status")
+
+START_MAX_S = 20.0
+STOP_MAX_S = 90.0
+LOG_MAX_BYTES = 1_000_000
+LOG_LINES = 10
+
+
+def settings_of(cwd: str | None = None) -> Settings:
+    """What the daemon serves: the store a command would use here, all of its scopes."""
+    import os
+
+    from standfast.config import load
+
+    return load(scope="", actor=f"daemon:{os.uname().nodename}", cwd=cwd, quiet=True)
+
+
+@daemon.verb("run", examples=("standfast daemon run", "standfast daemon run --workers 2 --grace 5m"))
+@click.option("--workers", type=click.IntRange(1, 1000), default=8, show_default=True, help="Commands at the same time.")
+@click.option("--grace", default="30s", show_default=True, help="How long commands may go on after SIGTERM.")
+@click.option("--again", is_flag=True, hidden=True, help="Begin again by itself when another store is configured.")
+def run(out: Out, workers: int, grace: str, again: bool) -> None:
+    """Run in the foreground until SIGTERM; a second one hurries."""
+    import os
+    import sys
+    from time import gmtime, strftime
+
+    from standfast.cli import exits
+    from standfast.clock import SECOND_US, parse_duration
+    from standfast.daemon.service import Options, Service
+
+    cwd, words = os.getcwd(), sys.argv[1:]
+    options = Options(workers, parse_duration(grace) / SECOND_US)
+
+    def say(text: str) -> None:
+        print(f"{strftime('%Y-%m-%dT%H:%M:%SZ', gmtime())} {text}", file=sys.stderr, flush=True)
+
+    ended = Service(settings_of(cwd), options, say, lambda: settings_of(cwd)).run()
+    if ended.restart and again:
+        os.execv(sys.executable, [sys.executable, "-m", "standfast", *words])
+    if ended.restart:
+        raise click.exceptions.Exit(exits.BUSY)
+
+
+@daemon.verb("start", examples=("standfast daemon start", "standfast daemon start --json"))
+def start(out: Out) -> None:
+    """Start it in the background, and wait until it is at work."""
+    from standfast.clock import SYSTEM
+    from standfast.daemon import status
+
+    settings = settings_of()
+    found = status.read(settings.data_dir, SYSTEM)
+    if found.state == "stopped":
+        found = _started(settings)
+    out.record(plain(found), [_sentence(found)])
+    out.then("standfast daemon status")
+
+
+def _started(settings: Settings) -> Status:
+    import os
+    import subprocess
+    import sys
+    import time
+
+    from standfast.clock import SYSTEM
+    from standfast.daemon import status
+    from standfast.db.sqlite.place import make_private
+
+    make_private(os.path.join(settings.data_dir, "daemon"))
+    log = _log(settings)
+    with open(log, "ab") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "standfast", "daemon", "run", "--again"],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+    end = time.monotonic() + START_MAX_S
+    while time.monotonic() < end:
+        found = status.read(settings.data_dir, SYSTEM)
+        if found.state not in ("stopped", "starting"):
+            return found
+        if process.poll() is not None:
+            raise _failed(log, f"the daemon ended at once with exit code {process.returncode}")
+        time.sleep(0.02)
+    raise _failed(log, f"the daemon was not at work within {START_MAX_S:.0f} s")
+
+
+def _failed(log: str, words: str) -> click.ClickException:
+    with open(log, errors="replace") as file:
+        last = file.read()[-4000:].splitlines()[-LOG_LINES:]
+    return click.ClickException("\n".join([words, *(f"  {line}" for line in last), f"  ({log})"]))
+
+
+def _log(settings: Settings) -> str:
+    """Two files at most; the daemon says little, and nothing twice."""
+    import os
+
+    path = os.path.join(settings.data_dir, "daemon", "log")
+    if os.path.exists(path) and os.path.getsize(path) > LOG_MAX_BYTES:
+        os.replace(path, path + ".1")
+    return path
+
+
+@daemon.verb("stop", examples=("standfast daemon stop", "standfast daemon stop --now"))
+@click.option("--now", is_flag=True, help="Give the commands that run no time to end by themselves.")
+def stop(out: Out, now: bool) -> None:
+    """End it, and wait until it is gone. What runs may end by itself for a while."""
+    from standfast.clock import SYSTEM
+    from standfast.daemon import instance, stopping
+
+    settings = settings_of()
+    found = instance.find(settings.data_dir, SYSTEM)
+    if not found.running:
+        out.record({"stopped": False, "pid": None}, ["no daemon runs here"])
+        return
+    stopping.stop(settings.data_dir, found, SYSTEM, now=now, patience_s=STOP_MAX_S)
+    out.record({"stopped": True, "pid": found.pid}, [f"the daemon (process {found.pid}) has ended"])
+    out.then("standfast daemon start")
+
+
+PARTS = [Column("name", "part"), Column("state"), Column("failures"), Column("error")]
+RUNS = [Column("loop"), Column("slot_us", "slot", "time"), Column("attempt"), Column("pid"), Column("run")]
+
+
+@daemon.verb("status", examples=("standfast daemon status", "standfast daemon status --json"))
+def status_command(out: Out) -> None:
+    """How it stands: its parts, what it runs. Exits 3 if it does not run."""
+    from standfast.cli import exits
+    from standfast.clock import SYSTEM
+    from standfast.daemon import status
+
+    found = status.read(settings_of().data_dir, SYSTEM)
+    lines = [_sentence(found)]
+    if found.parts:
+        lines += ["", *out.table(found.parts, PARTS)]
+    if found.runs:
+        lines += ["", *out.table(found.runs, RUNS)]
+    out.record(plain(found), lines)
+    if found.state == "stopped":
+        out.then("standfast daemon start, or for good: standfast daemon install")
+        raise click.exceptions.Exit(exits.NOT_FOUND)
+    out.then("standfast loop list")
+
+
+def _sentence(found: Status) -> str:
+    if found.state == "stopped":
+        return "no daemon runs here" + (f"; the last one ended: {found.note}" if found.note else "")
+    words = {
+        "starting": "is starting",
+        "active": "fires and runs",
+        "standby": f"stands by: {found.leader} leads",
+        "waiting": f"waits for the store: {found.note}",
+        "draining": "is ending",
+    }[found.state]
+    return f"the daemon (process {found.pid or 'not visible from here'}) {words}" + (f", on {found.store}" if found.store else "")
+
+
+def plain(found: Status) -> dict[str, Any]:
+    return found._asdict()
+
+
+@daemon.verb("install", examples=("standfast daemon install", "standfast daemon install --dry-run"))
+@click.option("--dry-run", is_flag=True, help="Print the unit; write nothing.")
+@click.option("--remove", is_flag=True, help="Take the unit away again.")
+def install(out: Out, dry_run: bool, remove: bool) -> None:
+    """Write a systemd user unit, so that it starts at boot and again whenever it ends."""
+    import os
+
+    from standfast.daemon import service, unit
+
+    settings = settings_of()
+    path = unit.place(os.environ)
+    if remove:
+        if not dry_run:
+            unit.remove(path)
+        out.record({"path": path, "removed": not dry_run}, [f"{path} {'would be' if dry_run else 'is'} removed"])
+        out.then("systemctl --user disable --now standfast; systemctl --user daemon-reload")
+        return
+    text = unit.text(environ=os.environ, data_dir=settings.data_dir, grace_s=service.GRACE_S)
+    changed = False if dry_run else unit.write(path, text)
+    lines = text.splitlines() if dry_run else [f"{path} {'is written' if changed else 'was there already'}"]
+    out.record({"path": path, "text": text, "written": changed}, lines)
+    if settings.source == "environment":
+        out.say(
+            "STANDFAST_DB_URL is not written into the unit: it may carry a password. Save the store instead:",
+            "  standfast db pg URL --global",
+        )
+    out.then("systemctl --user daemon-reload && systemctl --user enable --now standfast")
+    if out.for_people:
+        out.say("to keep it running while you are logged out: loginctl enable-linger")

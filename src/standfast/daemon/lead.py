@@ -1,0 +1,92 @@
+"""One daemon per store: the lease `daemon`, held in the store itself, so that every machine on it can see it.
+
+A second daemon stands by and takes over when the first is gone: at once on the same machine, by time from
+another. The lease keeps two from doing the same work for nothing. That nothing is doubled does not
+depend on it: a slot is one row, and a run is claimed with a fence.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from standfast.clock import SECOND_US
+from standfast.errors import InProgress, LeaseLost, NotFound
+from standfast.footings.leases import renewer, who
+
+if TYPE_CHECKING:
+    from standfast.handle import Standfast
+
+NAME = "daemon"
+RENEW_US = 10 * SECOND_US
+"""More often than the renewing thread does: it is there for when this one waits for the store."""
+
+
+class Lead:
+    """Whether this process is the one that fires and runs."""
+
+    def __init__(self, sf: Standfast, note: str) -> None:
+        self._sf = sf
+        self._note = note
+        self._fence: int | None = None
+        self._renewed_us = 0
+        self._renewer = renewer(sf._store)
+        self.other: str | None = None
+        """Who leads, while it is somebody else."""
+
+    @property
+    def held(self) -> bool:
+        return self._fence is not None
+
+    @property
+    def trusted(self) -> bool:
+        """Whether what this process leased can be believed in, by its own clock."""
+        return self._renewer.trusted
+
+    @property
+    def good_until_us(self) -> int:
+        return self._renewer.good_until_us
+
+    def step(self) -> bool:
+        """Take it, keep it, or learn that another has it. Raises what the store raises."""
+        if self._fence is not None:
+            self._keep()
+        if self._fence is None:
+            self._take()
+        return self.held
+
+    def _keep(self) -> None:
+        now_us = self._sf._store.caller.clock.mono_us()
+        if now_us - self._renewed_us < RENEW_US and self.trusted:
+            return
+        self._renewer.renew()
+        try:
+            assert self._fence is not None
+            self._sf.leases.renew(NAME, self._fence)
+            self._renewed_us = now_us
+        except (LeaseLost, NotFound):
+            self._fence = None
+
+    def _take(self) -> None:
+        before_us = self._sf._store.caller.clock.mono_us()
+        try:
+            found = self._sf.leases.get(NAME)
+        except NotFound:
+            found = None
+        if found is not None and found.standing == "live":
+            if found.holder != self._sf._store.caller.holder:
+                self.other = who(found.holder)
+                return
+            self._fence = found.fence  # it was ours: only the answer had been lost
+        else:
+            try:
+                self._fence = self._sf.leases.acquire(NAME, note=self._note).fence
+            except InProgress:
+                return  # another was quicker; the next look says who
+        self.other = None
+        self._renewed_us = before_us
+        self._renewer.start()
+
+    def give_back(self) -> None:
+        if self._fence is not None:
+            self._sf.leases.release(NAME, self._fence)
+            self._fence = None

@@ -1,0 +1,103 @@
+"""What the daemon does beside running commands: fire what is due, sweep, look at its own settings.
+
+Everything goes through the public verbs; whoever has the store could do the same by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from standfast import crash
+from standfast.clock import HOUR_US, MINUTE_US, SECOND_US
+from standfast.errors import StandfastError
+
+if TYPE_CHECKING:
+    from standfast.config import Settings
+    from standfast.daemon.instance import Instance
+    from standfast.handle import Standfast
+
+FIRE_EVERY_US = 10 * SECOND_US
+"""At the latest: the clock may have been set."""
+FIRE_ROUNDS = 100
+SWEEP_EVERY_US = 10 * SECOND_US
+COLLECT_EVERY_US = 6 * HOUR_US
+CARE_EVERY_US = MINUTE_US
+WATCH_EVERY_US = 5 * SECOND_US
+
+
+class Firing:
+    """Every slot becomes a row, as soon as it is due."""
+
+    def __init__(self, sf: Standfast, counts: dict[str, int]) -> None:
+        self._sf = sf
+        self._counts = counts
+
+    def step(self) -> int:
+        for _ in range(FIRE_ROUNDS):
+            # Read first: firing is a write, and every write rings the bell that woke us.
+            due_us = self._sf.loops.next_due_us()
+            now_us = self._sf.read(lambda tx: tx.now_us())
+            if due_us is None:
+                return FIRE_EVERY_US
+            if due_us > now_us:
+                return min(due_us - now_us, FIRE_EVERY_US)
+            crash.point("daemon.before_fire")
+            self._counts["fired"] += len(self._sf.loops.fire_due())
+            crash.point("daemon.after_fire")
+        return 0
+
+
+class Sweeping:
+    """What ends by time, and what nobody needs any more. Each sweep stands for itself: one that fails delays no other."""
+
+    def __init__(self, sf: Standfast) -> None:
+        self._clock = sf._store.caller.clock
+        self._sweeps: list[tuple[int, Callable[[], object]]] = [
+            (SWEEP_EVERY_US, sf.state.expire),
+            (SWEEP_EVERY_US, sf.mail.sweep),
+            (CARE_EVERY_US, lambda: sf.engine.care()),
+            (COLLECT_EVERY_US, sf.artifacts.collect),
+        ]
+        now_us = self._clock.mono_us()
+        self._due_us = [now_us + every_us // 2 for every_us, _ in self._sweeps]
+
+    def step(self) -> int:
+        failed: StandfastError | None = None
+        for index, (every_us, sweep) in enumerate(self._sweeps):
+            if self._clock.mono_us() < self._due_us[index]:
+                continue
+            crash.point("daemon.before_sweep")
+            try:
+                sweep()
+            except StandfastError as error:
+                failed = error
+                continue
+            self._due_us[index] = self._clock.mono_us() + every_us
+        if failed is not None:
+            raise failed
+        return max(SECOND_US, min(self._due_us) - self._clock.mono_us())
+
+
+class Watching:
+    """Whether this process still serves the store it should, and still has its own lock."""
+
+    def __init__(self, settings: Settings, reload: Callable[[], Settings], guard: Instance) -> None:
+        self._target = settings.target
+        self._reload = reload
+        self._guard = guard
+        self.ended: str | None = None
+        """Why the daemon should end, to be started again."""
+
+    def step(self) -> int:
+        if not self._guard.stands():
+            self.ended = f"{self._guard.path} was taken away"
+            return WATCH_EVERY_US
+        try:
+            found = self._reload().target
+        except StandfastError as error:
+            # A file that is being edited: what we serve stays what it was. Said once, as every failing part is.
+            raise RuntimeError(f"the configuration cannot be read: {error.message}") from error
+        if found != self._target:
+            self.ended = f"the store is {found.shown} now"
+        return WATCH_EVERY_US

@@ -1,0 +1,80 @@
+"""What the daemon does just now, where a second process can read it without asking it.
+
+A small file in the data directory, replaced whole whenever something changes. It says nothing that is not
+also in the store, but it can be read while the store is away. It stays when the daemon dies: whether it
+is true is decided by the lock and the identity beside it, never by the file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from standfast.daemon import instance
+
+if TYPE_CHECKING:
+    from standfast.clock import Clock
+
+NAME = "status.json"
+MAX_BYTES = 1024 * 1024
+
+
+class Status(NamedTuple):
+    """The daemon of this data directory."""
+
+    state: str
+    """stopped, starting, active, standby, waiting (for the store) or draining."""
+    pid: int | None
+    process: str | None
+    store: str | None
+    version: str | None
+    since_us: int | None
+    leader: str | None
+    """Who fires and runs on this store, if it is another machine or process."""
+    parts: list[dict[str, Any]]
+    runs: list[dict[str, Any]]
+    """What it runs now."""
+    counts: dict[str, int]
+    note: str | None = None
+    """What ended it, or what it waits for."""
+
+
+def path_of(data_dir: str) -> str:
+    return os.path.join(data_dir, "daemon", NAME)
+
+
+def write(data_dir: str, status: Status) -> None:
+    """Replace it whole; on a full disk the old one stays."""
+    path = path_of(data_dir)
+    try:
+        fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with open(fd, "w") as file:
+            json.dump(status._asdict(), file)
+        os.rename(path + ".new", path)
+    except OSError:
+        pass  # it is for looking at; what matters is in the store
+
+
+def read(data_dir: str, clock: Clock) -> Status:
+    """How the daemon stands. Raises UnsafeStorage if its pid file is a link."""
+    found = instance.find(data_dir, clock)
+    written = _written(data_dir)
+    if not found.running:
+        base = written or _NOTHING
+        return base._replace(state="stopped", pid=None, process=None, leader=None, parts=[], runs=[])
+    if written is None or (found.process is not None and written.process != found.process):
+        return _NOTHING._replace(state="starting", pid=found.pid, process=found.process)
+    return written._replace(pid=found.pid)
+
+
+_NOTHING = Status("stopped", None, None, None, None, None, None, [], [], {})
+
+
+def _written(data_dir: str) -> Status | None:
+    try:
+        with open(path_of(data_dir), "rb") as file:
+            found = json.loads(file.read(MAX_BYTES))
+        return Status(**found)
+    except (OSError, ValueError, TypeError):
+        return None

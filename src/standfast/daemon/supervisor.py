@@ -1,0 +1,110 @@
+"""Supervision inside the daemon: each part fails alone, is made anew, and waits longer each time.
+
+A part does a piece of work and says when it wants to be called again. What the store's weather does to
+it (busy, a server that is away, a full disk) is waited out; anything else is a failure of that
+part, which is thrown away and made again, with everything it knew. The others go on meanwhile.
+
+There is one thread and no timer here: `step` runs whatever is due by the clock it was given. So a year
+of it can be tested in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from standfast.clock import SECOND_US
+from standfast.errors import Corrupt, SchemaTooNew, StandfastError, StorageError, UnsafeStorage
+
+if TYPE_CHECKING:
+    from standfast.clock import Clock
+
+BACKOFF_MIN_US = SECOND_US // 10
+BACKOFF_MAX_US = 30 * SECOND_US
+ERROR_MAX = 300
+
+
+class Part(Protocol):
+    """One thing the daemon does."""
+
+    def step(self) -> int:
+        """Do what is due; the microseconds after which it wants to be called again at the latest."""
+
+
+class PartState(NamedTuple):
+    """How a part stands, for whoever asks."""
+
+    name: str
+    state: str
+    """ok, waiting (for the store), or failing (made anew after a while)."""
+    since_us: int
+    failures: int
+    error: str | None
+
+
+class Supervised:
+    """A part with its history."""
+
+    def __init__(self, name: str, make: Callable[[], Part], clock: Clock, say: Callable[[str], None]) -> None:
+        self.name = name
+        self._make = make
+        self._clock = clock
+        self._say = say
+        self._part: Part | None = None
+        self._due_us = 0
+        self.state = PartState(name, "ok", clock.now_us(), 0, None)
+
+    def step(self, *, woken: bool) -> int:
+        """Run it if it is due, or if something happened and it is well; when it is due next, in microseconds."""
+        now_us = self._clock.mono_us()
+        if now_us >= self._due_us or (woken and self.state.state == "ok"):
+            self._due_us = self._clock.mono_us() + self._run()
+        return max(0, self._due_us - self._clock.mono_us())
+
+    def _run(self) -> int:
+        try:
+            if self._part is None:
+                self._part = self._make()
+            delay_us = self._part.step()
+        except StorageError as error:
+            return self._wait("failing" if isinstance(error, _LASTING) else "waiting", error)
+        except Exception as error:  # noqa: BLE001  whatever it was, the other parts go on
+            self._part = None
+            return self._wait("failing", error)
+        if self.state.state != "ok":
+            self._say(f"{self.name}: well again after {self.state.failures} failures")
+            self.state = PartState(self.name, "ok", self._clock.now_us(), 0, None)
+        return delay_us
+
+    def _wait(self, state: str, error: BaseException) -> int:
+        words = _words(error)
+        if (state, words) != (self.state.state, self.state.error):  # once, not once per try
+            self._say(f"{self.name}: {state}: {words}")
+        since_us = self.state.since_us if self.state.state == state else self._clock.now_us()
+        failures = self.state.failures + 1
+        self.state = PartState(self.name, state, since_us, failures, words)
+        return min(BACKOFF_MIN_US << min(failures - 1, 20), BACKOFF_MAX_US)
+
+
+_LASTING = (Corrupt, SchemaTooNew, UnsafeStorage)
+"""Of the store's errors those that no waiting cures; they are said as failures, and tried again all the same."""
+
+
+class Supervisor:
+    """All the parts, in their order."""
+
+    def __init__(self, parts: dict[str, Callable[[], Part]], clock: Clock, say: Callable[[str], None]) -> None:
+        self._parts = [Supervised(name, make, clock, say) for name, make in parts.items()]
+
+    def step(self, *, woken: bool = False) -> int:
+        """Run what is due; the microseconds until something is due again."""
+        return min(part.step(woken=woken) for part in self._parts)
+
+    def states(self) -> list[PartState]:
+        return [part.state for part in self._parts]
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, StandfastError):
+        return error.message.splitlines()[0][:ERROR_MAX]
+    return f"{type(error).__name__}: {error}".splitlines()[0][:ERROR_MAX]

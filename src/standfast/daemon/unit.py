@@ -1,0 +1,98 @@
+"""The systemd user unit: the same daemon, started at boot and again whenever it ends.
+
+It carries no sandbox of its own: whatever the unit may not do, the commands of the loops could not do
+either, and they are the person's. Only the daemon itself is signalled when the unit is stopped or dies;
+commands outlive a crash and are adopted, and on a stop the daemon ends them in its own way.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+
+from standfast.errors import Conflict, InvalidInput, NotFound
+
+NAME = "standfast.service"
+MARK = "# Written by `standfast daemon install`; `standfast daemon install --remove` takes it away."
+STOP_S = 30.0
+"""Beyond the grace of the commands: for what the store still has to be told."""
+
+_TEXT = """{mark}
+[Unit]
+Description=standfast: fires loops, runs their commands, sweeps
+StartLimitIntervalSec=300
+StartLimitBurst=10
+
+[Service]
+Type=notify
+ExecStart={command}
+{environment}Restart=always
+RestartSec=2
+# It says twice a minute that it is well; waiting for a busy store is no reason to be killed.
+WatchdogSec=180
+KillMode=process
+TimeoutStopSec={stop_s:.0f}
+OOMPolicy=continue
+
+[Install]
+WantedBy=default.target
+"""
+
+
+def text(*, environ: Mapping[str, str], data_dir: str, grace_s: float) -> str:
+    """The unit for this interpreter, this data directory and no password."""
+    command = " ".join(_quoted(word) for word in (sys.executable, "-m", "standfast", "daemon", "run"))
+    environment = ""
+    if "STANDFAST_DATA_DIR" in environ:
+        environment = f"Environment={_quoted(f'STANDFAST_DATA_DIR={data_dir}')}\n"
+    return _TEXT.format(mark=MARK, command=command, environment=environment, stop_s=grace_s + STOP_S)
+
+
+def place(environ: Mapping[str, str]) -> str:
+    """Where systemd looks for a user's units. HOME is read at every call: a test has its own."""
+    base = environ.get("XDG_CONFIG_HOME") or os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".config")
+    return os.path.join(base, "systemd", "user", NAME)
+
+
+def write(path: str, content: str) -> bool:
+    """Put it there, whole. False if it was there already. Somebody else's unit is left alone."""
+    found = _read(path)
+    if found == content:
+        return False
+    if found is not None and MARK not in found:
+        raise Conflict(f"{path} was not written by standfast", "move it away, or keep it: it is not touched")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    with open(fd, "w") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(fd)
+    os.rename(path + ".new", path)
+    return True
+
+
+def remove(path: str) -> None:
+    found = _read(path)
+    if found is None:
+        raise NotFound(f"there is no unit at {path}", "standfast daemon install writes one")
+    if MARK not in found:
+        raise Conflict(f"{path} was not written by standfast", "remove it by hand if you want it gone")
+    os.unlink(path)
+
+
+def _read(path: str) -> str | None:
+    with suppress(FileNotFoundError), open(path, errors="replace") as file:
+        return file.read(100_000)
+    return None
+
+
+def _quoted(word: str) -> str:
+    """One word for systemd: its own quoting, and nothing that could end the line."""
+    if any(ord(letter) < 32 for letter in word):
+        raise InvalidInput(f"{word!r} cannot stand in a unit")
+    word = word.replace("%", "%%").replace("$", "$$")
+    if not any(letter in " \"'\\;" for letter in word):
+        return word
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
