@@ -70,9 +70,9 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.ASCII)
 
 
-def redacted(text: str) -> str:
+def redacted(text: str, shapes: tuple[Shape, ...] = SHAPES) -> str:
     """`text` with every well-known secret replaced by its kind. JSON stays JSON."""
-    for shape in SHAPES:
+    for shape in shapes:
         for prefix in shape.prefixes:
             if prefix in text:
                 pattern = _compiled(shape.pattern)
@@ -80,3 +80,38 @@ def redacted(text: str) -> str:
                 text = pattern.sub(f"{kept}[redacted:{shape.name}]", text)
                 break
     return text
+
+
+# What to look for in a megabyte at once. Where several prefixes share a part, the part is looked for once; where a
+# prefix is found in every second line ("://", "task-"), a pattern that begins with it looks a little further.
+_SHARED = {"xoxa-": b"xox", "xoxb-": b"xox", "xoxp-": b"xox", "xoxr-": b"xox", "xoxs-": b"xox"}
+_SHARED |= {"Bearer ": b"earer ", "bearer ": b"earer ", "sk_live_": b"k_live_", "rk_live_": b"k_live_"}
+_FURTHER = {
+    "sk-ant-": rb"sk-(?:ant-|proj-|svcacct-|admin-|or-|[A-Za-z0-9]{32})",
+    "sk-": rb"sk-(?:ant-|proj-|svcacct-|admin-|or-|[A-Za-z0-9]{32})",
+    "ghp_": rb"gh[pousr]_[A-Za-z0-9]{36}",
+    "gho_": rb"gh[pousr]_[A-Za-z0-9]{36}",
+    "ghu_": rb"gh[pousr]_[A-Za-z0-9]{36}",
+    "ghs_": rb"gh[pousr]_[A-Za-z0-9]{36}",
+    "ghr_": rb"gh[pousr]_[A-Za-z0-9]{36}",
+    "://": rb"://[^\s:/?#@\"]{0,100}:[^\s/?#@\"]{1,200}@",
+}
+
+
+def possible(data: bytes) -> tuple[Shape, ...]:
+    """The shapes that may be in `data`, UTF-8 text of any length; almost always none. For what comes in bulk:
+    `redacted(line, possible(block))` is what `redacted(line)` is, for every line of the block."""
+    found: dict[bytes, bool] = {}
+
+    def there(prefix: str) -> bool:
+        further = _FURTHER.get(prefix)
+        if further is not None:
+            if further not in found:
+                found[further] = re.search(further, data) is not None
+            return found[further]
+        needle = _SHARED.get(prefix) or prefix.encode()
+        if needle not in found:
+            found[needle] = needle in data
+        return found[needle]
+
+    return tuple(shape for shape in SHAPES if any(there(prefix) for prefix in shape.prefixes))

@@ -1,8 +1,9 @@
-"""The timeline: what really happened around a moment, in order, from the journal alone.
+"""The timeline: what really happened around a moment, in order, from the journal and imported transcripts.
 
-Each row says whether standfast itself saw it or an agent said it: self-reports are trusted
-least. A long stretch without any row is said as a gap, because silence is an answer too.
-No payload is read: the summaries were written for this.
+An import is one row of the journal however much it brings: what it brought is found by when it
+happened, in the messages and tool calls themselves. Each row says whether standfast itself saw it or
+an agent said it: self-reports are trusted least. A long stretch without any row is said as a gap,
+because silence is an answer too. No payload is read: the summaries were written for this.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class Entry(NamedTuple):
     """One thing that happened."""
 
     seq: int
+    """Its row in the journal; 0 for what an import brought."""
     occurred_us: int
     time_us: int
     source: str
@@ -97,19 +99,21 @@ class Timelines(Room):
                 return NotFound(f"no session {session!r} in this scope", "standfast session list")
             session_id = found["id"]
         limit = max(1, min(limit, ROWS_MAX))
-        rows = tx.all(
-            SQL.between,
-            from_us=start_us,
-            until_us=until_us,
-            everywhere=int(everywhere),
-            scope=self.scope,
-            session_id=session_id,
-            agent=agent,
-            subject=subject,
-            type=type,
-            type_prefix=f"{type or ''}.%",
-            limit=limit + 1,
-        )
+        asked: Row = {
+            "from_us": start_us,
+            "until_us": until_us,
+            "everywhere": int(everywhere),
+            "scope": self.scope,
+            "session_id": session_id,
+            "agent": agent,
+            "subject": subject,
+            "limit": limit + 1,
+        }
+        rows = tx.all(SQL.between, type=type, type_prefix=f"{type or ''}.%", **asked)
+        for imported, own in ((SQL.messages_between, "message.said"), (SQL.calls_between, "tool.called")):
+            if type is None or type in (own, own.partition(".")[0]):
+                rows += tx.all(imported, **asked)
+        rows.sort(key=lambda row: row["occurred_us"])  # stable: of one moment, the journal's rows come first
         entries = [_entry(row) for row in rows[:limit]]
         narrowed = session or agent or subject or type
         gaps = [] if narrowed else self._gaps(tx, entries, start_us, min(until_us, tx.now_us()))
@@ -119,8 +123,8 @@ class Timelines(Room):
         """Stretches of silence. Those at the edges are followed to the row that ends them."""
         if until_us <= from_us:
             return []
-        before = tx.one(SQL.before, us=from_us)["us"]
-        after = tx.one(SQL.after, us=until_us)["us"]
+        before = max((us for us in tx.one(SQL.before, us=from_us).values() if us is not None), default=None)
+        after = min((us for us in tx.one(SQL.after, us=until_us).values() if us is not None), default=None)
         points = [entry.occurred_us for entry in entries]
         edges = [from_us if before is None else before, *points, until_us if after is None else after]
         gaps = []

@@ -13,11 +13,44 @@ WHERE e.occurred_us >= :from_us AND e.occurred_us < :until_us
 ORDER BY e.occurred_us, e.seq
 LIMIT :limit
 
+-- What was said, as an imported transcript has it. Only imported messages have a summary.
+-- name: messages_between
+SELECT 0 AS seq, m.created_us AS time_us, m.occurred_us AS occurred_us, s.scope AS scope, m.actor AS actor,
+       'said' AS source, 'message.said' AS type, m.id AS subject, m.session_id AS session_id,
+       CASE WHEN m.retracted_us IS NULL THEN NULL ELSE 'retracted' END AS state, m.summary AS summary,
+       s.key AS session_key, s.agent AS agent
+FROM message m JOIN session s ON s.id = m.session_id
+WHERE m.summary IS NOT NULL AND m.occurred_us >= :from_us AND m.occurred_us < :until_us
+  AND (:everywhere = 1 OR s.scope = :scope)
+  AND (CAST(:session_id AS text) IS NULL OR m.session_id = :session_id)
+  AND (CAST(:agent AS text) IS NULL OR m.actor = :agent OR s.agent = :agent)
+  AND (CAST(:subject AS text) IS NULL OR m.id = :subject)
+ORDER BY m.occurred_us, m.seq
+LIMIT :limit
+
+-- What tools were called, as an imported transcript has it. What a hook saw is in the journal.
+-- name: calls_between
+SELECT 0 AS seq, c.created_us AS time_us, c.occurred_us AS occurred_us, s.scope AS scope, s.agent AS actor,
+       'said' AS source, 'tool.called' AS type, c.id AS subject, c.session_id AS session_id, c.status AS state,
+       c.summary AS summary, s.key AS session_key, s.agent AS agent
+FROM tool_call c JOIN session s ON s.id = c.session_id
+WHERE c.origin = 'transcript' AND c.occurred_us >= :from_us AND c.occurred_us < :until_us
+  AND (:everywhere = 1 OR s.scope = :scope)
+  AND (CAST(:session_id AS text) IS NULL OR c.session_id = :session_id)
+  AND (CAST(:agent AS text) IS NULL OR s.agent = :agent)
+  AND (CAST(:subject AS text) IS NULL OR c.id = :subject)
+ORDER BY c.occurred_us, c.seq
+LIMIT :limit
+
 -- name: before
-SELECT max(occurred_us) AS us FROM event WHERE occurred_us < :us
+SELECT (SELECT max(occurred_us) FROM event WHERE occurred_us < :us) AS event_us,
+       (SELECT max(occurred_us) FROM message WHERE summary IS NOT NULL AND occurred_us < :us) AS message_us,
+       (SELECT max(occurred_us) FROM tool_call WHERE occurred_us < :us) AS call_us
 
 -- name: after
-SELECT min(occurred_us) AS us FROM event WHERE occurred_us >= :us
+SELECT (SELECT min(occurred_us) FROM event WHERE occurred_us >= :us) AS event_us,
+       (SELECT min(occurred_us) FROM message WHERE summary IS NOT NULL AND occurred_us >= :us) AS message_us,
+       (SELECT min(occurred_us) FROM tool_call WHERE occurred_us >= :us) AS call_us
 
 -- name: session_by_key
 SELECT id FROM session WHERE id = :text OR (scope = :scope AND key = :text) LIMIT 1

@@ -1,0 +1,75 @@
+"""Other programs' SQLite databases, only ever read.
+
+The same library that has our own file open, so that two never meet in one process; read only, and told so
+twice. Whoever asks names the tables: such a file may hold credentials that are none of our business.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from standfast.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import apsw
+
+    from standfast.db.contract import Row
+
+BUSY_MS = 2000
+
+
+class Other:
+    """An open database of somebody else's."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def rows(self, text: str, params: Sequence[object] = ()) -> Iterator[Row]:
+        cursor = self._connection.execute(text, tuple(params))
+        names: tuple[str, ...] | None = None
+        for row in cursor:
+            names = names or tuple(column[0] for column in cursor.get_description())
+            yield dict(zip(names, row, strict=True))
+
+    def has(self, table: str) -> bool:
+        return any(self.rows("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (table,)))
+
+
+@contextmanager
+def opened(path: str) -> Iterator[Other]:
+    """Raises InvalidInput where it is no database, or cannot be read."""
+    import apsw
+
+    try:
+        connection = _connect(path)
+    except apsw.Error as error:
+        raise InvalidInput(f"{path} cannot be read: {error}") from None
+    try:
+        yield Other(connection)
+    except apsw.Error as error:
+        raise InvalidInput(f"{path} cannot be read: {error}") from None
+    finally:
+        connection.close()
+
+
+def _connect(path: str) -> apsw.Connection:
+    import apsw
+
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    plain = f"file:{quote(os.path.abspath(path))}"
+    try:
+        connection = apsw.Connection(f"{plain}?mode=ro", flags=flags)
+        connection.set_busy_timeout(BUSY_MS)
+        connection.execute("PRAGMA query_only=1").fetchall()
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+    except apsw.CantOpenError:
+        # A log needs a file beside it that cannot be made here. Without a log nothing is missed.
+        if os.path.exists(path + "-wal") and os.path.getsize(path + "-wal"):
+            raise
+        connection = apsw.Connection(f"{plain}?immutable=1", flags=flags)
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+    return connection

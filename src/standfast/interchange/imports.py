@@ -1,0 +1,453 @@
+"""`sf.imports`: transcripts of coding agents, and sessions kept elsewhere, brought into the record.
+
+Streaming: a source is read in pieces of a megabyte, and each piece is one transaction that also moves
+the place up to which the source is read. Killed anywhere, the next run goes on where that stands; run
+again with nothing new, it writes nothing. Nothing is ever deleted at the source, and when a source
+disappears what was imported stays, with a note.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from standfast import config, crash, serial
+from standfast.config.scope import normalised
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.db.store import Room, Store, query, refused_inside
+from standfast.errors import InvalidInput, NotFound, StandfastError
+from standfast.footings import journal
+from standfast.ids import new_id
+from standfast.interchange.transcripts import importer as importer_of
+from standfast.interchange.transcripts import writing
+from standfast.interchange.transcripts.neutral import Batch, Thread
+from standfast.interchange.transcripts.reading import SIZE_UNKNOWN, Importer, Piece, Place, Reader
+
+SQL = load(__name__)
+
+PAGE_MAX = 1000
+LOST_RACES_MAX = 1000
+
+Progress = Callable[[str, int, int], object]
+"""Called with a source's path, the bytes done and the bytes there are, over all sources."""
+
+
+class Source(NamedTuple):
+    """A file or database that was read."""
+
+    id: str
+    agent: str
+    host: str
+    path: str
+    state: str
+    note: str | None
+    native_id: str | None
+    session_id: str | None
+    size_bytes: int
+    upto: int
+    generation: int
+    reader: int
+    counts: serial.Json
+    first_us: int | None
+    last_us: int | None
+    created_us: int
+    updated_us: int
+    seq: int
+
+
+class Imported(NamedTuple):
+    """What became of one source in one run: new, more, same, gone, empty or unreadable."""
+
+    path: str
+    outcome: str
+    note: str | None
+    native_id: str | None
+    session_id: str | None
+    messages: int
+    counts: dict[str, Any]
+
+
+class Report(NamedTuple):
+    """What one import did."""
+
+    agent: str
+    dry_run: bool
+    sources: list[Imported]
+    sessions: int
+    messages: int
+    tool_calls: int
+    bytes: int
+    totals: dict[str, int]
+    unknown: dict[str, int]
+    """Record types nobody here knows yet, kept raw, with how often they came."""
+
+
+class Imports(Room):
+    """Bringing in what other programs wrote down."""
+
+    __slots__ = ()
+
+    def run(
+        self,
+        agent: str,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        since_us: int | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> Report:
+        """Import what is new in the transcripts of `agent`; all of it, or what is at `path`.
+
+        `since_us` leaves alone what was last changed before. Raises InvalidInput for an agent nobody
+        knows, NotFound for a path where nothing is. A broken file is a note, never an error.
+        """
+        refused_inside(self.tx, "imports.run")
+        chosen = importer_of(agent)
+        roots = [os.fspath(path)] if path is not None else chosen.roots(os.environ)
+        if path is not None and not os.path.exists(roots[0]):
+            raise NotFound(f"there is nothing at {roots[0]}", f"standfast import {agent} PATH")
+        return _Run(self.store, chosen, dry_run=dry_run, progress=progress).all(roots, since_us)
+
+    @query
+    def list(self, tx: Tx, *, agent: str = "", after: int = 0, limit: int = 50) -> list[Source]:
+        """The sources that were read, in the order they were first seen."""
+        rows = tx.all(SQL.page, agent=agent, after=after, limit=max(1, min(limit, PAGE_MAX)))
+        return [_source(row) for row in rows]
+
+    @query
+    def tally(self, tx: Tx, seq: int) -> dict[str, int]:
+        """What one source brought: tool calls answered and not, responses and their tokens."""
+        return {name: int(value) for name, value in tx.one(SQL.tally, seq=seq).items()}
+
+    @query
+    def raw(self, tx: Tx, message_id: str) -> str | StandfastError:
+        """The record a message came from, as it stood in the file, redacted."""
+        row = tx.maybe(SQL.origin, id=message_id)
+        if row is None or row["import_seq"] is None:
+            return NotFound(f"no imported message {message_id!r}", "standfast session show KEY")
+        kept = tx.maybe(SQL.raw_at, seq=row["import_seq"], offset=row["import_offset"])
+        if kept is None:
+            return NotFound(f"the raw record of {message_id} is not kept")
+        return _record_at(kept, row["import_offset"])
+
+
+class _Run:
+    """One run over all sources of one agent."""
+
+    def __init__(self, store: Store, importer: Importer, *, dry_run: bool, progress: Progress | None) -> None:
+        self.store = store
+        self.importer = importer
+        self.dry_run = dry_run
+        self.progress = progress
+        self.host = host()
+        self.done = self.total = 0
+        self.sessions = self.calls = 0
+        self.scopes: dict[tuple[str | None, str | None], str] = {}
+
+    def all(self, roots: list[str], since_us: int | None) -> Report:
+        paths = [path for root in roots for path in self.importer.find(root)]
+        sizes = {path: _size(path) for path in paths}
+        self.total = sum(sizes.values())
+        sources = []
+        for path in paths:
+            if since_us is None or _mtime_us(path) >= since_us:
+                sources.append(self._one(path))
+            self.done += sizes[path]
+            self._tell(path, 0)
+        if not self.dry_run and since_us is None:
+            sources += self._gone(roots, set(map(os.path.abspath, paths)))
+        return self._report(sources)
+
+    def _report(self, sources: list[Imported]) -> Report:
+        unknown: dict[str, int] = {}
+        totals: dict[str, int] = {}
+        for source in sources:
+            totals[source.outcome] = totals.get(source.outcome, 0) + 1
+            for name in ("records", "bad", "oversized") if source.outcome in ("new", "more") else ():
+                totals[name] = totals.get(name, 0) + source.counts.get(name, 0)
+            for name, count in source.counts.get("unknown", {}).items():
+                unknown[name] = unknown.get(name, 0) + count
+        messages = sum(source.messages for source in sources)
+        agent, dry = self.importer.agent, self.dry_run
+        return Report(agent, dry, sources, self.sessions, messages, self.calls, self.total, totals, unknown)
+
+    # -- one source ------------------------------------------------------------------------------------------
+
+    def _one(self, path: str) -> Imported:
+        path = os.path.abspath(path)
+        try:
+            return self._dry(path) if self.dry_run else self._wet(path)
+        except (OSError, InvalidInput) as error:
+            why = error.message if isinstance(error, InvalidInput) else error.strerror or str(error)
+            return Imported(path, "unreadable", why, None, None, 0, {})
+
+    def _dry(self, path: str) -> Imported:
+        counts: dict[str, Any] = {}
+        carry: dict[str, Any] = {}
+        reader = self.importer.reader(path, carry, counts)
+        messages = 0
+        for piece in self.importer.pieces(path, 0, carry, redact=self.store.redact):
+            messages += len(self._batch(reader, piece).said)
+            self._tell(path, piece.upto)
+        return Imported(path, "new" if messages else "empty", None, reader.native_id, None, messages, counts)
+
+    def _wet(self, path: str) -> Imported:
+        messages, before = 0, None
+        for _ in range(LOST_RACES_MAX):
+            row = self._row(path)
+            before = before or row
+            place = self._place(path, row)
+            row = self._ready(path, row, place)
+            if row is None:
+                continue  # somebody else began it, or began it anew
+            outcome = self._go_on(path, row, place)
+            messages += outcome.messages
+            if not outcome.overtaken:
+                known = before is not None
+                word = ("more" if known else "new") if messages or outcome.moved else ("same" if known else "empty")
+                return Imported(path, word, None, outcome.native_id, outcome.session_id, messages, outcome.counts)
+        return Imported(path, "same", "another importer is at it", None, None, messages, {})
+
+    def _row(self, path: str) -> Row | None:
+        asked = {"agent": self.importer.agent, "host": self.host, "path": _text(path)}
+        return self.store.read(lambda tx: tx.maybe(SQL.source, **asked))
+
+    def _place(self, path: str, row: Row | None) -> Place:
+        """What lies there now; of a known source, as much of its head as was looked at then."""
+        if row is None:
+            return self.importer.look(path)
+        place = self.importer.look(path, _head_bytes(row["head"]))
+        return place if place.head == row["head"] else self.importer.look(path)
+
+    def _ready(self, path: str, row: Row | None, place: Place) -> Row | None:
+        """The source's row, ready to go on: made if it is new, begun again if the file is another one."""
+        if row is None:
+            self.store.write(lambda tx: _add(tx, self.importer, self.host, path, place))
+            return self._row(path)
+        changed = place.head != row["head"] or place.size < row["upto"]
+        if not changed and row["reader"] == self.importer.version:
+            return row
+        if self.importer.in_place and place.head == row["head"] and row["reader"] == self.importer.version:
+            return row
+        note = "the file is another one now: read again from its start" if changed else None
+        note = None if self.importer.in_place else note
+        carry = self.importer.again(json.loads(row["carry"]))
+        self.store.write(lambda tx: _restart(tx, row, self.importer, place, note, carry))
+        return None
+
+    def _go_on(self, path: str, row: Row, place: Place) -> _Outcome:
+        carry, counts = json.loads(row["carry"]), json.loads(row["counts"])
+        start = row["upto"]
+        written, moved = 0, False
+        session_id, native_id = row["session_id"], row["native_id"]
+        settled = (row["identity"], row["mtime_us"], row["size_bytes"]) == (place.identity, place.mtime_us, start)
+        if settled or self.importer.finished(place, start):
+            return _Outcome(0, False, False, native_id, session_id, counts)
+        for piece in self.importer.pieces(path, start, carry, redact=self.store.redact):
+            reader = self.importer.reader(path, carry, counts)
+            batch = self._batch(reader, piece)
+            wrote = self._write(path, row, place, piece, batch, reader)
+            if wrote is None:
+                return _Outcome(written, moved, True, native_id, session_id, counts)
+            carry, counts, start = wrote.carry, wrote.counts, piece.upto
+            session_id = session_id or wrote.session_id
+            native_id = reader.native_id or native_id
+            self.sessions += wrote.sessions
+            self.calls += wrote.calls
+            written, moved = written + wrote.messages, True
+            self._tell(path, piece.upto)
+        if place.size == SIZE_UNKNOWN:
+            settle: Row = {"seq": row["seq"], "generation": row["generation"], "upto": start}
+            settle |= {"identity": place.identity, "mtime_us": place.mtime_us}
+            self.store.write(lambda tx: tx.run(SQL.settle, **settle))
+        return _Outcome(written, moved, False, native_id, session_id, counts)
+
+    def _batch(self, reader: Reader, piece: Piece) -> Batch:
+        counts = reader.counts
+        for name, value in (
+            ("lines", piece.lines),
+            ("records", len(piece.records)),
+            ("bad", piece.broken),
+            ("oversized", piece.oversized),
+            ("multi_object_lines", piece.doubled),
+        ):
+            counts[name] = counts.get(name, 0) + value
+        batch = Batch(self.importer.agent)
+        for record in piece.records:
+            reader.read(record, batch)
+        return batch
+
+    def _write(
+        self, path: str, row: Row, place: Place, piece: Piece, batch: Batch, reader: Reader
+    ) -> writing.Written | None:
+        raw = "\n".join(piece.raw).encode("utf-8", "surrogatepass")
+        advance = writing.Advance(
+            seq=row["seq"],
+            id=row["id"],
+            generation=row["generation"],
+            start=piece.start,
+            upto=piece.upto,
+            place=place,
+            native_id=reader.native_id,
+            carry=reader.carry,
+            counts=reader.counts,
+            note=row["note"] if row["state"] == "current" else None,
+            label=os.path.basename(path),
+            raw=zlib.compress(raw, 1) if raw else b"",
+            records=len(piece.raw),
+            in_place=self.importer.in_place,
+        )
+        scopes = {thread: self._scope(batch, thread) for thread in batch.facts}
+        crash.point("import.before_batch")
+        written = self.store.write(lambda tx: writing.write(tx, batch, advance, scopes))
+        crash.point("import.after_batch")
+        return written
+
+    def _scope(self, batch: Batch, thread: Thread) -> str:
+        """The scope of the repository a conversation was held in; where that is not here, the caller's."""
+        facts = batch.facts[thread] or batch.facts.get(Thread(thread.session), {})
+        asked = (facts.get("cwd"), facts.get("origin"))
+        if asked not in self.scopes:
+            self.scopes[asked] = _scope_of(*asked, default=self.store.caller.scope)
+        return self.scopes[asked]
+
+    def _tell(self, path: str, upto: int) -> None:
+        if self.progress is not None:
+            self.progress(path, min(self.done + upto, self.total), self.total)
+
+    # -- what is no longer there -------------------------------------------------------------------------------
+
+    def _gone(self, roots: list[str], found: set[str]) -> list[Imported]:
+        """Known sources under the roots that have disappeared: marked once, what came of them stays."""
+        gone = []
+        for row in self._known():
+            path = row["path"]
+            under = any(path == root or path.startswith(root + os.sep) for root in map(os.path.abspath, roots))
+            if row["state"] == "gone" or not under or path in found or os.path.exists(path):
+                continue
+            note = f"the file is gone; what was imported from it stays, {row['upto']:,} bytes of it"
+            if self.store.write(lambda tx, row=row, note=note: _mark_gone(tx, row, note)):  # type: ignore[misc]
+                counts = json.loads(row["counts"])
+                gone.append(Imported(path, "gone", note, row["native_id"], row["session_id"], 0, counts))
+        return gone
+
+    def _known(self) -> Iterator[Row]:
+        after = 0
+        while True:
+            asked: Row = {"agent": self.importer.agent, "after": after, "limit": PAGE_MAX}
+            rows = self.store.read(lambda tx, asked=asked: tx.all(SQL.page, **asked))  # type: ignore[misc]
+            yield from (row for row in rows if row["host"] == self.host)
+            if len(rows) < PAGE_MAX:
+                return
+            after = rows[-1]["seq"]
+
+
+class _Outcome(NamedTuple):
+    messages: int
+    moved: bool
+    overtaken: bool
+    native_id: str | None
+    session_id: str | None
+    counts: dict[str, Any]
+
+
+def _add(tx: Tx, importer: Importer, host: str, path: str, place: Place) -> None:
+    tx.run(
+        SQL.add,
+        id=new_id("imp"),
+        agent=importer.agent,
+        host=host,
+        path=_text(path),
+        identity=place.identity,
+        head=place.head,
+        size_bytes=place.size,
+        mtime_us=place.mtime_us,
+        reader=importer.version,
+        now_us=tx.now_us(),
+    )
+
+
+def _restart(tx: Tx, row: Row, importer: Importer, place: Place, note: str | None, carry: dict[str, Any]) -> None:
+    began = tx.maybe(
+        SQL.restart,
+        seq=row["seq"],
+        generation=row["generation"],
+        upto=row["upto"],
+        reader=importer.version,
+        carry=json.dumps(carry),
+        identity=place.identity,
+        head=place.head,
+        size_bytes=place.size,
+        mtime_us=place.mtime_us,
+        note=note,
+        now_us=tx.now_us(),
+    )
+    if began is not None and not importer.in_place:
+        label = os.path.basename(row["path"])
+        journal.append(tx, "import.restarted", row["id"], session_id=row["session_id"], summary=f"{label}: {note}")
+
+
+def _mark_gone(tx: Tx, row: Row, note: str) -> bool:
+    marked = tx.maybe(SQL.mark, seq=row["seq"], state="gone", note=note, now_us=tx.now_us())
+    if marked is not None:
+        label = os.path.basename(row["path"])
+        journal.append(tx, "import.gone", row["id"], session_id=row["session_id"], summary=f"{label}: {note}")
+    return marked is not None
+
+
+def _record_at(kept: Row, offset: int) -> str:
+    """The line that begins at `offset`, or the one that holds several records and begins just before."""
+    found = ""
+    for line in zlib.decompress(kept["raw"]).decode("utf-8", "surrogatepass").split("\n"):
+        place, _, text = line.partition("\t")
+        if int(place) > offset:
+            break
+        found = text
+    return found
+
+
+def _source(row: Row) -> Source:
+    return Source(*(serial.read(row[name]) if name == "counts" else row[name] for name in Source._fields))
+
+
+def _scope_of(cwd: str | None, origin: str | None, *, default: str) -> str:
+    if cwd and os.path.isabs(cwd) and os.path.isdir(cwd):
+        try:
+            return config.load(cwd=cwd, quiet=True).scope
+        except StandfastError:
+            return default
+    return (normalised(origin) if origin else None) or default
+
+
+def host() -> str:
+    """Paths mean something on one machine only."""
+    import socket
+
+    return socket.gethostname() or "localhost"
+
+
+def _head_bytes(head: str) -> int:
+    size, _, _ = head.partition(":")
+    return int(size) if size.isdigit() else 0
+
+
+def _text(path: str) -> str:
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
+def _mtime_us(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns // 1000
+    except OSError:
+        return 0

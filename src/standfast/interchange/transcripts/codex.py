@@ -1,0 +1,451 @@
+"""Codex: rollouts, JSON lines, one file per thread.
+
+    to 0.3x    bare items; the first line is the header; no time per row
+    0.40 on    {timestamp, type, payload}
+    0.16x on   the same with a dense `ordinal`, and usage per response
+
+Every message is there twice, as an item of the model's and as an event for the screen: the items are the
+conversation, and of the events only the end of a command is used, for its exit code and duration. A fork refers to
+its parent's prefix, or (older) repeats it: what repeats, in order, is left with the parent. Rows that a sub-agent
+inherited are the parent's. Cold files are compressed; a path may change its form while it is read.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import IO, Any
+
+from standfast.errors import InvalidInput
+from standfast.interchange.transcripts.neutral import (
+    Batch,
+    Folded,
+    Thread,
+    Used,
+    moment,
+    name_of,
+    number,
+    short_id,
+    text_of,
+)
+from standfast.interchange.transcripts.reading import (
+    HEAD_BYTES,
+    SIZE_UNKNOWN,
+    Importer,
+    Piece,
+    Place,
+    Reader,
+    Record,
+    pieces,
+    walk,
+)
+
+KNOWN_TYPES = frozenset(
+    (
+        *("session_meta", "turn_context", "compacted", "world_state", "token_usage_record", "security_risk_score"),
+        *("inter_agent_communication", "inter_agent_communication_metadata"),
+    )
+)
+KNOWN_ITEMS = frozenset(
+    (
+        *("message", "reasoning", "function_call", "function_call_output", "custom_tool_call", "local_shell_call"),
+        *("custom_tool_call_output", "web_search_call", "tool_search_call", "tool_search_output", "agent_message"),
+        *("image_generation_call", "compaction", "ghost_snapshot"),
+    )
+)
+KNOWN_EVENTS = frozenset(
+    (
+        *("task_started", "task_complete", "item_completed", "token_count", "turn_aborted", "thread_rolled_back"),
+        *("thread_settings_applied", "user_message", "agent_message", "agent_reasoning", "exec_command_end"),
+        *("patch_apply_end", "mcp_tool_call_end", "context_compacted", "entered_review_mode", "exited_review_mode"),
+        *("web_search_end", "image_generation_end", "view_image_tool_call", "error", "undo_completed"),
+        *("thread_name_updated", "thread_goal_updated", "turn.completed"),
+    )
+)
+
+_FILE = re.compile(r"(?:^|/)[^/]*\.jsonl(?:\.zst)?$")
+_IN_NAME = re.compile(r"rollout-[\dT-]{19}-([0-9a-fA-F-]{36})(?:_[^/]*)?\.jsonl")
+_EXITED = re.compile(r"^Process exited with code (-?\d{1,9})$", re.MULTILINE)
+_NOT_THE_PERSON = ("<environment_context>", "# AGENTS.md instructions", "<skills_instructions>", "<user_instructions>")
+
+
+class Codex(Importer):
+    agent = "codex"
+
+    def roots(self, environ: Mapping[str, str]) -> list[str]:
+        home = environ.get("CODEX_HOME") or os.path.expanduser("~/.codex")
+        return [os.path.join(home, name) for name in ("sessions", "archived_sessions")]
+
+    def find(self, root: str) -> Iterator[str]:
+        """Each rollout once, under its plain name, whichever of its two forms is there. Older ones first."""
+        plain = {path.removesuffix(".zst") for path in walk(root, _FILE)}
+        yield from sorted(plain, key=lambda path: (os.path.basename(path), path))
+
+    def reader(self, path: str, carry: dict[str, Any], counts: dict[str, Any]) -> Reader:
+        return _Reader(path, carry, counts)
+
+    def look(self, path: str, head_bytes: int | None = None) -> Place:
+        if os.path.exists(path):
+            return super().look(path, head_bytes)
+        import hashlib
+
+        found = os.stat(path + ".zst")
+        with _unpacked(path + ".zst") as file:
+            head = file.read(HEAD_BYTES if head_bytes is None else head_bytes)
+        # How long it is unpacked is known only by unpacking it: it counts as longer than anything read so far,
+        # until nothing more is found in a file of this size.
+        digest = f"{len(head)}:{hashlib.sha256(head).hexdigest()}"
+        return Place(f"zst:{found.st_size}", digest, SIZE_UNKNOWN, found.st_mtime_ns // 1000)
+
+    def pieces(self, path: str, start: int, carry: Mapping[str, Any], *, redact: bool) -> Iterator[Piece]:
+        for _ in range(3):  # the plain form may be packed, or unpacked, between looking and opening
+            try:
+                with open(path, "rb") if os.path.exists(path) else _unpacked(path + ".zst") as file:
+                    _skip(file, start)
+                    yield from pieces(file, start, redact=redact)
+                return
+            except FileNotFoundError:
+                continue
+        raise FileNotFoundError(2, "it was moved while it was read", path)
+
+
+def _unpacked(path: str) -> IO[bytes]:
+    try:
+        from compression import zstd  # type: ignore[import-not-found, unused-ignore]  # Python 3.14
+
+        opened: IO[bytes] = zstd.open(path, "rb")
+        return opened
+    except ImportError:
+        pass
+    try:
+        import zstandard  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        raise InvalidInput(f"{path} is compressed with zstd", "pip install zstandard") from None
+    return io.BufferedReader(zstandard.open(path, "rb"))
+
+
+def _skip(file: IO[bytes], count: int) -> None:
+    if file.seekable():
+        try:
+            file.seek(count)
+            return
+        except (OSError, ValueError):
+            pass
+    while count > 0 and (got := len(file.read(min(count, 1 << 20)))):
+        count -= got
+
+
+class _Reader(Reader):
+    def __init__(self, path: str, carry: dict[str, Any], counts: dict[str, Any]) -> None:
+        super().__init__(path, carry, counts)
+        counts.setdefault("compactions", 0)
+        named = _IN_NAME.search(path)
+        self.fallback = named.group(1) if named else short_id(os.path.basename(path).removesuffix(".jsonl"))
+
+    @property
+    def id(self) -> str:
+        """The thread this file is of."""
+        found: str = self.carry.get("thread") or self.fallback
+        return found
+
+    @property
+    def native_id(self) -> str | None:
+        return self.thread.native
+
+    @property
+    def thread(self) -> Thread:
+        root = self.carry.get("root")
+        return Thread(root, name_of(self.id)) if root and root != self.id else Thread(self.id)
+
+    def read(self, record: Record, batch: Batch) -> None:
+        value = record.value
+        if not isinstance(value, dict):
+            self.count("(not an object)", known=False)
+            return
+        payload = value.get("payload")
+        at_us = moment(value.get("timestamp")) or moment(value.get("created_at"))
+        if at_us is not None:
+            self.carry["at"] = at_us
+            batch.at(at_us)
+        if not isinstance(payload, dict):
+            self._bare(record, value, batch)
+            return
+        type = short_id(value.get("type"))
+        kind = short_id(payload.get("type"))
+        if type == "response_item":
+            self.count(f"{type}/{kind}", known=kind in KNOWN_ITEMS)
+            self._item(record, value, payload, kind, batch)
+        elif type == "event_msg":
+            item = payload.get("item")
+            name = f":{short_id(item.get('type'))}" if kind == "item_completed" and isinstance(item, dict) else ""
+            self.count(f"{type}/{kind}{name}", known=kind in KNOWN_EVENTS)
+            self._event(record, payload, kind, batch)
+        else:
+            self.count(type, known=type in KNOWN_TYPES)
+            self._other(record, value, payload, type, batch)
+
+    def _bare(self, record: Record, value: dict[str, Any], batch: Batch) -> None:
+        """A row of the first era: an item by itself, a state, or the header."""
+        if "record_type" in value:
+            self.count(f"legacy:{short_id(value['record_type'])}", known=True)
+        elif isinstance(value.get("type"), str):
+            kind = short_id(value["type"])
+            self.count(f"legacy:{kind}", known=kind in KNOWN_ITEMS)
+            self._item(record, value, value, kind, batch)
+        else:
+            self.count("legacy:header", known=True)
+            if isinstance(value.get("id"), str) and "thread" not in self.carry:
+                self._begin(value, batch)
+            elif isinstance(value.get("role"), str):
+                text = text_of(value.get("content") or value.get("message"))
+                self._say(record, value, value["role"], text, batch)
+
+    # -- what the file is ------------------------------------------------------------------------------------
+
+    def _begin(self, meta: dict[str, Any], batch: Batch) -> None:
+        """The first header decides; a fork's copies of its parent's headers do not."""
+        carry = self.carry
+        carry["thread"] = short_id(meta.get("id"))
+        parent, root = meta.get("parent_thread_id"), meta.get("session_id")
+        source = meta.get("source")
+        spawn = source.get("subagent") if isinstance(source, dict) else None
+        spawn = spawn.get("thread_spawn") if isinstance(spawn, dict) else None
+        spawn = spawn if isinstance(spawn, dict) else {}
+        parent = parent or spawn.get("parent_thread_id")
+        if parent:
+            carry["root"] = short_id(root or parent)
+        forked = meta.get("forked_from_id")
+        if forked:
+            carry["copy_of"] = short_id(forked)
+        start = meta.get("subagent_history_start_ordinal")
+        if isinstance(start, int):
+            carry["inherited_before"] = start
+        git = meta.get("git")
+        git = git if isinstance(git, dict) else {}
+        titles = [spawn.get("agent_nickname"), f"({spawn['agent_role']})" if spawn.get("agent_role") else None]
+        batch.know(
+            self.thread,
+            cwd=_str(meta.get("cwd")),
+            version=_str(meta.get("cli_version")),
+            branch=_str(git.get("branch")),
+            origin=_str(git.get("repository_url")),
+            started_us=moment(meta.get("timestamp")),
+            title=" ".join(short_id(title) for title in titles if title) or None,
+            forked_from=short_id(forked) if forked else None,
+        )
+
+    def _other(self, record: Record, value: dict[str, Any], payload: dict[str, Any], type: str, batch: Batch) -> None:
+        if type == "session_meta":
+            if "thread" not in self.carry:
+                self._begin(payload, batch)
+        elif type == "turn_context":
+            self.carry["model"] = _str(payload.get("model")) or self.carry.get("model")
+        elif type == "compacted":
+            self.counts["compactions"] += 1
+            text = payload.get("message")
+            text = text if isinstance(text, str) else ""
+            native = self._native(record, value, {})
+            batch.say(self.thread, native, "summary", text, self._at(), record.offset)
+            batch.folded.append(Folded(self.thread, native, text, None))
+        elif type == "token_usage_record":
+            self._response(payload, batch)
+
+    # -- what was said ---------------------------------------------------------------------------------------
+
+    def _item(self, record: Record, value: dict[str, Any], item: dict[str, Any], kind: str, batch: Batch) -> None:
+        ordinal = value.get("ordinal")
+        if isinstance(ordinal, int) and ordinal < self.carry.get("inherited_before", 0):
+            self.counts["inherited"] = self.counts.get("inherited", 0) + 1
+            return
+        if kind == "message":
+            role = short_id(item.get("role") or "user")
+            text = text_of(item.get("content"))
+            if role == "user" and _injected(item, text):
+                role = "system"
+            self._say(record, value, role, text, batch, item)
+        elif kind == "agent_message":
+            self._say(record, value, "assistant", text_of(item.get("content") or item.get("message")), batch, item)
+        elif kind == "reasoning":
+            text = text_of(item.get("summary"))
+            if text:
+                native = self._native(record, value, item)
+                batch.say(self.thread, native, "reasoning", text, self._at(), record.offset, shown=False)
+        elif kind in ("function_call", "custom_tool_call", "local_shell_call"):
+            self._call(record, value, item, kind, batch)
+        elif kind in ("function_call_output", "custom_tool_call_output"):
+            self._answer(record, value, item, batch)
+        elif kind in ("web_search_call", "tool_search_call", "tool_search_output", "image_generation_call"):
+            told = {"tool": kind, "status": _str(item.get("status"))}
+            batch.refer(self.thread, self._native(record, value, item), told, self._at(), record.offset)
+
+    def _say(
+        self,
+        record: Record,
+        value: dict[str, Any],
+        role: str,
+        text: str,
+        batch: Batch,
+        item: dict[str, Any] | None = None,
+    ) -> None:
+        shown = role in ("user", "assistant")
+        native = self._native(record, value, item or {})
+        batch.say(self.thread, native, role, text, self._at(), record.offset, shown=shown)
+
+    def _call(self, record: Record, value: dict[str, Any], item: dict[str, Any], kind: str, batch: Batch) -> None:
+        given = item.get("arguments", item.get("input", item.get("action")))
+        arguments = _loaded(given) if kind == "function_call" else given
+        function = item.get("function")
+        name = item.get("name") or (function.get("name") if isinstance(function, dict) else None)
+        tool = short_id(name or ("local_shell" if kind == "local_shell_call" else "(unnamed)"))
+        native = self._native(record, value, item)
+        call_id = short_id(item.get("call_id") or item.get("id") or native)
+        batch.refer(self.thread, native, {"call": call_id, "tool": tool}, self._at(), record.offset)
+        batch.call(self.thread, native, call_id, tool, arguments, self._at(), record.offset)
+
+    def _answer(self, record: Record, value: dict[str, Any], item: dict[str, Any], batch: Batch) -> None:
+        output, exit_code, failed = _outcome(item.get("output"))
+        call_id = short_id(item.get("call_id") or "(none)")
+        status = "error" if failed or exit_code not in (None, 0) else "ok"
+        native = self._native(record, value, item)
+        batch.refer(self.thread, native, {"result": call_id, "status": status}, self._at(), record.offset)
+        batch.answer(self.thread, native, call_id, status, output, self._at(), record.offset, exit_code=exit_code)
+
+    def _event(self, record: Record, payload: dict[str, Any], kind: str, batch: Batch) -> None:
+        """Of the events only what the items do not say: how a command ended, and the running total of tokens."""
+        item = payload.get("item")
+        if kind == "item_completed" and isinstance(item, dict) and item.get("type") == "CommandExecution":
+            self._ended(record, item, item.get("id"), batch)
+        elif kind in ("exec_command_end", "patch_apply_end", "mcp_tool_call_end"):
+            self._ended(record, payload, payload.get("call_id"), batch)
+        elif kind == "token_count":
+            self._total(payload, batch)
+        elif kind == "thread_name_updated" and _str(payload.get("thread_name")):
+            batch.know(self.thread)
+            batch.titles.append((None, self.thread, str(payload["thread_name"])))
+
+    def _ended(self, record: Record, item: dict[str, Any], call_id: Any, batch: Batch) -> None:
+        if not isinstance(call_id, str) or not call_id:
+            return
+        code = item.get("exit_code")
+        code = code if isinstance(code, int) and not isinstance(code, bool) else None
+        success = item.get("success")
+        if code is None and not isinstance(success, bool):
+            return
+        batch.know(self.thread)
+        status = "ok" if code == 0 or (code is None and success is True) else "error"
+        batch.answer(
+            self.thread,
+            None,  # type: ignore[arg-type]  # no message of its own: never a copy
+            call_id,
+            status,
+            None,
+            None,
+            record.offset,
+            exit_code=code,
+            duration_us=_duration_us(item),
+        )
+
+    # -- usage -----------------------------------------------------------------------------------------------
+
+    def _response(self, payload: dict[str, Any], batch: Batch) -> None:
+        usage = payload.get("usage")
+        if not isinstance(usage, dict):
+            return
+        batch.know(self.thread)
+        if not self.carry.get("by_response"):
+            self.carry["by_response"] = True
+            batch.dropped.append(f"codex:{self.id}:total")
+            batch.used = [used for used in batch.used if not used.last_wins]
+        batch.used.append(self._used(f"codex:{self.id}:{short_id(payload.get('response_id'))}", usage))
+
+    def _total(self, payload: dict[str, Any], batch: Batch) -> None:
+        """The running total; it stands only where responses are not counted one by one."""
+        info = payload.get("info")
+        total = info.get("total_token_usage") if isinstance(info, dict) else None
+        if isinstance(total, dict) and not self.carry.get("by_response"):
+            batch.know(self.thread)
+            batch.used = [used for used in batch.used if not used.last_wins]
+            batch.used.append(self._used(f"codex:{self.id}:total", total, last_wins=True))
+
+    def _used(self, response: str, usage: dict[str, Any], *, last_wins: bool = False) -> Used:
+        return Used(
+            self.thread,
+            response,
+            self.carry.get("model"),
+            number(usage.get("input_tokens")),
+            number(usage.get("cached_input_tokens")),
+            number(usage.get("cache_write_input_tokens")),
+            number(usage.get("output_tokens")),
+            number(usage.get("reasoning_output_tokens")),
+            None,
+            self._at(),
+            last_wins=last_wins,
+        )
+
+    # -- names -----------------------------------------------------------------------------------------------
+
+    def _at(self) -> int:
+        found: int = self.carry.get("at", 0)
+        return found
+
+    def _native(self, record: Record, value: dict[str, Any], item: dict[str, Any]) -> str:
+        """By its own id; else by its number, else by its place: the same in every copy of the file."""
+        id, ordinal = item.get("id"), value.get("ordinal")
+        if isinstance(id, str) and id:
+            return f"codex:{self.id}:{short_id(id)}"
+        if isinstance(ordinal, int):
+            return f"codex:{self.id}:#{ordinal}"
+        return f"codex:{self.id}:@{record.offset}"
+
+
+def _injected(item: dict[str, Any], text: str) -> bool:
+    """Whether a message in the person's name was put there by the program."""
+    about = item.get("internal_chat_message_metadata_passthrough")
+    kinds = about.get("content_item_kinds") if isinstance(about, dict) else None
+    if isinstance(kinds, list) and kinds:
+        return not any(isinstance(kind, str) and kind.startswith("user.") for kind in kinds)
+    return text.lstrip().startswith(_NOT_THE_PERSON)
+
+
+def _outcome(output: Any) -> tuple[str, int | None, bool]:
+    """The text that came back, and the exit code, which older files hide in it."""
+    failed = False
+    code: Any = None
+    if isinstance(output, dict):
+        failed = output.get("success") is False
+        output = output.get("content")
+    text = text_of(output)
+    if text.startswith("{"):
+        inner = _loaded(text)
+        if isinstance(inner, dict) and isinstance(inner.get("metadata"), dict):
+            code = inner["metadata"].get("exit_code")
+            text = inner["output"] if isinstance(inner.get("output"), str) else text
+    elif found := _EXITED.search(text[:2000]):
+        code = int(found.group(1))
+    return text, code if isinstance(code, int) and not isinstance(code, bool) else None, failed
+
+
+def _duration_us(item: dict[str, Any]) -> int | None:
+    duration = item.get("duration") or item.get("duration_ms")
+    if isinstance(duration, dict):
+        secs, nanos = number(duration.get("secs")), number(duration.get("nanos"))
+        return secs * 1_000_000 + nanos // 1000
+    if isinstance(duration, int | float) and 0 <= duration < 1e12:
+        return round(duration * 1000)
+    return None
+
+
+def _loaded(text: Any) -> Any:
+    if not isinstance(text, str):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _str(value: Any) -> str | None:
+    return value[:1000] if isinstance(value, str) and value and value.isprintable() else None

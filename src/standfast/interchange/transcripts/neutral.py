@@ -1,0 +1,282 @@
+"""The shape all agents share: conversations, what was said in them, tools called and answered, usage, folds.
+
+A `Batch` gathers what a reader found in some records, ready to be written: texts fit for both engines,
+hashed and summarised, outside any transaction. Records are known by the id their agent gave them, so
+that a copy in another file adds nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from standfast import serial
+from standfast.ids import new_id
+
+TEXT_MAX = 2_000_000
+"""Characters of one message, input or output that are stored; the raw record has all of it."""
+ID_MAX = 200
+SUMMARY_MAX = 200
+LISTED_MAX = 50
+"""Distinct versions, sessions and sub-agents that are listed per file; beyond that only counted."""
+
+_TELLING = ("command", "cmd", "file_path", "filePath", "path", "pattern", "query", "url", "description", "prompt")
+
+
+class Thread(NamedTuple):
+    """One conversation of an agent. `node` is its sub-agent's name, None for the session's own."""
+
+    session: str
+    node: str | None = None
+
+    @property
+    def native(self) -> str:
+        return self.session if self.node is None else f"{self.session}/{self.node}"
+
+
+class Said(NamedTuple):
+    """One message to be."""
+
+    thread: Thread
+    native: str
+    role: str
+    format: str
+    content: str
+    hash: str
+    summary: str | None
+    occurred_us: int
+    offset: int
+    id: str
+
+
+class Used(NamedTuple):
+    """The usage of one response, as the agent counts it."""
+
+    thread: Thread
+    response: str
+    model: str | None
+    input: int
+    cached: int
+    cache_write: int
+    output: int
+    reasoning: int
+    cost_microusd: int | None
+    occurred_us: int
+    last_wins: bool = False
+    """A running total: the newest replaces the older. Otherwise the largest of each field stands."""
+
+
+class Folded(NamedTuple):
+    """A compaction: at `native`, everything before was folded; `summary` comes with it or in the next record."""
+
+    thread: Thread
+    native: str
+    summary: str | None
+    facts: dict[str, Any] | None
+
+
+class Batch:
+    """Some records of one source, as they will be written."""
+
+    def __init__(self, agent: str) -> None:
+        self.agent = agent
+        self.facts: dict[Thread, dict[str, Any]] = {}
+        self.said: list[Said] = []
+        self.calls: list[dict[str, Any]] = []
+        self.used: list[Used] = []
+        self.folded: list[Folded] = []
+        self.titles: list[tuple[str | None, Thread | None, str]] = []
+        self.retracted: list[tuple[Thread, str | None, int]] = []
+        self.decisions: list[tuple[Thread, str, str | None, str | None]] = []
+        self.values: list[tuple[Thread, str, str]] = []
+        """Values of the session: key and JSON. Never with a command to verify them."""
+        self.dropped: list[str] = []
+        """Responses whose usage turned out to be counted elsewhere."""
+        self.first_us: int | None = None
+        self.last_us: int | None = None
+
+    def know(self, thread: Thread, **facts: Any) -> None:
+        """What is known of a conversation: cwd, title, started_us, forked_from, version. The first word stands."""
+        known = self.facts.setdefault(thread, {})
+        for name, value in facts.items():
+            if value is not None:
+                known.setdefault(name, value)
+
+    def at(self, us: int) -> None:
+        if self.first_us is None or us < self.first_us:
+            self.first_us = us
+        if self.last_us is None or us > self.last_us:
+            self.last_us = us
+
+    def say(
+        self, thread: Thread, native: str, role: str, content: str, at_us: int, offset: int, *, shown: bool = True
+    ) -> None:
+        """One message of text. What is not `shown` is left out of the timeline."""
+        if thread not in self.facts:
+            self.facts[thread] = {}
+        content = fit(content)
+        self.said.append(
+            Said(
+                thread,
+                native,
+                role,
+                "text",
+                content,
+                _hash(role, content),
+                f"{role}: {serial.clean(content[:600], SUMMARY_MAX - len(role) - 2)}" if shown else None,
+                at_us,
+                offset,
+                new_id("msg"),
+            )
+        )
+
+    def refer(self, thread: Thread, native: str, value: dict[str, Any], at_us: int, offset: int) -> None:
+        """A record that only calls or answers tools: its place in the conversation, the rest is the tool call's."""
+        if thread not in self.facts:
+            self.facts[thread] = {}
+        text = fit(json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")))
+        self.said.append(
+            Said(thread, native, "tool", "json", text, _hash("tool", text), None, at_us, offset, new_id("msg"))
+        )
+
+    def call(
+        self, thread: Thread, native: str, call_id: str, tool: str, input: Any, at_us: int, offset: int, **more: Any
+    ) -> None:
+        text = None if input is None else fit(_text_of(input))
+        row = {
+            "thread": thread,
+            "native": native,
+            "call_id": short_id(call_id),
+            "tool": short_id(tool),
+            "input": text,
+            "summary": call_summary(tool, input),
+            "called_us": at_us,
+            "offset": offset,
+        }
+        self.calls.append(row | more)
+
+    def answer(
+        self,
+        thread: Thread,
+        native: str,
+        call_id: str,
+        status: str,
+        output: str | None,
+        at_us: int | None,
+        offset: int,
+        **more: Any,
+    ) -> None:
+        """What came back. Without `output` it is only word of how it ended: exit code, duration."""
+        row = {
+            "thread": thread,
+            "native": native,
+            "call_id": short_id(call_id),
+            "status": status,
+            "output": None if output is None else fit(output),
+            "answered_us": at_us,
+            "offset": offset,
+        }
+        self.calls.append(row | more)
+
+
+def _hash(role: str, content: str) -> str:
+    return "h1:" + hashlib.sha256(f"{role}\n{content}".encode()).hexdigest()
+
+
+def fit(text: str) -> str:
+    """Text both engines can hold: no NUL, no lone surrogates, bounded."""
+    if len(text) > TEXT_MAX:
+        text = text[:TEXT_MAX] + f"\n[cut: {len(text):,} characters]"
+    if "\x00" in text:
+        text = text.replace("\x00", "\ufffd")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def short_id(text: object) -> str:
+    """An id or name from a stranger, fit to be one of ours: printable, one line, bounded; else its hash."""
+    plain = text if isinstance(text, str) else json.dumps(text, default=str)
+    if 0 < len(plain) <= ID_MAX and plain.isprintable():
+        return plain
+    return "x-" + hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def name_of(text: object) -> str:
+    """The name of a sub-agent: as `short_id`, and without a slash, which would be a path."""
+    return short_id(text).replace("/", "_")[:100]
+
+
+def text_of(content: Any) -> str:
+    """The readable text of a message's content: a string, or a list of parts."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return "" if content is None else _text_of(content)
+    parts = []
+    for part in content:
+        if isinstance(part, str):
+            parts.append(part)
+        elif isinstance(part, dict):
+            text = part.get("text")
+            if isinstance(text, str):
+                parts.append(text)
+            elif part.get("type"):
+                parts.append(f"[{short_id(part['type'])}]")
+    return "\n".join(parts)
+
+
+def _text_of(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        return "[too deep to be shown]"
+
+
+def call_summary(tool: str, input: Any) -> str:
+    """One line: the tool, and the argument that tells most."""
+    told = ""
+    if isinstance(input, str):
+        told = input[:600]
+    elif isinstance(input, dict):
+        for name in _TELLING:
+            value = input.get(name)
+            if value:
+                told = value[:600] if isinstance(value, str) else " ".join(map(str, value))[:600]
+                break
+    return serial.clean(f"{tool} {told}".strip(), SUMMARY_MAX)
+
+
+def moment(text: Any) -> int | None:
+    """Microseconds of an ISO time, or of epoch seconds or milliseconds; None for what is neither."""
+    if isinstance(text, str):
+        try:
+            parsed = datetime.fromisoformat(text)
+        except ValueError:
+            return None
+        if parsed.tzinfo is None:
+            parsed = parsed.replace(tzinfo=UTC)
+        us = round(parsed.timestamp() * 1_000_000)
+    elif isinstance(text, int | float) and not isinstance(text, bool) and 0 < text < 1e14:
+        us = round(text * (1_000 if text > 1e11 else 1_000_000))
+    else:
+        return None
+    return us if 0 <= us < 2**62 else None
+
+
+def number(value: Any) -> int:
+    """A count of tokens; 0 for what is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else 0
+
+
+def listed(known: list[str], name: object) -> None:
+    """Remember a distinct name, as long as there is room."""
+    if isinstance(name, str) and name and name not in known and len(known) < LISTED_MAX:
+        known.append(name[:ID_MAX])

@@ -1,0 +1,303 @@
+"""Files in pieces: where each record begins and ends, whatever a live program is doing to its end.
+
+A line is decoded as one JSON value after another, because two records sometimes share a line. A last
+line that cannot be decoded and does not end is not finished: it is left for next time. Any other
+that cannot be decoded is counted and kept raw. Secrets are taken out of the text before it is
+decoded, so that nothing behind this door has ever seen them.
+
+Never more than one piece is in memory; a line beyond LINE_MAX_BYTES is passed over and counted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from typing import IO, Any, NamedTuple
+
+from standfast.errors import InvalidInput
+from standfast.interchange.transcripts.neutral import Batch
+from standfast.record.redaction import possible, redacted
+
+LINE_MAX_BYTES = 64 * 1024 * 1024
+PIECE_BYTES = 1024 * 1024
+PIECE_LINES = 500
+DOCUMENT_MAX_BYTES = 256 * 1024 * 1024
+HEAD_BYTES = 4096
+FILES_MAX = 200_000
+SIZE_UNKNOWN = 2**62
+
+_decode = json.JSONDecoder().raw_decode
+_SPACE = re.compile(r"\s*")
+# Letters written as escapes could hide a secret from the search. No agent writes them so; a stranger might.
+_DISGUISED = re.compile(r"\\u00[2-7]|(?<!\\)\\/")
+
+
+class Record(NamedTuple):
+    """One record: where it begins, its redacted text, and its value."""
+
+    offset: int
+    text: str
+    value: Any
+
+
+class Piece(NamedTuple):
+    """Some records in a row: from one place in the source to the next."""
+
+    start: int
+    upto: int
+    records: list[Record]
+    raw: list[str]
+    """Each line as it is kept: where it begins, a tab, its redacted text."""
+    lines: int
+    broken: int
+    oversized: int
+    doubled: int
+
+
+class Place(NamedTuple):
+    """A source as it lies there now."""
+
+    identity: str
+    head: str
+    size: int
+    mtime_us: int
+
+
+class Importer(ABC):
+    """One agent's transcripts: where they are, and what is in them."""
+
+    agent: str
+    version: int = 1
+    """Raised when the reader understands more: everything is read again, and what is known is not repeated."""
+    in_place = False
+    """Whether its records change after they were written: then a record is compared, not only known."""
+
+    @abstractmethod
+    def roots(self, environ: Mapping[str, str]) -> list[str]:
+        """Where this agent keeps its transcripts on this machine."""
+
+    @abstractmethod
+    def find(self, root: str) -> Iterator[str]:
+        """The sources under a directory, or the one that was named."""
+
+    @abstractmethod
+    def reader(self, path: str, carry: dict[str, Any], counts: dict[str, Any]) -> Reader:
+        """A reader that goes on where `carry` was left."""
+
+    def look(self, path: str, head_bytes: int | None = None) -> Place:
+        """What the source is now; raises OSError."""
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):
+            raise InvalidInput(f"{path} is not a regular file")
+        with open(path, "rb") as file:
+            head = file.read(HEAD_BYTES if head_bytes is None else head_bytes)
+        return Place(
+            f"{found.st_dev}:{found.st_ino}",
+            f"{len(head)}:{hashlib.sha256(head).hexdigest()}",
+            found.st_size,
+            found.st_mtime_ns // 1000,
+        )
+
+    def pieces(self, path: str, start: int, carry: Mapping[str, Any], *, redact: bool) -> Iterator[Piece]:
+        """The source from a place on; raises OSError."""
+        with open(path, "rb") as file:
+            file.seek(start)
+            yield from pieces(file, start, redact=redact)
+
+    def again(self, carry: dict[str, Any]) -> dict[str, Any]:
+        """What is carried over when the source is read again from its start."""
+        return {}
+
+    def finished(self, place: Place, upto: int) -> bool:
+        """Whether nothing is left behind `upto`."""
+        return upto >= place.size
+
+
+class Reader(ABC):
+    """One source being read. `carry` and `counts` are JSON and go into the store with each batch."""
+
+    def __init__(self, path: str, carry: dict[str, Any], counts: dict[str, Any]) -> None:
+        self.path = path
+        self.carry = carry
+        self.counts = counts
+        self.types: dict[str, int] = counts.setdefault("types", {})
+        self.unknown: dict[str, int] = counts.setdefault("unknown", {})
+
+    @abstractmethod
+    def read(self, record: Record, batch: Batch) -> None:
+        """Put what one record says into the batch. Must not raise on any JSON value."""
+
+    @property
+    @abstractmethod
+    def native_id(self) -> str | None:
+        """The conversation this source belongs to, as far as it is known."""
+
+    def count(self, type: str, *, known: bool) -> None:
+        types = self.types
+        if type not in types and len(types) >= 500:
+            type = "(other)"
+        types[type] = types.get(type, 0) + 1
+        if not known:
+            self.unknown[type] = self.unknown.get(type, 0) + 1
+
+
+def pieces(file: IO[bytes], start: int, *, redact: bool = True) -> Iterator[Piece]:
+    """The lines of a file from `start` on, in bounded pieces."""
+    place = start
+    while True:
+        begin, lines, oversized, size = place, list[tuple[int, bytes]](), 0, 0
+        while size < PIECE_BYTES and len(lines) < PIECE_LINES:
+            raw = file.readline(LINE_MAX_BYTES)
+            if not raw:
+                break
+            if len(raw) == LINE_MAX_BYTES and raw[-1] != 10:
+                skipped = _rest_of_line(file)
+                if skipped is None:  # it has no end yet
+                    break
+                place += len(raw) + skipped
+                oversized += 1
+                continue
+            lines.append((place, raw))
+            place += len(raw)
+            size += len(raw)
+        if not lines and not oversized:
+            return
+        piece = _decoded(begin, place, lines, oversized, redact=redact)
+        if piece.upto > begin:
+            yield piece
+        if piece.upto < place:
+            return  # the last line is not finished
+
+
+def _rest_of_line(file: IO[bytes]) -> int | None:
+    skipped = 0
+    while raw := file.readline(PIECE_BYTES):
+        skipped += len(raw)
+        if raw[-1] == 10:
+            return skipped
+    return None
+
+
+def _decoded(begin: int, upto: int, lines: list[tuple[int, bytes]], oversized: int, *, redact: bool) -> Piece:
+    suspects = possible(b"".join([raw for _, raw in lines])) if redact else ()
+    records: list[Record] = []
+    kept: list[str] = []
+    broken = doubled = counted = 0
+    for offset, raw in lines:
+        text = raw.decode("utf-8", "replace").strip()
+        if not text:
+            continue
+        if redact:
+            if suspects:
+                text = redacted(text, suspects)
+            if "\\u00" in text or "\\/" in text:
+                text = _undisguised(text)
+        try:
+            value, end = _decode(text)
+        except (ValueError, RecursionError):
+            if raw[-1] != 10:
+                return Piece(begin, offset, records, kept, counted, broken, oversized, doubled)
+            counted += 1
+            broken += 1
+            kept.append(f"{offset}\t{text}")
+            continue
+        counted += 1
+        if end == len(text):
+            records.append(Record(offset, text, value))
+            kept.append(f"{offset}\t{text}")
+            continue
+        values, whole = _several(text, value, end)
+        if not whole and raw[-1] != 10:
+            return Piece(begin, offset, records, kept, counted - 1, broken, oversized, doubled)
+        doubled += len(values) > 1
+        broken += not whole
+        kept.append(f"{offset}\t{text}")
+        records += [Record(offset + n, text, value) for n, value in enumerate(values)]
+    return Piece(begin, upto, records, kept, counted, broken, oversized, doubled)
+
+
+def _several(text: str, first: Any, end: int) -> tuple[list[Any], bool]:
+    """The values of a line that holds more than one, and whether it holds nothing else."""
+    values = [first]
+    while True:
+        skipped = _SPACE.match(text, end)
+        end = skipped.end() if skipped else end
+        if end >= len(text):
+            return values, True
+        try:
+            value, end = _decode(text, end)
+        except (ValueError, RecursionError):
+            return values, False
+        values.append(value)
+
+
+def _undisguised(text: str) -> str:
+    """The same JSON with letters as letters, searched again for secrets."""
+    if not _DISGUISED.search(text):
+        return text
+    try:
+        value, end = _decode(text)
+        if end == len(text):
+            text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        pass
+    return redacted(text)
+
+
+def walk(root: str, wanted: re.Pattern[str]) -> Iterator[str]:
+    """Regular files under `root` whose path below it matches, in the order of their names; no link is followed."""
+    if os.path.isfile(root):
+        yield root
+        return
+    count = 0
+    for directory, below, names in os.walk(root, followlinks=False):
+        below.sort()
+        for name in sorted(names):
+            path = os.path.join(directory, name)
+            if wanted.search(os.path.relpath(path, root)) and not os.path.islink(path):
+                count += 1
+                if count > FILES_MAX:
+                    raise InvalidInput(f"more than {FILES_MAX:,} transcripts under {root}", "name a smaller directory")
+                yield path
+
+
+def document(path: str, *, redact: bool) -> Any:
+    """A whole JSON document, redacted; None if it is none."""
+    if os.path.getsize(path) > DOCUMENT_MAX_BYTES:
+        raise InvalidInput(f"{path} is larger than {DOCUMENT_MAX_BYTES:,} bytes", "it is left alone")
+    with open(path, "rb") as file:
+        raw = file.read()
+    text = raw.decode("utf-8", "replace").strip().removeprefix("\ufeff")
+    if redact:
+        text = _undisguised(redacted(text, possible(raw)))
+    try:
+        value, end = _decode(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if end == len(text) else None
+
+
+def in_pieces(values: Iterable[tuple[int, Any]], *, total: int) -> Iterator[Piece]:
+    """Values that are no lines, numbered: their number is their place."""
+    records: list[Record] = []
+    start: int | None = None
+    size = 0
+    for n, value in values:
+        start = n if start is None else start
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        records.append(Record(n, text, value))
+        size += len(text)
+        if len(records) >= PIECE_LINES or size >= PIECE_BYTES:
+            yield Piece(start, n + 1, records, _kept(records), 0, 0, 0, 0)
+            records, start, size = [], None, 0
+    if records and start is not None:
+        yield Piece(start, total, records, _kept(records), 0, 0, 0, 0)
+
+
+def _kept(records: list[Record]) -> list[str]:
+    return [f"{record.offset}\t{record.text}" for record in records]
