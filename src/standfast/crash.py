@@ -116,6 +116,12 @@ POINTS: Final[dict[str, str]] = {
     "event.before_seek": "A consumer is to be put elsewhere, or forgotten; it is where it was.",
     "event.before_snapshot": "A state was folded, or snapshots are to go; nothing of that is written.",
     "gate.before_copy": "A gate is changed in the store; gates.json is the old one.",
+    "hook.before_keep": "A hook has told something; the store does not have it.",
+    "spool.before_append": "The store cannot be written; the record is nowhere yet.",
+    "spool.after_append": "The record is in the spool; the hook has not ended.",
+    "spool.before_keep": "A spool is claimed; some of its records are not in the store.",
+    "spool.after_keep": "Records of a spool are in the store; the file is still there.",
+    "spool.before_remove": "Every record of a spool is in the store; the file is still there.",
     "import.before_batch": "Some records are read; nothing of them is stored.",
     "import.after_batch": "A batch is durable and the place moved on; the next is not read.",
 }

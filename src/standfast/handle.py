@@ -22,6 +22,7 @@ from standfast.footings.leases import actor_holder, process, this_process
 if TYPE_CHECKING:
     from standfast.aio import AsyncStandfast
     from standfast.checkpoint.checkpoints import Checkpoints
+    from standfast.checkpoint.search_index import SearchIndex
     from standfast.clock import Clock
     from standfast.footings.artifacts import Artifacts
     from standfast.footings.journal import Journal
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from standfast.ledger.gates import Gates
     from standfast.ledger.webhooks import Webhooks
     from standfast.record.events import Events
+    from standfast.record.agents import Agents
     from standfast.record.live import Session
     from standfast.record.loops import Loops
     from standfast.record.mail import Mails
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from standfast.record.state import State
     from standfast.record.tasks import Tasks
     from standfast.views.recovery import Recovery
+    from standfast.views.search import Hits
     from standfast.views.timeline import Timeline
 
 T = TypeVar("T")
@@ -134,6 +137,12 @@ class Rooms:
             room = self._rooms[kind] = kind(self._store, self._tx)
         assert isinstance(room, kind)
         return room
+
+    @property
+    def agents(self) -> Agents:
+        from standfast.record.agents import Agents
+
+        return self._room(Agents)
 
     @property
     def approvals(self) -> Approvals:
@@ -238,6 +247,48 @@ class Rooms:
             everywhere=everywhere,
             limit=limit,
         )
+
+    def search(
+        self,
+        text: str,
+        *,
+        agent: str | None = None,
+        repo: str | None = None,
+        since: str | None = None,
+        tool: str | None = None,
+        role: str | None = None,
+        kind: str | None = None,
+        session: str | None = None,
+        everywhere: bool = False,
+        by_rank: bool = False,
+        after: str | None = None,
+        limit: int = 50,
+        progress: Callable[[int], object] = lambda count: None,
+    ) -> Hits:
+        """Words in messages, decisions, tool calls, mail and tasks, the newest first: `sf.search("flaky parser")`."""
+        from standfast.views.search import Search
+
+        return self._room(Search).find(
+            text,
+            agent=agent,
+            repo=repo,
+            since=since,
+            tool=tool,
+            role=role,
+            kind=kind,
+            session=session,
+            everywhere=everywhere,
+            by_rank=by_rank,
+            after=after,
+            limit=limit,
+            progress=progress,
+        )
+
+    @property
+    def search_index(self) -> SearchIndex:
+        from standfast.checkpoint.search_index import SearchIndex
+
+        return self._room(SearchIndex)
 
     @property
     def artifacts(self) -> Artifacts:

@@ -44,6 +44,7 @@ ENTRIES = (
     Entry("state", "standfast.cli.state:state", "together", "values by name; a version decides between two writers"),
     Entry("event", "standfast.cli.event:event", "together", "what happened, in streams of your own: append, consume"),
     Entry("mail", "standfast.cli.mail:mail", "together", "to another agent: kept until it is done, or says why not"),
+    Entry("agent", "standfast.cli.agent:agent", "together", "who takes part, what they are at", front=False),
     Entry("lock", "standfast.cli.lock:lock", "together", "one holder at a time for a file, a port, a deployment"),
     Entry(
         "webhook", "standfast.cli.webhook:webhook", "together", "what others deliver: once each, handled", front=False
@@ -54,10 +55,12 @@ ENTRIES = (
     Entry("deny", "standfast.cli.approve:deny", "answer", "say no, with a reason", front=False),
     Entry("gate", "standfast.cli.gate:gate", "answer", "commands that need a yes, or to be an effect"),
     Entry("timeline", "standfast.cli.timeline:timeline", "answer", "what happened at 3am on Tuesday"),
+    Entry("search", "standfast.cli.search:search", "answer", "words in everything said, decided, called and sent"),
     Entry("verify", "standfast.cli.verify:verify", "answer", "prove that a receipt is still in the journal"),
     Entry("sql", "standfast.cli.sql:sql", "answer", "ask the store anything, read-only"),
     Entry("db", "standfast.cli.db:db", "keep", "what is connected and why; choose SQLite or PostgreSQL"),
     Entry("doctor", "standfast.cli.doctor:doctor", "keep", "check the store and its place; --fix what is safe"),
+    Entry("import", "standfast.cli.import_:import_", "keep", "transcripts of agents, before they delete them"),
     Entry("help", "standfast.cli.help:help_command", "keep", "all | exit-codes | COMMAND", front=False),
     Entry("completion", "standfast.cli.completion:completion", "keep", "bash | zsh | fish", front=False),
 )
