@@ -13,7 +13,7 @@ two that ran at the same time the one that began later may have had the earlier 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from standfast import crash, serial
 from standfast.db.contract import Row, Tx, Watch
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SQL = load(__name__)
 
 PAGES_MAX = 20
-"""Pages that one poll goes through in search of an event of interest."""
+"""Pages that one read goes through in search of an event of interest."""
 
 
 def named(scope: str, name: object, stream: object) -> Row:
@@ -47,23 +47,33 @@ def place(tx: Tx, name: str, stream: str | None) -> str:
     return "" if row is None else str(row["cursor"])
 
 
-def poll(tx: Tx, name: str, stream: str | None, type: str | None, limit: int) -> tuple[Batch, bool]:
-    """The next events behind the committed place, and whether the newest may not be on disk yet."""
-    before = cursor = place(tx, name, stream)
-    wanted, young = page_size(limit), False
+class Polled(NamedTuple):
+    """A batch; whether there is more behind it, and whether the newest may not be on disk yet."""
+
+    batch: Batch
+    more: bool
+    young: bool
+
+
+def poll(tx: Tx, name: str, stream: str | None, type: str | None, limit: int, *, since: Batch | None = None) -> Polled:
+    """The next events behind the committed place; or behind a batch that found nothing of interest."""
+    before = since.before if since is not None else place(tx, name, stream)
+    cursor = since.cursor if since is not None else before
+    wanted, young, more = page_size(limit), False, True
+    # Where everything is of interest nothing more is read than was asked for.
+    size = wanted if stream and type is None else PAGE_MAX
     events: list[tuple[Event, str]] = []
     for _ in range(PAGES_MAX):
-        # Where everything is of interest nothing more is read than was asked for.
-        found = following.look(tx, stream or None, type, cursor, PAGE_MAX if type else wanted)
+        found = following.look(tx, stream or None, type, cursor, size)
         events += found.events
-        cursor, young = found.cursor, young or found.young
-        if len(events) >= wanted or not found.more:
+        cursor, young, more = found.cursor, young or found.young, found.more
+        if len(events) >= wanted or not more:
             break
     if len(events) > wanted:
-        events = events[:wanted]
+        events, more = events[:wanted], True
         cursor = events[-1][1]
     batch = Batch(name, stream or "", [event for event, _ in events], before, cursor, [at for _, at in events])
-    return batch, young
+    return Polled(batch, more, young)
 
 
 def commit(tx: Tx, batch: Batch) -> Consumer | StandfastError:

@@ -201,11 +201,14 @@ class Events(Room):
     def poll(self, name: str, stream: str | None = None, *, type: str | None = None, limit: int = 100) -> Batch:
         """The next events behind the consumer's place; asked again, the same ones, until they are committed."""
         if self.tx is not None:
-            return consuming.poll(self.tx, name, stream, type, limit)[0]
-        batch, young = self.store.read(lambda tx: consuming.poll(tx, name, stream, type, limit))
-        if young:
+            return consuming.poll(self.tx, name, stream, type, limit).batch
+        polled = self.store.read(lambda tx: consuming.poll(tx, name, stream, type, limit))
+        while polled.more and not polled.batch:
+            since = polled.batch
+            polled = self.store.read(lambda tx: consuming.poll(tx, name, stream, type, limit, since=since))  # noqa: B023
+        if polled.young:
             self.store.sync()  # visible is not yet durable, and nobody may act on what could still vanish
-        return batch
+        return polled.batch
 
     def commit(self, batch: Batch) -> Consumer:
         """Move the consumer's place behind this batch. In a transaction, together with everything else in it.

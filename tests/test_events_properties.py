@@ -1,0 +1,204 @@
+"""Events against a model of a few lines: lists of pairs, and a number for each reader."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+import standfast
+from standfast import config, handle
+from standfast.clock import ManualClock
+from standfast.errors import KeyConflict, VersionConflict
+from standfast.record.events import Event
+from standfast.record.events.folding import changes
+
+STREAMS = st.sampled_from(["a", "b"])
+NAMES = st.sampled_from(["ann", "bob"])
+KEYS = st.sampled_from([None, None, "k1", "k2"])
+ITEMS = st.lists(st.tuples(st.sampled_from(["x", "y", "x.z"]), st.integers(0, 2)), min_size=1, max_size=3)
+
+
+def joined(state: list[Any], event: Event) -> list[Any]:
+    return [*state, [event.type, event.data]]
+
+
+def machine(make: Any) -> type[RuleBasedStateMachine]:
+    class Events(RuleBasedStateMachine):
+        @initialize()
+        def begin(self) -> None:
+            self.sf: standfast.Standfast
+            self.clock: ManualClock
+            self.sf, self.clock = make()
+            self.start_us = self.clock.now_us()
+            self.streams: dict[str, list[tuple[str, int]]] = defaultdict(list)
+            self.times: dict[str, list[int]] = defaultdict(list)
+            self.keys: dict[tuple[str, str], tuple[int, list[tuple[str, int]]]] = {}
+            self.places: dict[tuple[str, str], int] = defaultdict(int)
+            self.in_hand: dict[tuple[str, str], Any] = {}
+            self.started: set[tuple[str, str]] = set()
+
+        def teardown(self) -> None:
+            if hasattr(self, "sf"):
+                self.sf.close()
+
+        @rule(stream=STREAMS, items=ITEMS, key=KEYS, off=st.sampled_from([None, 0, 0, 1, -1]))
+        def appends(self, stream: str, items: list[tuple[str, int]], key: str | None, off: int | None) -> None:
+            self.clock.advance(1)
+            there = self.streams[stream]
+            expected = None if off is None else max(0, len(there) + off)
+            used = self.keys.get((stream, key or ""))
+
+            def ask() -> Any:
+                return self.sf.events.append_many(stream, items, key=key, expected_version=expected)
+
+            if used is not None and used[1] != items:
+                with pytest.raises(KeyConflict):
+                    ask()
+            elif used is not None:
+                assert [one.version for one in ask()] == list(range(used[0], used[0] + len(items)))
+            elif expected is not None and expected != len(there):
+                with pytest.raises(VersionConflict, match=f"at version {len(there)},"):
+                    ask()
+            else:
+                assert [one.version for one in ask()] == list(range(len(there) + 1, len(there) + 1 + len(items)))
+                if key is not None:
+                    self.keys[stream, key] = (len(there) + 1, items)
+                there += items
+                self.times[stream] += [self.clock.now_us()] * len(items)
+
+        @rule(name=NAMES, stream=STREAMS, limit=st.integers(1, 4))
+        def reads(self, name: str, stream: str, limit: int) -> None:
+            batch = self.sf.events.poll(name, stream, limit=limit)
+            at = self.places[name, stream]
+            assert [(event.type, event.data) for event in batch.events] == self.streams[stream][at : at + limit]
+            self.in_hand[name, stream] = (at, batch)
+
+        @rule(name=NAMES, stream=STREAMS, crashes=st.booleans())
+        def commits(self, name: str, stream: str, crashes: bool) -> None:
+            at, batch = self.in_hand.get((name, stream), (0, None))
+            if batch is None or not batch:
+                return
+            if at != self.places[name, stream] or (at == 0 and self.known(name, stream) and batch.before == ""):
+                with pytest.raises(VersionConflict):
+                    self.sf.events.commit(batch)
+                return
+            try:
+                with self.sf.transaction() as tx:
+                    tx.events.commit(batch)
+                    assert not crashes, "on purpose"
+            except AssertionError:
+                return
+            self.places[name, stream] = at + len(batch.events)
+            self.started.add((name, stream))
+
+        def known(self, name: str, stream: str) -> bool:
+            return (name, stream) in self.started
+
+        @rule(name=NAMES, stream=STREAMS, to=st.integers(0, 9))
+        def seeks(self, name: str, stream: str, to: int) -> None:
+            to = min(to, len(self.streams[stream]))
+            self.sf.events.seek(name, stream, to=to)
+            self.places[name, stream] = to
+            self.in_hand.pop((name, stream), None)
+            self.started.add((name, stream))
+
+        @rule(stream=STREAMS, at=st.integers(0, 12), every=st.integers(1, 5))
+        def folds(self, stream: str, at: int, every: int) -> None:
+            folded = self.sf.events.fold(stream, joined, [], name="joined", at=at, snapshot_every=every)
+            expected = [list(pair) for pair in self.streams[stream][:at]]
+            assert folded.state == expected == self.sf.events.fold(stream, joined, [], at=at).state
+            assert folded.snapshot + folded.read == folded.version == len(expected)
+
+        @rule(stream=STREAMS, seconds=st.integers(0, 30))
+        def travels(self, stream: str, seconds: int) -> None:
+            us = self.start_us + seconds * 1_000_000
+            folded = self.sf.events.fold(stream, joined, [], name="joined", at_us=us)
+            assert folded.version == sum(time_us <= us for time_us in self.times[stream])
+
+        @rule()
+        def loses_every_snapshot(self) -> None:
+            self.sf.events.delete_snapshots()
+
+        @rule(stream=STREAMS, type=st.sampled_from(["x", "y", None]))
+        def lists(self, stream: str, type: str | None) -> None:
+            found = self.sf.events.list(stream, type=type, limit=1000).events
+            wanted = [pair for pair in self.streams[stream] if type is None or pair[0].split(".")[0] == type]
+            assert [(event.type, event.data) for event in found] == wanted
+
+        @invariant()
+        def both_agree(self) -> None:
+            if hasattr(self, "sf"):
+                told = {stream.name: stream.version for stream in self.sf.events.streams()}
+                assert told == {name: len(events) for name, events in self.streams.items() if events}
+
+    return Events
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_whatever_is_asked_in_whatever_order_both_agree(
+    engine: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url = str(tmp_path / "standfast.db") if engine == "sqlite" else request.getfixturevalue("pg_database")
+    made = [0]
+
+    def make() -> tuple[standfast.Standfast, ManualClock]:
+        made[0] += 1
+        clock = ManualClock()
+        return handle.connect(config.load(url, data_dir=tmp_path, scope=f"run {made[0]}"), clock=clock), clock
+
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        machine(make),
+        settings=settings(
+            max_examples=30 if engine == "sqlite" else 10,
+            stateful_step_count=25,
+            deadline=None,
+            phases=(Phase.generate,),
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "a", "a/b", "~"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "a/b", "~", ""]), inner),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(was=VALUES, now=VALUES)
+def test_a_difference_is_empty_only_between_equals_and_leads_from_one_to_the_other(was: Any, now: Any) -> None:
+    found = changes(was, now)
+    assert (found == []) == _same(was, now)
+    assert _same(_patched(was, found), now)
+    assert len({change.path for change in found}) == len(found)
+
+
+def _same(one: Any, other: Any) -> bool:
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def _patched(state: Any, found: list[Any]) -> Any:
+    root = {"": copy.deepcopy(state)}
+    removed = [change for change in found if change.kind == "removed"]
+    for change in [change for change in found if change.kind != "removed"] + removed[::-1]:
+        parts = [part.replace("~1", "/").replace("~0", "~") for part in change.path.split("/")]
+        place: Any = root
+        for part in parts[:-1]:
+            place = place[int(part)] if isinstance(place, list) else place[part]
+        last: Any = int(parts[-1]) if isinstance(place, list) else parts[-1]
+        if change.kind == "removed":
+            del place[last]
+        elif isinstance(place, list) and last == len(place):
+            place.append(change.now)
+        else:
+            place[last] = change.now
+    return root[""]
