@@ -223,14 +223,7 @@ def _understood(text: str | None) -> int | str | None:
     """How long ago, or a moment as people type it."""
     if text is None:
         return None
-    import time
-
-    from standfast.clock import parse_duration
-    from standfast.errors import InvalidInput
+    from standfast.clock import SYSTEM
     from standfast.views import when
 
-    now_us = time.time_ns() // 1000
-    try:
-        return now_us - parse_duration(text)
-    except InvalidInput:
-        return when.parse(text, now_us).us
+    return when.since_us(text, SYSTEM.now_us())

@@ -47,6 +47,16 @@ def parse(text: str, now_us: int, zone: tzinfo | None = None) -> Moment:
     return _moment(_resolve(words, now, zone, text), zone)
 
 
+def since_us(text: str, now_us: int) -> int:
+    """The beginning somebody means by "7d" (so long ago), "tue 03:00" or "2026-11-10"."""
+    from standfast.clock import parse_duration
+
+    try:
+        return now_us - parse_duration(text)
+    except InvalidInput:
+        return parse(text, now_us).us
+
+
 def span(text: str) -> timedelta:
     """A window as people type it: `1h`, `30m`."""
     return timedelta(microseconds=parse_duration(text))

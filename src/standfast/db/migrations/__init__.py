@@ -25,6 +25,7 @@ from standfast.db.migrations import (
     m0004_mail,
     m0005_loops,
     m0006_transcripts,
+    m0007_search,
 )
 from standfast.db.migrations.migration import Migration
 
@@ -35,6 +36,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     m0004_mail.MIGRATION,
     m0005_loops.MIGRATION,
     m0006_transcripts.MIGRATION,
+    m0007_search.MIGRATION,
 )
 
 LATEST = MIGRATIONS[-1].version

@@ -1,0 +1,92 @@
+"""`standfast search`: words, in everything that was said, decided, called, sent and planned."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import click
+
+from standfast.cli.frame import command, scope_options
+from standfast.cli.output import Out
+from standfast.cli.render import Column
+
+KINDS = ("message", "decision", "tool_call", "mail", "task")
+_PATIENCE_S = 1.0
+
+
+@command(
+    "search",
+    examples=('standfast search "connection refused" --since 7d', "standfast search flaky parser --kind task --json"),
+)
+@click.argument("words", nargs=-1)
+@click.option("--agent", help="Only by this agent.")
+@click.option("--repo", help="Only in repositories whose name contains this.")
+@click.option("--since", help='Not before: "7d", "tue 03:00", "2026-11-10".')
+@click.option("--tool", help="Only calls of this tool.")
+@click.option("--role", help="Only messages of this role: user, assistant.")
+@click.option("--kind", type=click.Choice(KINDS), help="Only this kind of thing.")
+@click.option("--session", help="Only in this session: its key or id.")
+@click.option("--rank", "by_rank", is_flag=True, help="What fits best first, not the newest.")
+@click.option("--rebuild", is_flag=True, help="Make the index of words anew first.")
+@click.option("--after", help="The cursor of the page before.")
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1000))
+@scope_options
+def search(out: Out, words: tuple[str, ...], rebuild: bool, scope_choice: str | None, **asked: Any) -> None:
+    """Find WORDS in messages, decisions, tool calls, mail and tasks; "a phrase", -without, begin*."""
+    from standfast.cli.store import opened
+    from standfast.config import load
+
+    text = " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
+    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+        if rebuild:
+            sf.search_index.clear()
+        if rebuild and not words:
+            return out.record({"indexed": sf.search_index.catch_up(_Told())})
+        told = _Told()
+        found = sf.search(text, everywhere=scope_choice == "all", progress=told, **asked)
+        told.clear()
+    out.rows(
+        [_shown(hit._asdict()) if out.for_people else hit._asdict() for hit in found.hits],
+        [Column("when"), Column("kind"), Column("who"), Column("where"), Column("snippet", "found")],
+        next=found.next,
+        then=_then(found.hits),
+        empty="nothing was found" + ("" if scope_choice == "all" else " here; everywhere: --all"),
+    )
+    return None
+
+
+def _shown(hit: dict[str, Any]) -> dict[str, Any]:
+    from standfast.views import when
+
+    who = ":".join(part for part in (hit["agent"], hit["role"] or hit["tool"]) if part)
+    where = hit["session_key"] or hit["id"][-6:]
+    return {**hit, "when": when.shown(hit["occurred_us"]).local[4:-3], "who": who, "where": where}
+
+
+def _then(hits: list[Any]) -> str:
+    if not hits:
+        return ""
+    first = hits[0]
+    if first.kind in ("decision", "mail", "task"):
+        return f"standfast {first.kind} show {first.id[-6:]}"
+    return f"standfast session show {first.session_key or first.session_id}"
+
+
+class _Told:
+    """How far the index is, on a terminal, once it takes longer than a moment."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+        self._shown = False
+
+    def __call__(self, count: int) -> None:
+        if count and sys.stderr.isatty() and time.monotonic() - self._since > _PATIENCE_S:
+            sys.stderr.write(f"\rreading what is new: {count:,}")
+            sys.stderr.flush()
+            self._shown = True
+
+    def clear(self) -> None:
+        if self._shown:
+            sys.stderr.write("\r\033[K")

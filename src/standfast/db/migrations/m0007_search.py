@@ -1,0 +1,42 @@
+"""Search: an index of words over messages, decisions, tool calls, mail and tasks.
+
+Deletable: everything in it is made again from the rows it speaks of. On SQLite the words are in a
+contentless FTS5 table whose row ids are the entries' `seq`; on PostgreSQL beside the entry.
+"""
+
+from __future__ import annotations
+
+from standfast.db.migrations.migration import Migration
+
+MIGRATION = Migration(
+    version=7,
+    name="search",
+    text="""
+-- One row per thing that can be found. `version_us` says which state of it was indexed.
+CREATE TABLE search_entry (
+    seq          BIGKEY,
+    subject      TEXT NOT NULL UNIQUE,
+    kind         TEXT NOT NULL CHECK (kind IN ('message', 'decision', 'tool_call', 'mail', 'task')),
+    words        tsvector NOT NULL DEFAULT '', -- [postgres]
+    scope        TEXT NOT NULL,
+    session_id   TEXT,
+    agent        TEXT,
+    role         TEXT,
+    tool         TEXT,
+    occurred_us  BIGINT NOT NULL,
+    version_us   BIGINT NOT NULL
+);
+CREATE INDEX search_entry_words ON search_entry USING gin (words); -- [postgres]
+CREATE VIRTUAL TABLE search_words USING fts5 (body, content = '', contentless_delete = 1); -- [sqlite]
+
+-- Up to where each source has been indexed; what lies behind the mark is looked at directly.
+CREATE TABLE search_mark (
+    source      TEXT NOT NULL PRIMARY KEY,
+    mark        BIGINT NOT NULL,
+    updated_us  BIGINT NOT NULL
+) STRICT;
+
+-- An answer may come long after its call.
+CREATE INDEX tool_call_by_update ON tool_call (updated_us);
+""",
+)

@@ -1,0 +1,300 @@
+"""Search: words in messages, decisions, tool calls, mail and tasks.
+
+    flaky parser            both words, in any order
+    "connection refused"    this phrase
+    deploy -staging         one word and not the other
+    migrat*                 words that begin so
+
+Case, accents and punctuation do not count. The newest comes first, or by `rank` what fits best.
+What the index has not reached yet is looked at directly: nothing is missing right after it was
+written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from standfast.checkpoint import search_index
+from standfast.checkpoint.search_index import Document, words
+from standfast.db.contract import Tx
+from standfast.db.sql import load
+from standfast.db.store import Room, query
+from standfast.errors import InvalidInput, NotFound, StandfastError, StorageError
+from standfast.views import when
+
+SQL = load(__name__)
+
+KINDS = ("message", "decision", "tool_call", "mail", "task")
+LIMIT_MAX = 1000
+TERMS_MAX = 32
+TAIL_MAX = 20_000
+"""Things of each kind looked at directly where the index cannot be brought up to date."""
+SNIPPET_CHARS = 160
+
+
+class Term(NamedTuple):
+    """A word, or words in a row; `begins` if the last one may go on."""
+
+    phrase: str
+    begins: bool = False
+    excluded: bool = False
+
+
+class Hit(NamedTuple):
+    """One thing that was found. `snippet` shows where."""
+
+    kind: str
+    id: str
+    scope: str
+    session_id: str | None
+    session_key: str | None
+    agent: str | None
+    role: str | None
+    tool: str | None
+    occurred_us: int
+    snippet: str
+
+
+class Hits(NamedTuple):
+    """What was found, and the cursor to go on from."""
+
+    hits: list[Hit]
+    next: str | None
+
+
+class Asked(NamedTuple):
+    """What must be true of a hit beside its words."""
+
+    everywhere: bool
+    scope: str
+    repo: str | None
+    agent: str | None
+    since_us: int | None
+    tool: str | None
+    role: str | None
+    kind: str | None
+    session_id: str | None
+
+
+class Search(Room):
+    """Asking for words."""
+
+    __slots__ = ()
+
+    def find(
+        self,
+        text: str,
+        *,
+        agent: str | None = None,
+        repo: str | None = None,
+        since: str | None = None,
+        tool: str | None = None,
+        role: str | None = None,
+        kind: str | None = None,
+        session: str | None = None,
+        everywhere: bool = False,
+        by_rank: bool = False,
+        after: str | None = None,
+        limit: int = 50,
+        progress: Callable[[int], object] = lambda count: None,
+    ) -> Hits:
+        """The newest first; `after` is the `next` of the page before. By rank there is one page.
+
+        The index is brought up to date first where that is possible; `progress` hears how far it is.
+        Raises InvalidInput for what cannot be looked for, NotFound for an unknown session.
+        """
+        parse(text)  # a bad question costs nothing
+        if kind is not None and kind not in KINDS:
+            raise InvalidInput(f"there is no kind {kind!r}", f"one of: {', '.join(KINDS)}")
+        if self.tx is None:
+            with suppress(StorageError):  # busy, or not ours to write: it is looked at directly then
+                search_index.SearchIndex(self.store).catch_up(progress)
+        narrowed = {"agent": agent, "repo": repo, "tool": tool, "role": role, "kind": kind}
+        return self._ask(
+            text,
+            since=since,
+            session=session,
+            everywhere=everywhere,
+            narrowed=narrowed,
+            by_rank=by_rank,
+            after=after,
+            limit=limit,
+        )
+
+    @query
+    def _ask(
+        self,
+        tx: Tx,
+        text: str,
+        *,
+        since: str | None,
+        session: str | None,
+        everywhere: bool,
+        narrowed: dict[str, str | None],
+        by_rank: bool,
+        after: str | None,
+        limit: int,
+    ) -> Hits | StandfastError:
+        session_id = None
+        if session is not None:
+            row = tx.maybe(SQL.session_by_key, text=session, scope=self.scope)
+            if row is None:
+                return NotFound(f"no session {session!r} in this scope", "standfast session list")
+            session_id = row["id"]
+        asked = Asked(
+            everywhere=everywhere or narrowed["repo"] is not None,
+            scope=self.scope,
+            since_us=None if since is None else when.since_us(since, tx.now_us()),
+            session_id=session_id,
+            **narrowed,
+        )
+        return _found(tx, parse(text), asked, by_rank=by_rank, after=after, limit=max(1, min(limit, LIMIT_MAX)))
+
+
+def _found(tx: Tx, terms: list[Term], asked: Asked, *, by_rank: bool, after: str | None, limit: int) -> Hits:
+    before_us, before_id = _place(after)
+    fresh = {document.subject: document for document in search_index.unindexed(tx, TAIL_MAX)}
+    rows = tx.all(
+        SQL.by_rank if by_rank else SQL.newest,
+        fts=_fts(terms),
+        ts=_ts(terms),
+        before_us=before_us,
+        before_id=before_id,
+        limit=limit + 1 + len(fresh),
+        **asked._replace(repo=_like(asked.repo))._asdict(),
+    )
+    indexed = [(row["occurred_us"], row["subject"], row["kind"]) for row in rows if row["subject"] not in fresh]
+    direct = [
+        (one.occurred_us, one.subject, one.kind)
+        for one in fresh.values()
+        if _fits(one, asked) and _matches(words(one.text), terms) and _earlier(one, before_us, before_id)
+    ]
+    found = direct + indexed if by_rank else sorted(direct + indexed, reverse=True)
+    hits = [_hit(tx, kind, subject, terms, fresh.get(subject)) for _, subject, kind in found[:limit]]
+    last = found[limit - 1] if len(found) > limit and not by_rank else None
+    return Hits([hit for hit in hits if hit is not None], None if last is None else f"{last[0]}:{last[1]}")
+
+
+# -- what was asked -------------------------------------------------------------------------------------
+
+_PART = re.compile(r'(-?)(?:"([^"]*)"?|(\S+))')
+
+
+def parse(text: str) -> list[Term]:
+    """The terms of what a person typed. Raises InvalidInput if there is nothing to look for."""
+    terms = []
+    for minus, phrase, word in _PART.findall(text):
+        plain = words(phrase or word)
+        if plain:
+            terms.append(Term(plain, begins=word.endswith("*"), excluded=bool(minus)))
+    if not any(not term.excluded for term in terms):
+        raise InvalidInput("there is no word to look for", 'for example: standfast search "connection refused"')
+    if len(terms) > TERMS_MAX:
+        raise InvalidInput(f"more than {TERMS_MAX} words", "quote a phrase, or leave some out")
+    return terms
+
+
+def _fts(terms: list[Term]) -> str:
+    """For FTS5. Terms are words already, so nothing in them is an operator once they are quoted."""
+    wanted = " AND ".join(f'"{term.phrase}"{"*" if term.begins else ""}' for term in terms if not term.excluded)
+    unwanted = "".join(f' NOT "{term.phrase}"{"*" if term.begins else ""}' for term in terms if term.excluded)
+    return f"({wanted}){unwanted}"
+
+
+def _ts(terms: list[Term]) -> str:
+    """For PostgreSQL's tsquery, which takes words as they are."""
+
+    def spelled(term: Term) -> str:
+        followed = " <-> ".join(term.phrase.split())
+        return f"{'!' if term.excluded else ''}({followed}{':*' if term.begins else ''})"
+
+    return " & ".join(spelled(term) for term in terms)
+
+
+def _matches(body: str, terms: list[Term]) -> bool:
+    padded = f" {body} "
+    return all((f" {term.phrase}{'' if term.begins else ' '}" in padded) is not term.excluded for term in terms)
+
+
+def _fits(one: Document, asked: Asked) -> bool:
+    return (
+        (asked.everywhere or one.scope == asked.scope)
+        and (asked.repo is None or asked.repo.casefold() in one.scope.casefold())
+        and (asked.since_us is None or one.occurred_us >= asked.since_us)
+        and all(
+            wanted is None or wanted == having
+            for wanted, having in (
+                (asked.agent, one.agent),
+                (asked.tool, one.tool),
+                (asked.role, one.role),
+                (asked.kind, one.kind),
+                (asked.session_id, one.session_id),
+            )
+        )
+    )
+
+
+def _place(after: str | None) -> tuple[int, str]:
+    if after is None:
+        return 2**62, ""
+    us, _, subject = after.partition(":")
+    if not us.lstrip("-").isdigit() or not subject:
+        raise InvalidInput(f"{after[:60]!r} is no cursor of a search", "use the `next` of the page before")
+    return int(us), subject
+
+
+def _earlier(one: Document, before_us: int, before_id: str) -> bool:
+    return (one.occurred_us, one.subject) < (before_us, before_id)
+
+
+def _like(text: str | None) -> str | None:
+    if text is None:
+        return None
+    escaped = text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+    return f"%{escaped}%"
+
+
+# -- what was found --------------------------------------------------------------------------------------
+
+
+def _hit(tx: Tx, kind: str, subject: str, terms: list[Term], known: Document | None) -> Hit | None:
+    """None if it was removed since it was indexed."""
+    one = known or search_index.document_of(tx, kind, subject)
+    if one is None:
+        return None
+    session = tx.maybe(SQL.session_key, id=one.session_id) if one.session_id is not None else None
+    return Hit(
+        kind=one.kind,
+        id=one.subject,
+        scope=one.scope,
+        session_id=one.session_id,
+        session_key=session["key"] if session is not None else None,
+        agent=one.agent,
+        role=one.role,
+        tool=one.tool,
+        occurred_us=one.occurred_us,
+        snippet=snippet(one.text, terms),
+    )
+
+
+def snippet(text: str, terms: list[Term]) -> str:
+    """A stretch of the text around the first term that is found in it, on one line."""
+    place = _first(text, terms)
+    start = max(0, place - SNIPPET_CHARS // 4)
+    if start > 0:
+        start = text.rfind(" ", 0, start + 1) + 1 or start
+        start = start if place - start < SNIPPET_CHARS // 2 else max(0, place - SNIPPET_CHARS // 4)
+    cut = " ".join(text[start : start + SNIPPET_CHARS].split())
+    return f"{'…' if start else ''}{cut}{'…' if len(text) > start + SNIPPET_CHARS else ''}"
+
+
+def _first(text: str, terms: list[Term]) -> int:
+    for term in terms:
+        if not term.excluded:
+            found = re.search(r"[\W_]*".join(map(re.escape, term.phrase.split())), text, re.IGNORECASE)
+            if found is not None:
+                return found.start()
+    return 0  # found by another spelling of it: with accents, say
