@@ -1,0 +1,137 @@
+"""Killed at every crash point while mail is sent, taken, given back, given up, retried and done; and again after.
+
+The oracle is a file outside the store: what was tried and what was told to have succeeded. Whatever was
+killed: nothing that was told is missing, each mail ended once, every attempt has a row with its end,
+and the mail, its attempts, its dead letters and the journal tell one story.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import standfast
+from standfast import config, crash, handle
+from standfast.record.mail import Mail
+from tests.crash.footings import World
+
+# Loaded once here, or each of hundreds of children would load them again.
+for name in ("standfast.db.sqlite.registry", "standfast.db.postgres.engine", "standfast.record.mail"):
+    import_module(name)
+
+KEYS = ("one", "two")
+
+
+class Mails(World):
+    """A sender, a reader that hesitates, a mail that nobody can handle, and a person who settles it."""
+
+    def open(self) -> standfast.Standfast:
+        return handle.connect(config.load(self.url, data_dir=self.place / "data", scope=self.name))
+
+    def told(self, what: str, act: Callable[[], object]) -> None:
+        self.tell(f"tried {what}")
+        act()
+        self.tell(f"told {what}")
+
+    def live(self) -> None:
+        """From the top, whatever happened before."""
+        with self.open() as sf:
+            sf.mail.bound("bob", 50)
+            for key in KEYS:
+                self.told(f"send {key}", lambda key=key: sf.mail.send("bob", key, key=key, attempts_max=30))  # type: ignore[misc]
+            if (mail := sf.mail.claim("bob")) is not None:
+                self.told("defer", lambda: sf.mail.defer(mail, for_us=1, reason="later"))
+            if (read := sf.mail.read(to="bob")) is not None:
+                self.told("release", lambda: sf.mail.release(read, reason="not me"))
+            self.poison(sf)
+            sf.mail.sweep()
+            for found in sf.mail.follow("bob", timeout_s=0):
+                self.tell(f"work {found.body} {found.fence}")
+                self.told(
+                    f"done {found.body}",
+                    lambda found=found: sf.mail.reply(found, "ok", key=f"re {found.body}", sender="bob", done=True),  # type: ignore[misc]
+                )
+
+    def poison(self, sf: standfast.Standfast) -> None:
+        poison = sf.mail.send("eve", "poison", key="poison", attempts_max=1)
+        if (mail := sf.mail.claim("eve")) is not None:
+            self.told("refuse", lambda: sf.mail.refuse(mail, "no good"))
+        if sf.mail.get(poison.id).attempts_max == 1:
+            self.told("retry", lambda: sf.mail.retry(poison.id, attempts=1, note="once more"))
+        if (mail := sf.mail.claim("eve")) is not None:
+            self.told("give up", lambda: sf.mail.release(mail, reason="still no good"))
+        if sf.mail.dead():
+            self.told("resolve", lambda: sf.mail.resolve(poison.id, note="by hand"))
+
+    def check(self, schedule: crash.Schedule) -> None:
+        noted = Counter(self.oracle.read_text().splitlines())
+        with self.open() as sf:
+            assert sf.mail.list("bob") == []
+            assert sf.mail.list("eve") == []
+            mails = {mail.key or mail.id: mail for mail in sf.mail.list(state="any", limit=1000)}
+            assert set(mails) == {*KEYS, "poison", *(f"re {key}" for key in KEYS)}
+            for key in KEYS:
+                assert (mails[key].state, mails[key].reason) == ("done", "answered")
+                assert mails[f"re {key}"].reply_to_id == mails[key].id
+                assert noted[f"told done {key}"] <= 1
+            assert mails["poison"].state == "dead"
+            letters = sf.mail.dead(settled=True)
+            assert sorted(letter.settlement or "open" for letter in letters) == ["resolved", "retried"]
+            assert sf.mail.get("poison").attempts == 2
+            for mail in mails.values():
+                self.check_one(sf, mail)
+        self.sound()
+
+    def check_one(self, sf: standfast.Standfast, mail: Mail) -> None:
+        types = Counter(event.type.removeprefix("mail.") for event in sf.mail.history(mail, limit=1000))
+        attempts = sf.mail.delivered(mail).attempts
+        assert types["sent"] == 1
+        assert [one.n for one in attempts] == list(range(1, mail.attempts + 1))
+        assert types["leased"] == mail.attempts
+        assert all(one.outcome for one in attempts)
+        assert all(one.reason for one in attempts)
+        outcomes = Counter(one.outcome for one in attempts)
+        assert outcomes["done"] == types["done"] == (mail.state == "done")
+        back = types["deferred"] + types["returned"] + types["lost"]
+        assert mail.fence == types["leased"] + back + types["dead"] + types["retried"]
+        assert [one.fence for one in attempts] == sorted({one.fence for one in attempts})
+
+
+@pytest.fixture
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Mails:
+    """One engine each; the parent of a sweep never opens the store."""
+    place = tmp_path / "place"
+    place.mkdir()
+    if request.param == "sqlite":
+        return Mails(str(place / "store" / "standfast.db"), place)
+    return Mails(request.getfixturevalue("pg_database"), place)
+
+
+SCHEDULES = int(os.environ.get("STANDFAST_TEST_SCHEDULES", "90"))
+
+
+@pytest.mark.parametrize("world", ["sqlite", "postgres"], indirect=True)
+def test_killed_anywhere_every_mail_ends_once_and_nothing_that_was_told_is_lost(world: Mails) -> None:
+    """000-40: whatever dies where, a mail is done, or a dead letter that says why."""
+    assert crash.sweep(world.live, world.live, world.check, reset=world.reset, max_schedules=SCHEDULES) == SCHEDULES
+
+
+@pytest.mark.parametrize("world", ["sqlite"], indirect=True)
+def test_the_sweep_passes_every_point_of_a_mail(world: Mails) -> None:
+    world.reset()
+    if (pid := os.fork()) == 0:
+        try:
+            with crash.record() as names:
+                world.live()
+            (world.place / "names.json").write_text(json.dumps(names))
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    passed = set(json.loads((world.place / "names.json").read_text()))
+    assert {name for name in crash.POINTS if name.startswith(("mail.", "dead_letter."))} <= passed
