@@ -51,6 +51,8 @@ class Store:
         """The most bytes one artifact may have; from the configuration."""
         self.redact = True
         """Whether secrets are taken out of messages and captured output; from the configuration."""
+        self.noticed: dict[tuple[str, str], int] = {}
+        """When a sign of life of an agent was last written through this handle: by name and holder."""
         self._here = threading.local()
 
     @property

@@ -22,10 +22,8 @@ class Sessions(Room):
 
     __slots__ = ()
 
-    @verb
     def open(
         self,
-        tx: Tx,
         key: str,
         *,
         agent: str | None = None,
@@ -34,13 +32,31 @@ class Sessions(Room):
         for_us: int | None = None,
         alone: bool = False,
         join: str | None = None,
-    ) -> Opened | StandfastError:
+    ) -> Opened:
         """Own the session of this key; make it if there is none. An actor that owns it keeps its fence.
 
         `alone` says that no other part of this process has it open; `join` names a session that
         was opened for this very process (`session run`): then this is that opening, not another.
         Raises InProgress naming the holder while somebody alive has it.
         """
+        opened = self._open(key, agent, command, cwd, for_us, alone, join)
+        from standfast.record import agents
+
+        agents.notice(self.store, self.tx, agent)
+        return opened
+
+    @verb
+    def _open(
+        self,
+        tx: Tx,
+        key: str,
+        agent: str | None,
+        command: tuple[str, ...] | None,
+        cwd: str | None,
+        for_us: int | None,
+        alone: bool,
+        join: str | None,
+    ) -> Opened | StandfastError:
         crash.point("session.before_open")
         wanted: Row = {
             "agent": agent,

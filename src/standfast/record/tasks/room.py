@@ -13,6 +13,7 @@ from standfast.errors import Conflict, IllegalTransition, InvalidInput, Standfas
 from standfast.footings import journal, leases
 from standfast.footings.journal import Event
 from standfast.ids import short
+from standfast.record import agents
 from standfast.record.tasks import changes, claims, graph, looking, sightings
 from standfast.record.tasks.changes import Which
 from standfast.record.tasks.nouns import (
@@ -170,6 +171,7 @@ class Tasks(Room):
         claimed = self._claim(which, label, kind, source, assignee, for_us)
         if claimed is not None:
             claims.at_work(self.store, self.tx, claimed)
+            agents.notice(self.store, self.tx)
         return claimed
 
     @verb

@@ -1,0 +1,268 @@
+"""Agents: who takes part, what they are, and what they are at.
+
+There is no registration. Whoever opens a session or claims a task is known by name from then on:
+`notice` writes a sign of life after the work was done, at most once in five minutes per handle and
+without waiting for the disk. What an agent says about itself (its kind, its configuration, that it is
+blocked) is written by `set`. What can be seen is derived when somebody looks, never stored: active is
+who holds a task or a session now; crashed, whose process is gone and left something behind; stale,
+who says to be at work and has not been heard of for an hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeAlias
+
+from standfast import crash, serial
+from standfast.clock import HOUR_US, MINUTE_US
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.db.store import Room, Store, query, verb
+from standfast.errors import InvalidInput, NotFound, StandfastError, StorageError
+from standfast.footings import journal, keys, leases
+from standfast.footings.journal import Receipt
+
+SQL = load(__name__)
+
+STATUSES = ("idle", "active", "blocked", "error")
+NAME_MAX = 200
+WHY_MAX = 500
+CONFIG_MAX_BYTES = 64 * 1024
+NOTICE_EVERY_US = 5 * MINUTE_US
+STALE_US = HOUR_US
+PAGE_MAX = 1000
+SCAN_PAGE = 200
+SCAN_PAGES_MAX = 50
+"""Pages that a search for what is derived or configured reads at most."""
+
+_KEEP: Any = object()
+
+AgentList: TypeAlias = "list[Agent]"
+
+
+class Agent(NamedTuple):
+    """One participant as it stands."""
+
+    scope: str
+    name: str
+    kind: str | None
+    status: str
+    """idle, active, blocked or error: what it holds says active, what it says about itself the rest."""
+    status_why: str | None
+    task_id: str | None
+    """What it works on: the task it holds, or the one it named."""
+    session_id: str | None
+    config: serial.Json
+    metadata: serial.Json
+    holder: str | None
+    first_seen_us: int
+    last_seen_us: int
+    crashed: bool
+    """Its process is gone, and it held something, or said to be at work."""
+    stale: bool
+    """It says to be at work, holds nothing, and has not been heard of for an hour."""
+    receipt: Receipt | None = None
+
+
+class Agents(Room):
+    """Who takes part: set, get, list."""
+
+    __slots__ = ()
+
+    def set(
+        self,
+        name: str | None = None,
+        *,
+        kind: str | None = _KEEP,
+        status: str = _KEEP,
+        why: str | None = _KEEP,
+        task: str | None = _KEEP,
+        config: serial.Json = _KEEP,
+        metadata: serial.Json = _KEEP,
+    ) -> Agent:
+        """Say what an agent is or does; without a name, the caller. What is not given stays.
+
+        A new status without `why` forgets the old reason. Raises NotFound for a task there is not.
+        """
+        given: Row = {
+            "kind": kind if kind is _KEEP or kind is None else keys.checked(kind, "an agent's kind", limit=NAME_MAX),
+            "status": status if status is _KEEP else _checked_status(status),
+            "status_why": why if why is _KEEP or why is None else serial.clean(why, WHY_MAX),
+            "task_id": task,
+            "config": config if config is _KEEP else _json(config, "config"),
+            "metadata": metadata if metadata is _KEEP else _json(metadata, "metadata"),
+        }
+        columns = {column: value for column, value in given.items() if value is not _KEEP}
+        if "status" in columns:
+            columns.setdefault("status_why", None)
+        return self._set(checked_name(self.actor if name is None else name), columns)
+
+    @verb
+    def _set(self, tx: Tx, name: str, columns: Row) -> Agent | StandfastError:
+        if columns.get("task_id") is not None:
+            from standfast.record.tasks import changes
+
+            found = changes.find(tx, columns["task_id"])
+            if isinstance(found, StandfastError):
+                return found
+            columns = columns | {"task_id": found["id"]}
+        crash.point("agent.before_set")
+        tx.run(SQL.add, scope=self.scope, name=name, now_us=tx.now_us())
+        row = tx.one(SQL.by_name_for_update, scope=self.scope, name=name)
+        changed = {column: value for column, value in columns.items() if row[column] != value}
+        if name == tx.caller.actor:
+            row = row | {"holder": tx.caller.holder, "last_seen_us": tx.now_us()}
+        tx.one(SQL.change, **{k: v for k, v in (row | changed).items() if k != "first_seen_us"})
+        words = ", ".join(f"{column} {serial.clean(str(value), 60)}" for column, value in changed.items())
+        receipt = journal.append(tx, "agent.set", f"agent:{name}", summary=words or "nothing new", data=changed)
+        return _agent(tx, row | changed)._replace(receipt=receipt)
+
+    @query
+    def get(self, tx: Tx, name: str) -> Agent | StandfastError:
+        """By name. Raises NotFound."""
+        row = tx.maybe(SQL.by_name, scope=self.scope, name=checked_name(name))
+        if row is None:
+            return NotFound(f"no agent {name!r} is known in this scope", "standfast agent list")
+        return _agent(tx, row)
+
+    @query
+    def list(
+        self,
+        tx: Tx,
+        *,
+        status: str | None = None,
+        kind: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        crashed: bool | None = None,
+        stale: bool | None = None,
+        everywhere: bool = False,
+        after: tuple[str, str] | None = None,
+        limit: int = 50,
+    ) -> AgentList:
+        """By name; `after` is the (scope, name) of the last one you have.
+
+        `config` names fields of the configuration, with dots into objects, and what they are; text that
+        ends in `*` is the beginning: `list(status="active", config={"model": "claude-*"})`.
+        """
+        if status is not None:
+            _checked_status(status)
+        limit, wanted = max(1, min(limit, PAGE_MAX)), config or {}
+        scope, name = after or (("", "") if everywhere else (self.scope, ""))
+        found: list[Agent] = []
+        plain = status is None and crashed is None and stale is None and not wanted
+        size = limit if plain else SCAN_PAGE
+        for _ in range(SCAN_PAGES_MAX):
+            asked: Row = {"scope": self.scope, "everywhere": int(everywhere), "after_scope": scope, "after": name}
+            rows = tx.all(SQL.page, kind=kind or "", limit=size, **asked)
+            found += [
+                one
+                for one in (_agent(tx, row) for row in rows if configured(serial.read(row["config"]), wanted))
+                if status in (None, one.status) and crashed in (None, one.crashed) and stale in (None, one.stale)
+            ]
+            if len(rows) < size or len(found) >= limit:
+                break
+            scope, name = rows[-1]["scope"], rows[-1]["name"]
+        return found[:limit]
+
+
+def notice(store: Store, tx: Tx | None, name: str | None = None) -> None:
+    """Whoever did this is there: known from now on. After the work, never in its way.
+
+    Inside a caller's transaction it waits until that has been committed.
+    """
+    name = name or store.caller.actor
+    if tx is not None:
+        tx.after = [*(tx.after or ()), lambda: notice(store, None, name)]
+        return
+    now_us, who = store.caller.clock.mono_us(), (name, store.caller.holder)
+    last_us = store.noticed.get(who)
+    if last_us is not None and 0 <= now_us - last_us < NOTICE_EVERY_US:
+        return
+    from standfast.config import agent_present
+
+    kind = agent_present()
+    with suppress(StorageError, InvalidInput):  # a sign of life that is not written only ages
+        store.write(lambda tx: _seen(tx, str(name), kind), durable=False)
+        store.noticed[who] = now_us
+
+
+def _seen(tx: Tx, name: str, kind: str | None) -> None:
+    """Not journalled: what it did is, with its name."""
+    asked: Row = {"scope": tx.caller.scope, "name": checked_name(name), "kind": kind, "holder": tx.caller.holder}
+    tx.run(SQL.seen, now_us=tx.now_us(), **asked)
+
+
+def configured(config: serial.Json, wanted: Mapping[str, Any]) -> bool:
+    """Whether a configuration says all of this."""
+    return all(_says(config, path.split("."), value) for path, value in wanted.items())
+
+
+def _says(config: serial.Json, path: list[str], wanted: Any) -> bool:
+    for name in path:
+        if not isinstance(config, dict) or name not in config:
+            return False
+        config = config[name]
+    if isinstance(wanted, str) and wanted.endswith("*"):
+        return isinstance(config, str) and config.startswith(wanted[:-1])
+    return type(config) is type(wanted) and bool(config == wanted)
+
+
+# -- small parts -------------------------------------------------------------------------------------
+
+
+def _agent(tx: Tx, row: Row) -> Agent:
+    """The noun of a row, with what is derived: what it holds, and whether to believe that it is there."""
+    asked: Row = {"holder": row["holder"] or "", "actor_holder": leases.actor_holder(row["name"])}
+    task, session = (tx.maybe(text, scope=row["scope"], **asked) for text in (SQL.held_task, SQL.held_session))
+    held = [one for one in (task, session) if one is not None]
+    working = any(leases.stand(tx, one).live for one in held)
+    gone = row["holder"] is not None and leases.is_gone(row["holder"], tx.caller.clock)
+    status = row["status"] if row["status"] in ("blocked", "error") or not working else "active"
+    silent = tx.now_us() - row["last_seen_us"] > STALE_US
+    crashed = not working and ((gone and row["status"] == "active") or any(_left(tx, one) for one in held))
+    return Agent(
+        scope=row["scope"],
+        name=row["name"],
+        kind=row["kind"],
+        status=status,
+        status_why=row["status_why"] if status == row["status"] else None,
+        task_id=task["id"] if task is not None else _open_task(tx, row["task_id"]),
+        session_id=session["id"] if session is not None else None,
+        config=serial.read(row["config"]),
+        metadata=serial.read(row["metadata"]),
+        holder=row["holder"],
+        first_seen_us=row["first_seen_us"],
+        last_seen_us=row["last_seen_us"],
+        crashed=crashed,
+        stale=not crashed and not working and silent and (row["status"] != "idle" or bool(held)),
+    )
+
+
+def _left(tx: Tx, held: Row) -> bool:
+    return leases.stand(tx, held).gone
+
+
+def _open_task(tx: Tx, task_id: str | None) -> str | None:
+    """The task it named, while that is not closed."""
+    row = None if task_id is None else tx.maybe(SQL.task, id=task_id)
+    return task_id if row is not None and row["state"] != "closed" else None
+
+
+def checked_name(name: object) -> str:
+    return keys.checked(name, "an agent's name", limit=NAME_MAX)
+
+
+def _checked_status(status: object) -> str:
+    if status not in STATUSES:
+        raise InvalidInput(f"a status is {', '.join(STATUSES)}, not {serial.clean(str(status), 40)!r}")
+    return str(status)
+
+
+def _json(value: serial.Json, what: str) -> str | None:
+    if value is None:
+        return None
+    plain = serial.encode(value, what=what)
+    if not isinstance(plain, dict):
+        raise InvalidInput(f"{what} is an object of names and values, not {type(value).__name__}")
+    return serial.dumps(plain, what=what, limit_bytes=CONFIG_MAX_BYTES)

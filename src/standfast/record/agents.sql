@@ -1,0 +1,57 @@
+-- Who takes part. Known from first use; stale and crashed are derived, never stored.
+
+-- A sign of life.
+-- name: seen
+INSERT INTO agent (scope, name, kind, status, holder, first_seen_us, last_seen_us)
+VALUES (:scope, :name, :kind, 'idle', :holder, :now_us, :now_us)
+ON CONFLICT (scope, name) DO UPDATE
+SET holder = excluded.holder, last_seen_us = excluded.last_seen_us, kind = COALESCE(agent.kind, excluded.kind)
+
+-- name: add
+INSERT INTO agent (scope, name, kind, status, holder, first_seen_us, last_seen_us)
+VALUES (:scope, :name, NULL, 'idle', NULL, :now_us, :now_us)
+ON CONFLICT (scope, name) DO NOTHING
+
+-- name: by_name_for_update
+SELECT scope, name, kind, status, status_why, task_id, config, metadata, holder, first_seen_us, last_seen_us
+FROM agent
+WHERE scope = :scope AND name = :name
+{for_update}
+
+-- name: by_name
+SELECT scope, name, kind, status, status_why, task_id, config, metadata, holder, first_seen_us, last_seen_us
+FROM agent
+WHERE scope = :scope AND name = :name
+
+-- name: change
+UPDATE agent
+SET kind = :kind, status = :status, status_why = :status_why, task_id = :task_id, config = :config,
+    metadata = :metadata, holder = :holder, last_seen_us = :last_seen_us
+WHERE scope = :scope AND name = :name
+RETURNING name
+
+-- name: page
+SELECT scope, name, kind, status, status_why, task_id, config, metadata, holder, first_seen_us, last_seen_us
+FROM agent
+WHERE (:everywhere = 1 OR scope = :scope) AND (scope > :after_scope OR (scope = :after_scope AND name > :after))
+  AND (:kind = '' OR kind = :kind)
+ORDER BY scope, name
+LIMIT :limit
+
+-- What it holds now, as an actor or through its process: the task it took last, and any session.
+-- name: held_task
+SELECT id, holder, lease_until_us, lease_boot, lease_mono_us, lease_for_us
+FROM task
+WHERE holder IN (:holder, :actor_holder) AND scope = :scope
+ORDER BY updated_us DESC
+LIMIT 1
+
+-- name: held_session
+SELECT id, holder, lease_until_us, lease_boot, lease_mono_us, lease_for_us
+FROM session
+WHERE holder IN (:holder, :actor_holder) AND scope = :scope AND state = 'active'
+ORDER BY updated_us DESC
+LIMIT 1
+
+-- name: task
+SELECT state FROM task WHERE id = :id
