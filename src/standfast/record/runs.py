@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias
 from standfast import crash, serial
 from standfast.clock import SECOND_US, format_duration
 from standfast.db.contract import Row, Tx
-from standfast.db.sql import load
+from standfast.db.sql import Statement, load
 from standfast.db.store import Room, Store, query, verb
 from standfast.errors import Conflict, IllegalTransition, InProgress, InvalidInput, LeaseLost, NotFound, StandfastError
 from standfast.footings import journal, keys, leases, notices
@@ -152,8 +152,55 @@ class Runs(Room):
 
         End the child by its identity; `abandon_dead` does not touch the run before.
         """
-        found = [row for holder in _dead_holders(tx) for row in _left(tx, SQL.left_behind, holder, limit)]
-        return [noun(tx, row) for row in found if _lives_here(tx, row)][:limit]
+        return [noun(tx, row) for row in _left(tx, SQL.over_seen, SQL.of_holder_seen, limit) if _lives_here(tx, row)]
+
+    @query
+    def left(self, tx: Tx, *, limit: int = 100) -> RunList:
+        """Running, and their worker is gone or out of time: whoever comes next finds out what became of each."""
+        return [noun(tx, row) for row in _left(tx, SQL.over_seen, SQL.of_holder_seen, limit)]
+
+    @query
+    def mine(self, tx: Tx, *, limit: int = 100) -> RunList:
+        """Running, and held by this process."""
+        return [noun(tx, row) for row in tx.all(SQL.of_holder_seen, holder=tx.caller.holder, limit=_page(limit))]
+
+    def adopt(self, run_id: str, attempt: int) -> Run:
+        """Take an attempt over from a worker that is gone: its child goes on, and the attempt stays the same.
+
+        Raises InProgress while that worker may be alive, LeaseLost if the attempt does not count any more.
+        """
+        adopted = self._adopt(run_id, attempt)
+        _at_work(self.store, self.tx)
+        return adopted
+
+    @verb
+    def _adopt(self, tx: Tx, run_id: str, attempt: int) -> Run | StandfastError:
+        crash.point("run.before_adopt")
+        row = _given_up(tx, run_id, attempt)
+        if isinstance(row, StandfastError):
+            return row
+        taken = {"actor": tx.caller.actor, **leases.term_of(tx)}
+        tx.one(SQL.adopt, id=row["id"], attempt=attempt, old_holder=row["holder"], **taken)
+        told = _told(tx, row, "run.adopted", f"from {leases.who(row['holder'])}", {"attempt": attempt})
+        return noun(tx, row | taken, told)
+
+    @verb
+    def requeue(self, tx: Tx, run_id: str, attempt: int, *, reason: str) -> Run | StandfastError:
+        """Claimed, and known never to have begun: ready again at once, in its slot.
+
+        Raises InProgress while its worker may be alive, LeaseLost if the attempt does not count any more.
+        """
+        crash.point("run.before_requeue")
+        row = _given_up(tx, run_id, attempt)
+        if isinstance(row, StandfastError):
+            return row
+        if row["cancel_reason"] is not None:
+            return _ended(tx, row, Outcome("cancelled", row["cancel_reason"])).run
+        why = checked_reason(reason)
+        tx.one(SQL.requeue, id=row["id"], attempt=attempt, reason=why)
+        row |= {"state": "queued", "reason": why, "process": None, "pid": None}
+        row |= dict.fromkeys(("holder", "lease_until_us", "lease_boot", "lease_mono_us"))
+        return noun(tx, row, _told(tx, row, "run.requeued", why, {"attempt": attempt}))
 
     @verb
     def abandon_dead(self, tx: Tx, *, limit: int = 100) -> RunList:
@@ -162,8 +209,9 @@ class Runs(Room):
         One whose child is known to be alive here is left alone: see `orphans`.
         """
         crash.point("run.before_abandon")
-        found = [row for holder in _dead_holders(tx) for row in _left(tx, SQL.dead, holder, limit)]
-        return [_abandoned(tx, row).run for row in found if not _lives_here(tx, row)][:limit]
+        return [
+            _abandoned(tx, row).run for row in _left(tx, SQL.over, SQL.of_holder, limit) if not _lives_here(tx, row)
+        ]
 
     @query
     def to_cancel(self, tx: Tx, *, limit: int = 100) -> RunList:
@@ -326,14 +374,13 @@ def _abandoned(tx: Tx, row: Row) -> Ended:
     return _ended(tx, row, Outcome("abandoned", reason))
 
 
-def _dead_holders(tx: Tx) -> list[str]:
-    """Processes that are known to be gone; and "", which stands for everybody whose time has run out."""
-    rows = tx.all(SQL.holders, limit=HOLDERS_MAX)
-    return ["", *(row["holder"] for row in rows if leases.is_gone(row["holder"], tx.caller.clock))]
-
-
-def _left(tx: Tx, statement: object, holder: str, limit: int) -> list[Row]:
-    return tx.all(statement, holder=holder, limit=_page(limit), **tx.lease_clock())  # type: ignore[arg-type]
+def _left(tx: Tx, over: Statement, of_holder: Statement, limit: int) -> list[Row]:
+    """What runs under somebody whose time has run out, or under a process that is known to be gone."""
+    holders = [row["holder"] for row in tx.all(SQL.holders, limit=HOLDERS_MAX)]
+    gone = [holder for holder in holders if leases.is_gone(holder, tx.caller.clock)]
+    rows = tx.all(over, limit=_page(limit), **tx.lease_clock()) if holders else []
+    rows += [row for holder in gone for row in tx.all(of_holder, holder=holder, limit=_page(limit))]
+    return list({row["id"]: row for row in rows}.values())[: _page(limit)]  # some are both
 
 
 def _lives_here(tx: Tx, row: Row) -> bool:
@@ -373,6 +420,14 @@ def _held(tx: Tx, run_id: str, attempt: int) -> Row | StandfastError:
     return LeaseLost(
         f"attempt {attempt} of {_named(row)} does not count any more: {now}", f"standfast loop runs {row['loop']}"
     )
+
+
+def _given_up(tx: Tx, run_id: str, attempt: int) -> Row | StandfastError:
+    """The row, locked, if the caller holds this attempt, or nobody who may be alive does."""
+    row = _held(tx, run_id, attempt)
+    if isinstance(row, StandfastError) or row["holder"] == tx.caller.holder or not leases.stand(tx, row).live:
+        return row
+    return leases.in_progress(tx, _named(row), row)
 
 
 def _waiting(tx: Tx, run_id: str) -> Row | StandfastError:

@@ -45,6 +45,20 @@ UPDATE run SET pid = :pid, process = :process
 WHERE id = :id AND attempt = :attempt AND state = 'running'
 RETURNING id
 
+-- name: adopt
+UPDATE run
+SET holder = :holder, actor = :actor, lease_until_us = :lease_until_us, lease_boot = :lease_boot,
+    lease_mono_us = :lease_mono_us, lease_for_us = :lease_for_us
+WHERE id = :id AND attempt = :attempt AND state = 'running' AND holder = :old_holder
+RETURNING id
+
+-- name: requeue
+UPDATE run
+SET state = 'queued', reason = :reason, pid = NULL, process = NULL, holder = NULL, lease_until_us = NULL,
+    lease_boot = NULL, lease_mono_us = NULL, lease_for_us = NULL
+WHERE id = :id AND attempt = :attempt AND state = 'running'
+RETURNING id
+
 -- name: end
 UPDATE run
 SET state = :state, reason = :reason, exit_code = :exit_code, duration_us = :duration_us, stdout_id = :stdout_id,
@@ -85,31 +99,50 @@ WHERE r.id = :id
 {for_update}
 
 -- name: holders
-SELECT DISTINCT holder FROM run WHERE holder IS NOT NULL LIMIT :limit
+SELECT DISTINCT holder FROM run WHERE holder > '' AND holder IS NOT NULL LIMIT :limit
 
--- Those whose time has run out, and those of a process that is known to be gone.
--- name: dead
+-- Whose time has run out. In the order of the index: those that run are few, those that ran are not.
+-- name: over
 SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
        r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
        r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
        r.created_us, r.started_us, r.ended_us,
        l.retries_max, l.backoff_us, l.failures_max
 FROM run r JOIN loop l ON l.id = r.loop_id
-WHERE r.state = 'running' AND r.holder IS NOT NULL AND (r.holder = :holder OR (:holder = '' AND {lease_over:r}))
-ORDER BY r.seq
+WHERE r.holder > '' AND r.holder IS NOT NULL AND {lease_over:r}
+ORDER BY r.holder
 LIMIT :limit
 {skip_locked}
 
--- The same, to look at.
--- name: left_behind
+-- name: of_holder
+SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
+       r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
+       r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
+       r.created_us, r.started_us, r.ended_us,
+       l.retries_max, l.backoff_us, l.failures_max
+FROM run r JOIN loop l ON l.id = r.loop_id
+WHERE r.holder = :holder AND r.holder IS NOT NULL
+LIMIT :limit
+{skip_locked}
+
+-- The same two, to look at.
+-- name: over_seen
 SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
        r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
        r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
        r.created_us, r.started_us, r.ended_us
 FROM run r JOIN loop l ON l.id = r.loop_id
-WHERE r.state = 'running' AND r.holder IS NOT NULL AND r.process IS NOT NULL
-  AND (r.holder = :holder OR (:holder = '' AND {lease_over:r}))
-ORDER BY r.seq
+WHERE r.holder > '' AND r.holder IS NOT NULL AND {lease_over:r}
+ORDER BY r.holder
+LIMIT :limit
+
+-- name: of_holder_seen
+SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
+       r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
+       r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
+       r.created_us, r.started_us, r.ended_us
+FROM run r JOIN loop l ON l.id = r.loop_id
+WHERE r.holder = :holder AND r.holder IS NOT NULL
 LIMIT :limit
 
 -- name: to_cancel

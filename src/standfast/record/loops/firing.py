@@ -118,7 +118,7 @@ def _fire(tx: Tx, row: Row, fired: Fired) -> None:
     room = QUEUED_MAX - row["open_runs"]
     for n, slot_us in enumerate(made.chosen):
         reason = _why_skipped(row, waits=n >= room)
-        written = _write(tx, row, slot_us, "skipped" if reason else "queued", reason)
+        written = write_run(tx, row, slot_us, "slot", "skipped" if reason else "queued", reason)
         if written is not None:
             journal.append(
                 tx,
@@ -146,12 +146,21 @@ def pass_over(tx: Tx, row: Row, state: str, reason: str) -> list[Run]:
 
 def _write_passed(tx: Tx, row: Row, made: Plan, state: str, reason: str) -> list[Run]:
     """The rows of slots that are not run, and one line of the journal for all of them."""
-    rows = [_write(tx, row, made.older[0], state, reason, older=made.older)] if made.older else []
-    rows += [_write(tx, row, slot_us, state, reason) for slot_us in made.passed]
-    found = [run(tx, one) for one in rows if one is not None]
+    if not made.passed:
+        return []
+    first_us = made.older[0] if made.older else made.passed[0]
+    # Asked once for all of them, so that nobody waits for a thousand answers.
+    known = tx.all(SQL.known, loop_id=row["id"], first_us=first_us, last_us=made.passed[-1], limit=SINGLE_MAX * 2)
+    taken = {one["slot_us"] for one in known}
+    ranges = [(first_us, made.older)] if made.older else []
+    found = [
+        run(tx, _write_ended(tx, row, slot_us, state, reason, older))
+        for slot_us, older in [*ranges, *((slot_us, None) for slot_us in made.passed)]
+        if slot_us not in taken
+    ]
     if not found:
         return []
-    slots, first_us = sum(one.slots for one in found), found[0].slot_us
+    slots = sum(one.slots for one in found)
     until_us = found[-1].until_slot_us or found[-1].slot_us
     span = f"{_at(row, first_us)}" + (f" to {_at(row, until_us)} ({slots} slots)" if slots > 1 else "")
     journal.append(
@@ -167,41 +176,37 @@ def _write_passed(tx: Tx, row: Row, made: Plan, state: str, reason: str) -> list
     return found
 
 
-def _write(
-    tx: Tx, row: Row, slot_us: int, state: str, reason: str | None, older: tuple[int, int, int] | None = None
-) -> Row | None:
-    """One row for one slot; None if the slot has one already."""
-    ended = None if state == "queued" else tx.now_us()
-    return write_run(tx, row, slot_us, "slot", state, reason, older=older, ended_us=ended)
+def write_run(tx: Tx, row: Row, slot_us: int, source: str, state: str, reason: str | None) -> Row | None:
+    """One row for one slot of the loop in `row`; None if the slot has one already."""
+    ended_us = None if state == "queued" else tx.now_us()
+    written = _columns(tx, row, slot_us, state, reason) | {"source": source, "ended_us": ended_us}
+    if tx.maybe(SQL.write, now_us=tx.now_us(), **written) is None:
+        return None
+    return {**EMPTY, **written, "loop": row["name"], "attempt": 0, "created_us": tx.now_us()}
 
 
-def write_run(
-    tx: Tx,
-    row: Row,
-    slot_us: int,
-    source: str,
-    state: str,
-    reason: str | None,
-    *,
-    older: tuple[int, int, int] | None = None,
-    ended_us: int | None = None,
-) -> Row | None:
-    written: Row = {
+def _write_ended(tx: Tx, row: Row, slot_us: int, state: str, reason: str, older: tuple[int, int, int] | None) -> Row:
+    """A row for a slot, or a range of them, that is known to have none and is not run."""
+    written = _columns(tx, row, slot_us, state, reason) | {"ended_us": tx.now_us()}
+    if older is not None:
+        written |= {"until_slot_us": older[1], "slots": older[2]}
+    tx.run(SQL.write, now_us=tx.now_us(), **written)
+    return {**EMPTY, **written, "loop": row["name"], "attempt": 0, "created_us": tx.now_us()}
+
+
+def _columns(tx: Tx, row: Row, slot_us: int, state: str, reason: str | None) -> Row:
+    return {
         "id": new_id("run"),
         "loop_id": row["id"],
         "scope": row["scope"],
         "slot_us": slot_us,
-        "until_slot_us": older[1] if older else None,
-        "slots": older[2] if older else 1,
-        "source": source,
+        "until_slot_us": None,
+        "slots": 1,
+        "source": "slot",
         "state": state,
         "reason": reason,
         "ready_us": tx.now_us(),
-        "ended_us": ended_us,
     }
-    if tx.maybe(SQL.write, now_us=tx.now_us(), **written) is None:
-        return None
-    return {**EMPTY, **written, "loop": row["name"], "attempt": 0, "created_us": tx.now_us()}
 
 
 EMPTY: Row = dict.fromkeys(
@@ -225,9 +230,9 @@ def _advance(tx: Tx, row: Row, made: Plan) -> None:
     )
 
 
-def next_due_us(tx: Tx) -> int | None:
-    found = [row["us"] for row in (tx.maybe(SQL.next_slot), tx.maybe(SQL.next_ready)) if row is not None]
-    return min(found, default=None)
+def next_due_us(tx: Tx, *, slots_only: bool = False) -> int | None:
+    asked = (SQL.next_slot,) if slots_only else (SQL.next_slot, SQL.next_ready)
+    return min((row["us"] for one in asked if (row := tx.maybe(one)) is not None), default=None)
 
 
 def absent(tx: Tx, scope: str, *, everywhere: bool, limit: int) -> list[Absent]:

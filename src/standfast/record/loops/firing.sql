@@ -21,6 +21,9 @@ VALUES (:id, :loop_id, :scope, :slot_us, :until_slot_us, :slots, :source, :state
 ON CONFLICT (loop_id, slot_us) DO NOTHING
 RETURNING id
 
+-- name: known
+SELECT slot_us FROM run WHERE loop_id = :loop_id AND slot_us BETWEEN :first_us AND :last_us LIMIT :limit
+
 -- name: advance
 UPDATE loop
 SET next_slot_us = :next_slot_us, last_slot_us = :last_slot_us, state = :state, reason = :reason

@@ -75,7 +75,9 @@ class Loops(Room):
         `every` is "15m" or microseconds, `cron` five fields read in `zone` (this machine's, unless
         given), `at` a moment. `change` of the answer says what was done: new, same or changed.
         """
-        when = schedule.spec(every=every, cron=cron, at=_moment_us(at), zone=zone or schedule.local_zone())
+        when = schedule.spec(
+            every=every, cron=cron, at=_moment_us(at), zone=schedule.local_zone() if zone is None else zone
+        )
         given = checked_environment(environment)
         columns = {
             "kind": when.kind,
@@ -159,9 +161,9 @@ class Loops(Room):
         return firing.fire_due(tx, max(1, min(limit, keeping.PAGE_MAX)))
 
     @query
-    def next_due_us(self, tx: Tx) -> int | None:
-        """When there is something to do next: a slot to fire, or a queued run to claim."""
-        return firing.next_due_us(tx)
+    def next_due_us(self, tx: Tx, *, slots_only: bool = False) -> int | None:
+        """When there is something to do next: a slot to fire, or, unless `slots_only`, a queued run to claim."""
+        return firing.next_due_us(tx, slots_only=slots_only)
 
     @query
     def absent(self, tx: Tx, *, everywhere: bool = False, limit: int = 100) -> AbsentList:

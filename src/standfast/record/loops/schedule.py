@@ -79,13 +79,14 @@ def spec(*, every: str | int | None, cron: str | None, at: int | None, zone: str
     if len(given) != 1:
         told = " and ".join(given) if given else "none of them"
         raise InvalidInput(f"a loop has one schedule: every, cron or at, not {told}", "for example: --every 15m")
+    read_in = checked_zone("UTC" if zone is None else zone)
     if every is not None:
-        return Spec("every", str(_period_us(every)), checked_zone(zone or "UTC"))
+        return Spec("every", str(_period_us(every)), read_in)
     if cron is not None:
-        return Spec("cron", _spelled(cron), checked_zone(zone or "UTC"))
+        return Spec("cron", _spelled(cron), read_in)
     if not isinstance(at, int) or isinstance(at, bool) or not 0 < at < LAST_US:
         raise InvalidInput(f"{at!r} is not a moment in microseconds since 1970")
-    return Spec("once", str(at // SECOND_US * SECOND_US), checked_zone(zone or "UTC"))
+    return Spec("once", str(at // SECOND_US * SECOND_US), read_in)
 
 
 @lru_cache(maxsize=4096)
