@@ -368,17 +368,6 @@ def test_a_consumer_goes_past_what_is_of_no_interest(sf: standfast.Standfast) ->
         assert not sf.events.poll("c", stream).moved  # the end of the noise is behind it too
 
 
-def test_an_empty_batch_is_the_end_however_much_of_no_interest_comes_before(engine_url: str, tmp_path: Path) -> None:
-    with handle.connect(config.load(engine_url, data_dir=tmp_path / "data", scope="other")) as other:
-        for _ in range(25):
-            other.events.append_many("noise", [("noise", None)] * 1000)
-    with handle.connect(config.load(engine_url, data_dir=tmp_path / "data", scope="here")) as sf:
-        sf.events.append("orders", "placed")
-        assert [event.type for event in sf.events.poll("c", limit=1).events] == ["placed"]
-        assert [event.type for event in sf.events.consume("c")] == ["placed"]
-        assert not sf.events.poll("c").moved
-
-
 def test_a_place_can_be_put_elsewhere_and_forgotten(sf: standfast.Standfast) -> None:
     sf.events.append_many("orders", [("placed", n) for n in range(5)])
     held = sf.events.poll("c", "orders")

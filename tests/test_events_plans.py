@@ -155,3 +155,12 @@ def test_places_and_snapshots_are_found_by_their_keys(full: standfast.Standfast)
         assert not re.search(r"^SCAN ", steps), steps
         if full.engine.name == "sqlite":  # a server reads a table of a few rows from end to end, and is right
             assert "SEARCH" in steps
+
+
+def test_an_empty_batch_is_the_end_however_much_of_no_interest_comes_before(full: standfast.Standfast) -> None:
+    for stream in ("long", None):
+        type = f"rare {stream}"
+        full.events.append("long", type)
+        assert [event.type for event in full.events.poll("seeker", stream, type=type).events] == [type]
+        assert [event.type for event in full.events.consume("seeker", stream, type=type)] == [type]
+        assert not full.events.poll("seeker", stream).moved

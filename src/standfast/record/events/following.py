@@ -34,16 +34,18 @@ class Found(NamedTuple):
 def look(tx: Tx, stream: str | None, type: str | None, cursor: str, limit: int) -> Found:
     """What stands behind a cursor: `v:<version>` of a stream, or a cursor of the journal. Empty: from the beginning."""
     if stream is not None:
-        events = reading.page(tx, stream, after=int(cursor[2:] or 0), limit=limit)
-        placed = [(event, f"v:{event.version}") for event in events]
-        end, count = placed[-1][1] if placed else cursor, len(placed)
+        rows = reading.rows(tx, stream, after=int(cursor[2:] or 0), limit=limit)
+        end = f"v:{rows[-1]['version']}" if rows else cursor
     else:
         rows = journal.following(tx, cursor or None, limit)
-        scope = tx.caller.scope
-        placed = [(journal.event(row), journal.cursor_of(tx, row)) for row in rows if row["scope"] == scope]
-        end, count = journal.cursor_of(tx, rows[-1]) if rows else cursor, len(rows)
-    young = bool(placed) and tx.now_us() - placed[-1][0].time_us < YOUNG_US
-    return Found([pair for pair in placed if fits(pair[0].type, type)], end, count >= limit, young)
+        end = journal.cursor_of(tx, rows[-1]) if rows else cursor
+    # What is of no interest is not decoded.
+    wanted = [row for row in rows if row["scope"] == tx.caller.scope and fits(row["type"], type)]
+    placed = [
+        (journal.event(row), journal.cursor_of(tx, row) if stream is None else f"v:{row['version']}") for row in wanted
+    ]
+    young = bool(wanted) and tx.now_us() - wanted[-1]["time_us"] < YOUNG_US
+    return Found(placed, end, len(rows) >= limit, young)
 
 
 def fits(found: str, wanted: str | None) -> bool:

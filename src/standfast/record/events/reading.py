@@ -35,9 +35,12 @@ _NEXT = re.compile(r"^(?:v:)?(\d{1,18})$|^t:(-?\d{1,19}):(\d{1,18})$")
 
 def page(tx: Tx, stream: str, *, after: int = 0, upto: int | None = None, limit: int) -> list[Event]:
     """Events of a stream behind a version, in their order."""
+    return [journal.event(row) for row in rows(tx, stream, after=after, upto=upto, limit=limit)]
+
+
+def rows(tx: Tx, stream: str, *, after: int, upto: int | None = None, limit: int) -> list[Row]:
     asked: Row = {"scope": tx.caller.scope, "stream": stream, "after": after, "limit": limit}
-    rows = tx.all(SQL.page, upto=EVER_US if upto is None else upto, **asked)
-    return [journal.event(row) for row in rows]
+    return tx.all(SQL.page, upto=EVER_US if upto is None else upto, **asked)
 
 
 def listed(
@@ -56,11 +59,11 @@ def listed(
     asked: Row = {"scope": tx.caller.scope, "stream": stream, "type": type, "limit": size}
     timed = since_us is not None or until_us is not None or everywhere or stream is None
     if timed:
-        rows = _by_time(tx, asked, since_us, until_us, everywhere=everywhere, newest=newest, after=after)
+        found = _by_time(tx, asked, since_us, until_us, everywhere=everywhere, newest=newest, after=after)
     else:
-        rows = _by_version(tx, asked, newest=newest, after=after)
-    events = [journal.event(row) for row in (reversed(rows) if newest else rows)]
-    if newest or len(rows) < size:
+        found = _by_version(tx, asked, newest=newest, after=after)
+    events = [journal.event(row) for row in (reversed(found) if newest else found)]
+    if newest or len(found) < size:
         return Listed(events, None)
     last = events[-1]
     return Listed(events, f"t:{last.occurred_us}:{last.seq}" if timed else f"v:{last.version}")
