@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import sys
 
-DOORS: dict[str, str] = {}
+DOORS: dict[str, str] = {"hook": "standfast.cli.hook:main"}
 """Commands opened before click is loaded, as "module:function" taking the remaining words."""
 
 

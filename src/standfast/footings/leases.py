@@ -446,6 +446,12 @@ def keep(store: Store) -> None:
     store.write(_renew_kept, durable=False)
 
 
+def renew_held(tx: Tx) -> None:
+    """The same inside a transaction that is written anyway."""
+    if tx.maybe(_HOLDS, holder=tx.caller.holder) is not None:
+        _renew_kept(tx)
+
+
 def _renew_kept(tx: Tx) -> None:
     now: Row = {"now_us": tx.now_us(), "mono_now_us": tx.caller.clock.mono_us()}
     for table in KEPT:

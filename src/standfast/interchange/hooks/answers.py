@@ -1,0 +1,25 @@
+"""What a hook says back, each agent in its own format. Nothing to say is no output at all."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+CONTEXT_MAX = 40_000
+"""Characters of context at most: Claude Code puts what is longer into a file."""
+
+
+def denied(agent: str, event: str, reason: str) -> str:
+    """Refuse a tool call, with the words the agent is to read."""
+    if agent in ("claude-code", "codex"):
+        return _specific(event, {"permissionDecision": "deny", "permissionDecisionReason": reason})
+    return json.dumps({"decision": "deny", "reason": reason})
+
+
+def context(agent: str, event: str, text: str) -> str:
+    """Give the agent something to know. All of them read it in the same place."""
+    return _specific(event, {"additionalContext": text[:CONTEXT_MAX]})
+
+
+def _specific(event: str, words: dict[str, Any]) -> str:
+    return json.dumps({"hookSpecificOutput": {"hookEventName": event, **words}})

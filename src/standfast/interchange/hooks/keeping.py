@@ -1,0 +1,261 @@
+"""What a hook told, into the store: seen by standfast, not said by the agent.
+
+The session is the one the importer fills (`<agent>:<native id>`, found by the same table, whatever
+directory the agent has wandered to). It is active while the agent works, held by the agent as an
+actor; waiting between turns; completed at its end. A tool call is one row under the agent's own id
+of the call. An agent that tells no such id (Gemini CLI) leaves its calls in the journal, and the
+row to its transcript: a made-up id would be a second row for the same call.
+
+Keeping the same record again changes nothing: it is known by its subject, type and microsecond.
+So a record may be kept at once and come again from a spool, and a spool may be drained again
+after a kill.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from standfast import crash, serial
+from standfast.clock import MINUTE_US
+from standfast.db.contract import Caller, Row, Tx
+from standfast.db.sql import load
+from standfast.db.store import Room, Store, query, verb
+from standfast.errors import StandfastError
+from standfast.footings import journal, leases
+from standfast.ids import new_id
+from standfast.interchange.hooks.hearing import Heard
+
+SQL = load(__name__)
+
+LEASE_US = 60 * MINUTE_US
+"""A single tool call may take long, and nothing is heard meanwhile."""
+GATES_MAX = 1000
+OPENING = frozenset({"start", "prompt", "call"})
+LEAVING = {"stop": "waiting", "end": "completed"}
+TYPES = {
+    "start": "agent.started",
+    "prompt": "prompt.submitted",
+    "call": "tool.called",
+    "answer": "tool.answered",
+    "denied": "tool.denied",
+    "stop": "turn.ended",
+    "end": "agent.ended",
+    "subagent_start": "subagent.started",
+    "subagent_stop": "subagent.stopped",
+    "compact": "compaction.started",
+    "compacted": "compaction.ended",
+    "other": "hook.heard",
+}
+
+
+class Kept(NamedTuple):
+    """Where a record went, and the gates that stand there."""
+
+    session_id: str
+    new: bool
+    """False if it was known already."""
+    gates: list[Row]
+    """Only for a tool call that is about to be made."""
+
+
+class Hooks(Room):
+    """Keep what hooks told."""
+
+    __slots__ = ()
+
+    @verb
+    def keep(self, tx: Tx, heard: Heard) -> Kept:
+        """Write down one record, now. The caller is the agent: what it holds is renewed on the way."""
+        crash.point("hook.before_keep")
+        kept = _keep(tx, heard, late=False)
+        leases.renew_held(tx)
+        if heard.kind != "call":
+            return kept
+        return kept._replace(gates=tx.all(SQL.gates, scope=tx.caller.scope, limit=GATES_MAX))
+
+    @verb
+    def hold(self, tx: Tx, heard: Heard, gate: str, why: str) -> None:
+        """A gate has held a call: it never ran."""
+        row = tx.maybe(SQL.thread, agent=heard.agent, native_id=heard.native)
+        session_id = row["session_id"] if row is not None else None
+        if heard.call_id is not None and session_id is not None:
+            tx.run(SQL.held, session_id=session_id, call_id=heard.call_id, at_us=heard.at_us, now_us=tx.now_us())
+        summary = f"{heard.summary or heard.tool}: {why}"
+        data: dict[str, serial.Json] = {"tool": heard.tool, "call_id": heard.call_id}
+        journal.append(tx, "gate.held", gate, session_id=session_id, summary=summary, data=data, state="held")
+
+    @query
+    def gates(self, tx: Tx) -> list[Row]:
+        """The gates that stand here, as rows: most stores have none, and then nothing more is loaded."""
+        return tx.all(SQL.gates, scope=tx.caller.scope, limit=GATES_MAX)
+
+    @query
+    def session_of(self, tx: Tx, actor: str) -> str | None:
+        """The session of an agent that is known by `<agent>:<native id>`; None if nothing was heard of it."""
+        agent, _, native = actor.partition(":")
+        row = tx.maybe(SQL.thread, agent=agent, native_id=native)
+        return row["session_id"] if row is not None else None
+
+    @query
+    def last_heard_us(self, tx: Tx, agent: str) -> int | None:
+        """When anything was last heard of an agent's sessions."""
+        us = tx.one(SQL.last_heard, agent=agent)["us"]
+        return None if us is None else int(us)
+
+
+def keep_late(store: Store, actor: str, scope: str, records: list[tuple[Heard, bool]]) -> int:
+    """Keep what a spool held, for one agent: nothing is opened, leased or ended by it. How many were new.
+
+    With each record comes whether standfast's own seal is on it: without, it is only said.
+    """
+    caller = Caller(actor=actor, holder=leases.actor_holder(actor), scope=scope, clock=store.caller.clock)
+
+    def body(tx: Tx) -> int:
+        return sum(_keep(tx, heard, late=True, source="seen" if sealed else "said").new for heard, sealed in records)
+
+    return store.engine.write(body, caller)
+
+
+def _keep(tx: Tx, heard: Heard, *, late: bool, source: str = "seen") -> Kept:
+    session_id = _session(tx, heard, late=late)
+    row = tx.one(SQL.lock_session, id=session_id)
+    subject = _call(tx, heard, session_id) or session_id
+    type = TYPES[heard.kind]
+    new = tx.maybe(SQL.known, subject=subject, type=type, at_us=heard.at_us) is None
+    if new:
+        journal.append(
+            tx,
+            type,
+            subject,
+            session_id=session_id,
+            state=heard.status,
+            source=source,
+            occurred_us=heard.at_us,
+            scope=row["scope"],
+            summary=heard.summary,
+            data=_data(heard),
+        )
+    if late:
+        if heard.kind == "prompt":
+            tx.run(SQL.preview, id=session_id, preview=heard.summary)
+    elif new:
+        _stand(tx, heard, row)
+    return Kept(session_id, new, [])
+
+
+def _session(tx: Tx, heard: Heard, *, late: bool) -> str:
+    """The session of this agent, made if nobody has heard of it: by its agent's id first, by its key then."""
+    row = tx.maybe(SQL.thread, agent=heard.agent, native_id=heard.native)
+    if row is not None:
+        return str(row["session_id"])
+    from standfast.record import nodes
+
+    found = tx.maybe(SQL.session_by_key, scope=tx.caller.scope, key=heard.key)
+    if found is None:
+        id = _late(tx, heard) if late else _open(tx, heard)
+        found = {"id": id} if id else tx.one(SQL.session_by_key, scope=tx.caller.scope, key=heard.key)
+    root = nodes.root(tx, found["id"])
+    tx.run(
+        SQL.add_thread,
+        agent=heard.agent,
+        native_id=heard.native,
+        session_id=found["id"],
+        node_id=root.id,
+        now_us=tx.now_us(),
+    )
+    return str(found["id"])
+
+
+def _late(tx: Tx, heard: Heard) -> str | None:
+    from standfast.record import nodes
+
+    tx.run(
+        SQL.add_session,
+        id=new_id("ses"),
+        scope=tx.caller.scope,
+        key=heard.key,
+        agent=heard.agent,
+        cwd=heard.cwd,
+        actor=tx.caller.actor,
+        at_us=heard.at_us,
+    )
+    made = tx.one(SQL.session_by_key, scope=tx.caller.scope, key=heard.key)
+    nodes.add_root(tx, made["id"])
+    return str(made["id"])
+
+
+def _open(tx: Tx, heard: Heard, key: str | None = None) -> str | None:
+    """Own the session for the agent; None while somebody else alive has it."""
+    from standfast.record.sessions import owning
+
+    wanted: Row = {
+        "agent": heard.agent,
+        "command": None,
+        "cwd": heard.cwd,
+        "actor": tx.caller.actor,
+        **leases.term_of(tx, LEASE_US),
+    }
+    opened = owning.open_or_resume(tx, key or heard.key, wanted, alone=False, join=None)
+    return None if isinstance(opened, StandfastError) else opened.record.id
+
+
+def _stand(tx: Tx, heard: Heard, row: Row) -> None:
+    """What this record says about the session: the agent is at it, it waits, it is over."""
+    ours = row["state"] == "active" and row["holder"] == tx.caller.holder
+    preview = heard.summary if heard.kind == "prompt" else None
+    if heard.kind in LEAVING and heard.node is None:
+        if ours or (row["state"] == "waiting" and heard.kind == "end"):
+            _leave(tx, heard, row)
+        return
+    if ours:
+        term = leases.term_of(tx, LEASE_US)
+        tx.run(SQL.extend, id=row["id"], fence=row["fence"], preview=preview, now_us=tx.now_us(), **term)
+        return
+    if heard.kind in OPENING:
+        _open(tx, heard, row["id"])
+    if preview is not None:
+        tx.run(SQL.preview, id=row["id"], preview=preview)
+
+
+def _leave(tx: Tx, heard: Heard, row: Row) -> None:
+    from standfast.record.sessions import finding, owning
+
+    whole = tx.one(finding.SQL.by_id, id=row["id"])
+    state = LEAVING[heard.kind]
+    reason = "between two turns" if state == "waiting" else (heard.facts or {}).get("reason")
+    owning.let_go(tx, whole, state, reason, "session.paused" if state == "waiting" else "session.completed")
+
+
+def _call(tx: Tx, heard: Heard, session_id: str) -> str | None:
+    """The row of a tool call, new or completed; None for what is none, or has no id of its own."""
+    if heard.kind not in ("call", "answer", "denied") or heard.call_id is None:
+        return None
+    calling = heard.kind == "call"
+    row = tx.one(
+        SQL.called,
+        id=new_id("tcl"),
+        session_id=session_id,
+        call_id=heard.call_id,
+        tool=heard.tool,
+        status=heard.status,
+        input=heard.input,
+        output=heard.output,
+        summary=heard.summary,
+        exit_code=heard.exit_code,
+        duration_us=heard.duration_us,
+        called_us=heard.at_us if calling else None,
+        answered_us=None if calling else heard.at_us,
+        at_us=heard.at_us,
+        now_us=tx.now_us(),
+    )
+    return str(row["id"])
+
+
+def _data(heard: Heard) -> dict[str, serial.Json]:
+    """Small facts; what a tool was given and gave stands in its row, or in the transcript."""
+    data: dict[str, serial.Json] = dict(heard.facts or {})
+    for name in ("tool", "call_id", "exit_code", "node"):
+        value = getattr(heard, name)
+        if value is not None:
+            data[name] = value
+    return data

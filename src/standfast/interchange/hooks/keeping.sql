@@ -1,0 +1,75 @@
+-- What hooks told: the session they belong to, tool calls, and whether a record is known already.
+
+-- name: thread
+SELECT session_id FROM import_thread WHERE agent = :agent AND native_id = :native_id
+
+-- name: add_thread
+INSERT INTO import_thread (agent, native_id, session_id, node_id, created_us)
+VALUES (:agent, :native_id, :session_id, :node_id, :now_us)
+ON CONFLICT (agent, native_id) DO NOTHING
+
+-- name: session_by_key
+SELECT id FROM session WHERE scope = :scope AND key = :key
+
+-- A session told of only afterwards, by a spool: never owned, so never crashed.
+-- name: add_session
+INSERT INTO session (id, scope, key, state, reason, agent, cwd, openings, actor, fence, created_us, updated_us,
+                     ended_us)
+VALUES (:id, :scope, :key, 'completed', 'heard of afterwards', :agent, :cwd, 0, :actor, 0, :at_us, :at_us, :at_us)
+ON CONFLICT (scope, key) DO NOTHING
+
+-- Held from here on, so that two hooks of one session come one after the other.
+-- name: lock_session
+SELECT id, scope, key, state, holder, fence, updated_us FROM session WHERE id = :id {for_update}
+
+-- A sign of life: the hold goes on, and the session is as new as this.
+-- name: extend
+UPDATE session
+SET lease_until_us = :lease_until_us, lease_boot = :lease_boot, lease_mono_us = :lease_mono_us,
+    lease_for_us = :lease_for_us, updated_us = :now_us, preview = COALESCE(preview, :preview)
+WHERE id = :id AND fence = :fence AND holder = :holder
+
+-- name: preview
+UPDATE session SET preview = COALESCE(preview, :preview) WHERE id = :id
+
+-- name: known
+SELECT 1 AS known FROM event WHERE subject = :subject AND type = :type AND occurred_us = :at_us LIMIT 1
+
+-- Whoever comes second completes the row: the importer by the same session and call id. What is
+-- known stays; a call that came back is not pending any more.
+-- name: called
+INSERT INTO tool_call (id, session_id, call_id, tool, status, input, output, summary, exit_code, duration_us, origin,
+                       called_us, answered_us, occurred_us, created_us, updated_us)
+VALUES (:id, :session_id, :call_id, :tool, :status, :input, :output, :summary, :exit_code, :duration_us, 'hook',
+        :called_us, :answered_us, :at_us, :now_us, :now_us)
+ON CONFLICT (session_id, call_id) DO UPDATE
+SET tool = COALESCE(tool_call.tool, excluded.tool),
+    input = COALESCE(tool_call.input, excluded.input),
+    output = COALESCE(tool_call.output, excluded.output),
+    status = CASE WHEN tool_call.status IN ('pending', 'unknown') AND excluded.status <> 'pending'
+                  THEN excluded.status ELSE tool_call.status END,
+    summary = COALESCE(tool_call.summary, excluded.summary),
+    exit_code = COALESCE(tool_call.exit_code, excluded.exit_code),
+    duration_us = COALESCE(tool_call.duration_us, excluded.duration_us),
+    occurred_us = CASE WHEN tool_call.called_us IS NULL AND excluded.called_us IS NOT NULL THEN excluded.called_us
+                       ELSE tool_call.occurred_us END,
+    called_us = COALESCE(tool_call.called_us, excluded.called_us),
+    answered_us = COALESCE(tool_call.answered_us, excluded.answered_us),
+    updated_us = excluded.updated_us
+RETURNING id
+
+-- A call that was held never ran.
+-- name: held
+UPDATE tool_call SET status = 'cancelled', updated_us = :now_us, answered_us = :at_us
+WHERE session_id = :session_id AND call_id = :call_id AND status = 'pending'
+
+-- name: gates
+SELECT id, scope, pattern, need, why, actor, created_us, removed_us
+FROM gate
+WHERE removed_us IS NULL AND (scope = :scope OR scope = '')
+ORDER BY id
+LIMIT :limit
+
+-- The newest session an agent's hooks or transcripts told of.
+-- name: last_heard
+SELECT max(updated_us) AS us FROM session WHERE agent = :agent

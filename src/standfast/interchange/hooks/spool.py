@@ -1,0 +1,397 @@
+"""The spool: where a record waits while the store cannot be written, and how it gets there once.
+
+    the data directory's `spool/`  >  the workspace's `.standfast/spool/`  >  a private one in $TMPDIR
+
+Inside a sandbox only the workspace may be written, so that is where it usually is. A hook appends
+one line with one write, under a shared lock, to `open.ndjson`. Whoever can write the store takes the
+file aside by renaming it, waits for nobody (a writer that is still at it keeps its lock, and the
+file is left for the next to come), keeps its records, and removes it. Killed anywhere in between,
+the next one keeps them again: a record that is known adds nothing.
+
+A workspace can come from a stranger. Nothing is read or written through a link, only files of
+our own user that nobody else can write, and a record without the seal of this account (a keyed hash;
+the key is in the data directory) is kept as `said`, not as `seen`. A spool that is full loses what
+comes next, and counts it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from standfast import crash
+from standfast.interchange.hooks.hearing import AGENTS, Heard
+
+if TYPE_CHECKING:
+    from standfast.db.store import Store
+
+NAME = "spool"
+OPEN = "open.ndjson"
+ASIDE = ".draining"
+LOST = "lost"
+KEY = "spool.key"
+SPOOL_MAX_BYTES = 16 << 20
+LINE_MAX_BYTES = 1 << 20
+TRIES_MAX = 20
+BATCH_MAX = 50
+FILES_MAX = 1000
+
+
+class Record(NamedTuple):
+    """One line of a spool."""
+
+    actor: str
+    scope: str
+    heard: Heard
+    sealed: bool
+
+
+class Drained(NamedTuple):
+    """What a drain did."""
+
+    kept: int
+    """Records that were not in the store before."""
+    broken: int
+    lost: int
+    """Records that found the spool full."""
+    left: bool
+    """Something waits still: the limit was reached, or somebody is at it."""
+
+
+def places(data_dir: str, workspace: str | None) -> list[str]:
+    """Where a spool may be, in the order in which they are tried."""
+    found = [os.path.join(data_dir, NAME)]
+    if workspace:
+        found.append(os.path.join(workspace, ".standfast", NAME))
+    found.append(os.path.join(os.environ.get("TMPDIR") or "/tmp", f"standfast-{NAME}-{os.getuid()}"))
+    return list(dict.fromkeys(found))
+
+
+def waiting(places: list[str]) -> list[str]:
+    """Those of `places` that hold anything: asked by every command, so it costs a look each."""
+    found = []
+    for place in places:
+        with suppress(OSError):
+            if any(_ours(name) for name in os.listdir(place)):
+                found.append(place)
+    return found
+
+
+# -- writing -----------------------------------------------------------------------------------------
+
+
+def append(places: list[str], data_dir: str, actor: str, scope: str, heard: Heard) -> str | None:
+    """Put one record into the first place that takes it; None if none does. Never raises OSError."""
+    line = _line(actor, scope, heard, key(data_dir))
+    crash.point("spool.before_append")
+    for place in places:
+        try:
+            with _directory(place, make=True) as directory:
+                _append(directory, line)
+        except OSError:
+            continue
+        crash.point("spool.after_append")
+        return place
+    return None
+
+
+def _line(actor: str, scope: str, heard: Heard, secret: bytes | None) -> bytes:
+    record = {"v": 1, "actor": actor, "scope": scope, **heard._asdict()}
+    text = json.dumps(record, ensure_ascii=True, separators=(",", ":"))
+    if len(text) > LINE_MAX_BYTES:
+        record |= {"input": None, "output": None, "facts": None}
+        text = json.dumps(record, ensure_ascii=True, separators=(",", ":"))
+    # A line break in front as well: what a killed writer left of its line must not spoil this one.
+    return f"\n{_seal(text, secret)} {text}\n".encode()
+
+
+def _append(directory: int, line: bytes) -> None:
+    if _size(directory) + len(line) > SPOOL_MAX_BYTES:
+        fd = _open(LOST, os.O_WRONLY | os.O_APPEND | os.O_CREAT, directory)
+        try:
+            os.write(fd, b"x")
+        finally:
+            os.close(fd)
+        return
+    for _ in range(TRIES_MAX):
+        fd = _open(OPEN, os.O_WRONLY | os.O_APPEND | os.O_CREAT, directory)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            # Taken aside between opening and locking it, this file is somebody's to read and remove.
+            if os.stat(OPEN, dir_fd=directory, follow_symlinks=False).st_ino == os.fstat(fd).st_ino:
+                if os.write(fd, line) != len(line):
+                    raise OSError("the line was not written whole")
+                os.fdatasync(fd)
+                return
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        finally:
+            os.close(fd)
+    raise OSError("the spool is being drained all the time")
+
+
+def _size(directory: int) -> int:
+    total = 0
+    for name in os.listdir(directory)[: FILES_MAX + 1]:
+        with suppress(FileNotFoundError):
+            total += os.stat(name, dir_fd=directory, follow_symlinks=False).st_size
+    return total
+
+
+# -- draining ----------------------------------------------------------------------------------------
+
+
+def drain(store: Store, places: list[str], data_dir: str, *, limit: int = 100_000) -> Drained:
+    """Keep what waits in `places`, oldest file first, at most about `limit` records; remove what is kept.
+
+    Raises StorageError if the store cannot be written after all: what is left, stays.
+    """
+    secret = key(data_dir)
+    kept = broken = lost = taken = 0
+    left = False
+    for place in waiting(places):
+        try:
+            with _directory(place, make=False) as directory:
+                lost += _take_lost(directory)
+                _take_aside(directory)
+                for name in sorted(name for name in os.listdir(directory) if name.endswith(ASIDE)):
+                    if taken >= limit:
+                        left = True
+                        break
+                    done = _drain_file(store, directory, name, secret, limit - taken)
+                    if done is None:
+                        left = True
+                        continue
+                    kept, broken, taken, left = kept + done[0], broken + done[1], taken + done[2], left or done[3]
+        except OSError:
+            left = True  # not ours, or not safe to read: doctor says so
+    if broken or lost:
+        _tell(store, broken, lost)
+    return Drained(kept, broken, lost, left)
+
+
+def _take_aside(directory: int) -> None:
+    import time
+
+    with suppress(FileNotFoundError):
+        name = f"{time.time_ns()}-{os.urandom(4).hex()}{ASIDE}"
+        os.rename(OPEN, name, src_dir_fd=directory, dst_dir_fd=directory)
+
+
+def _take_lost(directory: int) -> int:
+    try:
+        size = os.stat(LOST, dir_fd=directory, follow_symlinks=False).st_size
+        os.unlink(LOST, dir_fd=directory)
+    except FileNotFoundError:
+        return 0
+    return size
+
+
+def _drain_file(
+    store: Store, directory: int, name: str, secret: bytes | None, limit: int
+) -> tuple[int, int, int, bool] | None:
+    """(new, broken, taken, something left) of one file; None if somebody else is at it."""
+    try:
+        fd = _open(name, os.O_RDWR, directory)
+    except FileNotFoundError:
+        return 0, 0, 0, False
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return None
+        lines = [line for line in _read(fd).split(b"\n") if line.strip()]
+        now, rest = lines[:limit], lines[limit:]
+        records = [record for line in now if (record := _record(line, secret)) is not None]
+        new = _keep(store, records)
+        if rest:
+            _write_rest(directory, rest)
+        crash.point("spool.before_remove")
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=directory)
+        return new, len(now) - len(records), len(now), bool(rest)
+    finally:
+        os.close(fd)
+
+
+def _keep(store: Store, records: list[Record]) -> int:
+    from standfast.interchange.hooks.keeping import keep_late
+
+    new = 0
+    for (actor, scope), group in groupby(records, key=lambda record: (record.actor, record.scope)):
+        together = [(record.heard, record.sealed) for record in group]
+        for at in range(0, len(together), BATCH_MAX):
+            crash.point("spool.before_keep")
+            new += keep_late(store, actor, scope, together[at : at + BATCH_MAX])
+            crash.point("spool.after_keep")
+    return new
+
+
+def _write_rest(directory: int, lines: list[bytes]) -> None:
+    """What the limit left, under a name that sorts first; killed before the old file is removed, both are kept."""
+    name = f"0-{os.urandom(8).hex()}{ASIDE}"
+    fd = _open(name + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_EXCL, directory)
+    with os.fdopen(fd, "wb") as file:
+        file.write(b"\n".join(lines) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(name + ".tmp", name, src_dir_fd=directory, dst_dir_fd=directory)
+
+
+def _read(fd: int) -> bytes:
+    parts = []
+    at = 0
+    while at < 2 * SPOOL_MAX_BYTES and (part := os.pread(fd, 1 << 20, at)):
+        parts.append(part)
+        at += len(part)
+    return b"".join(parts)
+
+
+def _record(line: bytes, secret: bytes | None) -> Record | None:
+    """A line as it was written; None for anything else, whoever wrote it."""
+    seal, _, text = line.partition(b" ")
+    try:
+        value = json.loads(text)
+        actor, scope = value.pop("actor"), value.pop("scope")
+        if value.pop("v") != 1 or not _fits(value, actor, scope):
+            return None
+        heard = Heard(**value)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    sealed = secret is not None and seal.decode("ascii", "replace") == _seal(text.decode(), secret)
+    return Record(actor, scope, heard, sealed)
+
+
+_TEXTS = ("cwd", "node", "call_id", "tool", "input", "output", "status", "summary")
+_NUMBERS = ("exit_code", "duration_us")
+_STATUSES = (None, "pending", "ok", "error", "cancelled", "unknown")
+
+
+def _fits(value: dict[str, Any], actor: Any, scope: Any) -> bool:
+    """Whether a line says what the store can hold: it may have been written by anybody."""
+    from standfast.interchange.hooks.keeping import TYPES
+
+    words = (actor, scope, value.get("agent"), value.get("kind"), value.get("name"), value.get("native"))
+    numbers = [value.get("at_us"), *(value[name] for name in _NUMBERS if value.get(name) is not None)]
+    texts = [value[name] for name in _TEXTS if value.get(name) is not None]
+    return (
+        all(isinstance(word, str) and len(word) <= 1000 and word.isprintable() for word in words)
+        and bool(actor and value["native"])
+        and value["agent"] in AGENTS
+        and value["kind"] in TYPES
+        and len(value["native"]) <= 200
+        and value.get("status") in _STATUSES
+        and (value.get("call_id") is None or (value["status"] is not None and value["tool"] is not None))
+        and all(isinstance(one, int) and not isinstance(one, bool) and abs(one) < 2**62 for one in numbers)
+        and all(isinstance(text, str) and "\x00" not in text for text in texts)
+        and (value.get("facts") is None or isinstance(value["facts"], dict))
+    )
+
+
+def _tell(store: Store, broken: int, lost: int) -> None:
+    from standfast.footings import journal
+
+    summary = f"{lost} records found the spool full, {broken} could not be read"
+    data = {"lost": lost, "broken": broken}
+    store.write(lambda tx: _ignored(journal.append(tx, "hook.lost", "spool", summary=summary, data=data)))
+
+
+def _ignored(_: object) -> None:
+    """The body of a write returns nothing."""
+
+
+# -- the seal and the place ----------------------------------------------------------------------------
+
+
+def key(data_dir: str) -> bytes | None:
+    """This account's key, made when it is first wanted; None where it can be neither read nor made."""
+    path = os.path.join(data_dir, KEY)
+    try:
+        with open(path, "rb") as file:
+            found = file.read(64)
+        return found if len(found) >= 16 else None
+    except FileNotFoundError:
+        return _make_key(path)
+    except OSError:
+        return None
+
+
+def _make_key(path: str) -> bytes | None:
+    secret = os.urandom(32)
+    temporary = f"{path}.{secret[:4].hex()}.tmp"
+    try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            os.write(fd, secret)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        try:
+            os.link(temporary, path)  # whole, or not at all; of two, the first
+        except FileExistsError:
+            with open(path, "rb") as file:
+                secret = file.read(64)
+        finally:
+            os.unlink(temporary)
+    except OSError:
+        return None
+    return secret
+
+
+def _seal(text: str, secret: bytes | None) -> str:
+    return blake2b(text.encode(), key=secret, digest_size=16).hexdigest() if secret else "-"
+
+
+def _ours(name: str) -> bool:
+    return name in (OPEN, LOST) or name.endswith(ASIDE)
+
+
+@contextmanager
+def _directory(path: str, *, make: bool) -> Iterator[int]:
+    """The directory, reached without following a link of a stranger's, ours alone to write."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    parent_path, name = os.path.split(path)
+    if make and os.path.basename(parent_path) == ".standfast":
+        _make_marker(parent_path)
+    parent = os.open(parent_path, flags if os.path.basename(parent_path) == ".standfast" else flags & ~os.O_NOFOLLOW)
+    try:
+        if make:
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=parent)
+        directory = os.open(name, flags, dir_fd=parent)
+    finally:
+        os.close(parent)
+    try:
+        info = os.fstat(directory)
+        if info.st_uid != os.geteuid() or stat.S_IMODE(info.st_mode) & 0o022:
+            raise PermissionError(f"{path} is not ours alone")
+        yield directory
+    finally:
+        os.close(directory)
+
+
+def _make_marker(path: str) -> None:
+    """`.standfast` in a workspace, kept out of the repository by a file of its own."""
+    with suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+        fd = os.open(os.path.join(path, ".gitignore"), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            os.write(fd, b"*\n")
+        finally:
+            os.close(fd)
+
+
+def _open(name: str, flags: int, directory: int) -> int:
+    fd = os.open(name, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600, dir_fd=directory)
+    info = os.fstat(fd)
+    if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid() or stat.S_IMODE(info.st_mode) & 0o022:
+        os.close(fd)
+        raise PermissionError(f"{name} is not a file of ours alone")
+    return fd
