@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from standfast.record.sessions import Sessions
     from standfast.record.state import State
     from standfast.record.tasks import Tasks
+    from standfast.views.brief import Brief
     from standfast.views.recovery import Recovery
     from standfast.views.search import Hits
     from standfast.views.timeline import Timeline
@@ -247,6 +248,12 @@ class Rooms:
             everywhere=everywhere,
             limit=limit,
         )
+
+    def brief(self, *, agent: str | None = None, max_tokens: int = 1500) -> Brief:
+        """What an agent must know when it starts, within so many tokens: `print(sf.brief().markdown)`."""
+        from standfast.views.brief import Briefs
+
+        return self._room(Briefs).make(agent=agent, max_tokens=max_tokens)
 
     def search(
         self,

@@ -267,7 +267,7 @@ def _added(tx: Tx, node_id: str, upto: int | None, row: Row) -> Checkpoint | Sta
         return NotFound(f"there is no node {node_id}", "standfast session show KEY")
     last = node["next_position"] - 1
     upto = last if upto is None else upto
-    if isinstance(upto, bool) or not 0 <= upto <= last:
+    if not isinstance(upto, int) or isinstance(upto, bool) or not 0 <= upto <= last:
         return InvalidInput(f"nothing was said at position {upto}: the last one is {last}", "upto is a position")
     values = {**row, "session_id": node["session_id"], "node_id": node_id, "from_position": min(1, upto)}
     made = tx.one(SQL.add, id=new_id("chk"), to_position=upto, now_us=tx.now_us(), **values)

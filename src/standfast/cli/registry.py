@@ -31,6 +31,7 @@ GROUPS = {
 ENTRIES = (
     Entry("status", "standfast.cli.status:status_command", "see", "where, engine, counts, and what needs a person now"),
     Entry("where", "standfast.cli.where:where", "see", "the data directory, the store and its engine"),
+    Entry("brief", "standfast.cli.brief:brief", "see", "what a starting agent must know, within its tokens"),
     Entry("demo", "standfast.cli.demo:demo", "work", "a process is killed and the next one remembers"),
     Entry("session", "standfast.cli.session:session", "work", "work that survives its processes: run, resume, take"),
     Entry("effect", "standfast.cli.effect:effect", "work", "what is sent outside: begin, done, fail, resolve, undo"),
@@ -45,6 +46,7 @@ ENTRIES = (
     Entry("event", "standfast.cli.event:event", "together", "what happened, in streams of your own: append, consume"),
     Entry("mail", "standfast.cli.mail:mail", "together", "to another agent: kept until it is done, or says why not"),
     Entry("agent", "standfast.cli.agent:agent", "together", "who takes part, what they are at", front=False),
+    Entry("daemon", "standfast.cli.daemon:daemon", "together", "fires loops and runs their commands: start, stop, install"),
     Entry("lock", "standfast.cli.lock:lock", "together", "one holder at a time for a file, a port, a deployment"),
     Entry(
         "webhook", "standfast.cli.webhook:webhook", "together", "what others deliver: once each, handled", front=False

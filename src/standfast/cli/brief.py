@@ -1,0 +1,28 @@
+"""`standfast brief`: what an agent must know when it starts."""
+
+from __future__ import annotations
+
+import click
+
+from standfast.cli.frame import command
+from standfast.cli.output import Out
+
+
+@command("brief", examples=("standfast brief", "standfast brief --agent reviewer --max-tokens 600 --json"))
+@click.option("--agent", help="Whose tasks and mail.  [default: whoever asks]")
+@click.option("--max-tokens", default=1500, show_default=True, type=click.IntRange(min=1), help="How long it may be.")
+def brief(out: Out, agent: str | None, max_tokens: int) -> None:
+    """Print what a starting agent must know, the most important first, each line with its id and age."""
+    from standfast.cli.store import exists, opened
+    from standfast.config import load
+
+    settings = load()
+    if not exists(settings):
+        return out.record({"agent": agent or settings.actor, "sections": []}, ["Nothing is recorded here yet."])
+    with opened(settings, create=False) as sf:
+        made = sf.brief(agent=agent, max_tokens=max_tokens)
+    data = made._asdict() | {
+        "sections": [section._asdict() | {"facts": [f._asdict() for f in section.facts]} for section in made.sections]
+    }
+    out.record(data, [made.markdown])
+    return None
