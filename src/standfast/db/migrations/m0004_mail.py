@@ -47,7 +47,8 @@ CREATE TABLE mail (
     CHECK (state NOT IN ('leased', 'read') OR holder IS NOT NULL)
 );
 CREATE UNIQUE INDEX mail_by_key ON mail (scope, key) WHERE key IS NOT NULL;
-CREATE INDEX mail_waiting ON mail (scope, box, priority, seq) WHERE ended_us IS NULL;
+-- `ended_us` is in it although it is always empty there: else SQLite would look at each row to count a box.
+CREATE INDEX mail_waiting ON mail (scope, box, priority, seq, ended_us) WHERE ended_us IS NULL;
 CREATE INDEX mail_ended ON mail (scope, box, seq) WHERE ended_us IS NOT NULL;
 CREATE INDEX mail_by_thread ON mail (thread_id, seq) WHERE thread_id <> id;
 CREATE INDEX mail_by_sender ON mail (scope, sender, seq);
