@@ -32,7 +32,9 @@ def settings_of(cwd: str | None = None) -> Settings:
 
 
 @daemon.verb("run", examples=("standfast daemon run", "standfast daemon run --workers 2 --grace 5m"))
-@click.option("--workers", type=click.IntRange(1, 1000), default=8, show_default=True, help="Commands at the same time.")
+@click.option(
+    "--workers", type=click.IntRange(1, 1000), default=8, show_default=True, help="Commands at the same time."
+)
 @click.option("--grace", default="30s", show_default=True, help="How long commands may go on after SIGTERM.")
 @click.option("--again", is_flag=True, hidden=True, help="Begin again by itself when another store is configured.")
 def run(out: Out, workers: int, grace: str, again: bool) -> None:
@@ -136,8 +138,14 @@ def stop(out: Out, now: bool) -> None:
     out.then("standfast daemon start")
 
 
+def _moment(us: int) -> str:
+    from time import localtime, strftime
+
+    return strftime("%Y-%m-%d %H:%M:%S", localtime(us // 1_000_000))
+
+
 PARTS = [Column("name", "part"), Column("state"), Column("failures"), Column("error")]
-RUNS = [Column("loop"), Column("slot_us", "slot", "time"), Column("attempt"), Column("pid"), Column("run")]
+RUNS = [Column("loop"), Column("slot_us", "slot", _moment), Column("attempt"), Column("pid"), Column("run")]
 
 
 @daemon.verb("status", examples=("standfast daemon status", "standfast daemon status --json"))
@@ -170,7 +178,9 @@ def _sentence(found: Status) -> str:
         "waiting": f"waits for the store: {found.note}",
         "draining": "is ending",
     }[found.state]
-    return f"the daemon (process {found.pid or 'not visible from here'}) {words}" + (f", on {found.store}" if found.store else "")
+    return f"the daemon (process {found.pid or 'not visible from here'}) {words}" + (
+        f", on {found.store}" if found.store else ""
+    )
 
 
 def plain(found: Status) -> dict[str, Any]:

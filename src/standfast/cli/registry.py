@@ -45,6 +45,7 @@ ENTRIES = (
     Entry("state", "standfast.cli.state:state", "together", "values by name; a version decides between two writers"),
     Entry("event", "standfast.cli.event:event", "together", "what happened, in streams of your own: append, consume"),
     Entry("mail", "standfast.cli.mail:mail", "together", "to another agent: kept until it is done, or says why not"),
+    Entry("loop", "standfast.cli.loop:loop", "together", "run a command on a schedule; every slot leaves its row"),
     Entry("agent", "standfast.cli.agent:agent", "together", "who takes part, what they are at", front=False),
     Entry("daemon", "standfast.cli.daemon:daemon", "together", "fires loops and runs their commands: start, stop, install"),
     Entry("lock", "standfast.cli.lock:lock", "together", "one holder at a time for a file, a port, a deployment"),

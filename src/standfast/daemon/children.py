@@ -151,16 +151,28 @@ class Child:
         """Known to be dead; a keeper of another machine is neither here nor gone."""
         if self._popen is not None:
             return self._popen.poll() is not None
-        return is_gone(self.process, self.spool.clock)
+        return self._rebooted or is_gone(self.process, self.spool.clock)
 
     @property
-    def begun(self) -> bool:
-        return os.path.exists(os.path.join(self.place, "begun"))
+    def _rebooted(self) -> bool:
+        """Of this machine and data directory, before it was started anew: nothing of that is alive."""
+        found, ours = parse_process(self.process), process(os.getpid(), self.spool.clock)
+        return found is not None and found.host == ours.host and found.boot != ours.boot and self.known
 
-    def end(self) -> None:
-        """Ask for its end: the command gets SIGTERM, later SIGKILL. Asked twice, it is killed at once."""
+    @property
+    def known(self) -> bool:
+        """Whether its place is here: a keeper of another data directory has left its words there."""
+        return os.path.isdir(self.place)
+
+    @property
+    def never_began(self) -> bool:
+        """Known not to have begun; without its place nobody knows."""
+        return self.known and not os.path.exists(os.path.join(self.place, "begun"))
+
+    def end(self, *, now: bool = False) -> None:
+        """Ask for its end: the command gets SIGTERM, later SIGKILL; with `now`, SIGKILL at once."""
         if self.here:
-            _signal(self.process, self.spool.clock, signal.SIGTERM)
+            _signal(self.process, self.spool.clock, signal.SIGUSR1 if now else signal.SIGTERM)
 
     def result(self) -> Result | None:
         try:
@@ -190,7 +202,7 @@ class Child:
         A session keeps the number of its leader from being given to anybody else, so whoever is in the
         session of a dead keeper belongs to it.
         """
-        if not self.gone or self.pid <= 1:
+        if not self.gone or self.pid <= 1 or self._rebooted:
             return []
         return sorted({group for group, session in _sessions() if session == self.pid})
 

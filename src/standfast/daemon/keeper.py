@@ -26,6 +26,7 @@ import select
 import signal
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 KEPT_BYTES = 64 * 1024
@@ -126,8 +127,8 @@ class Keeper:
             if fd == self.wake:
                 numbers = os.read(fd, 4096)
                 for number in numbers:
-                    if number == signal.SIGTERM:
-                        self._end("cancelled")
+                    if number in (signal.SIGTERM, signal.SIGUSR1):
+                        self._end("cancelled", now=number == signal.SIGUSR1)
                 continue
             data = os.read(fd, 65536)
             if data:
@@ -151,13 +152,13 @@ class Keeper:
             self.kill_at = now + 60.0
             _signal(self.pid, signal.SIGKILL)
 
-    def _end(self, why: str) -> None:
-        """Once is a request; told twice, it is no longer asked."""
-        if self.why is not None:
+    def _end(self, why: str, *, now: bool = False) -> None:
+        if now:
             self.kill_at = time.monotonic()
+        if self.why is not None:
             return
         self.why = why
-        self.kill_at = time.monotonic() + self.spec.get("grace_s", 5.0)
+        self.kill_at = time.monotonic() + (0.0 if now else self.spec.get("grace_s", 5.0))
         _signal(self.pid, signal.SIGTERM)
         _signal(self.pid, signal.SIGCONT)  # a stopped one could not hear it
 
@@ -172,10 +173,8 @@ def _moment(path: str) -> float:
 
 
 def _signal(group: int, number: int) -> None:
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):
-        pass
 
 
 def _become(spec: dict[str, Any], streams: dict[int, int], failing: int) -> None:
@@ -190,8 +189,8 @@ def _become(spec: dict[str, Any], streams: dict[int, int], failing: int) -> None
         os.chdir(spec["cwd"])
         what = spec["argv"][0]
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
-            signal.signal(number, signal.SIG_DFL)
+        for name in ("PIPE", "XFSZ", "INT", "TERM", "HUP", "CHLD", "USR1"):  # our own ways are not the command's
+            signal.signal(getattr(signal, f"SIG{name}"), signal.SIG_DFL)
         os.execvpe(what, spec["argv"], spec["environment"])
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -234,7 +233,7 @@ def main() -> int:
     for fd in (woken, waking):
         os.set_blocking(fd, False)
     signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
-    for number in (signal.SIGTERM, signal.SIGCHLD):
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)
     for number in (signal.SIGINT, signal.SIGHUP):  # a terminal's, meant for the daemon
         signal.signal(number, signal.SIG_IGN)

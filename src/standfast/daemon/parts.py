@@ -36,7 +36,7 @@ class Firing:
     def step(self) -> int:
         for _ in range(FIRE_ROUNDS):
             # Read first: firing is a write, and every write rings the bell that woke us.
-            due_us = self._sf.loops.next_due_us()
+            due_us = self._sf.loops.next_due_us(slots_only=True)
             now_us = self._sf.read(lambda tx: tx.now_us())
             if due_us is None:
                 return FIRE_EVERY_US
@@ -49,14 +49,14 @@ class Firing:
 
 
 class Sweeping:
-    """What ends by time, and what nobody needs any more. Each sweep stands for itself: one that fails delays no other."""
+    """What ends by time, and what nobody needs any more. One sweep that fails delays no other."""
 
     def __init__(self, sf: Standfast) -> None:
         self._clock = sf._store.caller.clock
         self._sweeps: list[tuple[int, Callable[[], object]]] = [
             (SWEEP_EVERY_US, sf.state.expire),
             (SWEEP_EVERY_US, sf.mail.sweep),
-            (CARE_EVERY_US, lambda: sf.engine.care()),
+            (CARE_EVERY_US, lambda: sf.engine.care()),  # noqa: PLW0108  the engine may be another by then
             (COLLECT_EVERY_US, sf.artifacts.collect),
         ]
         now_us = self._clock.mono_us()

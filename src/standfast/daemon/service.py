@@ -105,10 +105,17 @@ class Daemon:
         self._failures, self.note = 0, None
         if not leads:
             self._be("standby", f"standing by: {self.lead.other or 'another daemon'} leads")
-            self.work.reap()  # what was begun here is still ended here
-            return STANDBY_US
+            return self._stand_by()
         self._be("draining" if self.draining else "active", "leading")
         return min(self.supervisor.step(woken=woken), WAIT_MAX_US)
+
+    def _stand_by(self) -> int:
+        """What was begun on this machine is still seen to here: the leader may be on another."""
+        try:
+            self.work.follow(leads=False)
+        except StorageError as error:
+            return self._weather(error)
+        return STANDBY_US
 
     def _weather(self, error: StorageError) -> int:
         self.note = error.message.splitlines()[0]
@@ -266,13 +273,13 @@ class Service:
         _notify("READY=1")
         woken = True
         try:
-            while not signals.asked and watching.ended is None:
+            while not (signals.asked or watching.ended):
                 wait_us = daemon.tick(woken=woken)
                 self._tell(daemon.status(guard.process, self.since_us))
                 _notify("WATCHDOG=1")
-                if not signals.asked and watching.ended is None:
-                    woken = signals.wait(partial(ear.listen, max(wait_us / SECOND_US, APART_S)))
-                    time.sleep(APART_S)
+                seconds = APART_S if watching.ended else max(wait_us / SECOND_US, APART_S)
+                woken = signals.wait(partial(ear.listen, seconds))
+                time.sleep(APART_S)
             ended = Ended("asked to end" if signals.asked else watching.ended or "", restart=not signals.asked)
             self._drain(daemon, ear, guard, signals, ended.why)
         finally:
@@ -292,9 +299,9 @@ class Service:
         daemon.drain()
         while not daemon.work.idle and not (daemon.work.quiet and daemon.state == "waiting"):
             wanted = 2 if signals.asked > asked else int(time.monotonic() >= end)
-            while ending < wanted:
-                ending += 1
-                daemon.work.end_all()
+            if ending < wanted:
+                ending = wanted
+                daemon.work.end_all(now=ending == 2)
             wait_us = daemon.tick(woken=True)
             self._tell(daemon.status(guard.process, self.since_us))
             left_s = max(end - time.monotonic(), APART_S) if not ending else 1.0

@@ -44,7 +44,8 @@ def stop(data_dir: str, found: instance.Found, clock: Clock, *, now: bool, patie
     while _still(data_dir, found, clock):
         if time.monotonic() > end:
             raise Busy(
-                f"the daemon (process {found.pid}) still waits for what it runs", "end it now: standfast daemon stop --now"
+                f"the daemon (process {found.pid}) still waits for what it runs",
+                "end it now: standfast daemon stop --now",
             )
         time.sleep(LOOK_S)
 

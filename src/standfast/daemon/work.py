@@ -5,38 +5,52 @@
 Each arrow may be the last thing this process did. The next daemon reads the rows and the places of the
 keepers, and goes on from there (`children` says what it may find). Nothing is begun twice: before
 `started` is recorded the keeper has been told nothing, and after it the keeper is found by its identity.
+
+What the store refuses for a moment (busy, a server away) is tried again at the next step; the keeper and
+its answer wait. What it refuses for good (`LeaseLost`) has been decided by somebody else meanwhile.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from standfast import crash
+from standfast import crash, handle
 from standfast.clock import SECOND_US
 from standfast.daemon.children import Child, Result, Spool
 from standfast.errors import Conflict, NotFound
-from standfast.footings.leases import is_gone
+from standfast.record.redaction import redacted
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
-    from standfast.record.loops.nouns import Job, Run
+    from standfast.record.loops.nouns import Run
 
 LOOK_EVERY_US = 10 * SECOND_US
-TIDY_US = 2 * SECOND_US
+"""How often rows and places are looked through for what a daemon left behind."""
+CHECK_EVERY_US = SECOND_US
+"""A keeper of another daemon sends no signal when it ends."""
 TERM_GRACE_S = 10.0
 """Between SIGTERM and SIGKILL, for a command that has to end."""
 PAGE = 1000
 
 _OURS_ALONE = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "STANDFAST_CRASH_AT")
+"""Variables that were meant for the daemon."""
+
+
+class Going(NamedTuple):
+    """A run of ours and its keeper."""
+
+    run: Run
+    child: Child
 
 
 class Work:
     """What this daemon runs."""
 
-    def __init__(self, sf: Standfast, spool: Spool, workers_max: int, counts: dict[str, int], say: Callable[[str], None]):
+    def __init__(
+        self, sf: Standfast, spool: Spool, workers_max: int, counts: dict[str, int], say: Callable[[str], None]
+    ) -> None:
         self._sf = sf
         self._spool = spool
         self._workers_max = workers_max
@@ -44,8 +58,10 @@ class Work:
         self._say = say
         self._clock = sf._store.caller.clock
         self._host = os.uname().nodename
-        self._children: dict[tuple[str, int], tuple[Run, Child]] = {}
-        self._looked_us: int | None = None
+        self._going: dict[tuple[str, int], Going] = {}
+        self._told: set[tuple[str, int]] = set()
+        """Those whose keeper has been told to go; adopted ones as well."""
+        self._look_us: int | None = None
         self.draining = False
 
     # -- what the service asks --------------------------------------------------------------------
@@ -53,33 +69,231 @@ class Work:
     @property
     def idle(self) -> bool:
         """Nothing runs here, and every end is recorded."""
-        return not self._children
+        return not self._going
 
     @property
     def quiet(self) -> bool:
         """Nothing runs here; an end may still have to be recorded."""
-        return not any(child.here for _, child in self._children.values())
+        return not any(one.child.here for one in self._going.values())
 
-    def end_all(self) -> None:
-        """Every command is asked to end; asked again, it is killed."""
-        for _, child in self._children.values():
-            child.end()
+    def end_all(self, *, now: bool) -> None:
+        """Every command is asked to end; with `now`, killed."""
+        for one in self._going.values():
+            one.child.end(now=now)
 
     def shown(self) -> list[dict[str, Any]]:
         return [
-            {"run": run.id, "loop": run.loop, "slot_us": run.slot_us, "attempt": run.attempt, "pid": child.pid}
-            for run, child in self._children.values()
+            {"loop": run.loop, "slot_us": run.slot_us, "attempt": run.attempt, "pid": child.pid, "run": run.id}
+            for run, child in self._going.values()
         ]
 
     # -- one step ---------------------------------------------------------------------------------
 
     def step(self) -> int:
+        """Take over, record ends, cancel, begin what is ready."""
+        self.follow(leads=True)
+        ready_us = LOOK_EVERY_US if self.draining else self._claim()
+        return min(ready_us, CHECK_EVERY_US if self._going else LOOK_EVERY_US)
+
+    def follow(self, *, leads: bool) -> None:
+        """What also a daemon does that stands by: see to what was begun on this machine."""
         now_us = self._clock.mono_us()
-        if self._looked_us is None or now_us - self._looked_us >= LOOK_EVERY_US:
-            self._take_over()
-            self._looked_us = now_us
-        self.reap()
+        if self._look_us is None or now_us - self._look_us >= LOOK_EVERY_US:
+            self._take_over(leads=leads)
+            self._look_us = now_us
+        self._begin_claimed()
+        self._reap()
         self._cancel()
-        if not self.draining:
-            self._claim()
-        return TIDY_US if self._children else LOOK_EVERY_US
+
+    # -- beginning --------------------------------------------------------------------------------
+
+    def _claim(self) -> int:
+        """Begin what is ready and finds a place; the microseconds until more may be ready."""
+        while len(self._going) < self._workers_max:
+            # Read first: a claim is a write, and every write rings the bell that woke us.
+            due_us, now_us = self._sf.loops.next_due_us(), self._sf.read(lambda tx: tx.now_us())
+            if due_us is None or due_us > now_us:
+                return LOOK_EVERY_US if due_us is None else due_us - now_us
+            run = self._sf.runs.claim(host=self._host)
+            if run is None:
+                break
+            crash.point("daemon.after_claim")
+            self._start(run)
+            self._begin_claimed()
+        return LOOK_EVERY_US
+
+    def _start(self, run: Run) -> None:
+        child = self._spool.start(run.id, run.attempt)
+        self._going[run.id, run.attempt] = Going(run, child)
+
+    def _begin_claimed(self) -> None:
+        """Name the keeper in the row, then let it go. Tried again until the store has taken it."""
+        for key, (run, child) in list(self._going.items()):
+            if key in self._told:
+                continue
+            crash.point("daemon.before_started")
+            try:
+                self._sf.runs.started(*key, pid=child.pid, process=child.process)
+            except (Conflict, NotFound) as error:
+                self._drop(key, error.message)
+                continue
+            crash.point("daemon.after_started")
+            child.go(self._spec(run))
+            self._told.add(key)
+            crash.point("daemon.after_go")
+
+    def _spec(self, run: Run) -> dict[str, Any]:
+        assert run.job is not None
+        own = {name: value for name, value in os.environ.items() if name not in _OURS_ALONE}
+        about = {
+            "STANDFAST_ACTOR": f"loop:{run.loop}",
+            "STANDFAST_LOOP": run.loop,
+            "STANDFAST_RUN": run.id,
+            "STANDFAST_SLOT_US": str(run.slot_us),
+            "STANDFAST_ATTEMPT": str(run.attempt),
+        }
+        return {
+            "argv": list(run.job.command),
+            "cwd": run.job.cwd,
+            "environment": {**own, **about, **run.job.environment},
+            "timeout_us": run.job.timeout_us,
+            "grace_s": TERM_GRACE_S,
+            "lease": self._spool.lease if self._sf.settings.target.engine == "postgres" else None,
+        }
+
+    # -- ending -----------------------------------------------------------------------------------
+
+    def _reap(self) -> None:
+        for key, (run, child) in list(self._going.items()):
+            if key in self._told and not child.here and (child.gone or child.result() is not None):
+                self._finish(run, child)
+
+    def _finish(self, run: Run, child: Child) -> None:
+        key = (run.id, run.attempt)
+        result = child.result()
+        crash.point("daemon.before_finish")
+        try:
+            if result is None or result.code is None:
+                self._unanswered(run, child, result)
+            else:
+                self._answered(run, result)
+        except (Conflict, NotFound) as error:
+            self._drop(key, error.message)
+            return
+        crash.point("daemon.after_finish")
+        self._counts["finished"] += 1
+        self._forget(key)
+
+    def _answered(self, run: Run, result: Result) -> None:
+        assert result.code is not None
+        outputs = {name: self._kept(run, name, getattr(result, name)) for name in ("stdout", "stderr")}
+        crash.point("daemon.before_end")
+        self._sf.runs.finish(
+            run.id,
+            run.attempt,
+            exit_code=result.code,
+            timed_out=result.why == "timed_out",
+            cancelled=result.why == "cancelled",
+            duration_us=result.duration_us,
+            stdout_id=outputs["stdout"],
+            stderr_id=outputs["stderr"],
+            reason=self._reason(result),
+        )
+
+    def _reason(self, result: Result) -> str | None:
+        if result.why == "cancelled" and self.draining:
+            return "the daemon was stopped"
+        if result.why == "lost":
+            return "the store was away for too long: ended before another machine could take over"
+        return result.failure
+
+    def _unanswered(self, run: Run, child: Child, result: Result | None) -> None:
+        """The keeper is gone and left no word."""
+        if result is not None or child.never_began:
+            self._sf.runs.requeue(run.id, run.attempt, reason=(result and result.failure) or "it never began")
+        elif child.end_leftovers():
+            reason = "its keeper was killed: how it ended is not known, and what was left of it was ended"
+            self._sf.runs.finish(run.id, run.attempt, duration_us=0, reason=reason)
+        else:
+            raise RuntimeError(f"what is left of run {run.id} cannot be ended")
+
+    def _kept(self, run: Run, name: str, data: bytes) -> str | None:
+        """The output as an artifact, without secrets; the same words again are the same artifact."""
+        if not data:
+            return None
+        if self._sf._store.redact:
+            data = redacted(data.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+        # In the scope of its loop, where people look for it.
+        with handle.connect(self._sf.settings._replace(scope=run.scope), clock=self._clock) as sf:
+            return sf.artifacts.put(data, name=f"{run.id}.{run.attempt}.{name}", kind="log").id
+
+    def _cancel(self) -> None:
+        """End what somebody asked to end, once."""
+        if not self._going:
+            return
+        for run in self._sf.runs.to_cancel(limit=PAGE):
+            found = self._going.get((run.id, run.attempt))
+            if found is not None and found.run.cancel_reason is None:
+                self._going[run.id, run.attempt] = found._replace(
+                    run=found.run._replace(cancel_reason=run.cancel_reason)
+                )
+                found.child.end()
+
+    def _drop(self, key: tuple[str, int], why: str) -> None:
+        """Somebody else has decided about this attempt: what runs of it must not go on."""
+        self._say(f"run {key[0]}: {why}")
+        child = self._going[key].child
+        if key not in self._told:
+            child.never()
+        elif child.here:
+            child.end()
+            return  # looked at again when it has ended
+        self._forget(key)
+
+    def _forget(self, key: tuple[str, int]) -> None:
+        del self._going[key]
+        self._told.discard(key)
+        self._spool.forget(*key)
+
+    # -- taking over ------------------------------------------------------------------------------
+
+    def _take_over(self, *, leads: bool) -> None:
+        """What a dead daemon left, and what of our own was lost with an answer of the store."""
+        runs = self._sf.runs
+        for run in [*runs.mine(limit=PAGE), *runs.left(limit=PAGE)]:
+            if (run.id, run.attempt) not in self._going:
+                self._take(run)
+        if leads:
+            for run in runs.abandon_dead(limit=PAGE):
+                self._say(f"{run.loop}: {run.reason}")
+        wanted = {key for key in self._spool.left_behind() if key not in self._going}
+        for run_id, attempt in wanted:
+            self._tidy(run_id, attempt)
+
+    def _take(self, run: Run) -> None:
+        try:
+            if run.process is None:  # claimed and never begun: the keeper is told nothing before it is named
+                self._sf.runs.requeue(run.id, run.attempt, reason="its worker was gone before it began")
+                return
+            child = self._spool.adopted(run.id, run.attempt, run.process)
+            if not child.here and not child.gone and child.result() is None:
+                return  # another machine's: it ends by time
+            if child.gone and not child.known:
+                child.end_leftovers()  # another data directory's: nobody can tell how it ended
+                return
+            adopted = self._sf.runs.adopt(run.id, run.attempt)
+        except (Conflict, NotFound):
+            return  # its worker is alive, or was quicker
+        self._going[run.id, run.attempt] = Going(adopted, child)
+        self._told.add((run.id, run.attempt))
+        self._counts["adopted"] += 1
+        self._say(f"{run.loop}: took over {'what runs' if child.here else 'what has ended'} (run {run.id})")
+
+    def _tidy(self, run_id: str, attempt: int) -> None:
+        """A place nobody needs: its run was ended, or handed out again."""
+        try:
+            run = self._sf.runs.get(run_id)
+        except NotFound:
+            return  # of another store: not ours to judge
+        if run.state != "running" or run.attempt != attempt:
+            self._spool.forget(run_id, attempt)
