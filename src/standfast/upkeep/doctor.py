@@ -35,6 +35,7 @@ DISK_WARN_BYTES = 1 << 30
 LOG_WARN_BYTES = 64 << 20
 READ_THROUGH_MAX_BYTES = 1 << 30
 CLOCK_WARN_S = 60.0
+LOOPS_MAX = 20
 SERVER_CLOCK_WARN_S = 5.0
 
 _KEEP = "stop every process that writes, keep all the files, and restore the newest backup into another directory"
@@ -241,6 +242,7 @@ def _inside(store: OpenStore, fix: bool) -> Iterator[Finding]:
     yield Finding("engine", "ok", f"{store.engine.name}: {versions}" if versions else store.engine.name)
     yield _history(store)
     yield _clock(store)
+    yield from _loops(store)
     if store.engine.name == "sqlite":
         yield from _inside_a_file(store, facts, fix)
 
@@ -281,6 +283,30 @@ def _clock(store: OpenStore) -> Finding:
         text = f"the newest entry is {(last_us - now_us) / 1_000_000:.0f} s in the future: the clock was set back"
         return Finding("clock", "warn", text, "set the clock by NTP; order and leases do not depend on it, times do")
     return Finding("clock", "ok", "agrees with the journal")
+
+
+def _loops(store: OpenStore) -> Iterator[Finding]:
+    """Every slot that was due has its row; what has none is worked out from the schedules."""
+    from standfast.record.loops import firing, schedule
+    from standfast.record.loops.nouns import ON_TIME_US
+
+    late = store.read(lambda tx: firing.absent(tx, "", everywhere=True, limit=LOOPS_MAX))
+    for one in late:
+        span = f"{one.slots} slots" if one.slots > 1 else "its slot"
+        text = f"the loop {one.name!r} has stopped firing: {span} since {schedule.shown(one.slot_us, one.zone)}"
+        yield Finding("loops", "warn", text, "is the daemon there? standfast daemon status")
+    ahead = store.read(lambda tx: tx.all(statement(_AHEAD), late_us=tx.now_us() + ON_TIME_US, limit=LOOPS_MAX))
+    for row in ahead:
+        text = f"the loop {row['name']!r} waits: the clock was ahead, to {schedule.shown(row['last_slot_us'])}"
+        yield Finding("loops", "warn", text, f"standfast loop resume {row['name']}")
+    if not late and not ahead:
+        yield Finding("loops", "ok", "every slot that was due has its row")
+
+
+_AHEAD = (
+    "SELECT name, last_slot_us FROM loop WHERE next_slot_us IS NOT NULL AND next_slot_us > :late_us"
+    " AND last_slot_us > :late_us ORDER BY name LIMIT :limit"
+)
 
 
 def _inside_a_file(store: OpenStore, facts: dict[str, object], fix: bool) -> Iterator[Finding]:

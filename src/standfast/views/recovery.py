@@ -24,13 +24,18 @@ EACH_MAX = 100
 UNREAD_US = 15 * MINUTE_US
 """Mail that nobody has taken for so long is told."""
 
+LATE_US = MINUTE_US
+"""A slot is absent when it is this late."""
+RUN_LATE_US = 5 * MINUTE_US
+"""A queued run that nobody has begun for so long is told."""
+
 
 class Item(NamedTuple):
     """One thing to settle."""
 
     kind: str
     """effect_in_doubt · approval_waiting · dead_letter · session_crashed · session_waiting · decision_open ·
-    mail_waiting · lock_expired"""
+    mail_waiting · loop_absent · loop_stopped · run_waiting · lock_expired"""
     id: str
     what: str
     since_us: int
@@ -69,6 +74,9 @@ class Recovery(Room):
             "waiting": tx.all(SQL.waiting_sessions, **scope),
             "decisions": tx.all(SQL.open_decisions, **scope),
             "boxes": tx.all(SQL.waiting_boxes, **scope),
+            "late": tx.all(SQL.late_loops, late_us=tx.now_us() - LATE_US, **scope),
+            "stopped": tx.all(SQL.stopped_loops, **scope),
+            "runs": tx.all(SQL.waiting_runs, late_us=tx.now_us() - RUN_LATE_US, **scope),
             "locks": tx.all(SQL.held_locks, **scope),
         }
         items = [
@@ -79,6 +87,9 @@ class Recovery(Room):
             *_waiting(found["waiting"]),
             *_decisions(found["decisions"]),
             *_boxes(tx, found["boxes"]),
+            *(_absent(tx, self.scope, everywhere) if found["late"] else ()),
+            *_stopped(found["stopped"]),
+            *_waiting_runs(found["runs"]),
             *_locks(tx, found["locks"]),
         ]
         return Report(items, any(len(rows) > EACH_MAX for rows in found.values()))
@@ -190,3 +201,27 @@ def _locks(tx: Tx, rows: list[Row]) -> Iterator[Item]:
         who = row["actor"] or leases.who(row["holder"])
         command = f"standfast lock {shlex.quote(row['name'])}"
         yield Item("lock_expired", f"lock:{row['name']}", what, row["acquired_us"], who, row["scope"], None, command)
+
+
+def _absent(tx: Tx, scope: str, everywhere: bool) -> Iterator[Item]:
+    """Worked out from the schedules: it is known also while nothing runs that could have noticed."""
+    from standfast.record.loops import firing, schedule
+
+    for late in firing.absent(tx, scope, everywhere=everywhere, limit=EACH_MAX):
+        since = schedule.shown(late.slot_us, late.zone)
+        span = f"{late.slots} slots are absent" if late.slots > 1 else "a slot is absent"
+        what = f"the loop {late.name!r} has stopped firing: {span} since {since}"
+        yield Item("loop_absent", late.loop_id, what, late.slot_us, "", late.scope, None, "standfast daemon status")
+
+
+def _stopped(rows: list[Row]) -> Iterator[Item]:
+    for row in rows[:EACH_MAX]:
+        what = f"the loop {row['name']!r} paused itself: {row['reason']}"
+        command = f"standfast loop runs {shlex.quote(row['name'])}"
+        yield Item("loop_stopped", row["id"], what, row["updated_us"], row["actor"], row["scope"], None, command)
+
+
+def _waiting_runs(rows: list[Row]) -> Iterator[Item]:
+    for row in rows[:EACH_MAX]:
+        what = f"a run of {row['name']!r} is queued and nobody performs it"
+        yield Item("run_waiting", row["id"], what, row["ready_us"], "", row["scope"], None, "standfast daemon status")

@@ -62,3 +62,26 @@ GROUP BY m.scope, m.box, b.bound, b.seen_us, b.refused
 HAVING count(m.holder) < count(*)
 ORDER BY m.scope, m.box
 LIMIT :limit
+
+-- Loops whose next slot nobody has fired: how many slots are missing is worked out from the schedule.
+-- name: late_loops
+SELECT id FROM loop
+WHERE next_slot_us IS NOT NULL AND next_slot_us < :late_us AND state = 'active' AND (:everywhere = 1 OR scope = :scope)
+LIMIT :limit
+
+-- name: stopped_loops
+SELECT id, scope, name, reason, actor, updated_us
+FROM loop
+WHERE next_slot_us IS NOT NULL AND state = 'paused' AND failures_max > 0 AND failures >= failures_max
+  AND (:everywhere = 1 OR scope = :scope)
+ORDER BY updated_us
+LIMIT :limit
+
+-- Queued, ready for long, and nothing of its loop goes: nobody performs it.
+-- name: waiting_runs
+SELECT r.id, r.scope, l.name AS name, r.ready_us, r.slot_us
+FROM run r JOIN loop l ON l.id = r.loop_id
+WHERE r.state = 'queued' AND r.ready_us < :late_us AND (:everywhere = 1 OR r.scope = :scope)
+  AND NOT EXISTS (SELECT 1 FROM run o WHERE o.loop_id = r.loop_id AND o.state = 'running')
+ORDER BY r.ready_us
+LIMIT :limit

@@ -16,6 +16,7 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, query
 from standfast.errors import InvalidInput, NotFound, StandfastError
+from standfast.serial import clean
 from standfast.views import when
 from standfast.views.when import Moment
 
@@ -114,9 +115,13 @@ class Timelines(Room):
             if type is None or type in (own, own.partition(".")[0]):
                 rows += tx.all(imported, **asked)
         rows.sort(key=lambda row: row["occurred_us"])  # stable: of one moment, the journal's rows come first
-        entries = [_entry(row) for row in rows[:limit]]
         narrowed = session or agent or subject or type
-        gaps = [] if narrowed else self._gaps(tx, entries, start_us, min(until_us, tx.now_us()))
+        recorded = [_entry(row) for row in rows[:limit]]
+        gaps = [] if narrowed else self._gaps(tx, recorded, start_us, min(until_us, tx.now_us()))
+        if session is None and agent is None:
+            rows += _not_run(tx, asked, type, {(row["type"], row["subject"], row["occurred_us"]) for row in rows})
+            rows.sort(key=lambda row: row["occurred_us"])
+        entries = [_entry(row) for row in rows[:limit]]
         return Timeline(moment, start_us, until_us, entries, gaps, len(rows) > limit)
 
     def _gaps(self, tx: Tx, entries: list[Entry], from_us: int, until_us: int) -> list[Gap]:
@@ -133,6 +138,39 @@ class Timelines(Room):
                 first, last = n == 0, n == len(edges) - 2
                 gaps.append(Gap(one, two, first and before is None, last and after is None))
         return gaps
+
+
+def _not_run(tx: Tx, asked: Row, type: str | None, told: set[tuple[str, str, int]]) -> list[Row]:
+    """What did not happen: slots that were missed or skipped, and slots that nobody has fired to this day."""
+    if type is not None and type.partition(".")[0] != "run":
+        return []
+    rows = tx.all(SQL.slots_between, **asked) + tx.all(SQL.ranges_into, **asked)
+    for row in rows:
+        many = f" (one of {row['slots']} slots)" if row["slots"] > 1 else ""
+        row |= {"type": f"run.{row['state']}", "summary": clean(f"{row['name']}: {row['reason']}{many}", 200)}
+    rows += _absent(tx, asked) if tx.now_us() > asked["from_us"] else []
+    wanted = [row for row in rows if type in (None, "run", row["type"])]
+    return [row for row in wanted if (row["type"], row["subject"], row["occurred_us"]) not in told]
+
+
+def _absent(tx: Tx, asked: Row) -> list[Row]:
+    """Derived from the schedules: no process had to be alive to notice."""
+    from standfast.record.loops import firing
+
+    found = firing.absent(tx, asked["scope"], everywhere=bool(asked["everywhere"]), limit=asked["limit"])
+    rows = []
+    for late in found:
+        slots = firing.absent_between(tx, late, asked["from_us"], asked["until_us"])
+        if not slots or asked["subject"] not in (None, late.loop_id):
+            continue
+        many = f", and {len(slots) - 1} more" if len(slots) > 1 else ""
+        summary = f"{late.name}: it should have run{many}, and nobody fired it; standfast daemon status"
+        rows.append(
+            dict.fromkeys(Entry._fields)
+            | {"seq": 0, "time_us": tx.now_us(), "occurred_us": slots[0], "scope": late.scope, "actor": "standfast"}
+            | {"source": "seen", "type": "run.absent", "state": "absent", "subject": late.loop_id, "summary": summary}
+        )
+    return rows
 
 
 def _window_us(text: str) -> int:

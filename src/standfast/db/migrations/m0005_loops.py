@@ -83,5 +83,6 @@ CREATE INDEX run_queued ON run (ready_us, seq) WHERE state = 'queued';
 CREATE INDEX run_open ON run (loop_id, slot_us) WHERE state IN ('queued', 'running');
 CREATE INDEX run_held ON run (holder) WHERE holder IS NOT NULL;
 CREATE INDEX run_by_time ON run (scope, slot_us, id);
+CREATE INDEX run_ranges ON run (until_slot_us) WHERE until_slot_us IS NOT NULL;
 """,
 )

@@ -249,6 +249,13 @@ def absent(tx: Tx, scope: str, *, everywhere: bool, limit: int) -> list[Absent]:
     return found
 
 
+def absent_between(tx: Tx, late: Absent, from_us: int, until_us: int) -> list[int]:
+    """The slots of it that lie in a window, the last thousand of them."""
+    row = tx.one(SQL.schedule_of, id=late.loop_id)
+    last_us = min(until_us - 1, late.until_slot_us)
+    return _schedule(row).newest(max(from_us, late.slot_us), last_us, SINGLE_MAX) if last_us >= from_us else []
+
+
 # -- small parts -------------------------------------------------------------------------------------
 
 

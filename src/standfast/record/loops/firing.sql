@@ -54,3 +54,6 @@ FROM loop
 WHERE next_slot_us IS NOT NULL AND next_slot_us < :late_us AND state = 'active' AND (:everywhere = 1 OR scope = :scope)
 ORDER BY next_slot_us
 LIMIT :limit
+
+-- name: schedule_of
+SELECT kind, schedule, zone, anchor_us FROM loop WHERE id = :id

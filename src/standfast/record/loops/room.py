@@ -75,26 +75,25 @@ class Loops(Room):
         `every` is "15m" or microseconds, `cron` five fields read in `zone` (this machine's, unless
         given), `at` a moment. `change` of the answer says what was done: new, same or changed.
         """
-        when = schedule.spec(
-            every=every, cron=cron, at=_moment_us(at), zone=schedule.local_zone() if zone is None else zone
+        return self._add(
+            wanted(
+                name,
+                command,
+                every=every,
+                cron=cron,
+                at=at,
+                zone=zone,
+                catch_up=catch_up,
+                catch_up_max=catch_up_max,
+                overlap=overlap,
+                retries_max=retries_max,
+                backoff_us=backoff_us,
+                timeout_us=timeout_us,
+                failures_max=failures_max,
+                cwd=cwd,
+                environment=environment,
+            )
         )
-        given = checked_environment(environment)
-        columns = {
-            "kind": when.kind,
-            "schedule": when.text,
-            "zone": when.zone,
-            "command": serial.dumps(list(checked_command(command)), what="command"),
-            "cwd": checked_directory(os.path.abspath(cwd or os.getcwd())),
-            "environment": serial.canonical(given, what="environment") if given else None,
-            "catch_up": checked_one_of(catch_up, "catch_up", CATCH_UPS),
-            "catch_up_max": checked_number(catch_up_max, "catch_up_max", 1, SINGLE_MAX),
-            "overlap": checked_one_of(overlap, "overlap", OVERLAPS),
-            "timeout_us": checked_us(timeout_us, "a timeout", TIMEOUT_MAX_US),
-            "retries_max": checked_number(retries_max, "retries_max", 0, RETRIES_MAX),
-            "backoff_us": checked_number(backoff_us, "backoff_us", 0, BACKOFF_MAX_US),
-            "failures_max": checked_number(failures_max, "failures_max", 0, 1_000_000),
-        }
-        return self._add(keeping.Wanted(checked_name(name), columns))
 
     @verb
     def _add(self, tx: Tx, wanted: keeping.Wanted) -> Loop | StandfastError:
@@ -172,6 +171,47 @@ class Loops(Room):
         Computed from the schedules alone, so that it is known while nothing runs that could have noticed.
         """
         return firing.absent(tx, self.scope, everywhere=everywhere, limit=max(1, min(limit, keeping.PAGE_MAX)))
+
+
+def wanted(
+    name: str,
+    command: Sequence[str],
+    *,
+    every: str | int | None = None,
+    cron: str | None = None,
+    at: int | datetime | None = None,
+    zone: str | None = None,
+    catch_up: str = "latest",
+    catch_up_max: int = CATCH_UP_MAX,
+    overlap: str = "skip",
+    retries_max: int = 0,
+    backoff_us: int = BACKOFF_US,
+    timeout_us: int | None = None,
+    failures_max: int = FAILURES_MAX,
+    cwd: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> keeping.Wanted:
+    """What `add` was told, checked and as it is stored. No store is asked."""
+    when = schedule.spec(
+        every=every, cron=cron, at=_moment_us(at), zone=schedule.local_zone() if zone is None else zone
+    )
+    given = checked_environment(environment)
+    columns = {
+        "kind": when.kind,
+        "schedule": when.text,
+        "zone": when.zone,
+        "command": serial.dumps(list(checked_command(command)), what="command"),
+        "cwd": checked_directory(os.path.abspath(cwd or os.getcwd())),
+        "environment": serial.canonical(given, what="environment") if given else None,
+        "catch_up": checked_one_of(catch_up, "catch_up", CATCH_UPS),
+        "catch_up_max": checked_number(catch_up_max, "catch_up_max", 1, SINGLE_MAX),
+        "overlap": checked_one_of(overlap, "overlap", OVERLAPS),
+        "timeout_us": checked_us(timeout_us, "a timeout", TIMEOUT_MAX_US),
+        "retries_max": checked_number(retries_max, "retries_max", 0, RETRIES_MAX),
+        "backoff_us": checked_number(backoff_us, "backoff_us", 0, BACKOFF_MAX_US),
+        "failures_max": checked_number(failures_max, "failures_max", 0, 1_000_000),
+    }
+    return keeping.Wanted(checked_name(name), columns)
 
 
 def _moment_us(at: int | datetime | None) -> int | None:
