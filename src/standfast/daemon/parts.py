@@ -92,7 +92,7 @@ class Watching:
     def step(self) -> int:
         if not self._guard.stands():
             self.ended = f"{self._guard.path} was taken away"
-            return WATCH_EVERY_US
+            return 0
         try:
             found = self._reload().target
         except StandfastError as error:
@@ -100,4 +100,4 @@ class Watching:
             raise RuntimeError(f"the configuration cannot be read: {error.message}") from error
         if found != self._target:
             self.ended = f"the store is {found.shown} now"
-        return WATCH_EVERY_US
+        return 0 if self.ended else WATCH_EVERY_US

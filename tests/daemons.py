@@ -1,0 +1,138 @@
+"""Daemons to be started, killed, stopped and looked at; and what their loops really did, outside any store.
+
+Each command of these loops appends one line to a file with O_APPEND: the only witness that is asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import standfast
+from standfast import config, handle
+from standfast.clock import HOUR_US, SYSTEM, SystemClock
+from standfast.daemon.children import Spool
+from standfast.daemon.service import Daemon, Options
+
+PATIENCE_S = 60.0
+MAIN = "import sys; from standfast.cli import main; sys.exit(main())"
+HOST = """
+import os, sys
+from collections import namedtuple
+real = os.uname()
+Name = namedtuple("Name", "sysname nodename release version machine")
+os.uname = lambda: Name(real.sysname, {name!r}, real.release, real.version, real.machine)
+import standfast.clock
+standfast.clock.SYSTEM._boot_id = {boot!r}
+"""
+"""Before anything else: this process lives on another machine, as far as anybody can tell."""
+
+
+class Later(SystemClock):
+    """The real clock, an hour later: what is to come has come."""
+
+    def now_us(self) -> int:
+        return super().now_us() + HOUR_US
+
+
+def noting(witness: Path, then: str = "true") -> list[str]:
+    """A command that says in one write which run it is, and goes on."""
+    return ["sh", "-c", f'echo "$STANDFAST_LOOP $STANDFAST_SLOT_US $STANDFAST_ATTEMPT" >> {witness}; {then}']
+
+
+def noted(witness: Path) -> Counter[tuple[str, int]]:
+    """How often each slot was really run."""
+    if not witness.exists():
+        return Counter()
+    lines = [line.split() for line in witness.read_text().splitlines()]
+    return Counter((line[0], int(line[1])) for line in lines)
+
+
+def opened(url: str, data: Path, *, clock: SystemClock = SYSTEM, scope: str = "") -> standfast.Standfast:
+    return handle.connect(config.load(url, data_dir=data, scope=scope, actor="daemon:test"), clock=clock)
+
+
+def daemon(sf: standfast.Standfast, said: list[str] | None = None, **options: Any) -> Daemon:
+    """One that is ticked by hand."""
+    assert sf._store.data_dir is not None
+    os.makedirs(sf._store.data_dir, exist_ok=True)
+    say = (said if said is not None else []).append
+    return Daemon(sf, Spool(sf._store.data_dir, sf._store.caller.clock), Options(**options), say)
+
+
+def until(what: Callable[[], object], act: Callable[[], object] = lambda: None, *, every_s: float = 0.005) -> None:
+    """Wait for something that comes by itself, or by acting again."""
+    end = time.monotonic() + PATIENCE_S
+    while not what():
+        act()
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(every_s)
+
+
+class Running:
+    """`standfast daemon run` in a process of its own, perhaps on a machine of its own."""
+
+    def __init__(self, data: Path, *words: str, host: str | None = None, **environment: str) -> None:
+        self.data = data
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        boot = HOST.format(name=host, boot=f"{host:>08}-boot") if host else ""
+        self.words = open(data / "words", "ab")  # noqa: SIM115  closed at the end of the block
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", boot + MAIN, "daemon", "run", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=self.words,
+            stderr=self.words,
+            cwd=data,
+            env={**os.environ, "STANDFAST_DATA_DIR": str(data), **environment},
+        )
+        self.pid = self.process.pid
+
+    def status(self) -> dict[str, Any]:
+        """As the file says it, of this very process."""
+        try:
+            found: dict[str, Any] = json.loads((self.data / "daemon" / "status.json").read_text())
+        except (OSError, ValueError):
+            return {"state": "starting"}
+        return found if found["pid"] == self.pid else {"state": "starting"}
+
+    def wait(self, state: str = "active") -> Self:
+        until(lambda: self.status()["state"] == state or self.process.poll() is not None)
+        assert self.status()["state"] == state, self.said()
+        return self
+
+    def said(self) -> str:
+        return (self.data / "words").read_text()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.kill()
+        self.words.close()
+
+
+def descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def memory_kb(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+    return 0
