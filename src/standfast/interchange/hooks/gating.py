@@ -152,7 +152,8 @@ def _unrecorded(gate: Gate, asked: Asked) -> str:
 
 
 def _gate(row: Row) -> Gate:
-    return Gate(**{name: row.get(name) for name in Gate._fields[:-1]})
+    fields: Row = {name: row.get(name) for name in Gate._fields[:-1]}
+    return Gate(**fields)
 
 
 def _needed(gate: Gate) -> str:

@@ -45,6 +45,7 @@ KINDS = {
     "SubagentStop": "subagent_stop",
     "PreCompact": "compact",
     "PostCompact": "compacted",
+    "InstallCheck": "check",  # our own: `standfast install` asks whether the installed command reaches the store
 }
 # Gemini asks before every turn whether to compress: that is no news. The others repeat what another event tells.
 SILENT = frozenset(

@@ -44,6 +44,7 @@ TYPES = {
     "subagent_stop": "subagent.stopped",
     "compact": "compaction.started",
     "compacted": "compaction.ended",
+    "check": "hook.checked",
     "other": "hook.heard",
 }
 
@@ -97,6 +98,17 @@ class Hooks(Room):
         return row["session_id"] if row is not None else None
 
     @query
+    def checked(self, tx: Tx, agent: str, native: str) -> bool:
+        """Whether the check of an installation has come through."""
+        return tx.maybe(SQL.checked, agent=agent, native=native) is not None
+
+    @query
+    def imported(self, tx: Tx, agent: str) -> tuple[int, int | None]:
+        """How many of an agent's files were ever imported, and when last."""
+        row = tx.one(SQL.imported, agent=agent)
+        return row["files"], row["us"]
+
+    @query
     def last_heard_us(self, tx: Tx, agent: str) -> int | None:
         """When anything was last heard of an agent's sessions."""
         us = tx.one(SQL.last_heard, agent=agent)["us"]
@@ -117,6 +129,9 @@ def keep_late(store: Store, actor: str, scope: str, records: list[tuple[Heard, b
 
 
 def _keep(tx: Tx, heard: Heard, *, late: bool, source: str = "seen") -> Kept:
+    if heard.kind == "check":  # belongs to no session
+        journal.append(tx, TYPES["check"], heard.agent, summary=heard.native, source=source, occurred_us=heard.at_us)
+        return Kept("", True, [])
     session_id = _session(tx, heard, late=late)
     row = tx.one(SQL.lock_session, id=session_id)
     subject = _call(tx, heard, session_id) or session_id

@@ -73,3 +73,10 @@ LIMIT :limit
 -- The newest session an agent's hooks or transcripts told of.
 -- name: last_heard
 SELECT max(updated_us) AS us FROM session WHERE agent = :agent
+
+-- name: checked
+SELECT seq FROM event WHERE subject = :agent AND type = 'hook.checked' AND summary = :native LIMIT 1
+
+-- What was ever imported of an agent's transcripts, and when last.
+-- name: imported
+SELECT count(*) AS files, max(updated_us) AS us FROM import_source WHERE agent = :agent

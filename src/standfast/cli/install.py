@@ -1,0 +1,179 @@
+"""`standfast install AGENT`: our hooks in an agent's settings, shown before, tested after, and taken out again."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from standfast.cli.frame import command
+from standfast.cli.output import Out
+from standfast.cli.render import Column
+
+if TYPE_CHECKING:
+    from standfast.config import Settings
+    from standfast.upkeep.agents.installing import Plan
+    from standfast.upkeep.agents.known import Agent
+
+COLUMNS = [Column("agent"), Column("state"), Column("path"), Column("note")]
+TEST_MAX_S = 30
+
+
+@command("install", examples=("standfast install claude-code", "standfast install codex --dry-run"))
+@click.argument("agents", nargs=-1, metavar="[AGENT]...")
+@click.option("--all", "every", is_flag=True, help="Every agent found on this account.")
+@click.option("--scope", type=click.Choice(["user", "project"]), default="user", show_default=True)
+@click.option("--shared", is_flag=True, help="With --scope project: the file that others get with the repository.")
+@click.option("--dry-run", is_flag=True, help="Show the change as a diff; change nothing.")
+@click.option("--check", is_flag=True, help="Say how it stands; exit 1 unless everything is current.")
+@click.option("--remove", is_flag=True, help="Take our entries out again.")
+@click.option("--no-test", is_flag=True, help="Do not run the installed command once at the end.")
+def install(
+    out: Out,
+    agents: tuple[str, ...],
+    every: bool,
+    scope: str,
+    shared: bool,
+    dry_run: bool,
+    check: bool,
+    remove: bool,
+    no_test: bool,
+) -> None:
+    """Put standfast's hooks into an AGENT's settings; without a name, say which agents are here.
+
+    AGENT is claude-code, codex, gemini-cli or opencode. Only our own entries are written; the file as it
+    was stays beside it. Git's hooks are never touched.
+    """
+    from standfast.config import load
+    from standfast.upkeep.agents import installing
+    from standfast.upkeep.agents.known import AGENTS
+
+    settings = load(quiet=True)
+    project = settings.project_dir or os.getcwd()
+    chosen = [installing.agent_named(name) for name in agents]
+    if every or not chosen:
+        chosen = [agent for agent in AGENTS if installing.present(agent)]
+    program = installing.program()
+    paths = [(agent, agent.path(_scope(scope), os.environ, project, shared=shared)) for agent in chosen]
+    if check or not (agents or every):
+        _show(out, [installing.stand(agent, path, program) for agent, path in paths], check=check, asked=bool(agents))
+        return
+    make = installing.remove_plan if remove else installing.install_plan
+    plans = [make(agent, path, program) for agent, path in paths]
+    if dry_run:
+        _diff(out, plans)
+        return
+    for plan in plans:
+        installing.apply(plan, keep_backup=not remove)
+    tested = {} if remove or no_test else {plan.agent.name: _tested(settings, plan, program) for plan in plans}
+    _tell(out, plans, tested, remove=remove)
+    if any(problem for problem in tested.values()):
+        raise click.exceptions.Exit(1)
+
+
+def _scope(text: str) -> Any:
+    return text
+
+
+def _show(out: Out, found: list[Any], *, check: bool, asked: bool) -> None:
+    rows = [{"agent": one.agent.name, "state": one.state, "path": one.path, "note": one.note} for one in found]
+    missing = [one.agent.name for one in found if one.state != "current"]
+    out.rows(
+        rows,
+        COLUMNS,
+        next=None,
+        then=f"standfast install {missing[0]}" if missing else "",
+        empty="no agent was found on this account: standfast install claude-code | codex | gemini-cli | opencode",
+    )
+    if check and (missing or not found):
+        raise click.exceptions.Exit(1)
+
+
+def _diff(out: Out, plans: list[Plan]) -> None:
+    rows = [{"agent": plan.agent.name, "path": plan.path, "diff": plan.diff()} for plan in plans if plan.changes]
+    if not out.for_people:
+        out.rows(rows, COLUMNS, next=None)
+        return
+    for row in rows:
+        sys.stdout.write(row["diff"])
+    out.say("nothing was changed (--dry-run)" if rows else "nothing to change")
+
+
+def _tell(out: Out, plans: list[Plan], tested: dict[str, str], *, remove: bool) -> None:
+    rows = []
+    for plan in plans:
+        problem = tested.get(plan.agent.name, "")
+        state = ("removed" if remove else "installed") if plan.changes else ("not there" if remove else "current")
+        rows.append(
+            {
+                "agent": plan.agent.name,
+                "state": "partly installed" if problem else state,
+                "path": plan.path,
+                "note": problem,
+            }
+        )
+    out.rows(rows, COLUMNS, next=None)
+    for plan in plans:
+        if not remove:
+            _left_to_do(out, plan.agent)
+    if not remove:
+        out.then(
+            f"standfast doctor    (take it out: standfast install {plans[0].agent.name} --remove)" if plans else ""
+        )
+
+
+def _left_to_do(out: Out, agent: Agent) -> None:
+    from standfast.cli.registry import BY_NAME
+
+    out.say(f"{agent.name}: {agent.restart}")
+    if "import" in BY_NAME and "loop" in BY_NAME:
+        line = f"standfast loop add import-{agent.name} --every 10m -- standfast import {agent.name}"
+        out.say(f"{agent.name}: to keep its transcripts for good: {line}")
+    if "mcp" in BY_NAME:
+        out.say(f"{agent.name}: to give it standfast's tools: {_mcp(agent)}")
+
+
+def _mcp(agent: Agent) -> str:
+    """Their own commands write it best."""
+    return {
+        "claude-code": "claude mcp add --scope user standfast -- standfast mcp",
+        "codex": "codex mcp add standfast -- standfast mcp",
+        "gemini-cli": "gemini mcp add -s user standfast standfast mcp",
+        "opencode": "opencode mcp add standfast    (command: standfast mcp)",
+    }[agent.name]
+
+
+def _tested(settings: Settings, plan: Plan, program: str) -> str:
+    """Run the installed command once, as the agent would, and look for what it left. What went wrong, if it did."""
+    import json
+    import subprocess
+
+    from standfast.cli.store import opened
+    from standfast.interchange.hooks import spool
+    from standfast.interchange.hooks.keeping import Hooks
+    from standfast.upkeep.agents.known import hook_command
+
+    native = f"install-{os.urandom(6).hex()}"
+    payload = {"hook_event_name": "InstallCheck", "session_id": native, "cwd": os.getcwd()}
+    line = hook_command(program, plan.agent.name)
+    try:
+        ran = subprocess.run(
+            ["/bin/sh", "-c", line],
+            input=json.dumps(payload).encode(),
+            capture_output=True,
+            timeout=TEST_MAX_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"the installed command does not run: {error}"
+    if ran.returncode != 0 or ran.stdout:
+        return (
+            f"the installed command exits with {ran.returncode} and says {ran.stdout[:200].decode(errors='replace')!r}"
+        )
+    spool.key(settings.data_dir)
+    with opened(settings) as sf:
+        if Hooks(sf._store).checked(plan.agent.name, native):
+            return ""
+    return "the installed command runs, and nothing of it has come to the store: standfast doctor"

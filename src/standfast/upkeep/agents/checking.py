@@ -1,0 +1,176 @@
+"""What `doctor` says about each agent: installed, current, trusted, last heard of, and what it will delete."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from standfast.clock import DAY_US
+from standfast.db.contract import Tx
+from standfast.interchange.hooks import keeping
+from standfast.upkeep.agents import entries, installing, jsonc
+from standfast.upkeep.agents.installing import Standing
+from standfast.upkeep.agents.known import AGENTS, Agent
+
+RETENTION_DAYS = {"claude-code": 30, "gemini-cli": 30}
+"""What is deleted without a word unless the settings say otherwise."""
+
+
+class Word(NamedTuple):
+    """One thing to say about an agent."""
+
+    id: str
+    state: str
+    text: str
+    remedy: str = ""
+
+
+class Facts(NamedTuple):
+    """What the store knows of an agent."""
+
+    last_us: int | None
+    imported: int
+    now_us: int
+
+
+def facts(tx: Tx, agent: str) -> Facts:
+    """Read inside one transaction of doctor's."""
+    last = tx.one(keeping.SQL.last_heard, agent=agent)["us"]
+    return Facts(last, tx.one(keeping.SQL.imported, agent=agent)["files"], tx.now_us())
+
+
+def examine(
+    known: Mapping[str, Facts], project: str | None, environ: Mapping[str, str] | None = None
+) -> Iterator[Word]:
+    """Every agent whose directory is there; of the others there is nothing to say."""
+    env = os.environ if environ is None else environ
+    for agent in AGENTS:
+        if not os.path.isdir(agent.directory(env)):
+            continue
+        yield _installed(agent, known.get(agent.name), project, env)
+        if agent.name in RETENTION_DAYS:
+            yield _retention(agent, known.get(agent.name), env)
+
+
+def standing(agent: Agent, project: str | None, env: Mapping[str, str]) -> Standing:
+    """How we stand in the user's settings, or in the project's where we are only there."""
+    paths = [agent.path("user", env, project or "")]
+    if project is not None:
+        paths += [agent.path("project", env, project), agent.path("project", env, project, shared=True)]
+    found = [installing.stand(agent, path, _program()) for path in dict.fromkeys(paths)]
+    return next((one for one in found if one.state != "missing"), found[0])
+
+
+def _installed(agent: Agent, facts: Facts | None, project: str | None, env: Mapping[str, str]) -> Word:
+    id = f"agent-{agent.name}"
+    found = standing(agent, project, env)
+    again = f"standfast install {agent.name}"
+    if found.state == "unreadable":
+        return Word(id, "warn", f"{found.path}: {found.note}", "mend the file; standfast leaves it alone")
+    if found.state == "missing":
+        return Word(id, "ok", f"found, and standfast is not installed in it{_heard(facts)}", again)
+    gone = [command for command in _commands(agent, found.path) if not os.access(_program_of(command), os.X_OK)]
+    if gone:
+        return Word(id, "warn", f"its hooks call {_program_of(gone[0])}, which is not there", again)
+    if found.state == "stale":
+        return Word(id, "warn", f"installed in {found.path}, not as this standfast would write it", again)
+    untrusted = agent.name == "codex" and not codex_trusts(found.path, env)
+    if untrusted:
+        text = "installed, and Codex has not been told to trust it: its hooks do not run"
+        return Word(id, "warn", text, "start codex, type /hooks, and trust those of standfast")
+    return Word(id, "ok", f"installed in {found.path}{_heard(facts)}")
+
+
+def _retention(agent: Agent, facts: Facts | None, env: Mapping[str, str]) -> Word:
+    """When the agent's own transcripts vanish, and whether they are kept here by then."""
+    id = f"transcripts-{agent.name}"
+    days = retention_days(agent, env)
+    text = "keeps its transcripts" if days is None else f"deletes its transcripts after {days} days, without a word"
+    if facts is not None and facts.imported:
+        return Word(id, "ok", f"{text}; {facts.imported} of its files are imported")
+    if days is None:
+        return Word(id, "ok", text)
+    return Word(id, "warn", f"{text}, and none is imported", f"standfast import {agent.name}")
+
+
+def retention_days(agent: Agent, env: Mapping[str, str]) -> int | None:
+    """After how many days an agent deletes its transcripts; None for never."""
+    value = _settings(os.path.join(agent.directory(env), "settings.json"))
+    default = RETENTION_DAYS.get(agent.name)
+    if agent.name == "claude-code":
+        days = value.get("cleanupPeriodDays", default)
+        return days if isinstance(days, int) and not isinstance(days, bool) and 0 <= days < 36_500 else default
+    kept = value.get("general", value)
+    kept = kept.get("sessionRetention", {}) if isinstance(kept, dict) else {}
+    if not isinstance(kept, dict) or kept.get("enabled") is False:
+        return None if isinstance(kept, dict) else default
+    age = str(kept.get("maxAge", ""))
+    units = {"h": 1 / 24, "d": 1, "w": 7, "m": 30}
+    if age[:-1].isdigit() and age[-1:] in units:
+        return int(int(age[:-1]) * units[age[-1]])
+    return default
+
+
+def codex_trusts(path: str, env: Mapping[str, str]) -> bool:
+    """Whether Codex has a trusted hash for every hook of ours in this file. Only it can say whether it still fits."""
+    import tomllib
+
+    from standfast.upkeep.agents.known import BY_NAME
+
+    agent = BY_NAME["codex"]
+    try:
+        with open(os.path.join(agent.directory(env), "config.toml"), "rb") as file:
+            hooks = tomllib.load(file).get("hooks", {})
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+        return False
+    state = hooks.get("state", {}) if isinstance(hooks, dict) else {}
+    if not isinstance(state, dict):
+        return False
+    real = {path, os.path.realpath(path)}
+    trusted = [
+        name
+        for name, entry in state.items()
+        if any(name.startswith(one) for one in real) and isinstance(entry, dict) and entry.get("trusted_hash")
+    ]
+    return len(trusted) >= len(agent.events)
+
+
+def _commands(agent: Agent, path: str) -> list[str]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return entries.programs(agent, file.read())
+    except (OSError, UnicodeDecodeError, jsonc.Broken):
+        return []
+
+
+def _program_of(command: str) -> str:
+    import shlex
+
+    return shlex.split(command)[0]
+
+
+def _program() -> str:
+    from standfast.errors import InvalidInput
+
+    try:
+        return installing.program()
+    except InvalidInput:
+        return "standfast"
+
+
+def _heard(facts: Facts | None) -> str:
+    if facts is None or facts.last_us is None:
+        return "; nothing was heard of it yet"
+    days = (facts.now_us - facts.last_us) // DAY_US
+    return "; last heard of today" if days <= 0 else f"; last heard of {days} days ago"
+
+
+def _settings(path: str) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            value = jsonc.plain(file.read())
+    except (OSError, UnicodeDecodeError, jsonc.Broken, json.JSONDecodeError):
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,262 @@
+"""The files of an installation: looked at, changed whole, put back.
+
+A file is replaced by a rename, with the mode and, through a link, in the place it had. What it was
+before the first installation stays beside it (`….standfast-backup`). If nothing but our entries
+has changed since, removing puts exactly those bytes back; otherwise our entries are taken out of
+what is there now. Git's hooks are nobody's business here.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from standfast.errors import Conflict, InvalidInput, StandfastError
+from standfast.upkeep.agents import entries, jsonc
+from standfast.upkeep.agents.known import ALIASES, BY_NAME, Agent, Scope
+
+BACKUP = ".standfast-backup"
+FILE_MAX_BYTES = 8 << 20
+
+
+class Plan(NamedTuple):
+    """What an installation or its removal would change in one file."""
+
+    agent: Agent
+    path: str
+    before: bytes | None
+    after: bytes | None
+    """None: the file goes."""
+
+    @property
+    def changes(self) -> bool:
+        return self.before != self.after
+
+    def diff(self) -> str:
+        """As `diff -u` would show it."""
+        from difflib import unified_diff
+
+        old = (self.before or b"").decode(errors="replace").splitlines(keepends=True)
+        new = (self.after or b"").decode(errors="replace").splitlines(keepends=True)
+        names = (
+            self.path if self.before is not None else "/dev/null",
+            self.path if self.after is not None else "/dev/null",
+        )
+        return "".join(line if line.endswith("\n") else line + "\n" for line in unified_diff(old, new, *names))
+
+
+class Standing(NamedTuple):
+    """How we stand with one agent."""
+
+    agent: Agent
+    path: str
+    state: str
+    """missing, current, stale or unreadable."""
+    note: str = ""
+
+
+def agent_named(name: str) -> Agent:
+    """An agent by its name, or by what people call it. Raises InvalidInput."""
+    found = BY_NAME.get(ALIASES.get(name.lower(), name.lower()))
+    if found is None:
+        raise InvalidInput(f"standfast does not know the agent {name!r}", f"one of: {', '.join(BY_NAME)}")
+    return found
+
+
+def present(agent: Agent, environ: Mapping[str, str] | None = None) -> bool:
+    """Whether an agent is used on this account: its directory is there, or its command."""
+    from shutil import which
+
+    env = os.environ if environ is None else environ
+    return os.path.isdir(agent.directory(env)) or which(agent.program, path=env.get("PATH")) is not None
+
+
+def program() -> str:
+    """The path under which hooks can call us for a long time. Raises InvalidInput for one that will vanish."""
+    import sysconfig
+    from shutil import which
+
+    called = sys.argv[0]
+    candidates = [
+        os.path.abspath(called) if os.path.basename(called) == "standfast" and os.path.sep in called else "",
+        os.path.join(sysconfig.get_path("scripts"), "standfast"),
+        which("standfast") or "",
+    ]
+    found = next((path for path in candidates if path and os.access(path, os.X_OK)), None)
+    if found is None:
+        raise InvalidInput("the standfast command is not installed as a file", "uv tool install standfast")
+    parts = os.path.realpath(found).split(os.path.sep)
+    if "archive-v0" in parts or any(part.startswith("builds-v") for part in parts):
+        raise InvalidInput(
+            f"{found} is in a cache and will vanish: hooks need a path that stays", "uv tool install standfast"
+        )
+    return found
+
+
+def stand(agent: Agent, path: str, program: str) -> Standing:
+    """How our entries stand in a file, without changing it."""
+    try:
+        text = _text(path, _read(path))
+        return Standing(agent, path, entries.state(agent, text, program))
+    except (StandfastError, jsonc.Broken) as error:
+        return Standing(agent, path, "unreadable", str(error).partition("\n")[0])
+
+
+def install_plan(agent: Agent, path: str, program: str) -> Plan:
+    """The change that brings our entries in. Raises InvalidInput for a file that cannot be parsed."""
+    before = _read(path)
+    try:
+        after = entries.installed(agent, _text(path, before), program)
+        _same_otherwise(agent, before, after)
+    except jsonc.Broken as error:
+        raise _refused(agent, path, error, program) from None
+    return Plan(agent, path, before, after.encode())
+
+
+def remove_plan(agent: Agent, path: str, program: str) -> Plan:
+    """The change that takes our entries out: back to the bytes from before, where nothing else has changed."""
+    before = _read(path)
+    if before is None:
+        return Plan(agent, path, None, None)
+    text = _text(path, before)
+    assert text is not None
+    try:
+        if entries.state(agent, text, program) == "missing":
+            return Plan(agent, path, before, before)
+        original = _read(path + BACKUP)
+        if _gives(agent, original, text, program):
+            return Plan(agent, path, before, original)
+        removed = entries.removed(agent, text)
+        if removed is not None:
+            _same_otherwise(agent, before, removed)
+    except jsonc.Broken as error:
+        raise _refused(agent, path, error, program) from None
+    return Plan(agent, path, before, None if removed is None else removed.encode())
+
+
+def apply(plan: Plan, *, keep_backup: bool) -> None:
+    """Make it so. Raises Conflict if the file has changed since the plan was made."""
+    if not plan.changes:
+        return
+    path = os.path.realpath(plan.path)
+    if _read(path) != plan.before:
+        raise Conflict(f"{plan.path} has changed meanwhile", "try again")
+    backup = plan.path + BACKUP
+    if keep_backup and plan.before is not None and entries_missing(plan):
+        _write(backup, plan.before, 0o600)
+    if plan.after is None:
+        os.unlink(path)
+    else:
+        mode = stat.S_IMODE(os.stat(path).st_mode) if plan.before is not None else 0o600
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        _write(path, plan.after, mode)
+    if not keep_backup and (plan.after is None or plan.after == _read(backup)):
+        with suppress(FileNotFoundError):
+            os.unlink(backup)
+
+
+def entries_missing(plan: Plan) -> bool:
+    """Whether the file was as it was before the first installation."""
+    text = None if plan.before is None else plan.before.decode(errors="replace")
+    try:
+        return entries.state(plan.agent, text, "") == "missing"
+    except jsonc.Broken:
+        return True
+
+
+def _gives(agent: Agent, original: bytes | None, text: str, program: str) -> bool:
+    """Whether installing into the original bytes gives exactly this text."""
+    if original is None:
+        return entries.installed(agent, None, program) == text
+    try:
+        return entries.installed(agent, original.decode(), program) == text
+    except (jsonc.Broken, UnicodeDecodeError):
+        return False
+
+
+def _same_otherwise(agent: Agent, before: bytes | None, after: str) -> None:
+    """What is not ours says the same before and after; an edit that would not be exact is not made."""
+    if not agent.events or before is None or not before.strip():
+        return
+    for text in (before.decode(), after):
+        jsonc.parse(text)
+    if _others(agent, before.decode()) != _others(agent, after):
+        raise jsonc.Broken("it is too unusual to be edited safely")
+
+
+def _others(agent: Agent, text: str) -> object:
+    """Everything but our entries and what only they needed."""
+    value = jsonc.plain(text)
+    hooks = {
+        event: [kept for group in groups if (kept := _without_ours(agent, group))]
+        for event, groups in value.get("hooks", {}).items()
+    }
+    rest = {name: one for name, one in value.items() if name != "hooks"}
+    return rest, {event: groups for event, groups in hooks.items() if groups}
+
+
+def _without_ours(agent: Agent, group: object) -> object:
+    if not isinstance(group, dict) or not isinstance(group.get("hooks"), list):
+        return group
+    from standfast.upkeep.agents.known import is_ours
+
+    handlers = [
+        one for one in group["hooks"] if not (isinstance(one, dict) and is_ours(one.get("command"), agent.name))
+    ]
+    return {**group, "hooks": handlers} if handlers else None
+
+
+def _refused(agent: Agent, path: str, error: jsonc.Broken, program: str) -> InvalidInput:
+    words = f"{path} cannot be edited: {error}"
+    if not agent.events:
+        return InvalidInput(words, "move it away, then install again", code="not_settings")
+    return InvalidInput(
+        words, f"mend it, or put this in by hand:\n{entries.snippet(agent, program)}", code="not_settings"
+    )
+
+
+def _text(path: str, data: bytes | None) -> str | None:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{path} is not UTF-8, so it is left alone", code="not_settings") from None
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(FILE_MAX_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}", code="not_settings") from None
+    if len(data) > FILE_MAX_BYTES:
+        raise InvalidInput(f"{path} is larger than {FILE_MAX_BYTES >> 20} MB, so it is left alone", code="not_settings")
+    return data
+
+
+def _write(path: str, data: bytes, mode: int) -> None:
+    """Replace the file at `path` whole, or leave it as it was."""
+    temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
+    try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        with os.fdopen(fd, "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def default_path(agent: Agent, scope: Scope, project: str, *, shared: bool = False) -> str:
+    return agent.path(scope, os.environ, project, shared=shared)
