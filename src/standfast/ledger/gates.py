@@ -50,7 +50,9 @@ class Gates(Room):
 
         Raises KeyConflict if the pattern stands with another need.
         """
-        made = self._add(_pattern(pattern), _need(need), _why(why), self.scope if scope is None else scope)
+        made = self._add(
+            checked_pattern(pattern), checked_need(need), checked_why(why), self.scope if scope is None else scope
+        )
         self._after()
         return made
 
@@ -234,7 +236,7 @@ def _ignored(_: object) -> None:
     """An action after a transaction returns nothing."""
 
 
-def _pattern(text: str) -> str:
+def checked_pattern(text: str) -> str:
     """White space counts as one space in a pattern, as in the commands it is compared with."""
     pattern = " ".join(text.split())
     if not pattern or len(pattern) > PATTERN_MAX or not pattern.isprintable():
@@ -245,13 +247,13 @@ def _pattern(text: str) -> str:
     return pattern
 
 
-def _need(need: str) -> str:
+def checked_need(need: str) -> str:
     if need not in NEEDS:
         raise InvalidInput(f"a gate needs {' or '.join(NEEDS)}, not {serial.clean(need, 40)!r}", "--need approval")
     return need
 
 
-def _why(why: str | None) -> str | None:
+def checked_why(why: str | None) -> str | None:
     if not why:
         return None
     if len(why) > WHY_MAX:
