@@ -69,7 +69,7 @@ def test_a_healthy_store_has_nothing_but_ok(store: Path) -> None:
     found = findings()
     assert {finding.state for finding in found.values()} == {"ok"}
     assert list(found) == [
-        "config", "scope", "place", "permissions", "disk", "lock", "engine", "schema", "clock", "wal", "guard",
+        "config", "scope", "place", "permissions", "disk", "lock", "engine", "schema", "clock", "loops", "wal", "guard",
         "integrity",
     ]  # fmt: skip
 
