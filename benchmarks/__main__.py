@@ -29,6 +29,8 @@ AREAS = {
     "resume": "steps",
     "claims": "tasks",
     "claims_postgres": "tasks",
+    "events": "events",
+    "events_postgres": "events",
 }
 """The areas in their order, each with the module that has the function of its name."""
 

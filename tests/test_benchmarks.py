@@ -70,6 +70,14 @@ def test_claims_are_measured_against_a_bare_query_on_the_same_server(
     assert "claim and done: long / short" in [line.label for line in queue.lines]
 
 
+def test_events_are_measured_on_a_server_too(smallest: Plan, pg_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STANDFAST_TEST_PG_URL", pg_database)
+    append, fold, heard = area("events_postgres")(smallest)
+    assert "long / short" in [line.label for line in append.lines]
+    assert [line.values for line in fold.lines if line.label == "events read with"] == [[100]]
+    assert heard.lines
+
+
 def test_a_peer_that_cannot_be_had_is_named_and_what_needs_it_left_out(
     smallest: Plan, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -180,7 +180,7 @@ def test_pages_go_on_where_they_ended(sf: standfast.Standfast) -> None:
             seen: list[Any] = []
             after = None
             while True:
-                page = sf.events.list(**asked, type=type, limit=2, after=after)  # type: ignore[arg-type]
+                page = sf.events.list(**asked, type=type, limit=2, after=after)
                 seen += [event.data for event in page.events]
                 if (after := page.next) is None:
                     break
@@ -226,6 +226,44 @@ def test_what_is_not_there_is_not_found(sf: standfast.Standfast) -> None:
         sf.events.list(after="v:1")
     with pytest.raises(NotFound, match="no session"):
         sf.events.append("orders", "placed", session="nobody")
+
+
+def test_garbage_is_refused_at_every_door(sf: standfast.Standfast) -> None:
+    sf.events.append("orders", "placed")
+    batch = sf.events.poll("c", "orders")
+    garbage: list[Any] = [
+        lambda: sf.events.list(type=5),  # type: ignore[arg-type]
+        lambda: sf.events.list(type="a\x00"),
+        lambda: sf.events.list(since_us=2**70),
+        lambda: sf.events.list(until_us="now"),  # type: ignore[arg-type]
+        lambda: sf.events.read("orders", after=-1),
+        lambda: sf.events.read("orders", upto=True),
+        lambda: sf.events.get("orders", 2**80),
+        lambda: sf.events.append("orders", "x", occurred_us=2**70),
+        lambda: sf.events.append("orders", "x", expected_version=-1),
+        lambda: sf.events.append("orders", "x", key=""),
+        lambda: sf.events.append("orders", "x", key="k" * 201),
+        lambda: sf.events.append_many("orders", ["x"]),
+        lambda: sf.events.append_many("orders", [{"type": "x", "tpye": 1}]),
+        lambda: sf.events.follow("orders", after="garbage"),
+        lambda: sf.events.follow(after="garbage"),
+        lambda: sf.events.follow(after=3),
+        lambda: sf.events.poll("", "orders"),
+        lambda: sf.events.poll("c", "orders", type=7),  # type: ignore[arg-type]
+        lambda: sf.events.commit(batch._replace(cursor="garbage")),
+        lambda: sf.events.commit(batch._replace(stream="", cursor="v:1")),
+        lambda: sf.events.consumer("c", "orders", start="tomorrow"),
+        lambda: sf.events.fold("orders", None, {}),  # type: ignore[call-overload]
+        lambda: sf.events.fold("orders", count, {}, name=""),
+        lambda: sf.events.fold("orders", count, {}, snapshot_every=0),
+        lambda: sf.events.fold("orders", count, {}, at=1, at_us=1),
+        lambda: sf.events.fold("orders", count, {}, at_us=2**62),
+    ]
+    for door in garbage:
+        with pytest.raises(InvalidInput):
+            door()
+    assert sf.events.stream("orders").version == 1
+    assert sf.events.consumers() == []
 
 
 # -- following ------------------------------------------------------------------------------------------------

@@ -154,7 +154,7 @@ def test_whatever_is_asked_in_whatever_order_both_agree(
         clock = ManualClock()
         return handle.connect(config.load(url, data_dir=tmp_path, scope=f"run {made[0]}"), clock=clock), clock
 
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         machine(make),
         settings=settings(
             max_examples=30 if engine == "sqlite" else 10,

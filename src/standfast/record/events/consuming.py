@@ -12,6 +12,7 @@ two that ran at the same time the one that began later may have had the earlier 
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from standfast.record.events.room import Events
 
 SQL = load(__name__)
+
+_PLACE = r"v:\d{1,18}|"
+_CURSOR = r"s:\d{1,18}|p:\d{1,20}:\d{1,18}|"  # as the journal writes them
 
 PAGES_MAX = 20
 """Pages that one read goes through in search of an event of interest."""
@@ -79,6 +83,8 @@ def poll(tx: Tx, name: str, stream: str | None, type: str | None, limit: int, *,
 def commit(tx: Tx, batch: Batch) -> Consumer | StandfastError:
     """Move the place from where the batch began to where it ends."""
     at = named(tx.caller.scope, batch.consumer, batch.stream)
+    if not re.fullmatch(_PLACE if batch.stream else _CURSOR, batch.cursor):
+        return InvalidInput(f"{serial.clean(batch.cursor, 40)!r} is no place", "commit what poll gave you")
     if not batch.moved:
         return consumer(tx, at)
     crash.point("event.before_commit")

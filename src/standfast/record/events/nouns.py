@@ -229,12 +229,8 @@ def item(given: object) -> Item:
 def made(type: object, data: serial.Json, summary: object, occurred_us: object) -> Item:
     if summary is not None and not isinstance(summary, str):
         raise InvalidInput("summary is text")
-    if occurred_us is not None and (not isinstance(occurred_us, int) or isinstance(occurred_us, bool)):
-        raise InvalidInput("occurred_us counts microseconds since 1970", "int(time.time() * 1_000_000)")
-    if isinstance(occurred_us, int) and not -(2**62) < occurred_us < 2**62:
-        raise InvalidInput(f"occurred_us is {occurred_us}, which is no moment")
     encoded = None if data is None else serial.encode(data, what="data")
-    return Item(event_type(type), encoded, summary, occurred_us)
+    return Item(event_type(type), encoded, summary, checked_us(occurred_us, "occurred_us"))
 
 
 def checked_version(version: object, what: str) -> int | None:
@@ -243,6 +239,19 @@ def checked_version(version: object, what: str) -> int | None:
     if not isinstance(version, int) or isinstance(version, bool) or not 0 <= version < 2**62:
         raise InvalidInput(f"{what} is a number, 0 or more", "0 means that the stream must have no event yet")
     return version
+
+
+def checked_type(type: object) -> str | None:
+    """A type to look for, or its first words."""
+    return None if type is None else keys.checked(type, "an event's type", limit=TYPE_MAX)
+
+
+def checked_us(us: object, what: str) -> int | None:
+    if us is None:
+        return None
+    if not isinstance(us, int) or isinstance(us, bool) or not -(2**62) <= us <= 2**62:
+        raise InvalidInput(f"{what} counts microseconds since 1970", "int(moment.timestamp() * 1_000_000)")
+    return us
 
 
 def page_size(limit: int) -> int:

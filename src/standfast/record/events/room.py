@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, overload
 
 from standfast import crash, serial
 from standfast.db.contract import Tx
@@ -25,6 +25,8 @@ from standfast.record.events.nouns import (
     Listed,
     Stream,
     Upcasts,
+    checked_type,
+    checked_us,
     checked_version,
     item,
     made,
@@ -145,9 +147,9 @@ class Events(Room):
         return reading.listed(
             tx,
             stream=None if stream is None else stream_name(stream),
-            type=type,
-            since_us=since_us,
-            until_us=until_us,
+            type=checked_type(type),
+            since_us=checked_us(since_us, "since_us"),
+            until_us=checked_us(until_us, "until_us"),
             everywhere=everywhere,
             newest=newest,
             limit=limit,
@@ -184,7 +186,9 @@ class Events(Room):
         """
         refused_inside(self.tx, "events.follow")
         name = None if stream is None else stream_name(stream)
-        return Following(self.store, name, type, self.store.read(lambda tx: _place(tx, name, after)), idle_s)
+        return Following(
+            self.store, name, checked_type(type), self.store.read(lambda tx: _place(tx, name, after)), idle_s
+        )
 
     # -- consuming -----------------------------------------------------------------------------------
 
@@ -200,6 +204,7 @@ class Events(Room):
 
     def poll(self, name: str, stream: str | None = None, *, type: str | None = None, limit: int = 100) -> Batch:
         """The next events behind the consumer's place; asked again, the same ones, until they are committed."""
+        checked_type(type)
         if self.tx is not None:
             return consuming.poll(self.tx, name, stream, type, limit).batch
         polled = self.store.read(lambda tx: consuming.poll(tx, name, stream, type, limit))
@@ -238,7 +243,7 @@ class Events(Room):
         """
         refused_inside(self.tx, "events.consume")
         consuming.named(self.scope, name, stream)
-        return Consuming(self, name, stream, type, follow=follow, idle_s=idle_s)
+        return Consuming(self, name, stream, checked_type(type), follow=follow, idle_s=idle_s)
 
     @query
     def consumers(self, tx: Tx, *, limit: int = 50, after: tuple[str, str] = ("", "")) -> ConsumerList:
@@ -257,11 +262,40 @@ class Events(Room):
 
     # -- folding -------------------------------------------------------------------------------------
 
+    # The second: an empty `{}` or `[]` says nothing of its own type, the function does.
+    @overload
     def fold(
         self,
         stream: str,
         function: Callable[[S, Event], S],
         start: S,
+        *,
+        name: str | None = ...,
+        at: Moment = ...,
+        at_us: int | None = ...,
+        upcasts: Upcasts | None = ...,
+        returns: Any = ...,
+        snapshot_every: int = ...,
+    ) -> Folded[S]: ...
+    @overload
+    def fold(
+        self,
+        stream: str,
+        function: Callable[[S, Event], S],
+        start: Any,
+        *,
+        name: str | None = ...,
+        at: Moment = ...,
+        at_us: int | None = ...,
+        upcasts: Upcasts | None = ...,
+        returns: Any = ...,
+        snapshot_every: int = ...,
+    ) -> Folded[S]: ...
+    def fold(
+        self,
+        stream: str,
+        function: Callable[[Any, Event], Any],
+        start: Any,
         *,
         name: str | None = None,
         at: Moment = None,
@@ -269,7 +303,7 @@ class Events(Room):
         upcasts: Upcasts | None = None,
         returns: Any = None,
         snapshot_every: int = folding.SNAPSHOT_EVERY,
-    ) -> Folded[S]:
+    ) -> Folded[Any]:
         """The state that a pure function makes of a stream, now or at a moment.
 
         `at` is a version, a time with its zone, or a session (object, key or id): as that session left it.
@@ -281,6 +315,8 @@ class Events(Room):
         how = folding.recipe(function, start, name=name, returns=returns, upcasts=upcasts, every=snapshot_every)
         return folding.fold(self.store, stream_name(stream), how, _moment(at, at_us))
 
+    # The second: an empty `{}` or `[]` says nothing of its own type, the function does.
+    @overload
     def diff(
         self,
         stream: str,
@@ -288,10 +324,33 @@ class Events(Room):
         start: S,
         *,
         between: tuple[Moment, Moment],
+        name: str | None = ...,
+        upcasts: Upcasts | None = ...,
+        returns: Any = ...,
+    ) -> Difference[S]: ...
+    @overload
+    def diff(
+        self,
+        stream: str,
+        function: Callable[[S, Event], S],
+        start: Any,
+        *,
+        between: tuple[Moment, Moment],
+        name: str | None = ...,
+        upcasts: Upcasts | None = ...,
+        returns: Any = ...,
+    ) -> Difference[S]: ...
+    def diff(
+        self,
+        stream: str,
+        function: Callable[[Any, Event], Any],
+        start: Any,
+        *,
+        between: tuple[Moment, Moment],
         name: str | None = None,
         upcasts: Upcasts | None = None,
         returns: Any = None,
-    ) -> Difference[S]:
+    ) -> Difference[Any]:
         """What changed between two moments: `between=("session-3", "session-5")`, versions, or times."""
         refused_inside(self.tx, "events.diff")
         first, second = between
@@ -317,7 +376,11 @@ def _moment(at: Moment, at_us: int | None) -> Moment:
         return at
     if at is not None:
         raise InvalidInput("at which moment?", "one of at= and at_us=")
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at_us)
+    checked_us(at_us, "at_us")
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at_us)
+    except OverflowError:
+        raise InvalidInput(f"at_us is {at_us}, which is no moment") from None
 
 
 def _place(tx: Tx, stream: str | None, after: int | str | None) -> str:
