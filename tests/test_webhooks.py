@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import random
+import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +21,7 @@ from standfast.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, ManualClock
 from standfast.errors import IllegalTransition, InProgress, InvalidInput, KeyConflict, LeaseLost, NotFound
 from standfast.ledger.webhooks import Handled, WebhookEvent
 from standfast.ledger.webhooks.working import backoff_us
+from tests.faults.children import Nursery
 from tests.others import Other
 from tests.test_notify import Inbox
 
@@ -356,6 +361,46 @@ def test_the_named_one_whose_last_handler_died_is_given_up_too(
     with pytest.raises(IllegalTransition, match="is dead"):
         sf.webhooks.claim("s/1")
     assert len(sf.webhooks.dead()) == 1
+
+
+def deliver_and_handle(url: str, data: str, number: int, log: str) -> None:
+    """In a child: deliver everything in an order of its own, and handle whatever is ready; some die of it."""
+    chance = random.Random(number)
+
+    def handler(event: WebhookEvent) -> int:
+        with open(log, "a") as file:
+            file.write(f"{event.event_id} {event.fence}\n")
+        if event.fence == 1 and int(event.event_id) % 5 == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return event.fence
+
+    with standfast.open(url, data_dir=data) as sf:
+        for n in chance.sample(range(20), 20):
+            sf.webhooks.receive("s", str(n), {"n": n})
+            sf.webhooks.handle("s", handler, limit=2)
+
+
+def test_delivered_and_handled_by_several_processes_some_killed_each_is_done_once(
+    engine_url: str, tmp_path: Path
+) -> None:
+    data, log = str(tmp_path / "data"), tmp_path / "log"
+    log.touch()
+    with Nursery() as nursery:
+        asked: dict[str, object] = {"url": engine_url, "data": data, "log": str(log)}
+        pids = nursery.race("tests.test_webhooks:deliver_and_handle", [asked | {"number": n} for n in range(4)])
+        codes = [nursery.wait(pid, 120) for pid in pids]
+    assert set(codes) <= {0, -9}
+    with standfast.open(engine_url, data_dir=data) as sf:
+        deliver_and_handle(engine_url, data, 99, str(log))
+        sf.webhooks.handle("s", lambda event: event.fence)
+        events = sf.webhooks.list(limit=1000)
+        assert sorted(int(event.event_id) for event in events) == list(range(20))
+        handled = Counter(line.split()[0] for line in log.read_text().splitlines())
+        for event in events:
+            assert (event.state, event.result) == ("done", event.fence), "by whoever held it last"
+            assert history(sf, event).count("done") == 1
+            assert handled[event.event_id] <= event.attempts
+            assert event.deliveries == 1 + history(sf, event).count("redelivered")
 
 
 # -- handlers in Python ----------------------------------------------------------------------------------

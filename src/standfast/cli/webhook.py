@@ -390,6 +390,11 @@ def _payload(file: str, *, text: bool) -> Any:
     if file == "-" and sys.stdin.isatty():
         raise click.UsageError("what was delivered? a FILE, or the body on standard input")
     data = _bytes(file, serial.PAYLOAD_MAX_BYTES)
+    if len(data) > serial.PAYLOAD_MAX_BYTES:
+        raise InvalidInput(
+            f"the body has more than {serial.PAYLOAD_MAX_BYTES:,} bytes",
+            "keep it with standfast artifact put, and record its id",
+        )
     if text:
         try:
             return data.decode()
