@@ -57,6 +57,8 @@ class Spool:
     def __init__(self, data_dir: str, clock: Clock) -> None:
         self.directory = os.path.join(data_dir, "daemon")
         self.clock = clock
+        self._ours: dict[str, subprocess.Popen[bytes]] = {}
+        """Keepers this process has to reap, by identity."""
         for path in (self.directory, os.path.join(self.directory, SPOOL)):
             with suppress(FileExistsError):
                 os.mkdir(path, 0o700)
@@ -80,11 +82,13 @@ class Spool:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        return Child(self, run_id, attempt, str(process(popen.pid, self.clock)), popen)
+        identity = str(process(popen.pid, self.clock))
+        self._ours = {name: one for name, one in self._ours.items() if one.poll() is None} | {identity: popen}
+        return Child(self, run_id, attempt, identity, popen)
 
     def adopted(self, run_id: str, attempt: int, identity: str) -> Child:
-        """The keeper another daemon started."""
-        return Child(self, run_id, attempt, identity)
+        """The keeper another daemon started; or this one, if it has forgotten."""
+        return Child(self, run_id, attempt, identity, self._ours.get(identity))
 
     def promise(self, until_us: int) -> None:
         """Tell every keeper until when, in time awake, nobody else may take over its run."""

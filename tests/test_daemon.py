@@ -1,0 +1,320 @@
+"""The daemon's tick, by hand: firing, running, taking over, standing by, waiting for the store."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import standfast
+from standfast import errors
+from standfast.clock import HOUR_US, MINUTE_US, SECOND_US, SYSTEM, ManualClock
+from standfast.daemon.service import Daemon
+from standfast.daemon.supervisor import BACKOFF_MAX_US, Supervisor
+from standfast.record.runs import Run
+from tests.daemons import Later, daemon, noted, noting, opened, until
+
+AT_US = (SYSTEM.now_us() // SECOND_US) * SECOND_US + 30 * MINUTE_US
+
+
+@pytest.fixture
+def sf(engine_url: str, tmp_path: Path) -> Iterator[standfast.Standfast]:
+    """An hour later than it is, so that what is added for soon is due at once."""
+    with opened(engine_url, tmp_path / "data", clock=Later()) as store:
+        yield store
+
+
+def add(sf: standfast.Standfast, name: str, command: list[str], **wanted: object) -> None:
+    with opened(sf.settings.target.location, Path(sf.settings.data_dir)) as now:
+        now.loops.add(name, command, at=AT_US, cwd="/", **wanted)  # type: ignore[arg-type]
+
+
+def ended(sf: standfast.Standfast, serving: Daemon, name: str) -> Run:
+    until(
+        lambda: all(run.ended_us for run in sf.runs.list(name)) and sf.runs.list(name), lambda: serving.tick(woken=True)
+    )
+    (run,) = sf.runs.list(name)
+    return run
+
+
+def begun(sf: standfast.Standfast, serving: Daemon, name: str) -> Run:
+    until(lambda: any(run.process for run in sf.runs.list(name)), lambda: serving.tick(woken=True))
+    (run,) = sf.runs.list(name)
+    return run
+
+
+# -- running ---------------------------------------------------------------------------------------------
+
+
+def test_a_slot_that_is_due_is_fired_run_and_recorded_with_what_it_said(
+    sf: standfast.Standfast, tmp_path: Path
+) -> None:
+    """000-14, 000-15: every run is recorded, with its exit code and output."""
+    then = "echo well; echo badly >&2; pwd; echo $COLOUR $STANDFAST_ACTOR; exit 3"
+    add(sf, "nightly", noting(tmp_path / "out", then), environment={"COLOUR": "blue"})
+    serving = daemon(sf)
+    run = ended(sf, serving, "nightly")
+    assert (run.state, run.exit_code, run.attempt, run.reason) == ("failed", 3, 1, "exit 3")
+    assert run.duration_us
+    assert run.stdout_id
+    assert run.stderr_id
+    assert sf.artifacts.get(run.stdout_id) == b"well\n/\nblue loop:nightly\n"
+    assert sf.artifacts.get(run.stderr_id) == b"badly\n"
+    assert noted(tmp_path / "out") == {("nightly", AT_US): 1}
+    assert serving.counts["fired"] == serving.counts["finished"] == 1
+    assert os.listdir(serving.spool.directory + "/runs") == []
+    types = [event.type for event in sf.journal.about(run.id, limit=100)]
+    assert types == ["run.queued", "run.claimed", "run.started", "run.failed"]
+
+
+def test_secrets_are_taken_out_of_what_it_said(sf: standfast.Standfast) -> None:
+    add(sf, "leaky", ["echo", "ghp_" + "a" * 36])
+    run = ended(sf, daemon(sf), "leaky")
+    assert run.stdout_id is not None
+    assert sf.artifacts.get(run.stdout_id) == b"[redacted:github]\n"
+
+
+def test_a_command_that_is_not_there_fails_with_its_reason(sf: standfast.Standfast) -> None:
+    add(sf, "typo", ["no-such-command"])
+    run = ended(sf, daemon(sf), "typo")
+    assert (run.state, run.exit_code) == ("failed", 127)
+    assert run.reason == "no-such-command: No such file or directory"
+
+
+def test_a_timeout_ends_the_whole_group(sf: standfast.Standfast, tmp_path: Path) -> None:
+    command = ["sh", "-c", f"sleep 60 & echo $! > {tmp_path}/background; wait"]
+    add(sf, "slow", command, timeout_us=SECOND_US // 5)
+    run = ended(sf, daemon(sf), "slow")
+    assert (run.state, run.exit_code) == ("timed_out", -signal.SIGTERM)
+    background = int((tmp_path / "background").read_text())
+    until(lambda: not os.path.exists(f"/proc/{background}"))
+
+
+def test_a_run_that_is_cancelled_is_ended(sf: standfast.Standfast) -> None:
+    add(sf, "long", ["sleep", "60"])
+    serving = daemon(sf)
+    run = begun(sf, serving, "long")
+    sf.runs.cancel(run.id, "not needed")
+    run = ended(sf, serving, "long")
+    assert (run.state, run.reason) == ("cancelled", "not needed")
+
+
+def test_no_more_run_together_than_there_are_workers(sf: standfast.Standfast, tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        add(sf, name, ["sh", "-c", f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done"])
+    serving = daemon(sf, workers_max=2)
+    until(lambda: len(serving.work.shown()) == 2, lambda: serving.tick(woken=True))
+    for _ in range(5):
+        serving.tick(woken=True)
+    assert sorted(run.state for run in sf.runs.list()) == ["queued", "running", "running"]
+    (tmp_path / "go").touch()
+    for name in ("a", "b", "c"):
+        assert ended(sf, serving, name).state == "done"
+
+
+def test_a_tick_with_nothing_to_do_writes_nothing(sf: standfast.Standfast) -> None:
+    """Every write rings the bell that wakes it: it would never sleep."""
+    serving = daemon(sf)
+    serving.tick()
+    with sf._store.watch() as watch:
+        while watch.wait(0.05):
+            pass
+        for _ in range(3):
+            serving.tick(woken=True)
+        if sf.engine.name == "sqlite":
+            assert not watch.wait(0.05)
+
+
+# -- what a dead daemon left -----------------------------------------------------------------------------
+
+
+LIVING = """
+import sys
+sys.path.insert(0, {root!r})
+from pathlib import Path
+from tests.daemons import Later, daemon, opened, until
+sf = opened({url!r}, Path({data!r}), clock=Later())
+serving = daemon(sf)
+until(lambda: any(run.process for run in sf.runs.list({name!r})), lambda: serving.tick(woken=True))
+serving.tick()
+print("begun", flush=True)
+sys.stdin.readline()
+"""
+
+
+class Predecessor:
+    """A daemon that has begun a run and is then killed."""
+
+    def __init__(self, sf: standfast.Standfast, name: str) -> None:
+        import sys
+
+        root = str(Path(__file__).resolve().parent.parent)
+        code = LIVING.format(root=root, url=sf.settings.target.location, data=sf.settings.data_dir, name=name)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "begun\n"
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def test_what_a_killed_daemon_had_begun_is_adopted_and_its_answer_recorded(
+    sf: standfast.Standfast, tmp_path: Path
+) -> None:
+    """000-11, 000-37, 000-50: nobody notices that the daemon was killed."""
+    add(sf, "long", noting(tmp_path / "out", f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done; echo over; exit 7"))
+    Predecessor(sf, "long").kill()
+    serving = daemon(sf)
+    for _ in range(5):
+        serving.tick(woken=True)
+    (run,) = sf.runs.list("long")
+    assert (run.state, run.attempt, run.holder) == ("running", 1, sf._store.caller.holder)
+    (tmp_path / "go").touch()
+    run = ended(sf, serving, "long")
+    assert (run.state, run.exit_code, run.attempt) == ("failed", 7, 1)
+    assert run.stdout_id is not None
+    assert sf.artifacts.get(run.stdout_id) == b"over\n"
+    assert noted(tmp_path / "out") == {("long", AT_US): 1}
+    assert serving.counts["adopted"] == 1
+    assert "run.adopted" in [event.type for event in sf.journal.about(run.id, limit=100)]
+
+
+def test_an_answer_that_came_while_no_daemon_was_there_is_recorded(sf: standfast.Standfast, tmp_path: Path) -> None:
+    add(sf, "long", noting(tmp_path / "out", f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done; echo over"))
+    Predecessor(sf, "long").kill()
+    (run,) = sf.runs.list("long")
+    (tmp_path / "go").touch()
+    until(lambda: not os.path.exists(f"/proc/{run.pid}"))
+    run = ended(sf, daemon(sf), "long")
+    assert (run.state, run.exit_code, run.attempt) == ("done", 0, 1)
+
+
+def test_where_the_keeper_was_killed_too_the_rest_is_ended_before_the_run_is_given_up(
+    sf: standfast.Standfast, tmp_path: Path
+) -> None:
+    """No second one is started beside what may still run."""
+    add(sf, "long", noting(tmp_path / "out", f"echo $$ > {tmp_path}/pid; exec sleep 60"))
+    before = Predecessor(sf, "long")
+    until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip())
+    command = int((tmp_path / "pid").read_text())
+    (run,) = sf.runs.list("long")
+    before.kill()
+    assert run.pid is not None
+    os.kill(run.pid, signal.SIGKILL)
+    until(lambda: not os.path.exists(f"/proc/{run.pid}"))
+    assert os.path.exists(f"/proc/{command}")
+    run = ended(sf, daemon(sf), "long")
+    assert (run.state, run.exit_code, run.attempt) == ("failed", None, 1)
+    assert run.reason is not None
+    assert "how it ended is not known" in run.reason
+    until(lambda: not os.path.exists(f"/proc/{command}"))
+    assert noted(tmp_path / "out") == {("long", AT_US): 1}
+
+
+def test_a_part_that_breaks_is_made_anew_and_finds_its_work_again(sf: standfast.Standfast, tmp_path: Path) -> None:
+    """002-31: one failing part restarts alone, with everything that runs."""
+    add(sf, "long", noting(tmp_path / "out", f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done"))
+    serving = daemon(sf)
+    begun(sf, serving, "long")
+    old = serving.work
+    del old._going  # nobody can work with that
+    serving.tick(woken=True)
+    states = {part.name: part.state for part in serving.supervisor.states()}
+    assert states == {"fire": "ok", "run": "failing", "sweep": "ok"}
+    (tmp_path / "go").touch()
+    assert ended(sf, serving, "long").state == "done"
+    assert serving.work is not old
+    assert noted(tmp_path / "out") == {("long", AT_US): 1}
+
+
+# -- one per store ----------------------------------------------------------------------------------------
+
+
+def test_a_second_daemon_stands_by_and_takes_over(sf: standfast.Standfast, tmp_path: Path) -> None:
+    """000-36: two daemons never run the same due job twice."""
+    with subprocess.Popen(["sleep", "60"]) as other:
+        from standfast import handle
+
+        with handle.connect(sf.settings, pid=other.pid, clock=Later()) as first:
+            leading = daemon(first)
+            leading.tick()
+            add(sf, "nightly", noting(tmp_path / "out"))
+            second = daemon(sf)
+            for _ in range(3):
+                second.tick(woken=True)
+            assert (leading.state, second.state) == ("active", "standby")
+            assert second.lead.other == f"process {other.pid} on {os.uname().nodename}"
+            assert sf.runs.list("nightly") == []
+            other.kill()
+            other.wait()
+            assert ended(sf, second, "nightly").state == "done"
+            assert second.state == "active"
+            leading.lead._renewed_us = -HOUR_US  # it was asleep, and comes back
+            leading.tick()
+            assert leading.state == "standby"
+    assert noted(tmp_path / "out") == {("nightly", AT_US): 1}
+
+
+# -- weather -----------------------------------------------------------------------------------------------
+
+
+class Flaky:
+    def __init__(self, clock: ManualClock, wrong: list[Exception]) -> None:
+        self.clock, self.wrong, self.made, self.steps = clock, wrong, 0, 0
+
+    def make(self) -> Flaky:
+        self.made += 1
+        return self
+
+    def step(self) -> int:
+        self.steps += 1
+        if self.wrong:
+            raise self.wrong.pop(0)
+        return 10 * SECOND_US
+
+
+def test_weather_is_waited_out_by_the_part_it_meets_and_said_once() -> None:
+    """000-13: a store that is busy for a while ends nothing."""
+    clock, said = ManualClock(), list[str]()
+    busy, well = Flaky(clock, [errors.Busy("locked")] * 12), Flaky(clock, [])
+    supervisor = Supervisor({"busy": busy.make, "well": well.make}, clock, said.append)
+    for _ in range(200):
+        clock.advance(max(supervisor.step(), 1))
+    assert (busy.made, well.made) == (1, 1)
+    assert [part.state for part in supervisor.states()] == ["ok", "ok"]
+    assert said == ["busy: waiting: locked", "busy: well again after 12 failures"]
+
+
+def test_a_part_that_fails_is_made_again_later_and_later_and_the_others_go_on() -> None:
+    clock, said = ManualClock(), list[str]()
+    bad, well = Flaky(clock, [RuntimeError("a bug")] * 1000), Flaky(clock, [])
+    supervisor = Supervisor({"bad": bad.make, "well": well.make}, clock, said.append)
+    for _ in range(500):
+        clock.advance(max(supervisor.step(woken=True), 1))
+    assert bad.made == bad.steps > 5
+    assert well.steps == 500, "the bell wakes who is well, and nobody who waits"
+    state = supervisor.states()[0]
+    assert (state.state, state.error) == ("failing", "RuntimeError: a bug")
+    assert said == ["bad: failing: RuntimeError: a bug"]
+    before = bad.steps
+    clock.advance(BACKOFF_MAX_US)
+    supervisor.step()
+    assert bad.steps == before + 1
+
+
+def test_a_store_that_is_gone_for_good_is_a_failure_and_still_tried_again() -> None:
+    clock, said = ManualClock(), list[str]()
+    flaky = Flaky(clock, [errors.Corrupt("damaged")])
+    supervisor = Supervisor({"run": flaky.make}, clock, said.append)
+    supervisor.step()
+    assert supervisor.states()[0].state == "failing"
+    clock.advance(BACKOFF_MAX_US)
+    supervisor.step()
+    assert supervisor.states()[0].state == "ok"
