@@ -1,0 +1,40 @@
+"""`standfast mcp`: the tools of this store for an agent, over stdin and stdout."""
+
+from __future__ import annotations
+
+import click
+
+from standfast.cli.frame import command
+from standfast.cli.output import Out
+
+
+@command("mcp", examples=("standfast mcp", "claude mcp add standfast -- standfast mcp"))
+@click.option("--tools", is_flag=True, help="List the tools and end.")
+def mcp(out: Out, tools: bool) -> None:
+    """Serve the tools of this store to one agent over stdio, until it hangs up. An agent starts this."""
+    from standfast.errors import InvalidInput
+
+    try:
+        from standfast.mcp.server import build
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("standfast"):
+            raise
+        raise InvalidInput(
+            "the MCP server needs packages that are not installed", "pip install 'standfast[mcp]'", code="missing_extra"
+        ) from error
+    from standfast.cli.store import opened
+
+    with opened() as sf:
+        server = build(sf)
+        if tools:
+            return _list(out, server)
+        server.run("stdio")
+    return None
+
+
+def _list(out: Out, server: object) -> None:
+    import asyncio
+
+    listed = asyncio.run(server.list_tools())  # type: ignore[attr-defined]
+    rows = [{"name": tool.name, "description": tool.description} for tool in listed]
+    out.rows(rows, ["name", "description"], then="claude mcp add standfast -- standfast mcp")

@@ -1,0 +1,47 @@
+"""What a tool answers: small, plain, and the same again for the same key.
+
+A write may carry a key of the caller's. The first call under it is done and its answer kept for a
+day, in the same transaction; the same call again gets that answer and does nothing; another call
+under the same key is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from standfast import serial
+from standfast.clock import DAY_US
+from standfast.errors import KeyConflict, NotFound
+from standfast.handle import Rooms, Standfast
+
+NAMESPACE = "mcp.answers"
+
+Answer = dict[str, Any]
+
+
+def once(sf: Standfast, key: str | None, tool: str, asked: Answer, do: Callable[[Rooms], Answer]) -> Answer:
+    """Do it, or answer as the first call under `key` was answered."""
+    if key is None:
+        return do(sf)
+    hash = serial.hash([tool, asked], what="arguments")
+    with sf.transaction() as tx:
+        try:
+            kept: Any = tx.state.get(key, namespace=NAMESPACE).value
+        except NotFound:
+            answer = do(tx)
+            tx.state.set(key, {"hash": hash, "answer": answer}, namespace=NAMESPACE, for_us=DAY_US)
+            return answer
+    if kept["hash"] != hash:
+        raise KeyConflict(f"the key {key!r} was used for another call", "another call needs another key")
+    replayed: Answer = {**kept["answer"], "replayed": True}
+    return replayed
+
+
+def plain(noun: Any, *names: str) -> Answer:
+    """The named fields of a noun that are set."""
+    return {name: _value(getattr(noun, name)) for name in names if getattr(noun, name) not in (None, "", ())}
+
+
+def _value(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

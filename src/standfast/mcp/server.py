@@ -1,0 +1,297 @@
+"""Twelve tools over one store, for agents that speak MCP.
+
+Each tool calls one verb and answers with its facts, an id in every one of them. Whatever is refused
+says what to do about it. What a tool takes (a task, an effect, a mail) belongs to the actor, not to
+this process, and is renewed by its next call. Approvals are asked for here and never given.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Annotated, Any, Literal, TypeVar
+
+from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
+from mcp.types import ToolAnnotations
+from pydantic import Field
+
+from standfast.errors import ApprovalRequired, StandfastError
+from standfast.footings import leases
+from standfast.handle import Rooms, Standfast
+from standfast.mcp.answers import Answer, once, plain
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+INSTRUCTIONS = (
+    "Durable memory for coding agents. Start with `brief`. Write `decide` before acting. Around anything the outside "
+    "world can see (push, deploy, open a pull request) call `effect_begin`, act only if it answers act=true, then "
+    "`effect_done`. In doubt, never repeat: look first, and let a person settle it."
+)
+READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+WAIT_MAX_S = 300
+
+Key = Annotated[str | None, Field(description="makes a retry safe")]
+Json = Any
+
+
+def build(sf: Standfast) -> MCPServer:
+    """The server, over an open store."""
+    tools = [_tool(sf, function, annotations) for function, annotations in _tools(sf)]
+    server: MCPServer = MCPServer(
+        "standfast", instructions=INSTRUCTIONS, version=_version(), tools=tools, log_level="ERROR"
+    )
+
+    @server.resource(
+        "standfast://brief", name="brief", description="What to know before starting", mime_type="text/markdown"
+    )
+    def brief() -> str:
+        return sf.brief().markdown
+
+    return server
+
+
+def _tool(sf: Standfast, function: Callable[..., Answer], annotations: ToolAnnotations) -> Tool:
+    made = Tool.from_function(_answering(sf, function), annotations=annotations, structured_output=True)
+    made.parameters = small(made.parameters)
+    made.__dict__["output_schema"] = {"type": "object"}
+    return made
+
+
+def small(schema: Any) -> Any:
+    """The same schema in fewer words: an agent pays for each of them in every session.
+
+    Titles only repeat names, and what may be left out need not also be allowed to be null.
+    """
+    if isinstance(schema, list):
+        return [small(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {name: part for name, part in schema.items() if not (name == "title" and isinstance(part, str))}
+    if kept.get("default", 0) is None:
+        del kept["default"]
+    choices = [part for part in kept.pop("anyOf", []) if part != {"type": "null"}]
+    if len(choices) == 1:
+        kept |= choices[0]
+    elif choices:
+        kept["anyOf"] = choices
+    return {name: small(part) for name, part in kept.items()}
+
+
+def _answering(sf: Standfast, tool: F) -> F:
+    """Refusals become words for the model, and the actor's leases are renewed in passing."""
+
+    @functools.wraps(tool)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            leases.keep(sf._store)
+            return tool(*args, **kwargs)
+        except StandfastError as refusal:
+            raise ToolError(f"{refusal.code}: {refusal}") from refusal
+
+    return call  # type: ignore[return-value]
+
+
+def _version() -> str:
+    from standfast import __version__
+
+    return __version__
+
+
+def _tools(sf: Standfast) -> list[tuple[Callable[..., Answer], ToolAnnotations]]:
+    def brief(max_tokens: int = 1500) -> Answer:
+        """What to know before starting: orders, doubts, tasks, mail, where work stopped."""
+        made = sf.brief(max_tokens=max_tokens)
+        return {"text": made.markdown, "tokens": made.tokens}
+
+    def search(
+        query: str,
+        kind: Literal["message", "decision", "tool_call", "mail", "task"] | None = None,
+        since: Annotated[str | None, Field(description='"7d", "tue 03:00"')] = None,
+        everywhere: Annotated[bool, Field(description="all repositories")] = False,
+        limit: int = 10,
+        cursor: str | None = None,
+    ) -> Answer:
+        """Find words in all that was said, decided, called, sent and planned."""
+        found = sf.search(query, kind=kind, since=since, everywhere=everywhere, limit=limit, after=cursor)
+        return {"hits": [hit._asdict() for hit in found.hits], "next": found.next}
+
+    def decide(
+        what: str | None = None,
+        why: str | None = None,
+        then: Annotated[str | None, Field(description="planned action")] = None,
+        standing: Annotated[bool, Field(description="a rule that stays")] = False,
+        id: Annotated[str | None, Field(description="close this decision")] = None,
+        outcome: str | None = None,
+        failed: bool = False,
+        key: Key = None,
+    ) -> Answer:
+        """Write down a decision before acting; with `id`, close it with its outcome."""
+        asked = {
+            "what": what,
+            "why": why,
+            "then": then,
+            "standing": standing,
+            "id": id,
+            "outcome": outcome,
+            "failed": failed,
+        }
+
+        def do(rooms: Rooms) -> Answer:
+            if id is not None:
+                end = rooms.decisions.fail if failed else rooms.decisions.done
+                return plain(end(id, outcome), "id", "what", "state", "outcome")
+            made = rooms.decisions.record(what or "", why=why, then=then, standing=standing)
+            return plain(made, "id", "what", "state")
+
+        return once(sf, key, "decide", asked, do)
+
+    def effect_begin(
+        tool: Annotated[str, Field(description='"github.open_pr"')],
+        intent: Annotated[Json, Field(description="what exactly is to be done")] = None,
+        by: Annotated[list[str] | None, Field(description="fields of intent that identify it; never prose")] = None,
+        session: str | None = None,
+        approve: Annotated[bool, Field(description="a person must say yes first")] = False,
+        again: Annotated[bool, Field(description="once more, although done")] = False,
+        key: Annotated[str | None, Field(description="your own name for it instead of `by`")] = None,
+    ) -> Answer:
+        """Record what is about to be sent outside. Act only if act=true, then call effect_done."""
+        begun = sf.effects.begin(
+            tool, intent, by=tuple(by) if by else None, key=key, session=session, approve=approve, again=again
+        )
+        facts = plain(begun, "id", "state", "attempt", "call_key")
+        return {**facts, "act": not begun.done, **({"result": begun.result} if begun.done else {})}
+
+    def effect_done(
+        id: str,
+        outcome: Annotated[
+            Literal["done", "failed"], Field(description="failed: known that nothing was sent")
+        ] = "done",
+        result: Json = None,
+        why: str | None = None,
+        key: Key = None,
+    ) -> Answer:
+        """Record how an effect ended. If you do not know, do not call this: it is in doubt."""
+        asked = {"id": id, "outcome": outcome, "result": result, "why": why}
+
+        def do(rooms: Rooms) -> Answer:
+            if outcome == "failed":
+                return plain(rooms.effects.fail(id, why or "not applied"), "id", "state")
+            return plain(rooms.effects.done(id, result), "id", "state")
+
+        return once(sf, key, "effect_done", asked, do)
+
+    def approval_request(
+        tool: str,
+        intent: Json = None,
+        why: str | None = None,
+        by: list[str] | None = None,
+        session: str | None = None,
+        key: Annotated[str | None, Field(description="as in effect_begin")] = None,
+    ) -> Answer:
+        """Ask a person for a yes to exactly this intent; then approval_wait, then effect_begin with approve."""
+        planned = sf.effects.plan(tool, intent, by=tuple(by) if by else None, key=key, session=session)
+        asked = sf.approvals.request(planned.id, why=why)
+        return {**plain(asked, "id", "state", "expires_us"), "effect_id": planned.id}
+
+    def approval_wait(id: str, timeout_s: Annotated[int, Field(ge=0, le=WAIT_MAX_S)] = 30) -> Answer:
+        """Wait for a person's answer; still requested means not yet."""
+        with suppress(ApprovalRequired):
+            sf.approvals.wait(id, timeout_s=timeout_s)
+        found = sf.approvals.get(id)
+        return plain(found, "id", "state", "approver", "rationale", "expires_us")
+
+    def task_add(
+        title: str,
+        body: str | None = None,
+        labels: list[str] | None = None,
+        priority: Annotated[int | None, Field(description="0 is first")] = None,
+        parent: str | None = None,
+        key: Key = None,
+    ) -> Answer:
+        """Add a task, or count one more sighting of the same problem."""
+        asked = {"title": title, "body": body, "labels": labels, "priority": priority, "parent": parent}
+        given = {name: value for name, value in asked.items() if value is not None and name != "title"}
+
+        def do(rooms: Rooms) -> Answer:
+            made = rooms.tasks.add(title, **given)  # type: ignore[arg-type]
+            return plain(made, "id", "title", "state", "episode", "occurrences", "sighting")
+
+        return once(sf, key, "task_add", asked, do)
+
+    def task_claim(
+        id: Annotated[str | None, Field(description="without it, the most urgent that is free")] = None,
+        label: str | None = None,
+        key: Key = None,
+    ) -> Answer:
+        """Take a task for yourself: nobody else gets it while you work."""
+
+        def do(rooms: Rooms) -> Answer:
+            taken = rooms.tasks.claim(id) if id is not None else rooms.tasks.claim(label=label)
+            if taken is None:
+                return {"id": None, "hint": "nothing is free; add one with task_add"}
+            return plain(taken, "id", "title", "body", "labels", "priority", "branch", "lease_until_us", "fence")
+
+        return once(sf, key, "task_claim", {"id": id, "label": label}, do)
+
+    def task_done(id: str, result: Json = None, note: str | None = None, key: Key = None) -> Answer:
+        """Close a task you did."""
+
+        def do(rooms: Rooms) -> Answer:
+            if note is not None:
+                rooms.tasks.note(id, note)
+            return plain(rooms.tasks.done(id, result=result), "id", "title", "state", "reason")
+
+        return once(sf, key, "task_done", {"id": id, "result": result, "note": note}, do)
+
+    def mail_send(
+        to: Annotated[str, Field(description='agent, "role:reviewer" or "session:KEY"')],
+        body: Json,
+        subject: str | None = None,
+        reply_to: Annotated[str | None, Field(description="id of the mail this answers")] = None,
+        key: Key = None,
+    ) -> Answer:
+        """Send mail to another agent; it is kept until done, or says why not."""
+        if reply_to is not None:
+            sent = sf.mail.reply(reply_to, body, subject=subject, key=key)
+        else:
+            sent = sf.mail.send(to, body, subject=subject, key=key)
+        return plain(sent, "id", "box", "state", "thread_id", "replayed")
+
+    def mail_read(
+        done: Annotated[list[str] | None, Field(description="ids you are done with")] = None,
+        box: Annotated[str | None, Field(description="yours unless told")] = None,
+        limit: Annotated[int, Field(ge=0, le=20)] = 5,
+        key: Key = None,
+    ) -> Answer:
+        """Mark mail as done, then take the next of your mail. What is not done comes back."""
+        from standfast.record.mail.rendering import rendered
+
+        def do(rooms: Rooms) -> Answer:
+            ended = [rooms.mail.done(id).id for id in done or ()]
+            taken: list[Answer] = []
+            while len(taken) < limit and (mail := rooms.mail.read(to=box)) is not None:
+                taken.append(
+                    {**plain(mail, "id", "sender", "subject", "thread_id", "attempts"), "text": rendered(mail)}
+                )
+            return {"done": ended, "mail": taken}
+
+        return once(sf, key, "mail_read", {"done": done, "box": box, "limit": limit}, do)
+
+    return [
+        (brief, READS),
+        (search, READS),
+        (decide, WRITES),
+        (effect_begin, WRITES),
+        (effect_done, WRITES),
+        (approval_request, WRITES),
+        (approval_wait, READS),
+        (task_add, WRITES),
+        (task_claim, WRITES),
+        (task_done, WRITES),
+        (mail_send, WRITES),
+        (mail_read, WRITES),
+    ]

@@ -1,0 +1,209 @@
+"""The MCP server, driven by the official client: in memory and over stdio, in both protocol modes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import standfast
+from standfast import config, handle
+
+mcp = pytest.importorskip("mcp", reason="the extra is not installed: pip install 'standfast[mcp]'")
+
+MODES = ["auto", "legacy"]
+TOOLS = [
+    "approval_request",
+    "approval_wait",
+    "brief",
+    "decide",
+    "effect_begin",
+    "effect_done",
+    "mail_read",
+    "mail_send",
+    "search",
+    "task_add",
+    "task_claim",
+    "task_done",
+]
+
+
+class Agent:
+    """An agent at the other end."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    async def __call__(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
+        answer = await self.client.call_tool(tool, arguments)
+        assert not answer.is_error, answer.content[0].text
+        structured: dict[str, Any] = answer.structured_content
+        return structured
+
+    async def refused(self, tool: str, /, **arguments: Any) -> str:
+        answer = await self.client.call_tool(tool, arguments)
+        assert answer.is_error
+        return str(answer.content[0].text)
+
+
+@asynccontextmanager
+async def agent(sf: standfast.Standfast, mode: str = "auto") -> AsyncIterator[Agent]:
+    from standfast.mcp.server import build
+
+    async with mcp.Client(build(sf), mode=mode) as client:
+        yield Agent(client)
+
+
+@pytest.fixture
+def shared(engine_url: str, tmp_path: Path) -> Any:
+    """The store as the command opens it: what is taken belongs to the actor."""
+    with handle.connect(config.load(engine_url, data_dir=tmp_path / "data", actor="coder"), as_actor=True) as sf:
+        yield sf
+
+
+def talk(sf: standfast.Standfast, story: Callable[[Agent], Coroutine[Any, Any, None]], mode: str = "auto") -> None:
+    async def run() -> None:
+        async with agent(sf, mode) as ask:
+            await story(ask)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_there_are_twelve_tools_and_they_cost_little(tmp_path: Path, mode: str) -> None:
+    async def story(ask: Agent) -> None:
+        tools = (await ask.client.list_tools()).tools
+        assert sorted(tool.name for tool in tools) == TOOLS
+        schemas = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
+        assert len(json.dumps(schemas)) <= 8_000
+        for tool in tools:
+            assert tool.annotations.read_only_hint in (True, False)
+            written = not tool.annotations.read_only_hint
+            assert written == ("key" in tool.input_schema["properties"]), tool.name
+            assert written == bool(tool.annotations.idempotent_hint), tool.name
+        resource = await ask.client.read_resource("standfast://brief")
+        assert resource.contents[0].text.startswith("# Brief for coder")
+
+    with handle.connect(config.load(data_dir=tmp_path / "data", actor="coder"), as_actor=True) as sf:
+        talk(sf, story, mode)
+
+
+def test_a_day_of_an_agent(shared: standfast.Standfast) -> None:
+    """001-12, 000-38: briefed, decides, acts once, takes a task, writes to another, finds it again."""
+
+    async def story(ask: Agent) -> None:
+        decided = await ask("decide", what="edit the parser", why="the test names it", then="patch")
+        begun = await ask("effect_begin", tool="gh.open_pr", intent={"branch": "fix", "body": "one"}, by=["branch"])
+        assert (begun["act"], begun["state"]) == (True, "dispatched")
+        assert (await ask("effect_done", id=begun["id"], result={"number": 7}))["state"] == "acknowledged"
+        again = await ask("effect_begin", tool="gh.open_pr", intent={"branch": "fix", "body": "two"}, by=["branch"])
+        assert (again["act"], again["result"], again["id"]) == (False, {"number": 7}, begun["id"])
+        closed = await ask("decide", id=decided["id"], outcome="pull request 7")
+        assert (closed["state"], closed["outcome"]) == ("done", "pull request 7")
+        added = await ask("task_add", title="flaky test", labels=["ci"])
+        taken = await ask("task_claim", label="ci")
+        assert taken["id"] == added["id"]
+        assert (await ask("task_claim"))["id"] is None
+        assert (await ask("task_done", id=added["id"], result="green", note="it was the clock"))["state"] == "closed"
+        await ask("mail_send", to="coder", body={"please": "review"}, subject="pull request 7")
+        inbox = await ask("mail_read")
+        assert [mail["subject"] for mail in inbox["mail"]] == ["pull request 7"]
+        assert await ask("mail_read", done=[inbox["mail"][0]["id"]]) == {"done": [inbox["mail"][0]["id"]], "mail": []}
+        found = await ask("search", query="flaky")
+        assert [hit["kind"] for hit in found["hits"]] == ["task"]
+        assert "edit the parser" in (await ask("brief"))["text"]
+
+    talk(shared, story)
+
+
+def test_the_same_key_gives_the_same_answer_and_does_nothing(shared: standfast.Standfast) -> None:
+    async def story(ask: Agent) -> None:
+        first = await ask("task_add", title="flaky test", key="a")
+        again = await ask("task_add", title="flaky test", key="a")
+        assert again == {**first, "replayed": True}
+        taken = await ask("task_claim", key="b")
+        assert (await ask("task_claim", key="b"))["id"] == taken["id"]
+        assert "another call" in await ask.refused("task_add", title="something else", key="a")
+        sent = await ask("mail_send", to="reviewer", body="hello", key="c")
+        assert (await ask("mail_send", to="reviewer", body="hello", key="c"))["id"] == sent["id"]
+        decided = await ask("decide", what="once", key="d")
+        assert (await ask("decide", what="once", key="d"))["id"] == decided["id"]
+
+    talk(shared, story)
+    assert shared.tasks.list()[0].occurrences == 1
+    assert len(shared.mail.list("reviewer")) == 1
+
+
+def test_an_approval_is_asked_for_and_awaited_and_never_given(shared: standfast.Standfast) -> None:
+    async def story(ask: Agent) -> None:
+        asked = await ask("approval_request", tool="deploy", intent={"to": "production"}, why="the fix is in")
+        assert (await ask("approval_wait", id=asked["id"], timeout_s=0))["state"] == "requested"
+        refusal = await ask.refused("effect_begin", tool="deploy", intent={"to": "production"}, approve=True)
+        assert "needs a person's yes" in refusal
+        shared.approvals.grant(asked["id"], approver="ada")
+        assert (await ask("approval_wait", id=asked["id"]))["state"] == "granted"
+        begun = await ask("effect_begin", tool="deploy", intent={"to": "production"}, approve=True)
+        assert (begun["act"], begun["id"]) == (True, asked["effect_id"])
+        names = [tool.name for tool in (await ask.client.list_tools()).tools]
+        assert not any("grant" in name or "approve" in name or "deny" in name for name in names)
+
+    talk(shared, story)
+
+
+def test_refusals_name_the_fix_and_change_nothing(shared: standfast.Standfast) -> None:
+    async def story(ask: Agent) -> None:
+        assert "there is no task 'nope'" in await ask.refused("task_done", id="nope")
+        assert "title" in await ask.refused("task_add")
+        assert "no word to look for" in await ask.refused("search", query="--")
+        assert "at least 100" in await ask.refused("brief", max_tokens=3)
+        assert await ask.refused("decide") != ""
+        assert await ask.refused("effect_begin", tool="x", intent={"a": "\ud800"}) != ""
+        assert await ask.refused("mail_send", to="", body="x") != ""
+        assert await ask.refused("approval_wait", id="nope", timeout_s=10**9) != ""
+
+    before = list(shared.rows("SELECT count(*) AS n FROM event"))
+    talk(shared, story)
+    assert list(shared.rows("SELECT count(*) AS n FROM event")) == before
+
+
+def server(data_dir: Path) -> Any:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    environment = {**kept, "STANDFAST_DATA_DIR": str(data_dir), "STANDFAST_ACTOR": "coder"}
+    command = ["-c", "from standfast.cli import main; main()", "mcp"]
+    return mcp.StdioServerParameters(command=sys.executable, args=command, env=environment)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_it_serves_over_stdio(tmp_path: Path, mode: str) -> None:
+    async def run() -> None:
+        async with mcp.Client(server(tmp_path / "data"), mode=mode) as client:
+            ask = Agent(client)
+            added = await ask("task_add", title="flaky test")
+            assert (await ask("task_claim"))["id"] == added["id"]
+
+    asyncio.run(run())
+    with handle.connect(config.load(data_dir=tmp_path / "data", actor="coder"), as_actor=True) as sf:
+        assert sf.tasks.list(held=True)[0].actor == "coder"
+
+
+def test_a_client_that_vanishes_leaves_nothing_open(tmp_path: Path) -> None:
+    """In the middle of a call that waits: its process ends, and the next writer is not kept waiting."""
+
+    async def run() -> None:
+        async with mcp.Client(server(tmp_path / "data")) as client:
+            ask = Agent(client)
+            asked = await ask("approval_request", tool="deploy", intent={"to": "production"})
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(ask("approval_wait", id=asked["id"], timeout_s=300), 0.5)
+
+    asyncio.run(run())
+    with standfast.open(data_dir=tmp_path / "data") as sf:
+        sf.tasks.add("written at once")
+        assert [one.state for one in sf.approvals.list()] == ["requested"]
