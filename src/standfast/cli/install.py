@@ -55,6 +55,8 @@ def install(
     chosen = [installing.agent_named(name) for name in agents]
     if every or not chosen:
         chosen = [agent for agent in AGENTS if installing.present(agent)]
+    for agent in chosen if scope == "project" and not shared else []:
+        installing.refuse_shared(agent)
     program = installing.program()
     paths = [(agent, agent.path(_scope(scope), os.environ, project, shared=shared)) for agent in chosen]
     if check or not (agents or every):

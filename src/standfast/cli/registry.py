@@ -48,6 +48,7 @@ ENTRIES = (
     Entry("loop", "standfast.cli.loop:loop", "together", "run a command on a schedule; every slot leaves its row"),
     Entry("agent", "standfast.cli.agent:agent", "together", "who takes part, what they are at", front=False),
     Entry("daemon", "standfast.cli.daemon:daemon", "together", "fires loops and runs their commands: start, stop, install"),
+    Entry("apply", "standfast.cli.apply:apply", "together", "make it as a file says: all or nothing, once per key"),
     Entry("lock", "standfast.cli.lock:lock", "together", "one holder at a time for a file, a port, a deployment"),
     Entry(
         "webhook", "standfast.cli.webhook:webhook", "together", "what others deliver: once each, handled", front=False

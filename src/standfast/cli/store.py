@@ -26,6 +26,7 @@ def opened(settings: Settings | None = None, *, create: bool = True) -> Standfas
     sf = connect(settings, as_actor=True)
     if there:
         _keep(sf)
+    _bring_home(sf)
     return sf
 
 
@@ -52,6 +53,32 @@ def _keep(sf: Standfast) -> None:
     except BaseException:
         sf.close()
         raise
+
+
+def _bring_home(sf: Standfast) -> None:
+    """What hooks left in a spool while the store could not be written. One look each, when there is none."""
+    from standfast.interchange.hooks.places import places, waiting
+
+    found = waiting(places(sf.settings.data_dir, sf.settings.project_dir))
+    if found:
+        from standfast.interchange.hooks.spool import drain
+
+        try:
+            drain(sf._store, found, sf.settings.data_dir)
+        except StorageError:
+            pass  # it stays where it is, and the command itself will say what is wrong
+        except BaseException:
+            sf.close()
+            raise
+
+
+def agent_session(sf: Standfast) -> str | None:
+    """The session of the agent that runs this command, if its hooks or transcripts told of it."""
+    if sf.settings.agent is None and ":" not in sf.settings.actor:
+        return None
+    from standfast.interchange.hooks.keeping import Hooks
+
+    return Hooks(sf._store).session_of(sf.settings.actor)
 
 
 def _no_store(settings: Settings) -> NotFound:

@@ -56,6 +56,7 @@ class Sweeping:
         self._sweeps: list[tuple[int, Callable[[], object]]] = [
             (SWEEP_EVERY_US, sf.state.expire),
             (SWEEP_EVERY_US, sf.mail.sweep),
+            (SWEEP_EVERY_US, lambda: _bring_home(sf)),
             (CARE_EVERY_US, lambda: sf.engine.care()),  # noqa: PLW0108  the engine may be another by then
             (COLLECT_EVERY_US, sf.artifacts.collect),
         ]
@@ -77,6 +78,13 @@ class Sweeping:
         if failed is not None:
             raise failed
         return max(SECOND_US, min(self._due_us) - self._clock.mono_us())
+
+
+def _bring_home(sf: Standfast) -> None:
+    """What hooks left in spools while the store could not be written."""
+    from standfast.interchange.hooks.spool import drain_everywhere
+
+    drain_everywhere(sf._store, sf.settings.data_dir)
 
 
 class Watching:

@@ -76,6 +76,7 @@ def examine(
         yield from _file_place(settings, fix)
         if not os.path.exists(settings.target.location):
             yield Finding("store", "ok", "there is no store yet: the first write makes it")
+            yield from _agents(settings, None)
             return
         lock = _lock(settings.target.location + ".lock")
         yield lock
@@ -206,6 +207,7 @@ def _opened(settings: Settings, connect: Callable[[Settings], OpenStore], fix: b
         return
     try:
         yield from _inside(store, fix)
+        yield from _agents(settings, store)
     except StandfastError as error:
         yield _cannot_open(error, settings)
     finally:
@@ -245,6 +247,24 @@ def _inside(store: OpenStore, fix: bool) -> Iterator[Finding]:
     yield from _loops(store)
     if store.engine.name == "sqlite":
         yield from _inside_a_file(store, facts, fix)
+
+
+def _agents(settings: Settings, store: OpenStore | None) -> Iterator[Finding]:
+    """The agents of this account and their hooks, and what waits for the store to take it."""
+    from standfast.interchange.hooks import spool
+    from standfast.upkeep.agents import checking
+    from standfast.upkeep.agents.known import AGENTS
+
+    names = [agent.name for agent in AGENTS]
+    known: dict[str, checking.Facts] = {}
+    if store is not None:
+        known = store.read(lambda tx: {name: checking.facts(tx, name) for name in names})
+    for word in checking.examine(known, settings.project_dir):
+        yield Finding(word.id, word.state, word.text, word.remedy)
+    waits = spool.waiting(spool.places(settings.data_dir, settings.project_dir))
+    if waits:
+        text = f"what hooks told while the store could not be written waits in {', '.join(waits)}"
+        yield Finding("spool", "warn", text, "any command brings it home: standfast status")
 
 
 def _history(store: OpenStore) -> Finding:

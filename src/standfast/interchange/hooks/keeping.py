@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from standfast import crash, serial
-from standfast.clock import MINUTE_US
+from standfast.clock import DAY_US, MINUTE_US
 from standfast.db.contract import Caller, Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, Store, query, verb
@@ -30,6 +30,8 @@ SQL = load(__name__)
 LEASE_US = 60 * MINUTE_US
 """A single tool call may take long, and nothing is heard meanwhile."""
 GATES_MAX = 1000
+LATELY_US = 30 * DAY_US
+WORKSPACES_MAX = 500
 OPENING = frozenset({"start", "prompt", "call"})
 LEAVING = {"stop": "waiting", "end": "completed"}
 TYPES = {
@@ -103,16 +105,10 @@ class Hooks(Room):
         return tx.maybe(SQL.checked, agent=agent, native=native) is not None
 
     @query
-    def imported(self, tx: Tx, agent: str) -> tuple[int, int | None]:
-        """How many of an agent's files were ever imported, and when last."""
-        row = tx.one(SQL.imported, agent=agent)
-        return row["files"], row["us"]
-
-    @query
-    def last_heard_us(self, tx: Tx, agent: str) -> int | None:
-        """When anything was last heard of an agent's sessions."""
-        us = tx.one(SQL.last_heard, agent=agent)["us"]
-        return None if us is None else int(us)
+    def workspaces(self, tx: Tx) -> list[str]:
+        """The directories sessions were lately in."""
+        rows = tx.all(SQL.workspaces, since_us=tx.now_us() - LATELY_US, limit=WORKSPACES_MAX)
+        return [row["cwd"] for row in rows]
 
 
 def keep_late(store: Store, actor: str, scope: str, records: list[tuple[Heard, bool]]) -> int:

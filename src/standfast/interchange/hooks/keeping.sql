@@ -80,3 +80,6 @@ SELECT seq FROM event WHERE subject = :agent AND type = 'hook.checked' AND summa
 -- What was ever imported of an agent's transcripts, and when last.
 -- name: imported
 SELECT count(*) AS files, max(updated_us) AS us FROM import_source WHERE agent = :agent
+
+-- name: workspaces
+SELECT DISTINCT cwd FROM session WHERE updated_us > :since_us AND cwd IS NOT NULL LIMIT :limit

@@ -28,14 +28,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from standfast import crash
 from standfast.interchange.hooks.hearing import AGENTS, Heard
+from standfast.interchange.hooks.places import ASIDE, LOST, OPEN, places, waiting
 
 if TYPE_CHECKING:
     from standfast.db.store import Store
 
-NAME = "spool"
-OPEN = "open.ndjson"
-ASIDE = ".draining"
-LOST = "lost"
+__all__ = ["append", "drain", "drain_everywhere", "key", "places", "waiting"]
+
 KEY = "spool.key"
 SPOOL_MAX_BYTES = 16 << 20
 LINE_MAX_BYTES = 1 << 20
@@ -63,25 +62,6 @@ class Drained(NamedTuple):
     """Records that found the spool full."""
     left: bool
     """Something waits still: the limit was reached, or somebody is at it."""
-
-
-def places(data_dir: str, workspace: str | None) -> list[str]:
-    """Where a spool may be, in the order in which they are tried."""
-    found = [os.path.join(data_dir, NAME)]
-    if workspace:
-        found.append(os.path.join(workspace, ".standfast", NAME))
-    found.append(os.path.join(os.environ.get("TMPDIR") or "/tmp", f"standfast-{NAME}-{os.getuid()}"))
-    return list(dict.fromkeys(found))
-
-
-def waiting(places: list[str]) -> list[str]:
-    """Those of `places` that hold anything: asked by every command, so it costs a look each."""
-    found = []
-    for place in places:
-        with suppress(OSError):
-            if any(_ours(name) for name in os.listdir(place)):
-                found.append(place)
-    return found
 
 
 # -- writing -----------------------------------------------------------------------------------------
@@ -175,6 +155,18 @@ def drain(store: Store, places: list[str], data_dir: str, *, limit: int = 100_00
     if broken or lost:
         _tell(store, broken, lost)
     return Drained(kept, broken, lost, left)
+
+
+def drain_everywhere(store: Store, data_dir: str) -> Drained:
+    """What waits in any workspace a session was lately in: for a caretaker, who stands in none of them."""
+    from standfast.config.scope import repository
+    from standfast.interchange.hooks.keeping import Hooks
+
+    found = places(data_dir, None)
+    for cwd in Hooks(store).workspaces():
+        root = repository(cwd)
+        found += places(data_dir, root.root if root is not None else cwd)
+    return drain(store, list(dict.fromkeys(found)), data_dir)
 
 
 def _take_aside(directory: int) -> None:
@@ -347,10 +339,6 @@ def _make_key(path: str) -> bytes | None:
 
 def _seal(text: str, secret: bytes | None) -> str:
     return blake2b(text.encode(), key=secret, digest_size=16).hexdigest() if secret else "-"
-
-
-def _ours(name: str) -> bool:
-    return name in (OPEN, LOST) or name.endswith(ASIDE)
 
 
 @contextmanager

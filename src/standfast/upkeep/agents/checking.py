@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from standfast.clock import DAY_US
 from standfast.db.contract import Tx
@@ -22,7 +22,7 @@ class Word(NamedTuple):
     """One thing to say about an agent."""
 
     id: str
-    state: str
+    state: Literal["ok", "warn"]
     text: str
     remedy: str = ""
 

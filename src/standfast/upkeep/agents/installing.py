@@ -67,6 +67,15 @@ def agent_named(name: str) -> Agent:
     return found
 
 
+def refuse_shared(agent: Agent) -> None:
+    """Some agents have one file per project, and everybody gets it: that has to be meant."""
+    if agent.project_file == agent.shared_file:
+        raise InvalidInput(
+            f"{agent.name} has only one file per project, {agent.shared_file}, which others get with the repository",
+            f"standfast install {agent.name} --scope project --shared    (or for you alone: --scope user)",
+        )
+
+
 def present(agent: Agent, environ: Mapping[str, str] | None = None) -> bool:
     """Whether an agent is used on this account: its directory is there, or its command."""
     from shutil import which
