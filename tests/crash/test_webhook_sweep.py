@@ -23,6 +23,7 @@ from standfast import config, crash, handle
 from standfast.errors import IllegalTransition
 from standfast.ledger.webhooks import WebhookEvent
 from tests.crash.footings import World
+from tests.faults.children import say
 
 # Loaded once here, or each of hundreds of children would load them again.
 for name in (
@@ -142,3 +143,9 @@ def test_the_sweep_passes_every_point_of_webhooks_dead_letters_and_credits(world
     os.waitpid(pid, 0)
     passed = set(json.loads((world.place / "names.json").read_text()))
     assert {name for name in crash.POINTS if name.startswith(("webhook.", "dead_letter.", "credit."))} <= passed
+
+
+def sweep(place: str, schedules: int, url: str | None = None, seed: int = 0) -> None:
+    """In a child of a campaign: say how many schedules were played."""
+    world = Payments(url or os.path.join(place, "store", "standfast.db"), Path(place))
+    say(crash.sweep(world.live, world.live, world.check, reset=world.reset, max_schedules=schedules, seed=seed))

@@ -32,7 +32,19 @@ class Campaign(NamedTuple):
 
 
 def _campaigns(stack: ExitStack) -> dict[str, Campaign]:
-    from tests.prove import boot, checkpoints, effects, followers, interrupts, mail, power, state, sweeps, torture
+    from tests.prove import (
+        boot,
+        checkpoints,
+        effects,
+        followers,
+        interrupts,
+        mail,
+        power,
+        state,
+        sweeps,
+        torture,
+        webhooks,
+    )
 
     def postgres(place: Path, seed: int) -> Outcome:
         return followers.run(place, url=_server(stack), seed=seed)
@@ -56,6 +68,7 @@ def _campaigns(stack: ExitStack) -> dict[str, Campaign]:
         "checkpoints": Campaign(lambda place, seed: checkpoints.run(place, seconds=10, seed=seed), 1),
         "sweep": Campaign(lambda place, seed: sweeps.run(place, schedules=150, seed=seed), 2),
         "effects": Campaign(lambda place, seed: effects.run(place, schedules=500, seed=seed), 4),
+        "webhooks": Campaign(lambda place, seed: webhooks.run(place, schedules=150, seed=seed), 2),
         "interrupts": Campaign(lambda place, seed: interrupts.run(place), 1),
         "tail": Campaign(lambda place, seed: followers.run(place, seed=seed), 1),
         "tail-postgres": Campaign(postgres, 1),

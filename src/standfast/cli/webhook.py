@@ -387,7 +387,7 @@ def _payload(file: str, *, text: bool) -> Any:
     from standfast import serial
     from standfast.errors import InvalidInput
 
-    if file == "-" and sys.stdin.isatty():
+    if file == "-" and (sys.stdin is None or sys.stdin.isatty()):
         raise click.UsageError("what was delivered? a FILE, or the body on standard input")
     data = _bytes(file, serial.PAYLOAD_MAX_BYTES)
     if len(data) > serial.PAYLOAD_MAX_BYTES:
