@@ -9,9 +9,9 @@ happen together or not at all.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from standfast import clock as clocks
 from standfast import config
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from standfast.ledger.effects.room import Effects
     from standfast.ledger.gates import Gates
     from standfast.ledger.webhooks import Webhooks
-    from standfast.record.events import Events
     from standfast.record.agents import Agents
+    from standfast.record.apply import Applied
+    from standfast.record.events import Events
     from standfast.record.live import Session
     from standfast.record.loops import Loops
     from standfast.record.mail import Mails
@@ -360,6 +361,19 @@ class Standfast(Rooms):
         from standfast.record.live import Session
 
         return Session(self._store, key, agent=agent)
+
+    def apply(
+        self, spec: Mapping[str, Any] | str | os.PathLike[str], *, key: str | None = None, mode: str = "dry-run"
+    ) -> Applied:
+        """What a specification (a mapping, or the path of a TOML or JSON file) would change; nothing is written.
+
+        With mode="commit", all of it or nothing, once per `key`; the same key and specification again is
+        answered from the record. Raises KeyConflict for another specification under the key.
+        """
+        from standfast.record.apply import apply, read, read_file
+
+        made = read(spec) if isinstance(spec, Mapping) else read_file(os.fspath(spec))
+        return apply(self._store, made, key=key, mode=mode)
 
     @property
     def engine(self) -> Engine:

@@ -37,18 +37,38 @@ ENTRIES = (
     Entry("effect", "standfast.cli.effect:effect", "work", "what is sent outside: begin, done, fail, resolve, undo"),
     Entry("once", "standfast.cli.once:once", "work", "run a command once per key; its answer ever after"),
     Entry("decide", "standfast.cli.decide:decide", "work", "write down what, why and then, before doing it"),
-    Entry("decision", "standfast.cli.decision:decision", "work", "what was decided; close it, find it, withdraw it"),
+    Entry(
+        "decision",
+        "standfast.cli.decision:decision",
+        "work",
+        "what was decided; close it, find it, withdraw it",
+        front=False,
+    ),
     Entry(
         "artifact", "standfast.cli.artifact:artifact", "work", "large bytes, known by what they contain", front=False
     ),
     Entry("task", "standfast.cli.task:task", "together", "what is to be done: one per problem, claimed by one worker"),
     Entry("state", "standfast.cli.state:state", "together", "values by name; a version decides between two writers"),
-    Entry("event", "standfast.cli.event:event", "together", "what happened, in streams of your own: append, consume"),
+    Entry(
+        "event",
+        "standfast.cli.event:event",
+        "together",
+        "what happened, in streams of your own: append, consume",
+        front=False,
+    ),
     Entry("mail", "standfast.cli.mail:mail", "together", "to another agent: kept until it is done, or says why not"),
     Entry("loop", "standfast.cli.loop:loop", "together", "run a command on a schedule; every slot leaves its row"),
     Entry("agent", "standfast.cli.agent:agent", "together", "who takes part, what they are at", front=False),
-    Entry("daemon", "standfast.cli.daemon:daemon", "together", "fires loops and runs their commands: start, stop, install"),
-    Entry("apply", "standfast.cli.apply:apply", "together", "make it as a file says: all or nothing, once per key"),
+    Entry(
+        "daemon", "standfast.cli.daemon:daemon", "together", "fires loops and runs their commands: start, stop, install"
+    ),
+    Entry(
+        "apply",
+        "standfast.cli.apply:apply",
+        "together",
+        "make it as a file says: all or nothing, once per key",
+        front=False,
+    ),
     Entry("lock", "standfast.cli.lock:lock", "together", "one holder at a time for a file, a port, a deployment"),
     Entry(
         "webhook", "standfast.cli.webhook:webhook", "together", "what others deliver: once each, handled", front=False
@@ -57,10 +77,12 @@ ENTRIES = (
     Entry("approval", "standfast.cli.approval:approval", "answer", "what waits for a person's yes; ask, look, wait"),
     Entry("approve", "standfast.cli.approve:approve", "answer", "say yes to exactly these bytes, on a terminal"),
     Entry("deny", "standfast.cli.approve:deny", "answer", "say no, with a reason", front=False),
-    Entry("gate", "standfast.cli.gate:gate", "answer", "commands that need a yes, or to be an effect"),
+    Entry("gate", "standfast.cli.gate:gate", "answer", "commands that need a yes, or to be an effect", front=False),
     Entry("timeline", "standfast.cli.timeline:timeline", "answer", "what happened at 3am on Tuesday"),
     Entry("search", "standfast.cli.search:search", "answer", "words in everything said, decided, called and sent"),
-    Entry("verify", "standfast.cli.verify:verify", "answer", "prove that a receipt is still in the journal"),
+    Entry(
+        "verify", "standfast.cli.verify:verify", "answer", "prove that a receipt is still in the journal", front=False
+    ),
     Entry("sql", "standfast.cli.sql:sql", "answer", "ask the store anything, read-only"),
     Entry("mcp", "standfast.cli.mcp:mcp", "keep", "twelve tools for an agent, over stdio", front=False),
     Entry("install", "standfast.cli.install:install", "keep", "hooks for claude-code, codex, gemini-cli, opencode"),

@@ -1,0 +1,46 @@
+"""Which schema a store has, without making it or bringing it up to date: for what must not write.
+
+Only where nothing of this process has the store open: closing the file would drop the locks on it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from standfast.errors import StorageError
+
+
+def schema_version(engine: str, location: str) -> int:
+    """0: there is no store yet. Raises StorageError where one cannot be asked."""
+    return _postgres(location) if engine == "postgres" else _sqlite(location)
+
+
+def _sqlite(path: str) -> int:
+    if not os.path.exists(path) or os.path.getsize(path) == 0:
+        return 0
+    import apsw
+
+    try:
+        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            return int(connection.execute("PRAGMA user_version").get)
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        raise StorageError(f"{path} cannot be read: {error}", "standfast doctor") from error
+
+
+def _postgres(url: str) -> int:
+    from standfast.db.postgres.driver import psycopg
+
+    try:
+        with psycopg.connect(url, connect_timeout=10) as connection:
+            there = connection.execute("SELECT to_regclass('standfast.meta') IS NOT NULL").fetchone()
+            if not there or not there[0]:
+                return 0
+            text = "SELECT value FROM standfast.meta WHERE key = 'schema_version'"
+            row = connection.execute(text).fetchone()
+            return int(row[0]) if row else 0
+    except psycopg.Error as error:
+        # What the driver says may quote pieces of the URL: the kind of the error is enough here.
+        raise StorageError(f"the server cannot be asked: {type(error).__name__}", "standfast db") from None

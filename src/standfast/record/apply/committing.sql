@@ -1,0 +1,14 @@
+-- What was applied, by the caller's key and the hash of the whole specification.
+
+-- Whoever comes second with the same key waits here for the first, and gets no row.
+-- name: begin
+INSERT INTO application (scope, key, spec_hash, refs, actor, applied_us)
+VALUES (:scope, :key, :spec_hash, '[]', :actor, :now_us)
+ON CONFLICT (scope, key) DO NOTHING
+RETURNING key
+
+-- name: by_key
+SELECT scope, key, spec_hash, refs, actor, applied_us FROM application WHERE scope = :scope AND key = :key
+
+-- name: finish
+UPDATE application SET refs = :refs WHERE scope = :scope AND key = :key RETURNING key
