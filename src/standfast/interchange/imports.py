@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from standfast import config, crash, serial
@@ -21,10 +22,10 @@ from standfast.db.sql import load
 from standfast.db.store import Room, Store, query, refused_inside
 from standfast.errors import InvalidInput, NotFound, StandfastError
 from standfast.footings import journal
-from standfast.ids import new_id
+from standfast.ids import IdMaker, new_id
 from standfast.interchange.transcripts import importer as importer_of
 from standfast.interchange.transcripts import writing
-from standfast.interchange.transcripts.neutral import Batch, Thread
+from standfast.interchange.transcripts.neutral import Batch, Entropy, Thread
 from standfast.interchange.transcripts.reading import SIZE_UNKNOWN, Importer, Piece, Place, Reader
 
 SQL = load(__name__)
@@ -110,7 +111,11 @@ class Imports(Room):
         roots = [os.fspath(path)] if path is not None else chosen.roots(os.environ)
         if path is not None and not os.path.exists(roots[0]):
             raise NotFound(f"there is nothing at {roots[0]}", f"standfast import {agent} PATH")
-        return _Run(self.store, chosen, dry_run=dry_run, progress=progress).all(roots, since_us)
+        run = _Run(self.store, chosen, dry_run=dry_run, progress=progress)
+        try:
+            return run.all(roots, since_us)
+        finally:
+            run.packer.shutdown()
 
     @query
     def list(self, tx: Tx, *, agent: str = "", after: int = 0, limit: int = 50) -> list[Source]:
@@ -147,6 +152,8 @@ class _Run:
         self.done = self.total = 0
         self.sessions = self.calls = 0
         self.scopes: dict[tuple[str | None, str | None], str] = {}
+        self.ids = IdMaker(Entropy())
+        self.packer = ThreadPoolExecutor(1, "standfast-import")
 
     def all(self, roots: list[str], since_us: int | None) -> Report:
         paths = [path for root in roots for path in self.importer.find(root)]
@@ -249,8 +256,9 @@ class _Run:
             return _Outcome(0, False, False, native_id, session_id, counts)
         for piece in self.importer.pieces(path, start, carry, redact=self.store.redact):
             reader = self.importer.reader(path, carry, counts)
+            packed = self.packer.submit(_packed, piece.raw)  # beside the reading: it needs no interpreter
             batch = self._batch(reader, piece)
-            wrote = self._write(path, row, place, piece, batch, reader)
+            wrote = self._write(path, row, place, piece, batch, reader, packed)
             if wrote is None:
                 return _Outcome(written, moved, True, native_id, session_id, counts)
             carry, counts, start = wrote.carry, wrote.counts, piece.upto
@@ -276,15 +284,14 @@ class _Run:
             ("multi_object_lines", piece.doubled),
         ):
             counts[name] = counts.get(name, 0) + value
-        batch = Batch(self.importer.agent)
+        batch = Batch(self.importer.agent, self.ids)
         for record in piece.records:
             reader.read(record, batch)
         return batch
 
     def _write(
-        self, path: str, row: Row, place: Place, piece: Piece, batch: Batch, reader: Reader
+        self, path: str, row: Row, place: Place, piece: Piece, batch: Batch, reader: Reader, packed: Future[bytes]
     ) -> writing.Written | None:
-        raw = "\n".join(piece.raw).encode("utf-8", "surrogatepass")
         advance = writing.Advance(
             seq=row["seq"],
             id=row["id"],
@@ -297,7 +304,7 @@ class _Run:
             counts=reader.counts,
             note=row["note"] if row["state"] == "current" else None,
             label=os.path.basename(path),
-            raw=zlib.compress(raw, 1) if raw else b"",
+            raw=packed.result(),
             records=len(piece.raw),
             in_place=self.importer.in_place,
         )
@@ -353,6 +360,10 @@ class _Outcome(NamedTuple):
     native_id: str | None
     session_id: str | None
     counts: dict[str, Any]
+
+
+def _packed(lines: Sequence[str]) -> bytes:
+    return zlib.compress("\n".join(lines).encode("utf-8", "surrogatepass"), 1) if lines else b""
 
 
 def _add(tx: Tx, importer: Importer, host: str, path: str, place: Place) -> None:

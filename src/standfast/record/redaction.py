@@ -70,9 +70,9 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.ASCII)
 
 
-def redacted(text: str, shapes: tuple[Shape, ...] = SHAPES) -> str:
+def redacted(text: str) -> str:
     """`text` with every well-known secret replaced by its kind. JSON stays JSON."""
-    for shape in shapes:
+    for shape in SHAPES:
         for prefix in shape.prefixes:
             if prefix in text:
                 pattern = _compiled(shape.pattern)
@@ -82,36 +82,33 @@ def redacted(text: str, shapes: tuple[Shape, ...] = SHAPES) -> str:
     return text
 
 
-# What to look for in a megabyte at once. Where several prefixes share a part, the part is looked for once; where a
-# prefix is found in every second line ("://", "task-"), a pattern that begins with it looks a little further.
-_SHARED = {"xoxa-": b"xox", "xoxb-": b"xox", "xoxp-": b"xox", "xoxr-": b"xox", "xoxs-": b"xox"}
-_SHARED |= {"Bearer ": b"earer ", "bearer ": b"earer ", "sk_live_": b"k_live_", "rk_live_": b"k_live_"}
-_FURTHER = {
-    "sk-ant-": rb"sk-(?:ant-|proj-|svcacct-|admin-|or-|[A-Za-z0-9]{32})",
-    "sk-": rb"sk-(?:ant-|proj-|svcacct-|admin-|or-|[A-Za-z0-9]{32})",
-    "ghp_": rb"gh[pousr]_[A-Za-z0-9]{36}",
-    "gho_": rb"gh[pousr]_[A-Za-z0-9]{36}",
-    "ghu_": rb"gh[pousr]_[A-Za-z0-9]{36}",
-    "ghs_": rb"gh[pousr]_[A-Za-z0-9]{36}",
-    "ghr_": rb"gh[pousr]_[A-Za-z0-9]{36}",
-    "://": rb"://[^\s:/?#@\"]{0,100}:[^\s/?#@\"]{1,200}@",
-}
+# What to look for in a megabyte at once. Each begins with a letter that is rare, or with as many as there are: a
+# search that begins so costs a tenth of decoding the text. Each finds at least what its shapes match.
+_CLUES = (
+    rb"_(?:(?:(?<=gh[pousr]_)|(?<=npm_)|(?<=hf_)|(?<=gsk_)|(?<=dop_v1_))[A-Za-z0-9]{30}|secret_access_key)",
+    rb"_(?:pat_[\w-]{20}|(?:live|test)_[A-Za-z0-9]{16})",
+    rb"sk-(?:ant-|proj-|svcacct-|admin-|or-|[A-Za-z0-9]{32})",
+    rb"A(?:[KS]IA[0-9A-Z]{16}|Iza[\w-]{35}|gE(?<=pypi-AgE)[\w-]{50}|GE-SECRET-KEY-1)",
+    rb"J(?<=eyJ)[\w-]{10,}\.eyJ",
+    rb"P(?:X-(?<=GOCSPX-)|RIVATE KEY-----)",
+    rb"x(?:ox[abprs]|app|ai)-",
+    rb"\.(?:(?<=ya29\.)|(?<=SG\.)|(?<=hvs\.))",
+    rb"earer [\w.~+/-]{20}",
+    rb"://[^\s:/?#@\"]{0,100}:[^\s/?#@\"]{1,200}@",
+    rb"glpat-",
+    rb"hooks\.slack\.com/services/",
+    rb"whsec_",
+)
 
 
-def possible(data: bytes) -> tuple[Shape, ...]:
-    """The shapes that may be in `data`, UTF-8 text of any length; almost always none. For what comes in bulk:
-    `redacted(line, possible(block))` is what `redacted(line)` is, for every line of the block."""
-    found: dict[bytes, bool] = {}
+@lru_cache(maxsize=1)
+def _clues() -> tuple[re.Pattern[bytes], ...]:
+    return tuple(re.compile(clue) for clue in _CLUES)
 
-    def there(prefix: str) -> bool:
-        further = _FURTHER.get(prefix)
-        if further is not None:
-            if further not in found:
-                found[further] = re.search(further, data) is not None
-            return found[further]
-        needle = _SHARED.get(prefix) or prefix.encode()
-        if needle not in found:
-            found[needle] = needle in data
-        return found[needle]
 
-    return tuple(shape for shape in SHAPES if any(there(prefix) for prefix in shape.prefixes))
+def suspicious(data: bytes) -> list[int]:
+    """Where in `data`, lines of UTF-8 text, a secret might be, in order; almost always nowhere.
+
+    For what comes in bulk: a line without such a place is what `redacted` would make of it.
+    """
+    return sorted(found.start() for clue in _clues() for found in clue.finditer(data))

@@ -73,6 +73,7 @@ class _Reader(Reader):
         self.owner = short_id(below.group(1)) if below else None
         self.subagent = name_of(below.group(2)) if below else name_of(beside.group(1)) if beside else None
         self.title = _agent_type(path) if self.subagent else None
+        self.seen: tuple[Any, ...] = ()
         self.chain: dict[str, str] = carry.setdefault("chain", {})
         counts.setdefault("compactions", 0)
         for name in ("versions", "sessions", "agent_ids"):
@@ -115,12 +116,15 @@ class _Reader(Reader):
 
     def _note(self, value: dict[str, Any]) -> None:
         counts = self.counts
-        session = value.get("sessionId")
-        if isinstance(session, str) and session:
-            self.carry["session"] = short_id(session)
-            listed(counts["sessions"], session)
-        listed(counts["versions"], value.get("version"))
-        listed(counts["agent_ids"], value.get("agentId"))
+        seen = (value.get("sessionId"), value.get("version"), value.get("agentId"))
+        if seen != self.seen:  # almost always the same as the record before
+            self.seen = seen
+            session = seen[0]
+            if isinstance(session, str) and session:
+                self.carry["session"] = short_id(session)
+                listed(counts["sessions"], session)
+            listed(counts["versions"], seen[1])
+            listed(counts["agent_ids"], seen[2])
         counts["sidechain"] += value.get("isSidechain") is True
 
     def _thread(self, value: dict[str, Any]) -> Thread:
@@ -253,7 +257,7 @@ class _Reader(Reader):
             return
         response, request = message.get("id"), value.get("requestId")
         known = f"{short_id(response)}:{short_id(request)}" if response or request else self._native(record, value)
-        batch.used.append(
+        batch.use(
             Used(
                 thread,
                 f"claude-code:{known}",
@@ -298,7 +302,7 @@ class _Reader(Reader):
             batch.know(thread)
             response = f"claude-code:{self.native_id}:cost"
             at_us = self.carry.get("at", 0)
-            batch.used.append(Used(thread, response, None, 0, 0, 0, 0, 0, round(cost * 1e6), at_us, last_wins=True))
+            batch.use(Used(thread, response, None, 0, 0, 0, 0, 0, round(cost * 1e6), at_us, last_wins=True))
 
 
 def _agent_type(path: str) -> str | None:

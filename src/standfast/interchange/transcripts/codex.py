@@ -358,8 +358,8 @@ class _Reader(Reader):
         if not self.carry.get("by_response"):
             self.carry["by_response"] = True
             batch.dropped.append(f"codex:{self.id}:total")
-            batch.used = [used for used in batch.used if not used.last_wins]
-        batch.used.append(self._used(f"codex:{self.id}:{short_id(payload.get('response_id'))}", usage))
+            batch.used.pop(f"codex:{self.id}:total", None)
+        batch.use(self._used(f"codex:{self.id}:{short_id(payload.get('response_id'))}", usage))
 
     def _total(self, payload: dict[str, Any], batch: Batch) -> None:
         """The running total; it stands only where responses are not counted one by one."""
@@ -367,8 +367,7 @@ class _Reader(Reader):
         total = info.get("total_token_usage") if isinstance(info, dict) else None
         if isinstance(total, dict) and not self.carry.get("by_response"):
             batch.know(self.thread)
-            batch.used = [used for used in batch.used if not used.last_wins]
-            batch.used.append(self._used(f"codex:{self.id}:total", total, last_wins=True))
+            batch.use(self._used(f"codex:{self.id}:total", total, last_wins=True))
 
     def _used(self, response: str, usage: dict[str, Any], *, last_wins: bool = False) -> Used:
         return Used(

@@ -173,7 +173,7 @@ class _Reader(Reader):
         tokens = value.get("tokens")
         if isinstance(tokens, dict):
             model = value.get("model")
-            batch.used.append(
+            batch.use(
                 Used(
                     self.thread,
                     native,

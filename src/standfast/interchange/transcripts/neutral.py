@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from standfast import serial
-from standfast.ids import new_id
+from standfast.ids import IdMaker
 
 TEXT_MAX = 2_000_000
 """Characters of one message, input or output that are stored; the raw record has all of it."""
@@ -23,6 +24,23 @@ LISTED_MAX = 50
 """Distinct versions, sessions and sub-agents that are listed per file; beyond that only counted."""
 
 _TELLING = ("command", "cmd", "file_path", "filePath", "path", "pattern", "query", "url", "description", "prompt")
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class Entropy:
+    """Random bytes, fetched a page at a time: thousands of ids are made for each batch."""
+
+    def __init__(self) -> None:
+        self._page = b""
+        self._used = 0
+
+    def __call__(self, count: int) -> bytes:
+        if self._used + count > len(self._page):
+            self._page, self._used = os.urandom(4096), 0
+        self._used += count
+        return self._page[self._used - count : self._used]
 
 
 class Thread(NamedTuple):
@@ -80,12 +98,13 @@ class Folded(NamedTuple):
 class Batch:
     """Some records of one source, as they will be written."""
 
-    def __init__(self, agent: str) -> None:
+    def __init__(self, agent: str, ids: IdMaker | None = None) -> None:
         self.agent = agent
+        self.new_id = (ids or IdMaker(Entropy())).new_id
         self.facts: dict[Thread, dict[str, Any]] = {}
         self.said: list[Said] = []
         self.calls: list[dict[str, Any]] = []
-        self.used: list[Used] = []
+        self.used: dict[str, Used] = {}
         self.folded: list[Folded] = []
         self.titles: list[tuple[str | None, Thread | None, str]] = []
         self.retracted: list[tuple[Thread, str | None, int]] = []
@@ -128,17 +147,31 @@ class Batch:
                 f"{role}: {serial.clean(content[:600], SUMMARY_MAX - len(role) - 2)}" if shown else None,
                 at_us,
                 offset,
-                new_id("msg"),
+                self.new_id("msg"),
             )
         )
+
+    def use(self, used: Used) -> None:
+        """The usage of one response, however many records repeat it."""
+        known = self.used.get(used.response)
+        if known is None or used.last_wins:
+            self.used[used.response] = used
+        elif known[3:8] != used[3:8]:
+            self.used[used.response] = known._replace(
+                input=max(known.input, used.input),
+                cached=max(known.cached, used.cached),
+                cache_write=max(known.cache_write, used.cache_write),
+                output=max(known.output, used.output),
+                reasoning=max(known.reasoning, used.reasoning),
+            )
 
     def refer(self, thread: Thread, native: str, value: dict[str, Any], at_us: int, offset: int) -> None:
         """A record that only calls or answers tools: its place in the conversation, the rest is the tool call's."""
         if thread not in self.facts:
             self.facts[thread] = {}
-        text = fit(json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")))
+        text = fit(_encode(value))
         self.said.append(
-            Said(thread, native, "tool", "json", text, _hash("tool", text), None, at_us, offset, new_id("msg"))
+            Said(thread, native, "tool", "json", text, _hash("tool", text), None, at_us, offset, self.new_id("msg"))
         )
 
     def call(
@@ -235,7 +268,7 @@ def _text_of(value: Any) -> str:
     if isinstance(value, str):
         return value
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return _encode(value)
     except (ValueError, RecursionError):
         return "[too deep to be shown]"
 

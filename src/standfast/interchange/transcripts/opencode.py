@@ -348,7 +348,7 @@ class _Reader(Reader):
         cache = tokens.get("cache")
         cache = cache if isinstance(cache, dict) else {}
         cost, model = message.get("cost"), message.get("modelID")
-        batch.used.append(
+        batch.use(
             Used(
                 thread,
                 native,

@@ -21,7 +21,7 @@ from typing import IO, Any, NamedTuple
 
 from standfast.errors import InvalidInput
 from standfast.interchange.transcripts.neutral import Batch
-from standfast.record.redaction import possible, redacted
+from standfast.record.redaction import redacted, suspicious
 
 LINE_MAX_BYTES = 64 * 1024 * 1024
 PIECE_BYTES = 1024 * 1024
@@ -184,17 +184,22 @@ def _rest_of_line(file: IO[bytes]) -> int | None:
 
 
 def _decoded(begin: int, upto: int, lines: list[tuple[int, bytes]], oversized: int, *, redact: bool) -> Piece:
-    suspects = possible(b"".join([raw for _, raw in lines])) if redact else ()
+    suspects = suspicious(b"".join([raw for _, raw in lines])) if redact else []
+    suspects.append(SIZE_UNKNOWN)  # behind everything
+    nth = passed = 0
     records: list[Record] = []
     kept: list[str] = []
     broken = doubled = counted = 0
     for offset, raw in lines:
         text = raw.decode("utf-8", "replace").strip()
+        passed += len(raw)
         if not text:
             continue
         if redact:
-            if suspects:
-                text = redacted(text, suspects)
+            if suspects[nth] < passed:
+                text = redacted(text)
+                while suspects[nth] < passed:
+                    nth += 1
             if "\\u00" in text or "\\/" in text:
                 text = _undisguised(text)
         try:
@@ -274,7 +279,7 @@ def document(path: str, *, redact: bool) -> Any:
         raw = file.read()
     text = raw.decode("utf-8", "replace").strip().removeprefix("\ufeff")
     if redact:
-        text = _undisguised(redacted(text, possible(raw)))
+        text = _undisguised(redacted(text) if suspicious(raw) else text)
     try:
         value, end = _decode(text)
     except (ValueError, RecursionError):

@@ -309,7 +309,7 @@ def _call(
         called_us, answered_us = row.get("called_us"), row.get("answered_us")
         tx.run(
             SQL.tool_call,
-            id=new_id("tcl"),
+            id=batch.new_id("tcl"),
             session_id=session_id,
             node_id=row["node_id"],
             call_id=call_id,
@@ -349,10 +349,10 @@ def _merge(row: Row, told: dict[str, Any], positions: dict[str, int]) -> None:
 
 
 def _use(tx: Tx, batch: Batch, homes: dict[Thread, _Home], seq: int) -> None:
-    for used in batch.used:
+    for used in batch.used.values():
         tx.run(
             SQL.usage_newest if used.last_wins else SQL.usage_largest,
-            id=new_id("usg"),
+            id=batch.new_id("usg"),
             session_id=homes[used.thread].session_id,
             node_id=homes[used.thread].node_id,
             response=used.response,
