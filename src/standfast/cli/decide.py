@@ -37,9 +37,10 @@ def decide(
 
     The same decision while it is open, or stands, is the one that is there.
     """
-    from standfast.cli.store import opened
+    from standfast.cli.store import agent_session, opened
 
     with opened() as sf:
+        session = session or agent_session(sf)
         made = sf.decisions.record(
             what, why=why, then=then_, session=session, tags=tags, agent=agent, standing=standing
         )

@@ -70,12 +70,15 @@ def begin(
     Exit 0: it is yours, act now and say `effect done` or `effect fail`. Exit 7: it was done
     before, its result is on stdout. Exit 6: in doubt. Exit 75: somebody is at it.
     """
+    from standfast.cli.store import agent_session
     from standfast.clock import parse_duration
 
     said = intent_of(intent)
     for_us = parse_duration(term) if term else _longest(pid)
     with _opened(pid) as sf:
-        begun = sf.effects.begin(tool, said, by=by or None, session=session, for_us=for_us, **options)
+        begun = sf.effects.begin(
+            tool, said, by=by or None, session=session or agent_session(sf), for_us=for_us, **options
+        )
     if begun.done:
         _print_result(out, begun)
         raise click.exceptions.Exit(exits.ALREADY_DONE)

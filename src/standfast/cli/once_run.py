@@ -114,6 +114,7 @@ class _Once:
 
     def work(self) -> tuple[Work, Wanted]:
         from standfast import serial
+        from standfast.cli.store import agent_session
         from standfast.footings.leases import ACTOR_US
         from standfast.ledger.effects import identity
         from standfast.ledger.effects.work import Work, wanted_for
@@ -133,7 +134,8 @@ class _Once:
             key, n = self.sf.effects._again(key)
         context = {"cwd": asked.cwd, "host": os.uname().nodename, "probe": asked.probe}
         wanted = wanted_for(work, scope=self.sf.scope, key=key, n=n, context=context)
-        session_id = self.sf.effects._session(asked.session) if asked.session else None
+        session = asked.session or agent_session(self.sf)
+        session_id = self.sf.effects._session(session) if session else None
         return work, wanted._replace(session_id=session_id, gate=gate, for_us=ACTOR_US)
 
     # -- doing and asking -------------------------------------------------------------------------

@@ -108,10 +108,11 @@ def _approved(store: Store, gate: Gate, asked: Asked, session_id: str) -> None:
 
 
 def _asking(gate: Gate, error: ApprovalRequired) -> str:
-    ask = f"a person runs: standfast approve {short(error.approval_id)}" if error.approval_id else error.hint
+    if error.code == "approval_denied" or not error.approval_id:
+        return f"{error.message}. {error.hint}"
     return (
-        f"{gate.pattern!r} needs a person's yes{_why(gate)}. {error.message.rstrip('.')}. "
-        f"It is asked for: {ask}. Then make exactly the same call again; "
+        f"{gate.pattern!r} needs a person's yes{_why(gate)}, and has been asked for. A person runs: standfast approve "
+        f"{short(error.approval_id)}    Then make exactly the same call again; "
         f"to wait for the answer: standfast approval wait {short(error.approval_id)}"
     )
 

@@ -82,7 +82,9 @@ def _wanted(agent: Agent, program: str) -> dict[str, dict[str, Any]]:
     groups: dict[str, dict[str, Any]] = {}
     for event in agent.events:
         matcher = {"matcher": "*"} if event in agent.tool_events else {}
-        groups[event] = {**matcher, "hooks": [handler]}
+        # Codex gives the end of a session three seconds, and complains about more.
+        short = {"timeout": min(agent.timeout, 3)} if agent.name == "codex" and event == "SessionEnd" else {}
+        groups[event] = {**matcher, "hooks": [{**handler, **short}]}
     return groups
 
 
