@@ -8,19 +8,24 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
 import standfast
 from standfast import config, handle
-from standfast.clock import HOUR_US, SYSTEM, SystemClock
+from standfast.clock import HOUR_US, SECOND_US, SYSTEM, SystemClock
 from standfast.daemon.children import Spool
 from standfast.daemon.service import Daemon, Options
+from standfast.record.loops.nouns import Run
+from tests.pgproxy import _Server
 
 PATIENCE_S = 60.0
 MAIN = "import sys; from standfast.cli import main; sys.exit(main())"
@@ -34,6 +39,12 @@ import standfast.clock
 standfast.clock.SYSTEM._boot_id = {boot!r}
 """
 """Before anything else: this process lives on another machine, as far as anybody can tell."""
+HASTE = """
+from standfast.daemon import lead
+from standfast.footings import leases
+leases.PROCESS_US, leases.MARGIN_US, leases.RENEW_EVERY_S, lead.RENEW_US = 4_000_000, 1_000_000, 1.0, 1_000_000
+"""
+"""Leases of four seconds instead of sixty: the same rules, fifteen times as fast."""
 
 
 class Later(SystemClock):
@@ -80,10 +91,13 @@ def until(what: Callable[[], object], act: Callable[[], object] = lambda: None, 
 class Running:
     """`standfast daemon run` in a process of its own, perhaps on a machine of its own."""
 
-    def __init__(self, data: Path, *words: str, host: str | None = None, **environment: str) -> None:
+    def __init__(
+        self, data: Path, *words: str, host: str | None = None, haste: bool = False, **environment: str
+    ) -> None:
         self.data = data
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
         boot = HOST.format(name=host, boot=f"{host:>08}-boot") if host else ""
+        boot += HASTE if haste else ""
         self.words = open(data / "words", "ab")  # noqa: SIM115  closed at the end of the block
         self.process = subprocess.Popen(
             [sys.executable, "-c", boot + MAIN, "daemon", "run", *words],
@@ -136,3 +150,67 @@ def memory_kb(pid: int) -> int:
         if line.startswith("VmRSS:"):
             return int(line.split()[1])
     return 0
+
+
+class Line(_Server):
+    """The way of one machine to the server; it can be broken and mended."""
+
+    def __init__(self, target_port: int) -> None:
+        super().__init__(target_port)
+        self._broken = False
+
+    def serve(self, client: socket.socket) -> None:
+        if self._broken:
+            return
+        server = self.dial()
+        threading.Thread(target=self._carry, args=(client, server), daemon=True).start()
+        self._carry(server, client)
+
+    def _carry(self, source: socket.socket, to: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                to.sendall(data)
+        for line in (source, to):
+            with suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
+
+    def break_off(self) -> None:
+        self._broken = True
+        self.cut()
+
+    def mend(self) -> None:
+        self._broken = False
+
+
+def check_slots(
+    sf: standfast.Standfast, witness: Path, firsts: dict[str, int], until_us: int, *, answered: bool
+) -> tuple[int, dict[str, int]]:
+    """Every slot of these loops, of one second each, has its one row and was run as often as the row says.
+
+    With `answered`, each of them is done. How many slots there were, and how they ended.
+    """
+    ran, states, slots = noted(witness), Counter[str](), 0
+    for name, first_us in firsts.items():
+        rows = [run for run in all_runs(sf, name) if run.slot_us <= until_us]
+        found = sorted(run.slot_us for run in rows)
+        wanted = list(range(first_us, until_us + 1, SECOND_US))
+        assert found == wanted, f"{name}: {len(found)} rows for {len(wanted)} slots: {set(found) ^ set(wanted)}"
+        slots += len(found)
+        for run in rows:
+            states[run.state] += 1
+            times = ran.pop((name, run.slot_us), 0)
+            assert times <= 1, f"{name} was run {times} times for one slot: {run}"
+            assert times == 1 or run.state not in ("done", "failed"), f"{name} was never run: {run}"
+            assert not answered or run.state == "done", run
+    stray = {key: times for key, times in ran.items() if key[1] <= until_us or times > 1}
+    assert not stray, f"run without a row, or twice: {stray}"
+    return slots, dict(states)
+
+
+def all_runs(sf: standfast.Standfast, name: str) -> list[Run]:
+    rows: list[Run] = []
+    after: str | None = None
+    while page := sf.runs.list(name, limit=1000, after=after):
+        rows += page
+        after = page[-1].place
+    return rows

@@ -1,0 +1,38 @@
+"""Daemons in real processes and real time, killed, cut off and locked out while loops fire and mail flows.
+
+Short samples of what `make prove` does for minutes (`tests/prove/daemons.py`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.prove import daemons
+
+
+def held(outcome: object) -> None:
+    assert not outcome.bad, str(outcome)  # type: ignore[attr-defined]
+
+
+def test_killed_every_second_it_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    """000-11, 000-37, 000-50: kill -9 every second while loops fire and mail flows."""
+    held(daemons.kills(tmp_path, seconds=4, seed=1))
+
+
+def test_a_write_lock_held_for_seconds_loses_no_slot(tmp_path: Path) -> None:
+    """000-13: a daemon tolerates its own database being busy."""
+    held(daemons.locked_out(tmp_path, seconds=2.5))
+
+
+def test_two_machines_on_one_server_with_partitions_and_kills_run_each_slot_once(
+    tmp_path: Path, pg_database: str
+) -> None:
+    """000-36, 000-37: one run per slot, whichever machine fires."""
+    held(daemons.machines(tmp_path, url=pg_database, rounds=1, seed=1, haste=True))
+
+
+@pytest.mark.parametrize("away_s", [1.5])
+def test_a_server_that_is_away_is_waited_for(tmp_path: Path, pg_database: str, away_s: float) -> None:
+    held(daemons.server_away(tmp_path, url=pg_database, seconds=away_s))
