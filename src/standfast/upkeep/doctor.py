@@ -344,7 +344,11 @@ def _guards(store: OpenStore, fix: bool) -> Finding:
     """Every table refuses other programs' writes."""
     from standfast.db.sqlite.migrate import GUARD
 
-    names = "SELECT name, type FROM sqlite_schema WHERE type IN ('table', 'trigger')"
+    # A virtual table (the index of words) takes no trigger; it can be thrown away, and nothing trusts it.
+    names = (
+        "SELECT name, type FROM pragma_table_list WHERE schema = 'main' AND type = 'table'"
+        " UNION ALL SELECT name, type FROM sqlite_schema WHERE type = 'trigger'"
+    )
     rows = store.read(lambda tx: tx.all(statement(names)))
     tables = [row["name"] for row in rows if row["type"] == "table" and not row["name"].startswith("sqlite_")]
     triggers = {row["name"] for row in rows if row["type"] == "trigger"}
