@@ -79,6 +79,40 @@ def test_what_has_happened_is_recorded_below_zero_too(sf: standfast.Standfast) -
         sf.credits.spend("ada", 1, key="s")
 
 
+def test_a_spend_reads_only_what_was_added_since_the_last_one(sf: standfast.Standfast) -> None:
+    """However long an account's history is, the other writers do not wait while it is added up."""
+    for n in range(5):
+        sf.credits.grant("ada", 10, key=f"g{n}")
+    sf.credits.spend("ada", 1, key="s1")
+    asked: list[int] = []
+    whole = sf._store.write
+
+    def watching(body: Any, **options: Any) -> Any:
+        return whole(lambda tx: body(_Watched(tx, asked)), **options)
+
+    sf._store.write = watching  # type: ignore[method-assign]
+    sf.credits.grant("ada", 10, key="g9")
+    sf.credits.spend("ada", 1, key="s2")
+    assert asked == [sf.credits.get("g9").seq], "summed from there on, inside the transaction"
+    assert sf.credits.balance("ada").balance == 58
+
+
+class _Watched:
+    """A transaction that notes from which entry on a balance is added up."""
+
+    def __init__(self, tx: Any, asked: list[int]) -> None:
+        self._tx = tx
+        self._asked = asked
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tx, name)
+
+    def one(self, statement: Any, **params: Any) -> Any:
+        if statement is SQL.balance_since:
+            self._asked.append(params["seq"])
+        return self._tx.one(statement, **params)
+
+
 def test_units_accounts_and_scopes_are_apart(engine_url: str, tmp_path: Path) -> None:
     for scope in ("here", "there"):
         with handle.connect(config.load(engine_url, data_dir=tmp_path / "data", scope=scope)) as sf:

@@ -34,7 +34,7 @@ def machine_on(place: str, data: Path) -> type[RuleBasedStateMachine]:
         def fresh(self) -> None:
             Machine.round += 1
             chosen = config.load(place, data_dir=data, scope=f"scope {Machine.round}")
-            self.handles = [handle.connect(chosen)]
+            self.handles = [handle.connect(chosen), handle.connect(chosen)]
 
         def teardown(self) -> None:
             for sf in self.handles:
@@ -42,6 +42,8 @@ def machine_on(place: str, data: Path) -> type[RuleBasedStateMachine]:
 
         @property
         def sf(self) -> standfast.Standfast:
+            """Two handles take turns: what one remembers of an account, the other has added to since."""
+            self.handles.reverse()
             return self.handles[0]
 
         def balance(self, account: str, unit: str) -> int:

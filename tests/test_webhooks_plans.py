@@ -122,6 +122,7 @@ HOT: list[tuple[Statement, Row]] = [
     (credits.SQL.add, {}),
     (credits.SQL.by_key, {}),
     (credits.SQL.balance, {}),
+    (credits.SQL.balance_since, {"seq": 9_000}),
     (credits.SQL.balance_at, {}),
     (credits.SQL.balances_of, {"unit": ""}),
     (credits.SQL.page, {"unit": ""}),

@@ -20,9 +20,9 @@ from typing import NamedTuple, TypeAlias
 
 from standfast import crash, serial
 from standfast.clock import iso
-from standfast.db.contract import Row, Tx
+from standfast.db.contract import Engine, Row, Tx
 from standfast.db.sql import load
-from standfast.db.store import Room, query, verb
+from standfast.db.store import Room, Store, query, verb
 from standfast.errors import Conflict, InvalidInput, KeyConflict, NotFound, StandfastError
 from standfast.footings import journal, keys
 from standfast.footings.journal import Receipt
@@ -39,6 +39,8 @@ REASON_MAX = 500
 AMOUNT_MAX = 10**12
 """Of one entry. Nine million of the largest still fit into a balance."""
 PAGE_MAX = 1000
+SUMS_MAX = 1000
+"""Accounts whose sum a handle remembers, so that the next spend reads only what was added since."""
 REFUND = "refund:"
 
 
@@ -92,10 +94,29 @@ class _Wanted(NamedTuple):
         return serial.hash({"account": self.account, "unit": self.unit, "amount": self.amount})
 
 
+class _Known(NamedTuple):
+    """The sum of an account's entries up to one of them. Entries never change, so it stays true.
+
+    All of an account's entries up to `seq` are in it: they take turns, each is committed before the
+    next one gets its number.
+    """
+
+    balance: int
+    seq: int
+
+
+_NOTHING = _Known(0, 0)
+
+
 class Credits(Room):
     """Grant, spend, refund, each once per key; and the balance that comes of it."""
 
-    __slots__ = ()
+    __slots__ = ("_engine", "_sums")
+
+    def __init__(self, store: Store, tx: Tx | None = None) -> None:
+        super().__init__(store, tx)
+        self._sums: dict[tuple[str, str], _Known] = {}
+        self._engine: Engine | None = None
 
     @verb
     def grant(
@@ -116,10 +137,8 @@ class Credits(Room):
         wanted = _wanted(account, _amount(amount), key, unit, reason, occurred_us)
         return _add(tx, self.scope, wanted, "credit.granted")
 
-    @verb
     def spend(
         self,
-        tx: Tx,
         account: str,
         amount: int,
         *,
@@ -128,7 +147,7 @@ class Credits(Room):
         reason: str | None = None,
         occurred_us: int | None = None,
         below_zero: bool = False,
-    ) -> CreditEntry | StandfastError:
+    ) -> CreditEntry:
         """Take `amount`, once per `key`. Replayed, the first entry comes back, whatever the balance is by then.
 
         Raises Conflict (`insufficient`) if the balance does not cover it: nothing is written, and the
@@ -136,7 +155,25 @@ class Credits(Room):
         recorded whatever the balance. Raises KeyConflict as `grant` does.
         """
         wanted = _wanted(account, -_amount(amount), key, unit, reason, occurred_us)
-        return _add(tx, self.scope, wanted, "credit.spent", covered=not below_zero)
+        return self._spend(wanted, None if below_zero else self._known(wanted))
+
+    @verb
+    def _spend(self, tx: Tx, wanted: _Wanted, known: _Known | None) -> CreditEntry | StandfastError:
+        return _add(tx, self.scope, wanted, "credit.spent", known=known)
+
+    def _known(self, wanted: _Wanted) -> _Known:
+        """A sum over most of the account's entries, made before the transaction, where nobody waits for it."""
+        if self.tx is not None:
+            return _NOTHING
+        place: Row = {"scope": self.scope, "account": wanted.account, "unit": wanted.unit}
+        if self.store.engine is not self._engine or len(self._sums) >= SUMS_MAX:
+            # Opened anew, it may be another store by now: one that was restored, for one.
+            self._engine, self._sums = self.store.engine, {}
+        known = self._sums.get((wanted.account, wanted.unit), _NOTHING)
+        row = self.store.read(lambda tx: tx.one(SQL.balance_since, seq=known.seq, **place))
+        known = _Known(known.balance + row["balance"], max(known.seq, row["last_seq"]))
+        self._sums[wanted.account, wanted.unit] = known
+        return known
 
     @verb
     def refund(
@@ -222,13 +259,16 @@ class Credits(Room):
 # -- adding ------------------------------------------------------------------------------------------
 
 
-def _add(tx: Tx, scope: str, wanted: _Wanted, type: str, *, covered: bool = False) -> CreditEntry | StandfastError:
+def _add(
+    tx: Tx, scope: str, wanted: _Wanted, type: str, *, known: _Known | None = None
+) -> CreditEntry | StandfastError:
+    """One entry; with `known`, only if the balance, which begins with that sum, covers it."""
     crash.point("credit.before_add")
     # Entries of one account take turns: on PostgreSQL two spends would not see each other.
     tx.run(SQL.alone, name=f"credit {scope}\n{wanted.account}\n{wanted.unit}")
     found = tx.maybe(SQL.by_key, scope=scope, key=wanted.key)
-    if found is None and covered:
-        refused = _not_covered(tx, scope, wanted)
+    if found is None and known is not None:
+        refused = _not_covered(tx, scope, wanted, known)
         if refused is not None:
             return refused
     row = found or tx.maybe(
@@ -250,12 +290,13 @@ def _add(tx: Tx, scope: str, wanted: _Wanted, type: str, *, covered: bool = Fals
     return _entry(row)._replace(fresh=True, receipt=_told(tx, row, type))
 
 
-def _not_covered(tx: Tx, scope: str, wanted: _Wanted) -> Conflict | None:
-    row = tx.one(SQL.balance, scope=scope, account=wanted.account, unit=wanted.unit)
-    if row["balance"] + wanted.amount >= 0:
+def _not_covered(tx: Tx, scope: str, wanted: _Wanted, known: _Known) -> Conflict | None:
+    row = tx.one(SQL.balance_since, scope=scope, account=wanted.account, unit=wanted.unit, seq=known.seq)
+    balance = known.balance + row["balance"]
+    if balance + wanted.amount >= 0:
         return None
     return Conflict(
-        f"{wanted.account} has {row['balance']} {wanted.unit}, and {-wanted.amount} are to be spent",
+        f"{wanted.account} has {balance} {wanted.unit}, and {-wanted.amount} are to be spent",
         "grant some, then ask again with the same key: "
         f"standfast credit add {wanted.account} AMOUNT --unit {wanted.unit} --key topup:…",
         code="insufficient",

@@ -29,6 +29,12 @@ SELECT CAST(COALESCE(SUM(amount), 0) AS bigint) AS balance, COUNT(*) AS entries,
 FROM credit_entry
 WHERE scope = :scope AND account = :account AND unit = :unit
 
+-- What was added after an entry whose sum is known.
+-- name: balance_since
+SELECT CAST(COALESCE(SUM(amount), 0) AS bigint) AS balance, COALESCE(MAX(seq), 0) AS last_seq
+FROM credit_entry
+WHERE scope = :scope AND account = :account AND unit = :unit AND seq > :seq
+
 -- name: balance_at
 SELECT CAST(COALESCE(SUM(amount), 0) AS bigint) AS balance, COUNT(*) AS entries, MAX(occurred_us) AS last_us
 FROM credit_entry
