@@ -115,13 +115,13 @@ def test_what_is_printed_cannot_harm_a_terminal(home: Path) -> None:
 
 def test_following_prints_mail_as_it_comes(home: Path) -> None:
     command = [sys.executable, "-c", MAIN, "mail", "follow", "bob", "--jsonl", "--limit", "2", "--done"]
-    follower = subprocess.Popen(command, env=environment(home), cwd=home, stdout=subprocess.PIPE, text=True)
-    assert follower.stdout is not None
-    for body in ("first", "second"):
-        sent = said("mail", "send", "bob", body, home=home)
-        got = json.loads(follower.stdout.readline())
-        assert (got["id"], got["body"]) == (sent["id"], body)
-    assert follower.wait(30) == 0
+    with subprocess.Popen(command, env=environment(home), cwd=home, stdout=subprocess.PIPE, text=True) as follower:
+        assert follower.stdout is not None
+        for body in ("first", "second"):
+            sent = said("mail", "send", "bob", body, home=home)
+            got = json.loads(follower.stdout.readline())
+            assert (got["id"], got["body"]) == (sent["id"], body)
+        assert follower.wait(30) == 0
     assert [one["state"] for one in said("mail", "list", "--state", "any", home=home)] == ["done", "done"]
 
 
