@@ -136,7 +136,7 @@ def _folding(plan: Plan, engine: str, store: Standfast, size: int) -> Table:
     table = Table(f"{engine}, a state folded from {size:,} events and more", f"A snapshot, and {TAIL} events after it.")
     table.add("without a snapshot", seconds["whole"], "s")
     table.add("with a snapshot", seconds["tail"], "s")
-    table.add("with / without", ratios(seconds["tail"], seconds["whole"]), "x")
+    table.add("without / with", ratios(seconds["whole"], seconds["tail"]), "x")
     table.add("events read without", [read["whole"]], "")
     table.add("events read with", [read["tail"]], "", at_most(TAIL))
     return table

@@ -16,13 +16,12 @@ from typing import Any
 import pytest
 
 import standfast
+from standfast import config, handle
 from standfast.errors import VersionConflict
 from standfast.record.events import Event
 from tests.faults.children import Nursery
 
 WRITERS = 8
-ROUNDS = int(os.environ.get("STANDFAST_TEST_EVENT_ROUNDS", "20"))
-KILLS = int(os.environ.get("STANDFAST_TEST_EVENT_KILLS", "6"))
 READERS = {"ann": "shared", "bob": None, "pair": "shared", "pair of the journal": None}
 
 
@@ -32,11 +31,15 @@ def nursery() -> Iterator[Nursery]:
         yield made
 
 
-def write(url: str, data: str, number: int, rounds: int, told: str) -> None:
+def opened(url: str, data: str, scope: str) -> standfast.Standfast:
+    return handle.connect(config.load(url, data_dir=data, scope=scope))
+
+
+def write(url: str, data: str, scope: str, number: int, rounds: int, told: str) -> None:
     """In a child: one event, several at once, in two streams at once, and once more with the same key."""
     draw = random.Random(number)
     note = os.open(told, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    with standfast.open(url, data_dir=data) as sf:
+    with opened(url, data, scope) as sf:
         for n in range(rounds):
             size = 1 + n % 3
             items = [("w.said", {"by": number, "n": n, "part": part, "of": size}) for part in range(size)]
@@ -54,9 +57,9 @@ def write(url: str, data: str, number: int, rounds: int, told: str) -> None:
             os.write(note, f"told {number} {n}\n".encode())
 
 
-def read(url: str, data: str, name: str, stream: str | None) -> None:
+def read(url: str, data: str, scope: str, name: str, stream: str | None) -> None:
     """In a child, until everything is said and read: what was seen is written together with the place."""
-    with standfast.open(url, data_dir=data) as sf, sf._store.watch() as watch:
+    with opened(url, data, scope) as sf, sf._store.watch() as watch:
         while True:
             over = os.path.exists(data + ".over")
             batch = sf.events.poll(name, stream, type="w", limit=7)
@@ -81,43 +84,55 @@ def everything(sf: standfast.Standfast, stream: str) -> list[Event]:
     return found
 
 
+def storm(nursery: Nursery, url: str, place: Path, *, seed: int, rounds: int, kills: int, scope: str = "") -> int:
+    """8 writers, two of them killed; 4 consumers, killed again and again. How many events there were."""
+    asked: dict[str, object] = {"url": url, "data": str(place / "data"), "scope": scope}
+    told = place / "told"
+    draw = random.Random(seed)
+    victims = draw.sample(range(WRITERS), 2)
+    with opened(url, str(place / "data"), scope) as sf:
+        readers = [(name, stream) for name, stream in READERS.items() for _ in range(1 + name.startswith("pair"))]
+
+        def start(number: int) -> int:
+            name, stream = readers[number]
+            return nursery.start("tests.test_events_storm:read", name=name, stream=stream, **asked)
+
+        alive = {number: start(number) for number in range(len(readers))}
+        starters = [asked | {"number": n, "rounds": rounds, "told": str(told)} for n in range(WRITERS)]
+        writers = nursery.race("tests.test_events_storm:write", starters)
+        with sf._store.watch() as watch:
+            for kill in range(kills):
+                for _ in range(draw.randrange(20)):
+                    watch.wait(0.1)
+                number = draw.randrange(len(readers))
+                nursery.kill(alive[number])
+                alive[number] = start(number)
+                if kill < 2:
+                    nursery.kill(writers[victims[kill]])
+        codes = [nursery.wait(pid, 120) for n, pid in enumerate(writers) if n not in victims]
+        assert codes == [0] * (WRITERS - 2)
+        (place / "data.over").touch()
+        assert [nursery.wait(pid, 120) for pid in alive.values()] == [0] * len(readers)
+        return check(sf, told.read_text().splitlines())
+
+
+def check(sf: standfast.Standfast, told: list[str]) -> int:
+    shared = everything(sf, "shared")
+    check_written(shared, told)
+    own = [event for n in range(WRITERS) for event in everything(sf, f"own {n}")]
+    for name, stream in READERS.items():
+        seen = [tuple(event.data) for event in everything(sf, f"seen by {name}")]
+        # The journal's order on a server is that of its transactions, which may have waited for each other.
+        in_order = stream is not None or sf.engine.name == "sqlite"
+        check_seen(seen if in_order else sorted(seen), shared if stream else shared + own)
+    return len(shared) + len(own)
+
+
 def test_nothing_is_lost_or_interleaved_and_every_consumer_sees_every_event_once(
     nursery: Nursery, engine_url: str, tmp_path: Path
 ) -> None:
-    """001-72, 001-48: 8 writers, two of them killed; 4 consumers, killed again and again."""
-    place: dict[str, object] = {"url": engine_url, "data": str(tmp_path / "data")}
-    told = tmp_path / "told"
-    draw = random.Random(4)
-    with standfast.open(engine_url, data_dir=tmp_path / "data") as sf:
-        readers = [(name, stream) for name, stream in READERS.items() for _ in range(1 + name.startswith("pair"))]
-        alive = {
-            number: nursery.start("tests.test_events_storm:read", name=name, stream=stream, **place)
-            for number, (name, stream) in enumerate(readers)
-        }
-        starters = [place | {"number": n, "rounds": ROUNDS, "told": str(told)} for n in range(WRITERS)]
-        writers = nursery.race("tests.test_events_storm:write", starters)
-        with sf._store.watch() as watch:
-            for kill in range(KILLS):
-                for _ in range(15):
-                    watch.wait(0.1)
-                number = draw.randrange(len(readers))
-                assert nursery.kill(alive[number]) in (-9, None)
-                name, stream = readers[number]
-                alive[number] = nursery.start("tests.test_events_storm:read", name=name, stream=stream, **place)
-                if kill in (1, 3):
-                    nursery.kill(writers[kill])
-        codes = [nursery.wait(pid, 120) for n, pid in enumerate(writers) if n not in (1, 3)]
-        assert codes == [0] * (WRITERS - 2)
-        (tmp_path / "data.over").touch()
-        assert [nursery.wait(pid, 120) for pid in alive.values()] == [0] * len(readers)
-        shared = everything(sf, "shared")
-        check_written(shared, told.read_text().splitlines())
-        own = [event for n in range(WRITERS) for event in everything(sf, f"own {n}")]
-        for name, stream in READERS.items():
-            seen = [tuple(event.data) for event in everything(sf, f"seen by {name}")]
-            # The journal's order on a server is that of its transactions, which may have waited for each other.
-            in_order = stream is not None or sf.engine.name == "sqlite"
-            check_seen(seen if in_order else sorted(seen), shared if stream else shared + own)
+    """001-72, 001-48."""
+    assert storm(nursery, engine_url, tmp_path, seed=4, rounds=20, kills=6) > 100
 
 
 def check_written(shared: list[Event], told: list[str]) -> None:

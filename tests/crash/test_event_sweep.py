@@ -20,6 +20,7 @@ import standfast
 from standfast import config, crash, handle
 from standfast.record.events import Event
 from tests.crash.footings import World
+from tests.faults.children import say
 
 # Loaded once here, or each of hundreds of children would load them again.
 for name in ("standfast.db.sqlite.registry", "standfast.db.postgres.engine", "standfast.record.events"):
@@ -107,6 +108,12 @@ class Events(World):
         self.sound()
 
 
+def sweep(url: str, place: str, schedules: int, seed: int) -> None:
+    """In a child of a long campaign: says how many schedules were played."""
+    world = Events(url, Path(place))
+    say(crash.sweep(world.live, world.live, world.check, reset=world.reset, max_schedules=schedules, seed=seed))
+
+
 @pytest.fixture
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Events:
     """One engine each; the parent of a sweep never opens the store."""
@@ -119,7 +126,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Events:
 
 @pytest.mark.parametrize("world", ["sqlite", "postgres"], indirect=True)
 def test_killed_anywhere_nothing_told_is_lost_and_everything_is_consumed_once(world: Events) -> None:
-    schedules = int(os.environ.get("STANDFAST_TEST_EVENT_SCHEDULES", "25" if "://" in world.url else "50"))
+    schedules = 25 if "://" in world.url else 50
     count = crash.sweep(world.live, world.live, world.check, reset=world.reset, max_schedules=schedules)
     assert count == schedules
 
