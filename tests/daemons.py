@@ -92,12 +92,18 @@ class Running:
     """`standfast daemon run` in a process of its own, perhaps on a machine of its own."""
 
     def __init__(
-        self, data: Path, *words: str, host: str | None = None, haste: bool = False, **environment: str
+        self,
+        data: Path,
+        *words: str,
+        host: str | None = None,
+        haste: bool = False,
+        before: str = "",
+        **environment: str,
     ) -> None:
         self.data = data
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
         boot = HOST.format(name=host, boot=f"{host:>08}-boot") if host else ""
-        boot += HASTE if haste else ""
+        boot += (HASTE if haste else "") + before
         self.words = open(data / "words", "ab")  # noqa: SIM115  closed at the end of the block
         self.process = subprocess.Popen(
             [sys.executable, "-c", boot + MAIN, "daemon", "run", *words],

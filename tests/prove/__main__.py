@@ -50,7 +50,18 @@ def _campaigns(stack: ExitStack) -> dict[str, Campaign]:
     def postgres(place: Path, seed: int) -> Outcome:
         return followers.run(place, url=_server(stack), seed=seed)
 
+    def machines(place: Path, seed: int) -> Outcome:
+        return daemons.machines(place, url=_server(stack), rounds=2, seed=seed, haste=True)
+
     return {
+        "daemon-kills": Campaign(lambda place, seed: daemons.kills(place, seconds=60, seed=seed), 2),
+        "daemon-kills-control": Campaign(
+            lambda place, seed: daemons.kills(place, seconds=10, seed=seed, careless=True), 0.5, control=True
+        ),
+        "daemon-lives": Campaign(lambda place, seed: daemons.lives(place, seconds=60), 1),
+        "daemon-locked-out": Campaign(lambda place, seed: daemons.locked_out(place, seconds=35), 0.5),
+        "daemon-machines": Campaign(machines, 1),
+        "daemon-sweep": Campaign(lambda place, seed: daemons.sweep(place, schedules=150, seed=seed), 1),
         "boot": Campaign(lambda place, seed: boot.run(place, rounds=20), 1),
         "boot-old": Campaign(lambda place, seed: boot.run(place, rounds=20, old=True), 1),
         "torture": Campaign(lambda place, seed: torture.run(place, seconds=15, seed=seed), 6),

@@ -23,20 +23,28 @@ SLOWER = ("true", "sleep 0.3; echo some output", "sleep 1.4")
 WAL_MAX_BYTES = 16 * 1024 * 1024
 
 
-def kills(place: Path, *, seconds: float, seed: int, every_s: float = 1.0) -> Outcome:
+CARELESS = """
+from standfast.daemon.work import Work
+Work._take = lambda self, run: self._sf.runs.requeue(run.id, run.attempt, reason="its worker is gone")
+"""
+"""The control: what a dead daemon left is handed out again without a look at its keeper."""
+
+
+def kills(place: Path, *, seconds: float, seed: int, every_s: float = 1.0, careless: bool = False) -> Outcome:
     """A daemon killed with kill -9 about every second; the next one starts at once."""
     outcome, random_ = Outcome("daemon-kills"), random.Random(seed)
-    url, data = str(place / "standfast.db"), place / "data"
+    url, data, before = str(place / "standfast.db"), place / "data", CARELESS if careless else ""
     with opened(url, data) as sf, _Post(sf) as post:
         firsts = _loops(sf, place, SLOWER)
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            with Running(data, STANDFAST_DB_URL=url) as running:
-                until(lambda: running.status()["state"] == "active" or running.process.poll() is not None)
-                time.sleep(every_s * random_.uniform(0.1, 1.2))
+            with Running(data, before=before, STANDFAST_DB_URL=url) as running:
+                if random_.random() < 0.7:  # else it may die while it starts
+                    until(lambda: running.status()["state"] == "active")
+                time.sleep(every_s * random_.uniform(0.1, 0.9))
                 running.kill()
                 outcome.count("kills")
-        with Running(data, STANDFAST_DB_URL=url) as running:
+        with Running(data, before=before, STANDFAST_DB_URL=url) as running:
             running.wait()
             settled_us = _settle(sf, firsts)
             before = descriptors(running.pid), memory_kb(running.pid)
@@ -162,6 +170,21 @@ def machines(place: Path, *, url: str, rounds: int, seed: int, haste: bool) -> O
         _judge(outcome, sf, place, firsts, settled_us, answered=False)
         hosts = {run.host for name in firsts for run in sf.runs.list(name, limit=1000) if run.host}
         outcome.refuse(hosts != set(lines), f"only {hosts} ran anything")
+    return outcome
+
+
+def sweep(place: Path, *, schedules: int, seed: int) -> Outcome:
+    """Killed at every crash point it passes, and the next one too."""
+    from standfast import crash
+    from tests.crash.test_daemon_sweep import Scheduled
+
+    outcome = Outcome("daemon-sweep")
+    world = Scheduled(str(place / "store" / "standfast.db"), place)
+    try:
+        tried = crash.sweep(world.live, world.live, world.check, reset=world.reset, max_schedules=schedules, seed=seed)
+        outcome.count("schedules", tried)
+    except AssertionError as error:
+        outcome.bad.append(str(error)[-600:])
     return outcome
 
 
