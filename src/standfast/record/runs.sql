@@ -165,13 +165,14 @@ WHERE r.loop_id = :loop_id AND r.slot_us <= :slot_us AND (r.slot_us < :slot_us O
 ORDER BY r.slot_us DESC, r.id DESC
 LIMIT :limit
 
+-- CROSS JOIN keeps SQLite from beginning with the loops and sorting the history.
 -- name: of_scope
 SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
        r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
        r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
        r.created_us, r.started_us, r.ended_us
-FROM run r JOIN loop l ON l.id = r.loop_id
-WHERE r.scope = :scope AND (r.slot_us, r.id) < (:slot_us, :id)
+FROM run r CROSS JOIN loop l
+WHERE l.id = r.loop_id AND r.scope = :scope AND (r.slot_us, r.id) < (:slot_us, :id)
   AND (:state = '' OR r.state = :state) AND COALESCE(r.until_slot_us, r.slot_us) >= :since_us
 ORDER BY r.slot_us DESC, r.id DESC
 LIMIT :limit

@@ -43,13 +43,14 @@ ORDER BY c.occurred_us, c.seq
 LIMIT :limit
 
 -- Slots that were not run, each at its own moment; the journal tells a gap in one line, at its beginning.
+-- Loop by loop: there are few of them, and of each the window is found by an index (so CROSS JOIN, for SQLite).
 -- name: slots_between
 SELECT r.seq AS seq, r.created_us AS time_us, r.slot_us AS occurred_us, r.scope AS scope, 'standfast' AS actor,
        'seen' AS source, r.state AS state, r.loop_id AS subject, NULL AS session_id, NULL AS session_key, NULL AS agent,
        l.name AS name, l.zone AS zone, r.reason AS reason, r.slots AS slots, r.until_slot_us AS until_slot_us
-FROM run r JOIN loop l ON l.id = r.loop_id
-WHERE r.slot_us >= :from_us AND r.slot_us < :until_us AND r.state IN ('missed', 'skipped')
-  AND (:everywhere = 1 OR r.scope = :scope) AND (CAST(:subject AS text) IS NULL OR r.loop_id = :subject)
+FROM loop l CROSS JOIN run r
+WHERE r.loop_id = l.id AND r.slot_us >= :from_us AND r.slot_us < :until_us AND r.state IN ('missed', 'skipped')
+  AND (:everywhere = 1 OR l.scope = :scope) AND (CAST(:subject AS text) IS NULL OR l.id = :subject)
 ORDER BY r.slot_us
 LIMIT :limit
 
