@@ -35,6 +35,7 @@ def _campaigns(stack: ExitStack) -> dict[str, Campaign]:
     from tests.prove import (
         boot,
         checkpoints,
+        daemons,
         effects,
         events,
         followers,
