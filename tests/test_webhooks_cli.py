@@ -177,6 +177,8 @@ def test_credits_from_a_shell(home: Path) -> None:
     assert said("credit", "refund", "run:1", "--amount", "10", home=home)["balance"] == 50
     assert said("credit", "spend", "ada", "80", "--key", "x", "--below-zero", home=home)["balance"] == -30
     assert [entry["amount"] for entry in said("credit", "list", "ada", home=home)] == [-80, 10, -60, 100]
+    assert said("credit", "show", "run:1", home=home)["amount"] == -60
+    assert refused("credit", "show", "run:9", home=home) == (3, "not_found")
     (balance,) = said("credit", "balance", "ada", home=home)
     assert (balance["balance"], balance["entries"]) == (-30, 4)
     (then,) = said("credit", "balance", "--at", "yesterday 13:00", home=home)

@@ -123,7 +123,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Payments:
     return Payments(request.getfixturevalue("pg_database"), place)
 
 
-@pytest.mark.parametrize(("world", "sample"), [("sqlite", 40), ("postgres", 15)], indirect=["world"])
+@pytest.mark.parametrize(("world", "sample"), [("sqlite", 25), ("postgres", 10)], indirect=["world"])
 def test_killed_anywhere_every_event_is_done_once_and_every_payment_credited_once(world: Payments, sample: int) -> None:
     """000-20, 000-22. A sample of the schedules; STANDFAST_TEST_SCHEDULES asks for more of them."""
     schedules = int(os.environ.get("STANDFAST_TEST_SCHEDULES", sample))

@@ -161,6 +161,26 @@ def list_(out: Out, account: str | None, unit: str | None, after: int | None, li
     )
 
 
+@credit.verb("show", examples=("standfast credit show topup:payment_77", "standfast credit show run:fix-42 --json"))
+@click.argument("key")
+def show(out: Out, key: str) -> None:
+    """Show the entry with KEY."""
+    from standfast.cli.store import opened
+
+    with opened(create=False) as sf:
+        entry = sf.credits.get(key)
+    pairs = [
+        ("entry", entry.id),
+        ("key", entry.key),
+        ("account", entry.account),
+        ("amount", f"{entry.amount:+} {entry.unit}"),
+        ("reason", entry.reason),
+        ("happened", _moment(entry.occurred_us)),
+        ("written", f"{_moment(entry.created_us)} by {entry.actor}"),
+    ]
+    out.record(plain(entry), list(out.pairs([(label, value) for label, value in pairs if value])))
+
+
 # -- small parts -------------------------------------------------------------------------------------
 
 

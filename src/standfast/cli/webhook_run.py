@@ -44,11 +44,18 @@ def answer(out: Out, event: WebhookEvent, argv: tuple[str, ...]) -> int:
 def rounds(out: Out, source: str, kind: str | None, limit: int, argv: tuple[str, ...]) -> int:
     """Handle what is ready; 1 if anything failed."""
     from standfast.cli.webhook import plain
+    from standfast.errors import LeaseLost
 
     ends = {"done": 0, "received": 0, "dead": 0}
     events: list[dict[str, Any]] = []
+    lost = 0
     for _ in range(limit):
-        ended, _code = _handled(out, argv, lambda room: room.claim(source=source, kind=kind))
+        try:
+            ended, _code = _handled(out, argv, lambda room: room.claim(source=source, kind=kind))
+        except LeaseLost as error:  # too slow: somebody else has that one by now, and the next may go well
+            lost += 1
+            out.error(error.code, error.message, error.hint)
+            continue
         if ended is None:
             break
         ends[ended.state] += 1
@@ -58,7 +65,7 @@ def rounds(out: Out, source: str, kind: str | None, limit: int, argv: tuple[str,
         out.say(f"standfast: {words}")
     else:
         out.rows(events, [])
-    return int(ends["received"] + ends["dead"] > 0)
+    return int(ends["received"] + ends["dead"] + lost > 0)
 
 
 def _handled(out: Out, argv: tuple[str, ...], claim: Claim) -> tuple[WebhookEvent | None, int]:
