@@ -36,7 +36,13 @@ def apply(store: Store, spec: Spec, *, key: str | None, mode: str) -> Applied:
     refuse(spec.problems)
     crash.point("apply.before_commit")
     with store.transaction() as tx:
-        return _committed(store, tx, spec, key)
+        applied = _committed(store, tx, spec, key)
+    if spec.of("gates"):
+        # Also when it was applied before: whoever did may have died between the commit and the copy.
+        from standfast.ledger.gates import Gates
+
+        Gates(store).mirror()
+    return applied
 
 
 def _looked(tx: Tx, spec: Spec, key: str | None, mode: str) -> Applied:
