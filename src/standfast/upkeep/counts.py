@@ -24,5 +24,5 @@ def counts(tx: Tx) -> dict[str, int]:
 
 
 def _count(tx: Tx, table: str) -> int:
-    text = f"SELECT count(*) AS n FROM (SELECT 1 FROM {table} LIMIT {COUNT_MAX}) AS some"
+    text = f"SELECT count(*) AS n FROM (SELECT 1 FROM {table} LIMIT {COUNT_MAX}) AS rows_there"
     return int(tx.one(statement(text))["n"])
