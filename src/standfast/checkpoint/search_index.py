@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
+from standfast import serial
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import Statement, load
 from standfast.db.store import Room, verb
@@ -167,10 +168,16 @@ def _step(tx: Tx, *, source: Source, at: int) -> _Step:
 def _index(tx: Tx, *, prepared: list[tuple[Document, str]]) -> None:
     """Write entries. Two that do it at once write the same."""
     for document, body in prepared:
+        known, hash = tx.maybe(SQL.known, subject=document.subject), serial.hash_text(body)
+        if known is not None and known["version_us"] >= document.version_us:
+            continue
         fields = {name: getattr(document, name) for name in Document._fields[:9]}
-        entry = tx.maybe(SQL.entry, **fields)
-        if entry is not None:
-            tx.run(SQL.put_words, seq=entry["seq"], body=body)
+        if known is not None and known["hash"] == hash:  # a task seen for the thousandth time
+            tx.run(SQL.touch, **fields)
+            continue
+        seq = tx.one(SQL.number, now_us=tx.now_us())["mark"]
+        tx.run(SQL.entry, seq=seq, hash=hash, **fields)
+        tx.run(SQL.put_words, seq=seq, body=body)
 
 
 def _move(tx: Tx, *, source: Source, mark: int) -> None:

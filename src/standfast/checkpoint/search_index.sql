@@ -9,16 +9,30 @@ VALUES (:source, :mark, :now_us)
 ON CONFLICT (source) DO UPDATE SET mark = excluded.mark, updated_us = excluded.updated_us
 WHERE search_mark.mark < excluded.mark
 
+-- name: known
+SELECT hash, version_us FROM search_entry WHERE subject = :subject
+
+-- The words are as they were.
+-- name: touch
+UPDATE search_entry SET agent = :agent, version_us = :version_us
+WHERE subject = :subject AND version_us < :version_us
+
+-- A number is never given twice, also not after its entry was removed: old words may still lead to it.
+-- name: number
+INSERT INTO search_mark (source, mark, updated_us)
+VALUES ('entry', 1, :now_us)
+ON CONFLICT (source) DO UPDATE SET mark = search_mark.mark + 1, updated_us = excluded.updated_us
+RETURNING mark
+
 -- name: entry
-INSERT INTO search_entry (subject, kind, scope, session_id, agent, role, tool, occurred_us, version_us)
-VALUES (:subject, :kind, :scope, :session_id, :agent, :role, :tool, :occurred_us, :version_us)
-ON CONFLICT (subject) DO UPDATE SET agent = excluded.agent, tool = excluded.tool, version_us = excluded.version_us
-WHERE search_entry.version_us < excluded.version_us
-RETURNING seq
+INSERT INTO search_entry (seq, subject, kind, scope, session_id, agent, role, tool, occurred_us, version_us, hash)
+VALUES (:seq, :subject, :kind, :scope, :session_id, :agent, :role, :tool, :occurred_us, :version_us, :hash)
+ON CONFLICT (subject) DO UPDATE
+SET seq = excluded.seq, agent = excluded.agent, tool = excluded.tool, version_us = excluded.version_us, hash = excluded.hash
 
 -- The words of an entry: a table of their own for FTS5.
 -- name: put_words [sqlite]
-INSERT OR REPLACE INTO search_words (rowid, body) VALUES (:seq, :body)
+INSERT INTO search_words (rowid, body) VALUES (:seq, :body)
 
 -- Each word with its place. They are words already, so no parser of the server's may split them again.
 -- name: put_words [postgres]

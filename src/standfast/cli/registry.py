@@ -83,7 +83,7 @@ ENTRIES = (
     Entry(
         "verify", "standfast.cli.verify:verify", "answer", "prove that a receipt is still in the journal", front=False
     ),
-    Entry("sql", "standfast.cli.sql:sql", "answer", "ask the store anything, read-only"),
+    Entry("sql", "standfast.cli.sql:sql", "answer", "ask the store anything, read-only", front=False),
     Entry("mcp", "standfast.cli.mcp:mcp", "keep", "twelve tools for an agent, over stdio", front=False),
     Entry("install", "standfast.cli.install:install", "keep", "hooks for claude-code, codex, gemini-cli, opencode"),
     Entry("hook", "standfast.cli.hook_help:hook", "keep", "what installed hooks call; reads stdin", front=False),

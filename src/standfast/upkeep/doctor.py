@@ -344,7 +344,7 @@ def _guards(store: OpenStore, fix: bool) -> Finding:
     """Every table refuses other programs' writes."""
     from standfast.db.sqlite.migrate import GUARD
 
-    # A virtual table (the index of words) takes no trigger; it can be thrown away, and nothing trusts it.
+    # The index of words is a virtual table and takes no trigger; it can be thrown away, and nothing relies on it.
     names = (
         "SELECT name, type FROM pragma_table_list WHERE schema = 'main' AND type = 'table'"
         " UNION ALL SELECT name, type FROM sqlite_schema WHERE type = 'trigger'"

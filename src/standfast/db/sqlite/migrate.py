@@ -121,7 +121,10 @@ def protect(connection: apsw.Connection) -> int:
 
 
 def unprotected(connection: apsw.Connection) -> list[tuple[str, str]]:
-    """Tables and the kinds of change on them that no guard trigger watches."""
+    """Tables and the kinds of change on them that no guard trigger watches.
+
+    The index of words is a virtual table and takes none: it can be thrown away, and nothing relies on it.
+    """
     tables = [
         name
         for (name,) in connection.execute(
