@@ -135,7 +135,7 @@ class Hearing:
         with connect(self.settings, as_actor=True) as sf:
             hooks = Hooks(sf._store)
             kept = hooks.keep(self.heard)
-            if kept.gates or self.heard.kind == "answer":
+            if self.asks or self.heard.kind == "answer":
                 self._gates(hooks, kept.session_id, kept.gates)
             self.kept = True
             if self.heard.kind in ("start", "compacted"):
@@ -147,7 +147,7 @@ class Hearing:
 
         assert self.heard is not None
         store = hooks.store
-        if self.heard.kind == "answer":
+        if self.heard.kind != "call":  # an answer, or a call that could not be read
             rows = hooks.gates()
         if not rows:
             return

@@ -1,0 +1,249 @@
+"""What hooks tell, in the store: sessions, prompts, tool calls and their outcomes, seen by standfast."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import standfast
+from standfast.clock import ManualClock
+from standfast.db.contract import Caller
+from standfast.interchange.hooks import hearing
+from standfast.interchange.hooks.hearing import Heard
+from standfast.interchange.hooks.keeping import Hooks, keep_late
+from tests.hooks import CAPTURED, bash, enter, heard, payload
+
+SECRET = "ghp_" + "a1B2" * 10
+
+
+def keep(sf: standfast.Standfast, given: dict[str, Any], at_us: int, agent: str = "claude-code") -> str:
+    """As the door does it: in the agent's name."""
+    store = sf._store
+    found = heard(given, agent=agent, at_us=at_us)
+    old, store.caller = (
+        store.caller,
+        Caller(actor=found.key, holder=f"a:{found.key}", scope=store.caller.scope, clock=store.caller.clock),
+    )
+    try:
+        return Hooks(store).keep(found).session_id
+    finally:
+        store.caller = old
+
+
+def events(sf: standfast.Standfast) -> list[tuple[str, str]]:
+    return [(event.type, event.source) for event in sf.journal.tail(limit=100).events]
+
+
+def calls(sf: standfast.Standfast) -> list[dict[str, Any]]:
+    return list(sf.rows("SELECT call_id, tool, status, input, output, exit_code, origin FROM tool_call ORDER BY seq"))
+
+
+def test_a_turn_of_an_agent_is_a_session_a_prompt_and_its_tool_calls(sf: standfast.Standfast) -> None:
+    """000-18: written by standfast as it happens, and `seen`, not said by the agent."""
+    keep(sf, payload("SessionStart", source="startup"), 1)
+    keep(sf, payload("UserPromptSubmit", prompt="list the files"), 2)
+    keep(sf, bash("PreToolUse", "ls"), 3)
+    keep(sf, bash("PostToolUse", "ls", tool_response={"stdout": "a.txt", "stderr": ""}), 4)
+    session = sf.sessions.get("claude-code:s1")
+    assert (session.state, session.agent, session.preview) == ("active", "claude-code", "list the files")
+    assert session.holder == "a:claude-code:s1"
+    keep(sf, payload("Stop"), 5)
+    assert sf.sessions.get("claude-code:s1").state == "waiting"
+    keep(sf, payload("SessionEnd", reason="clear"), 6)
+    assert sf.sessions.get("claude-code:s1").state == "completed"
+    seen = [type for type, source in events(sf) if source == "seen" and not type.startswith("session.")]
+    assert seen == ["agent.started", "prompt.submitted", "tool.called", "tool.answered", "turn.ended", "agent.ended"]
+    (call,) = calls(sf)
+    assert (call["status"], call["output"], call["origin"]) == ("ok", "a.txt", "hook")
+
+
+def test_the_same_record_twice_is_one(sf: standfast.Standfast) -> None:
+    """000-18: what is kept at once and comes again from a spool adds nothing."""
+    for _ in range(2):
+        keep(sf, payload("UserPromptSubmit", prompt="once"), 1)
+        keep(sf, bash("PreToolUse", "ls"), 2)
+        keep(sf, bash("PostToolUse", "ls", tool_response="x"), 3)
+    store = sf._store
+    again = heard(payload("UserPromptSubmit", prompt="once"), at_us=1)
+    assert keep_late(store, again.key, store.caller.scope, [(again, True)]) == 0
+    types = [type for type, _ in events(sf)]
+    assert [types.count(type) for type in ("prompt.submitted", "tool.called", "tool.answered")] == [1, 1, 1]
+    assert len(calls(sf)) == 1
+
+
+def test_a_call_without_an_answer_is_pending_and_never_failed(sf: standfast.Standfast) -> None:
+    keep(sf, bash("PreToolUse", "sleep 100"), 1)
+    assert calls(sf)[0]["status"] == "pending"
+
+
+@pytest.mark.parametrize(
+    ("agent", "given", "status", "code"),
+    [
+        ("claude-code", bash("PostToolUse", "x", tool_response={"stdout": "", "interrupted": True}), "cancelled", None),
+        ("claude-code", bash("PostToolUseFailure", "x", error="Exit code 3\nboom"), "error", 3),
+        ("claude-code", bash("PostToolUseFailure", "x", error="gone", is_interrupt=True), "cancelled", None),
+        ("codex", bash("PostToolUse", "x", tool_response="cat: no such file"), "unknown", None),
+        ("codex", {**bash("PostToolUse", "x", tool_response="ok"), "tool_name": "apply_patch"}, "ok", None),
+        ("gemini-cli", {**bash("AfterTool", "x", tool_response={"llmContent": "", "error": "no"})}, "error", None),
+        (
+            "gemini-cli",
+            {**bash("AfterTool", "x", tool_response={"llmContent": "Output: x\nExit Code: 2\n"})}
+            | {"tool_name": "run_shell_command"},
+            "error",
+            2,
+        ),
+        ("claude-code", bash("PermissionDenied", "x", denial_reason="no"), "cancelled", None),
+    ],
+)
+def test_an_outcome_is_what_the_agent_said_and_never_a_guess(
+    agent: str, given: dict[str, Any], status: str, code: int | None
+) -> None:
+    """000-18: Codex tells the output of a shell and not how it ended: unknown."""
+    found = heard(given, agent=agent)
+    assert (found.status, found.exit_code) == (status, code)
+
+
+def test_secrets_are_taken_out_before_anything_is_stored(sf: standfast.Standfast) -> None:
+    """003-40: in prompts, inputs, outputs and summaries; half a secret has no shape, so before it is cut."""
+    keep(sf, payload("UserPromptSubmit", prompt="x" * 19_990 + SECRET), 1)
+    keep(sf, bash("PreToolUse", f"curl -H {SECRET}"), 2)
+    keep(sf, bash("PostToolUse", f"curl -H {SECRET}", tool_response={"stdout": "y" * 19_990 + SECRET}), 3)
+    told = json.dumps([*calls(sf), *(event._asdict() for event in sf.journal.tail(limit=50).events)])
+    assert "ghp_" not in told
+    assert told.count("[redacted:github]") >= 3
+
+
+def test_hook_and_importer_meet_in_one_session_and_one_row(sf: standfast.Standfast) -> None:
+    """000-9: the same key, the same id of the call, whoever comes first; and wherever the agent has gone since."""
+    first = keep(sf, bash("PreToolUse", "ls"), 1)
+    store = sf._store
+    old, store.caller = (
+        store.caller,
+        Caller(actor="claude-code:s1", holder="a:claude-code:s1", scope="elsewhere", clock=store.caller.clock),
+    )
+    try:
+        second = Hooks(store).keep(heard(bash("PostToolUse", "ls", tool_response="x"), at_us=2)).session_id
+    finally:
+        store.caller = old
+    assert first == second
+    (thread,) = sf.rows("SELECT agent, native_id, session_id FROM import_thread")
+    assert dict(thread) == {"agent": "claude-code", "native_id": "s1", "session_id": first}
+
+
+def test_an_agent_without_ids_of_calls_leaves_the_row_to_its_transcript(sf: standfast.Standfast) -> None:
+    given = {**bash("BeforeTool", "ls", id=None), "tool_name": "run_shell_command"}
+    keep(sf, given, 1, "gemini-cli")
+    keep(sf, {**given, "hook_event_name": "AfterTool", "tool_response": {"llmContent": "a"}}, 2, "gemini-cli")
+    assert calls(sf) == []
+    assert [type for type, _ in events(sf) if type.startswith("tool.")] == ["tool.called", "tool.answered"]
+
+
+def test_a_late_record_neither_opens_nor_ends_what_goes_on(sf: standfast.Standfast) -> None:
+    """A spool may be drained days later: yesterday's end is not the end of today's session."""
+    keep(sf, payload("SessionStart"), 100)
+    ended = heard(payload("SessionEnd", reason="exit"), at_us=1)
+    assert keep_late(sf._store, ended.key, sf.scope, [(ended, True)]) == 1
+    assert sf.sessions.get("claude-code:s1").state == "active"
+    other = heard(payload("UserPromptSubmit", session="s2", prompt="from the sandbox"), at_us=2)
+    keep_late(sf._store, other.key, sf.scope, [(other, False)])
+    found = sf.sessions.get("claude-code:s2")
+    assert (found.state, found.holder, found.preview) == ("completed", None, "from the sandbox")
+    assert [source for type, source in events(sf) if type == "prompt.submitted"] == ["said"]
+
+
+def test_a_hook_is_a_sign_of_life_of_everything_its_agent_holds(sf: standfast.Standfast) -> None:
+    """001-64: every command and hook of an actor renews its leases."""
+    store = sf._store
+    old, store.caller = (
+        store.caller,
+        Caller(actor="claude-code:s1", holder="a:claude-code:s1", scope=store.caller.scope, clock=store.caller.clock),
+    )
+    try:
+        before = sf.leases.acquire("deploy", for_us=30_000_000)
+        Hooks(store).keep(heard(payload("UserPromptSubmit", prompt="go on")))
+        after = sf.leases.get("deploy")
+    finally:
+        store.caller = old
+    assert (after.fence, after.standing) == (before.fence, "live")
+    assert after.lease_until_us is not None
+    assert before.lease_until_us is not None
+    assert after.lease_until_us > before.lease_until_us
+
+
+def test_what_an_agent_types_belongs_to_its_session_with_no_flag(tmp_path: Path) -> None:
+    """000-18: `standfast decide` inside an agent is attributed to the session its hooks told of."""
+    import subprocess
+
+    from tests.hooks import PROGRAM, environment
+
+    enter("claude-code", payload("SessionStart", session="abc", cwd=tmp_path), tmp_path / "data")
+    typed = environment(tmp_path / "data", CLAUDE_CODE_SESSION_ID="abc", CLAUDECODE="1")
+    made = subprocess.run(
+        [PROGRAM, "decide", "use tabs", "--json"], capture_output=True, env=typed, cwd=tmp_path, text=True
+    )
+    assert made.returncode == 0, made.stderr
+    with standfast.open(data_dir=tmp_path / "data") as sf:
+        (session,) = sf.sessions.list(everywhere=True)
+        assert json.loads(made.stdout)["data"]["session_id"] == session.id
+
+
+def test_the_door_keeps_a_record_and_says_nothing(tmp_path: Path) -> None:
+    ran = enter("claude-code", bash("PreToolUse", "ls", cwd=tmp_path), tmp_path / "data")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
+    with standfast.open(data_dir=tmp_path / "data") as sf:
+        assert [call["tool"] for call in calls(sf)] == ["Bash"]
+
+
+def test_notify_of_codex_tells_the_end_of_a_turn() -> None:
+    given = {"type": "agent-turn-complete", "thread-id": "t1", "cwd": "/", "last-assistant-message": "done"}
+    assert heard(given, agent="codex").kind == "stop"
+
+
+CAPTURES = sorted(CAPTURED.rglob("*.json")) if CAPTURED.is_dir() else []
+
+
+def _agent(path: Path) -> str:
+    name = str(path.relative_to(CAPTURED))
+    return "claude-code" if name.startswith("claude-code") else "codex" if "codex" in name else "gemini-cli"
+
+
+@pytest.mark.skipif(not CAPTURES, reason="NOT SHOWN: ../shared/data/transcripts/hooks is not here")
+def test_every_payload_captured_from_a_real_agent_is_handled(sf: standfast.Standfast) -> None:
+    """Each is kept, or known to be silent; none is broken, and tool calls of one session are one row each."""
+    kept = 0
+    for at_us, path in enumerate(CAPTURES, 1):
+        given = hearing.parsed(path.read_bytes())
+        found = hearing.heard(_agent(path), given, at_us) if given is not None else None
+        if found is None:
+            name, session = (given or {}).get("hook_event_name"), (given or {}).get("session_id")
+            assert name is None or not isinstance(session, str) or name in hearing.SILENT, path
+            continue
+        assert found.summary, path
+        keep(sf, given or {}, at_us, found.agent)
+        kept += 1
+    assert kept > 60
+    codex = [call for call in calls(sf) if str(call["call_id"]).startswith("call_")]
+    assert sorted((call["call_id"], call["status"]) for call in codex) == [
+        ("call_1", "ok"),
+        ("call_2", "ok"),
+        ("call_4", "unknown"),
+    ]
+    assert sf.sessions.get("codex:01a1e05d-2606-7f40-a65a-ba12f463ce24").state == "completed"
+
+
+def test_the_lease_of_a_silent_agent_ends_by_time(tmp_path: Path) -> None:
+    """001-64: an agent that is never heard of again is suspect, without anybody guessing."""
+    clock = ManualClock()
+    with standfast.open(tmp_path / "s.db", data_dir=tmp_path, clock=clock) as sf:
+        keep(sf, payload("UserPromptSubmit", prompt="x"), 1)
+        assert not sf.sessions.get("claude-code:s1").crashed
+        clock.advance(2 * 3600)
+        assert sf.sessions.get("claude-code:s1").crashed
+
+
+def test_a_record_fits_into_a_line_and_back() -> None:
+    found = heard(bash("PostToolUse", "ls", tool_response="x"))
+    assert Heard(**json.loads(json.dumps(found._asdict()))) == found
