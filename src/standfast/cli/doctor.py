@@ -21,6 +21,12 @@ def doctor(out: Out, fix: bool) -> None:
     from standfast.upkeep.doctor import examine
 
     findings = list(examine(lambda: load(quiet=True), opened, fix=fix))
+    if not any(finding.state == "error" for finding in findings):
+        from standfast.cli.store import exists
+        from standfast.daemon.checks import examine as examine_daemon
+
+        settings = load(quiet=True)
+        findings += examine_daemon(settings, opened) if exists(settings) else []
     rows = [finding._asdict() for finding in findings]
     if out.for_people:
         for finding in findings:

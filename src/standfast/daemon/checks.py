@@ -1,0 +1,76 @@
+"""What the doctor says about the daemon: is it there, is it well, and does anybody need it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from standfast.clock import SYSTEM
+from standfast.daemon import lead, status
+from standfast.errors import NotFound, StandfastError, UnsafeStorage
+from standfast.footings.leases import Lease, who
+from standfast.upkeep.doctor import Finding
+
+if TYPE_CHECKING:
+    from standfast.config import Settings
+    from standfast.daemon.status import Status
+    from standfast.handle import Standfast
+
+START = "standfast daemon start, or for good: standfast daemon install"
+
+
+def examine(settings: Settings, connect: Callable[[Settings], Standfast]) -> Iterator[Finding]:
+    """One finding; none where the store itself cannot be opened, which was said before."""
+    try:
+        found = status.read(settings.data_dir, SYSTEM)
+    except UnsafeStorage as error:
+        yield Finding("daemon", "error", error.message, error.hint)
+        return
+    except OSError as error:
+        yield Finding("daemon", "error", f"its pid file cannot be read: {error.strerror}", "standfast doctor")
+        return
+    if found.state != "stopped":
+        yield _running(found, settings)
+        return
+    try:
+        with connect(settings._replace(scope="")) as sf:
+            yield _stopped(found, wanted=_wanted(sf), leader=_leader(sf))
+    except StandfastError:
+        return
+
+
+def _running(found: Status, settings: Settings) -> Finding:
+    name = f"process {found.pid}"
+    failing = [part for part in found.parts if part["state"] == "failing"]
+    if found.store is not None and found.store != settings.target.shown:
+        return Finding(
+            "daemon", "warn", f"{name} serves {found.store}", "standfast daemon stop && standfast daemon start"
+        )
+    if failing:
+        said = "; ".join(f"{part['name']}: {part['error']}" for part in failing)
+        return Finding("daemon", "warn", f"{name} runs, and is not well: {said}", "standfast daemon status")
+    if found.state == "waiting":
+        return Finding("daemon", "warn", f"{name} waits for the store: {found.note}", "standfast daemon status")
+    words = f"stands by for {found.leader}" if found.state == "standby" else "is there"
+    return Finding("daemon", "ok", f"{name} {words}")
+
+
+def _stopped(found: Status, *, wanted: int, leader: Lease | None) -> Finding:
+    if leader is not None:
+        return Finding("daemon", "ok", f"{who(leader.holder)} is the daemon of this store")
+    if not wanted:
+        return Finding("daemon", "ok", "none runs, and no loop needs one")
+    last = f"; the last one ended: {found.note}" if found.note else "; the last one was killed" if found.store else ""
+    return Finding("daemon", "warn", f"{wanted} loop{'s' * (wanted > 1)} and no daemon: nothing is fired{last}", START)
+
+
+def _wanted(sf: Standfast) -> int:
+    return len(sf.loops.list(state="active", everywhere=True, limit=1000))
+
+
+def _leader(sf: Standfast) -> Lease | None:
+    try:
+        found = sf.leases.get(lead.NAME)
+    except NotFound:
+        return None
+    return found if found.standing == "live" else None
