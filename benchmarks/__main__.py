@@ -29,8 +29,11 @@ AREAS = {
     "resume": "steps",
     "claims": "tasks",
     "claims_postgres": "tasks",
+    "mail": "mail",
+    "mail_postgres": "mail",
     "events": "events",
     "events_postgres": "events",
+    "search": "search",
 }
 """The areas in their order, each with the module that has the function of its name."""
 

@@ -255,6 +255,8 @@ def claims_postgres(plan: Plan) -> list[Table]:
 def _workers(
     plan: Plan, title: str, note: str, contestants: Sequence[Contestant], count: int, place: Callable[[str], str]
 ) -> Table:
+    """The first of them is ours: the others are compared with it."""
+    ours = contestants[0].label
     processes, threads = CREWS.get(count, (count, 1))
     with ExitStack() as stack:
         crews = {
@@ -268,9 +270,9 @@ def _workers(
     for label, values in rates.items():
         table.add(label, values, "/s")
     for label, values in rates.items():
-        if label != OURS.label:
-            table.add(f"{OURS.label} / {label}", ratios(rates[OURS.label], values), "x")
-    table.add(f"{OURS.label}: wait p99", [sample.wait(0.99) for sample in samples[OURS.label]], "s")
+        if label != ours:
+            table.add(f"{ours} / {label}", ratios(rates[ours], values), "x")
+    table.add(f"{ours}: wait p99", [sample.wait(0.99) for sample in samples[ours]], "s")
     return table
 
 

@@ -78,6 +78,18 @@ def test_events_are_measured_on_a_server_too(smallest: Plan, pg_database: str, m
     assert heard.lines
 
 
+def test_mail_is_measured_against_a_bare_query_on_the_same_server(
+    smallest: Plan, pg_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "installed", lambda requirement: None)
+    monkeypatch.setenv("STANDFAST_TEST_PG_URL", pg_database)
+    received, *readers = area("mail_postgres")(smallest)
+    assert "send → received, p50" in [line.label for line in received.lines]
+    assert "dbos==3.3.0 could not be installed: NOT COMPARED" in received.note
+    for table in readers:
+        assert "claim and done / bare SKIP LOCKED and update" in [line.label for line in table.lines]
+
+
 def test_a_peer_that_cannot_be_had_is_named_and_what_needs_it_left_out(
     smallest: Plan, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
