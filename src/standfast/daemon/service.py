@@ -293,11 +293,10 @@ class Service:
         _notify("STOPPING=1")
         self.say(f"{why}: ending")
         crash.point("daemon.before_drain")
-        asked, end = max(signals.asked, 1), time.monotonic() + self.options.grace_s
-        ending = 0
+        end, ending = time.monotonic() + self.options.grace_s, 0
         daemon.drain()
         while not daemon.work.idle and not (daemon.work.quiet and daemon.state == "waiting"):
-            wanted = 2 if signals.asked > asked else int(time.monotonic() >= end)
+            wanted = 2 if signals.asked > 1 else int(time.monotonic() >= end)
             if ending < wanted:
                 ending = wanted
                 daemon.work.end_all(now=ending == 2)
