@@ -265,7 +265,7 @@ GARBAGE: dict[str, tuple[Any, str]] = {
     "need": ({"gates": [{"pattern": "x", "need": "luck"}]}, "a gate needs approval or effect"),
     "pattern": ({"gates": [{"pattern": ""}]}, r"gates\[0\]: a gate's pattern"),
     "section": ({"task": []}, "'task' is not a section; there are: tasks, loops, state, gates"),
-    "many": ({"state": [{"key": f"k{n}", "value": n} for n in range(501)]}, "501 entries, and the limit is 500"),
+    "many": ({"state": [{"key": f"k{n}", "value": n} for n in range(301)]}, "301 entries, and the limit is 300"),
 }
 
 

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -32,14 +32,14 @@ OUTPUT_MAX_BYTES = 2_000
 """The end of what a command said that is kept."""
 VALUE_MAX_BYTES = 100_000
 """Of a variable; a larger value is on standard input alone."""
-ENTRIES_MAX = 1_000
+PAGE = 1_000
 POLL_S = 0.05
 
 
 def chosen(sf: Standfast, keys: Sequence[str], namespace: str) -> list[Entry]:
     """The entries to verify. Raises NotFound for a key that has no command."""
     if not keys:
-        return sf.state.to_verify(namespace=namespace, limit=ENTRIES_MAX)
+        return list(_all(sf, namespace))
     found = [sf.state.get(key, namespace=namespace) for key in dict.fromkeys(keys)]
     for one in found:
         if one.verify is None:
@@ -48,6 +48,13 @@ def chosen(sf: Standfast, keys: Sequence[str], namespace: str) -> list[Entry]:
                 f"give it one: standfast state set {one.key} VALUE --verify COMMAND",
             )
     return found
+
+
+def _all(sf: Standfast, namespace: str) -> Iterator[Entry]:
+    after = ""
+    while page := sf.state.to_verify(namespace=namespace, after=after, limit=PAGE):
+        yield from page
+        after = page[-1].key
 
 
 def run(sf: Standfast, entries: Sequence[Entry], timeout_s: float) -> list[Entry]:

@@ -14,7 +14,7 @@ from standfast.errors import InvalidInput
 from standfast.record.apply.nouns import Item
 
 SPEC_MAX_BYTES = 1024 * 1024
-ITEMS_MAX = 500
+ITEMS_MAX = 300
 """Entries of one file: they are one transaction, and that is bounded."""
 NEEDS_MAX = 100
 
