@@ -117,7 +117,7 @@ def test_credits_do_what_a_dictionary_does(engine_url: str, tmp_path: Path) -> N
     run_state_machine_as_test(
         machine_on(engine_url, tmp_path / "data"),
         settings=settings(
-            max_examples=10 if postgres else 30,
+            max_examples=6 if postgres else 20,
             stateful_step_count=25,
             deadline=None,
             database=None,

@@ -17,7 +17,7 @@ import standfast
 from standfast.errors import InProgress, NotFound
 from tests.others import Other
 
-SCHEDULES = int(os.environ.get("STANDFAST_TEST_SCHEDULES", "15"))
+SCHEDULES = int(os.environ.get("STANDFAST_TEST_SCHEDULES", "10"))
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 

@@ -247,7 +247,7 @@ def test_webhooks_do_what_a_model_of_them_does(engine_url: str, tmp_path: Path) 
     run_state_machine_as_test(
         machine_on(engine_url, tmp_path / "data"),
         settings=settings(
-            max_examples=15 if postgres else 50,
+            max_examples=8 if postgres else 30,
             stateful_step_count=30,
             deadline=None,
             database=None,
