@@ -29,6 +29,7 @@ AREAS = {
     "resume": "steps",
     "claims": "tasks",
     "claims_postgres": "tasks",
+    "loops": "loops",
     "mail": "mail",
     "mail_postgres": "mail",
     "events": "events",
