@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 
 from tests.faults.children import Child, Nursery
@@ -18,7 +19,9 @@ def run(place: Path, *, url: str | None = None, seed: int = 0, rounds: int = 60,
             outcome.count("events", storm(nursery, where, place, seed=seed, rounds=rounds, kills=kills, scope=scope))
             outcome.count("kills", kills + 2)
         except AssertionError as error:
-            outcome.refuse(error, "lost, interleaved, skipped or repeated")
+            words = traceback.format_exception(error)[-1] + (place / "words").read_text()[-1500:]
+            where_it_was = traceback.extract_tb(error.__traceback__)[-1].line
+            outcome.refuse(f"{where_it_was}: {words}", "lost, interleaved, skipped or repeated")
     return outcome
 
 
