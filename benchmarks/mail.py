@@ -183,10 +183,10 @@ def _receive(pipe: Connection, place: str, url: str | None) -> None:
     with opened(url or place) as store, store.mail.follow(BOX) as follow:
         pipe.send(None)
         while (count := pipe.recv()) is not None:
-            waits = []
+            waits: list[float] = []
             while len(waits) < count:
                 found = next(follow)
-                waits.append((time.monotonic_ns() - found.body) / 1e9)  # type: ignore[operator]
+                waits.append((time.monotonic_ns() - found.body) / 1e9)
                 store.mail.done(found)
             pipe.send(waits)
 

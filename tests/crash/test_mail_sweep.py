@@ -64,8 +64,8 @@ class Mails(World):
             self.told("refuse", lambda: sf.mail.refuse(mail, "no good"))
         if sf.mail.get(poison.id).attempts_max == 1:
             self.told("retry", lambda: sf.mail.retry(poison.id, attempts=1, note="once more"))
-        if (mail := sf.mail.claim("eve")) is not None:
-            self.told("give up", lambda: sf.mail.release(mail, reason="still no good"))
+        if (last := sf.mail.claim("eve")) is not None:
+            self.told("give up", lambda: sf.mail.release(last, reason="still no good"))
         if sf.mail.dead():
             self.told("resolve", lambda: sf.mail.resolve(poison.id, note="by hand"))
 

@@ -35,7 +35,6 @@ HOLDERS_MAX = 1000
 """Processes that hold mail, judged at each claim."""
 BURIED_MAX = 100
 """Dead letters one claim may leave behind on its way to a mail that is ready."""
-PEEK_MAX = 50
 SEEN_EVERY_US = MINUTE_US
 _NOBODY = ("holder", "lease_until_us", "lease_boot", "lease_mono_us", "lease_for_us")
 
@@ -121,10 +120,9 @@ def claim_next(tx: Tx, place: Place, *, thread_id: str, for_us: int | None) -> C
 
 
 def is_ready(tx: Tx, place: Place, thread_id: str) -> bool:
-    """Whether a claim would find something, without writing anything."""
+    """Whether a claim would find something, without writing anything; also if a process died with some mail."""
     asked: Row = {"scope": place.scope, "box": place.box, "thread_id": thread_id, "now_us": tx.now_us()}
-    rows = tx.all(SQL.peek, limit=PEEK_MAX, **(asked | tx.lease_clock()))
-    return len(rows) == PEEK_MAX or any(not leases.stand(tx, row).live for row in rows)
+    return tx.maybe(SQL.peek, **(asked | tx.lease_clock())) is not None or bool(_the_dead(tx))
 
 
 def take(tx: Tx, row: Row, for_us: int | None) -> Row | StandfastError:
@@ -142,9 +140,14 @@ def take(tx: Tx, row: Row, for_us: int | None) -> Row | StandfastError:
 
 
 def expire_the_dead(tx: Tx) -> None:
-    for row in tx.all(SQL.processes, own=tx.caller.holder, limit=HOLDERS_MAX):
-        if leases.is_gone(row["holder"], tx.caller.clock):
-            tx.run(SQL.expire_lease, holder=row["holder"])
+    for holder in _the_dead(tx):
+        tx.run(SQL.expire_lease, holder=holder)
+
+
+def _the_dead(tx: Tx) -> list[str]:
+    """Processes that hold mail and are known to be dead."""
+    rows = tx.all(SQL.processes, own=tx.caller.holder, limit=HOLDERS_MAX)
+    return [row["holder"] for row in rows if leases.is_gone(row["holder"], tx.caller.clock)]
 
 
 def at_work(store: Store, tx: Tx | None, claimed: Mail) -> None:
@@ -258,10 +261,10 @@ def back(
         return row
     crash.point("mail.before_back")
     words = reason or f"{outcome} by {tx.caller.actor}, without a reason"
-    end_attempt(tx, row, outcome, reason)
+    end_attempt(tx, row, outcome, words)
     if row["attempts"] >= row["attempts_max"]:
         return bury(tx, row, f"{_times(row)}, the last one {outcome}: {words}")
-    free = _free(tx, row, reason, ready_us=ready_us)
+    free = _free(tx, row, words, ready_us=ready_us)
     data: dict[str, serial.Json] = {"attempt": row["attempts"], "ready_us": free["ready_us"]}
     return mail(tx, free, told(tx, free, f"mail.{outcome}", summary=words, data=data)), None
 

@@ -39,16 +39,16 @@ ORDER BY m.priority, m.seq
 LIMIT 1
 {skip_locked}
 
--- The same, to look at: what a process holds is judged outside.
+-- The same, to look at: nothing is locked.
 -- name: peek
-SELECT id, holder, lease_until_us, lease_boot, lease_mono_us, lease_for_us
+SELECT id
 FROM mail m
 WHERE m.scope = :scope AND m.box = :box AND m.ended_us IS NULL
   AND m.ready_us <= :now_us AND (m.expires_us IS NULL OR m.expires_us > :now_us)
-  AND (m.holder IS NULL OR m.holder LIKE 'p:%' OR {lease_over:m})
+  AND (m.holder IS NULL OR {lease_over:m})
   AND (:thread_id = '' OR m.thread_id = :thread_id)
 ORDER BY m.priority, m.seq
-LIMIT :limit
+LIMIT 1
 
 -- Other processes that hold mail: they may have died before their time. Asked without a time, so that on
 -- PostgreSQL it travels with the beginning of the transaction.

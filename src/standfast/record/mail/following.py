@@ -64,12 +64,12 @@ class Follow:
             return None
         if self._watch is None:
             self._watch = self._room.store.watch()  # before the first look: what comes after it rings
-        if self._held is not None or not self._begun:
+        if self._held is not None or not self._begun or self._ready():
             found = self._take()
-            if found is not None or timeout_s <= 0:
+            if found is not None:
                 return found
-        elif not self._ready():
-            self._watch.wait(timeout_s)
+        # Always through here before the next look: somebody else may have been faster every time.
+        self._watch.wait(timeout_s)
         return self._take() if self._ready() else None
 
     def _take(self) -> Mail | None:

@@ -13,6 +13,7 @@ from standfast.footings.journal import Event
 from standfast.ids import short
 from standfast.ledger import dead_letters
 from standfast.ledger.dead_letters import DeadLetter
+from standfast.record import agents
 from standfast.record.mail import addresses, delivery, looking, sending
 from standfast.record.mail.addresses import Place
 from standfast.record.mail.delivery import Which
@@ -480,6 +481,7 @@ class Mails(Room):
             self._tell(letter)
         if claimed.mail is not None:
             delivery.at_work(self.store, self.tx, claimed.mail)
+            agents.notice(self.store, self.tx)
         return claimed.mail
 
     def _told(self, ended: Ended) -> Mail:
