@@ -42,6 +42,8 @@ def test_a_stream_is_written_read_and_folded_in_a_shell(home: Path) -> None:
     assert refused("event", "append", "board", "set", "other", "--key", "k", home=home) == (4, "key_conflict")
     assert refused("event", "append", "board", "set", "--expect", "7", home=home) == (4, "version_conflict")
     assert refused("event", "append", "board", "task.closed", home=home) == (2, "reserved_type")
+    assert refused("event", "append", "notes", "said", "{not json", home=home) == (2, "invalid_input")
+    said("event", "append", "notes", "said", "{not json", "--as", "text", home=home)
     lines = '{"type": "set", "data": {"a": "done"}}\n\n{"type": "set", "data": {"b": 1}}\n'
     many = said("event", "append", "board", "-", "--expect", "1", home=home, input=lines)
     assert [one["version"] for one in many] == [2, 3]
@@ -55,7 +57,7 @@ def test_a_stream_is_written_read_and_folded_in_a_shell(home: Path) -> None:
     changed = said("event", "diff", "board", "--from", "1", home=home)
     assert [(one["path"], one["kind"]) for one in changed] == [("/a", "changed"), ("/b", "added")]
     assert refused("event", "list", "bord", home=home) == (3, "not_found")
-    assert [stream["name"] for stream in said("event", "streams", home=home)] == ["board"]
+    assert [stream["name"] for stream in said("event", "streams", home=home)] == ["board", "notes"]
 
 
 def test_a_command_consumes_each_event_until_one_fails(home: Path, tmp_path: Path) -> None:

@@ -54,6 +54,14 @@ COLUMNS = [
 @click.argument("stream")
 @click.argument("type")
 @click.argument("data", required=False)
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(["auto", "json", "text"]),
+    default="auto",
+    show_default=True,
+    help="How DATA is read: as JSON if it is JSON, always, or never.",
+)
 @click.option("--key", help="Append once per key, however often this is run.")
 @click.option("--expect", type=click.IntRange(0), help="Only if the stream is at this version; 0: it has no event yet.")
 @click.option("--summary", help="A line for people: the timeline shows it.")
@@ -64,6 +72,7 @@ def append(
     stream: str,
     type: str,
     data: str | None,
+    form: str,
     key: str | None,
     expect: int | None,
     summary: str | None,
@@ -84,7 +93,7 @@ def append(
         with opened() as sf:
             made = sf.events.append_many(stream, lines, **asked)
     else:
-        value, occurred_us = _value(data), None if at is None else _time_us(at)
+        value, occurred_us = _value(data, form), None if at is None else _time_us(at)
         with opened() as sf:
             made = [sf.events.append(stream, type, value, summary=summary, occurred_us=occurred_us, **asked)]
     _print_appended(out, made)
@@ -384,12 +393,12 @@ def _pretty(state: Any) -> str:
     return clean_lines(json.dumps(state, indent=2, ensure_ascii=False, default=str))
 
 
-def _value(text: str | None) -> Any:
+def _value(text: str | None, form: str) -> Any:
     from standfast.cli.state import parsed
 
     if text is None:
         return None
-    return parsed(_input().removesuffix("\n") if text == "-" else text, "auto")
+    return parsed(_input().removesuffix("\n") if text == "-" else text, form)
 
 
 def _lines() -> list[Any]:
