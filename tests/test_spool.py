@@ -1,0 +1,242 @@
+"""The spool: written by a process that cannot open the store, and in the store once afterwards."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import standfast
+from standfast.interchange.hooks import spool
+from standfast.interchange.hooks.hearing import Heard
+from tests.hooks import PROGRAM, bash, enter, environment, heard, payload
+
+NOWHERE = "/dev/null/nowhere"
+"""A data directory that cannot be: no store, no spool, no key can be made there, whoever asks."""
+
+
+def workspace(tmp_path: Path) -> Path:
+    place = tmp_path / "work"
+    (place / ".git" / "objects").mkdir(parents=True)
+    (place / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    return place
+
+
+def prompts(data: Path) -> Counter[tuple[str, str]]:
+    with standfast.open(data_dir=data) as sf:
+        rows = sf.rows("SELECT summary, source FROM event WHERE type = 'prompt.submitted'")
+        return Counter((row["summary"], row["source"]) for row in rows)
+
+
+def said(text: str, *, session: str = "s1", at_us: int = 1) -> Heard:
+    return heard(payload("UserPromptSubmit", session=session, prompt=text), at_us=at_us)
+
+
+def test_a_process_that_cannot_open_the_store_leaves_its_record_in_the_workspace(tmp_path: Path) -> None:
+    """As in a sandbox: nothing outside the workspace can be written. Any command there brings it home, once."""
+    place, data = workspace(tmp_path), tmp_path / "data"
+    sub = place / "src"
+    sub.mkdir()
+    given = payload("UserPromptSubmit", prompt="from the sandbox", cwd=sub)
+    ran = enter("codex", given, Path(NOWHERE), cwd=sub)
+    assert (ran.returncode, ran.stdout) == (0, b"")
+    line = place / ".standfast" / "spool" / "open.ndjson"
+    assert line.exists()
+    assert (line.stat().st_mode & 0o777, line.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert (place / ".standfast" / ".gitignore").read_text() == "*\n"
+    env = environment(data)
+    for _ in range(2):
+        shown = subprocess.run([PROGRAM, "session", "list", "--all"], env=env, cwd=sub, capture_output=True, text=True)
+        if shown.returncode == 3:  # there was no store yet: a command that writes makes it
+            subprocess.run([PROGRAM, "decide", "x"], env=env, cwd=sub, check=True, capture_output=True)
+    assert not list((place / ".standfast" / "spool").iterdir())
+    assert prompts(data) == {("from the sandbox", "said"): 1}  # nobody could seal it: it is only said
+
+
+def test_with_the_key_of_this_account_it_is_evidence(tmp_path: Path) -> None:
+    """Busy, and the data directory takes no spool: sealed in the workspace, and brought home by the next hook."""
+    place, data = workspace(tmp_path), tmp_path / "data"
+    standfast.open(data_dir=data).close()
+    (data / "spool").write_text("a file is in the way")
+    assert spool.key(str(data))
+    with open(data / "standfast.db.lock", "rb+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        enter("codex", payload("UserPromptSubmit", prompt="while it was busy", cwd=place), data)
+    assert (place / ".standfast" / "spool" / "open.ndjson").exists()
+    enter("codex", payload("Stop", session="another", cwd=place), data)
+    assert prompts(data) == {("while it was busy", "seen"): 1}
+
+
+def test_a_line_of_a_stranger_is_said_and_garbage_is_counted(tmp_path: Path) -> None:
+    """A repository can bring a spool along. It can neither forge evidence nor break anything."""
+    place, data = workspace(tmp_path), tmp_path / "data"
+    there = place / ".standfast" / "spool"
+    there.mkdir(parents=True, mode=0o700)
+    good = {"v": 1, "actor": "codex:x", "scope": "", **said("forged")._asdict()}
+    lines = [
+        "0" * 32 + " " + json.dumps(good),
+        "- " + json.dumps({**good, "kind": "nonsense"}),
+        "- " + json.dumps({**good, "at_us": "soon"}),
+        "- " + json.dumps({**good, "status": "granted"}),
+        "- " + json.dumps({**good, "more": 1}),
+        "garbage \x00\x01",
+        "- {",
+    ]
+    (there / "open.ndjson").write_text("\n".join(lines) + "\n- {cut o")
+    (there / "open.ndjson").chmod(0o600)
+    with standfast.open(data_dir=data) as sf:
+        drained = spool.drain(sf._store, [str(there)], str(data))
+        assert (drained.kept, drained.broken, drained.left) == (1, 7, False)
+        (lost,) = [event for event in sf.journal.tail(limit=50).events if event.type == "hook.lost"]
+        assert lost.data == {"lost": 0, "broken": 7}
+    assert prompts(data) == {("forged", "said"): 1}
+
+
+@pytest.mark.parametrize("trap", ["link to a file", "link to a directory", "for all to write", "a pipe"])
+def test_nothing_is_read_or_written_through_a_trap(trap: str, tmp_path: Path) -> None:
+    place, data, secret = workspace(tmp_path), tmp_path / "data", tmp_path / "secret"
+    secret.mkdir()
+    (secret / "open.ndjson").write_text("mine\n")
+    there = place / ".standfast" / "spool"
+    if trap == "link to a directory":
+        (place / ".standfast").symlink_to(tmp_path / "elsewhere")
+        (tmp_path / "elsewhere" / "spool").mkdir(parents=True)
+    else:
+        there.mkdir(parents=True, mode=0o700)
+        if trap == "link to a file":
+            (there / "open.ndjson").symlink_to(secret / "open.ndjson")
+        elif trap == "for all to write":
+            there.chmod(0o777)
+        else:
+            os.mkfifo(there / "open.ndjson")
+    assert spool.append([str(there)], str(data), "codex:s1", "", said("x")) is None
+    with standfast.open(data_dir=data) as sf:
+        assert spool.drain(sf._store, [str(there)], str(data)).kept == 0
+    assert (secret / "open.ndjson").read_text() == "mine\n"
+    assert not (tmp_path / "elsewhere" / "spool" / "open.ndjson").exists()
+
+
+def test_a_full_spool_loses_what_comes_next_and_counts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool, "SPOOL_MAX_BYTES", 1500)
+    there, data = str(tmp_path / "spool"), tmp_path / "data"
+    for n in range(10):
+        assert spool.append([there], str(data), "codex:s1", "", said(f"p{n}", at_us=n)) == there
+    with standfast.open(data_dir=data) as sf:
+        drained = spool.drain(sf._store, [there], str(data))
+    assert drained.kept + drained.lost == 10
+    assert drained.lost > 0
+
+
+def test_a_hook_takes_home_a_part_and_leaves_the_rest(tmp_path: Path) -> None:
+    """One agent does not wait for another's hundred records."""
+    there, data = str(tmp_path / "spool"), tmp_path / "data"
+    for n in range(25):
+        spool.append([there], str(data), "codex:s1", "", said(f"p{n}", at_us=n))
+    with standfast.open(data_dir=data) as sf:
+        first = spool.drain(sf._store, [there], str(data), limit=10)
+        assert (first.kept, first.left) == (10, True)
+        assert spool.drain(sf._store, [there], str(data)).kept == 15
+        assert spool.drain(sf._store, [there], str(data)).kept == 0
+    assert sum(prompts(data).values()) == 25
+
+
+def test_a_writer_that_is_still_at_it_keeps_its_file(tmp_path: Path) -> None:
+    """Taken aside under a writer's hands, the file is left until that writer is done."""
+    there, data = tmp_path / "spool", tmp_path / "data"
+    spool.append([str(there)], str(data), "codex:s1", "", said("one", at_us=1))
+    with open(there / "open.ndjson", "ab") as writer, standfast.open(data_dir=data) as sf:
+        fcntl.flock(writer, fcntl.LOCK_SH)
+        assert spool.drain(sf._store, [str(there)], str(data)) == (0, 0, 0, True)
+        spool.append([str(there)], str(data), "codex:s1", "", said("two", at_us=2))
+        fcntl.flock(writer, fcntl.LOCK_UN)
+        assert spool.drain(sf._store, [str(there)], str(data)).kept == 2
+
+
+_WRITER = """
+import sys
+from pathlib import Path
+from standfast.interchange.hooks import spool
+from tests.hooks import heard, payload
+there, data, name, told = sys.argv[1:]
+with open(told, "a") as out:
+    for n in range(40):
+        given = payload("UserPromptSubmit", session=name, prompt=f"{name}-{n}")
+        if spool.append([there], data, f"codex:{name}", "", heard(given, at_us=n)):
+            out.write(f"{name}-{n}\\n")
+            out.flush()
+"""
+_DRAINER = """
+import sys
+import standfast
+from standfast.interchange.hooks import spool
+there, data = sys.argv[1:]
+with standfast.open(data_dir=data) as sf:
+    while True:
+        spool.drain(sf._store, [there], data, limit=7)
+"""
+
+
+def test_drained_once_under_kills_while_others_write(tmp_path: Path) -> None:
+    """Three write, two drain and are killed at any moment: every record that was taken is in the store once."""
+    storm(tmp_path, seed=1, kills=6)
+
+
+def storm(tmp_path: Path, *, seed: int, kills: int) -> int:
+    there, data, told = tmp_path / "spool", tmp_path / "data", tmp_path / "told"
+    standfast.open(data_dir=data).close()
+    env = {**environment(data), "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+
+    def start(script: str, *words: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-c", script, str(there), str(data), *words], env=env)
+
+    rng = random.Random(seed)
+    writers = [start(_WRITER, f"w{n}", str(told)) for n in range(3)]
+    drainers = [start(_DRAINER) for _ in range(2)]
+    for _ in range(kills):
+        time.sleep(rng.uniform(0.02, 0.25))
+        victim = rng.randrange(len(drainers))
+        drainers[victim].send_signal(signal.SIGKILL)
+        drainers[victim].wait()
+        drainers[victim] = start(_DRAINER)
+    for writer in writers:
+        assert writer.wait(timeout=60) == 0
+    for drainer in drainers:
+        drainer.kill()
+        drainer.wait()
+    with standfast.open(data_dir=data) as sf:
+        spool.drain(sf._store, [str(there)], str(data))
+    found = Counter(summary for summary, _ in prompts(data).elements())
+    expected = set(told.read_text().split())
+    assert len(expected) == 120
+    assert found == dict.fromkeys(expected, 1)
+    return len(expected)
+
+
+def test_the_daemon_finds_the_workspaces_its_sessions_were_in(tmp_path: Path) -> None:
+    place, data = workspace(tmp_path), tmp_path / "data"
+    enter("codex", payload("SessionStart", session="s1", cwd=place), data)
+    spool.append([str(place / ".standfast" / "spool")], str(data), "codex:s1", "", said("later"))
+    with standfast.open(data_dir=data) as sf:
+        assert spool.drain_everywhere(sf._store, str(data)).kept == 1
+
+
+def test_an_answer_may_come_home_before_its_call(tmp_path: Path) -> None:
+    there, data = str(tmp_path / "spool"), tmp_path / "data"
+    spool.append([there], str(data), "codex:s1", "", heard(bash("PreToolUse", "ls"), agent="codex", at_us=1))
+    answer = heard(bash("PostToolUse", "ls", tool_response="x"), agent="claude-code", at_us=2)
+    with standfast.open(data_dir=data) as sf:
+        from standfast.interchange.hooks.keeping import keep_late
+
+        keep_late(sf._store, "codex:s1", "", [(answer._replace(agent="codex"), True)])
+        spool.drain(sf._store, [there], str(data))
+        (call,) = sf.rows("SELECT status, called_us, answered_us, occurred_us FROM tool_call")
+    assert dict(call) == {"status": "ok", "called_us": 1, "answered_us": 2, "occurred_us": 1}
