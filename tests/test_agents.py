@@ -49,6 +49,10 @@ def test_whoever_works_is_known_without_registering(engine_url: str, tmp_path: P
             assert (reviewer.status, reviewer.session_id) == ("active", s.id)
         assert sf.agents.get("reviewer").status == "idle"
         assert names(sf.agents.list()) == ["ann", "reviewer"]
+        with opened(engine_url, tmp_path, actor="carl") as other:
+            sf.mail.send("carl", "hello")
+            assert other.mail.claim() is not None
+        assert names(sf.agents.list()) == ["ann", "carl", "reviewer"]
         with pytest.raises(standfast.NotFound, match="no agent 'bob' is known"):
             sf.agents.get("bob")
 

@@ -1,6 +1,6 @@
 """Agents: who takes part, what they are, and what they are at.
 
-There is no registration. Whoever opens a session or claims a task is known by name from then on:
+There is no registration. Whoever opens a session, claims a task or takes mail is known by name from then on:
 `notice` writes a sign of life after the work was done, at most once in five minutes per handle and
 without waiting for the disk. What an agent says about itself (its kind, its configuration, that it is
 blocked) is written by `set`. What can be seen is derived when somebody looks, never stored: active is
