@@ -28,11 +28,8 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     sys.modules.pop("customer_service")
 
 
-def test_cut_off_at_any_point_of_any_turn_it_goes_on_there(
-    example: Any, sf_crash: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cut_off_at_any_point_of_any_turn_it_goes_on_there(example: Any, sf_crash: Any) -> None:
     """Each turn is persisted; the customer gets one answer to each message and one refund, whatever was killed."""
-    monkeypatch.chdir(tmp_path)  # outside any repository, as the agent's own directories are
 
     def agent() -> None:
         with standfast.open() as sf:

@@ -46,8 +46,11 @@ class End(NamedTuple):
     message: str | None
 
     def open(self) -> standfast.Standfast:
-        """The store of this end, to be looked into."""
-        return standfast.open(self.directory / ".standfast" / "standfast.db", data_dir=self.directory / ".standfast")
+        """The store of this end, to be looked into, in the scope the agent worked in."""
+        from standfast import config, handle
+
+        data = self.directory / ".standfast"
+        return handle.connect(config.load(data / "standfast.db", data_dir=data, cwd=self.directory))
 
 
 @pytest.fixture
