@@ -28,7 +28,7 @@ from standfast.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, ManualClock
 from standfast.db.contract import Caller
 from standfast.errors import IllegalTransition, LeaseLost
 from standfast.footings import leases
-from standfast.record.loops import Loop, Run
+from standfast.record.loops import Loop, Run, schedule
 
 START_US = 1_767_225_600_000_000
 ON_TIME_US = 60 * SECOND_US
@@ -481,7 +481,7 @@ class World:
         elif deed == "resume":
             with suppress(IllegalTransition):
                 # Not by a wrong clock: `resume` also brings slots near that a clock ahead of time has passed.
-                if model.next_us is not None and (model.paused or model.next_us - now_us < HOUR_US):
+                if model.next_us is not None and not self._ahead(model):
                     self.sf.loops.resume(self._id(model))
                     model.resume(now_us)
         elif deed == "ask":
@@ -494,6 +494,11 @@ class World:
             model.over(going, "cancelled", now_us)
         elif deed == "same" and model.kind.at_us is None:
             assert self._add_to_store(model.kind).change == "same"
+
+    def _ahead(self, model: Model) -> bool:
+        loop = self.sf.loops.get(self._id(model))
+        near_us = schedule.of(loop.kind, loop.schedule, loop.zone, loop.anchor_us).after(self.clock.now_us())
+        return near_us is not None and model.next_us is not None and near_us < model.next_us
 
     def _flood(self) -> None:
         """A loop of many slots, and then nobody is there for long: more than a thousand rows in one gap."""
