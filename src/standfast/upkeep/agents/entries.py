@@ -34,15 +34,18 @@ def installed(agent: Agent, text: str | None, program: str) -> str:
     return text
 
 
-def removed(agent: Agent, text: str) -> str | None:
-    """The text without our entries; None if nothing of it was anybody else's."""
+def removed(agent: Agent, text: str, before: str | None = None) -> str | None:
+    """The text without our entries; None if nothing of it was anybody else's.
+
+    What the text from before the installation had stays, also where it is empty now.
+    """
     if not agent.events:
         return None if text.startswith(MARK) else text
-    before = _checked(text)
-    events = list(before.get("hooks", {}))
-    for event in events:
-        text = _without(agent, text, event)
-    if "hooks" in jsonc.plain(text) and not jsonc.plain(text)["hooks"] and before["hooks"]:
+    now = _checked(text)
+    had = _had(before)
+    for event in now.get("hooks", {}):
+        text = _without(agent, text, event, keep_empty=event in had.get("hooks", {}))
+    if now.get("hooks") and not jsonc.plain(text)["hooks"] and "hooks" not in had:
         root = jsonc.parse(text)
         text = jsonc.remove(text, root, _index(root, "hooks"))
     return text
@@ -140,6 +143,13 @@ def _has_ours(agent: Agent, group: Any) -> bool:
 
 def _is_ours(agent: Agent, handler: Any) -> bool:
     return isinstance(handler, dict) and is_ours(handler.get("command"), agent.name)
+
+
+def _had(before: str | None) -> dict[str, Any]:
+    try:
+        return _checked(before) if before and before.strip() else {}
+    except jsonc.Broken:
+        return {}
 
 
 def _index(container: jsonc.Place, name: str) -> int:

@@ -139,7 +139,7 @@ def remove_plan(agent: Agent, path: str, program: str) -> Plan:
         original = _read(path + BACKUP)
         if _gives(agent, original, text, program):
             return Plan(agent, path, before, original)
-        removed = entries.removed(agent, text)
+        removed = entries.removed(agent, text, None if original is None else original.decode(errors="replace"))
         if removed is not None:
             _same_otherwise(agent, before, removed)
     except jsonc.Broken as error:

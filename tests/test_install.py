@@ -1,0 +1,386 @@
+"""`standfast install`: our entries in an agent's settings, and not one byte of anybody else's."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from standfast.errors import Conflict, InvalidInput
+from standfast.upkeep.agents import checking, entries, installing, jsonc
+from standfast.upkeep.agents.known import AGENTS, BY_NAME, is_ours
+from tests.hooks import PROGRAM, environment
+
+CLAUDE, CODEX, GEMINI, OPENCODE = (BY_NAME[name] for name in ("claude-code", "codex", "gemini-cli", "opencode"))
+WITH_HOOKS = [agent for agent in AGENTS if agent.events]
+
+# Settings as people have them: their order, indentation, comments, line ends and odd habits.
+SETTINGS = {
+    "empty object": "{}",
+    "empty object, line end": "{}\n",
+    "spaces in it": "{  }\n",
+    "a line in it": "{\n}\n",
+    "two spaces": '{\n  "model": "opus",\n  "cleanupPeriodDays": 99\n}\n',
+    "four spaces, no line end": '{\n    "model": "opus",\n    "env": {\n        "A": "1"\n    }\n}',
+    "tabs": '{\n\t"model": "opus",\n\t"permissions": {\n\t\t"allow": [\n\t\t\t"Bash(ls:*)"\n\t\t]\n\t}\n}\n',
+    "CRLF": '{\r\n  "model": "opus",\r\n  "hooks": {\r\n    "Stop": []\r\n  }\r\n}\r\n',
+    "one line": '{"model":"opus","hooks":{"Stop":[{"hooks":[{"type":"command","command":"say done"}]}]}}',
+    "comments": '// mine\n{\n  // the model\n  "model": "opus", /* as always */\n  "theme": "dark" // at night\n}\n//\n',
+    "trailing commas": '{\n  "model": "opus",\n  "hooks": {\n    "Stop": [\n      {"hooks": [],},\n    ],\n  },\n}\n',
+    "empty hooks": '{\n  "hooks": {},\n  "model": "opus"\n}\n',
+    "an empty event": '{\n  "hooks": {\n    "PreToolUse": [ ]\n  }\n}\n',
+    "only a comment in hooks": '{\n  "hooks": {\n    // none yet\n  }\n}\n',
+    "hooks of others": json.dumps(
+        {
+            "model": "opus",
+            "hooks": {
+                "PreToolUse": [
+                    {"matcher": "Bash", "hooks": [{"type": "command", "command": "~/bin/check.sh", "timeout": 3}]},
+                    {"matcher": "*", "hooks": [{"type": "command", "command": "/opt/bd/bin/bd prime"}]},
+                ],
+                "BeforeTool": [{"matcher": "*", "hooks": [{"type": "command", "command": "x", "name": "x"}]}],
+                "SessionStart": [{"hooks": [{"type": "command", "command": "standfast-not-me hook claude-code"}]}],
+            },
+            "statusLine": {"type": "command", "command": "date"},
+        },
+        indent=2,
+    ),
+    "unicode": '{\n  "äöü": "😀 \\u00e9 \\"quoted\\" // no comment",\n  "url": "https://a/b"\n}\n',
+    "byte order mark": '\ufeff{\n  "model": "opus"\n}\n',
+    "blank lines": '\n\n{\n\n  "model": "opus"\n\n}\n\n\n',
+}
+PATH = "/home/a da/.local/bin/standfast"
+
+
+@pytest.mark.parametrize("agent", WITH_HOOKS, ids=lambda agent: agent.name)
+@pytest.mark.parametrize("name", SETTINGS)
+def test_in_and_out_leaves_every_byte_as_it_was(name: str, agent: Any, tmp_path: Path) -> None:
+    """Installed, installed again, removed: the file's own bytes, mode and all; nothing is left beside it."""
+    path = tmp_path / "settings.json"
+    before = SETTINGS[name].encode()
+    path.write_bytes(before)
+    path.chmod(0o640)
+    plan = installing.install_plan(agent, str(path), PATH)
+    installing.apply(plan, keep_backup=True)
+    after = path.read_bytes()
+    assert entries.state(agent, after.decode(), PATH) == "current"
+    assert (path.stat().st_mode & 0o777) == 0o640
+    assert not installing.install_plan(agent, str(path), PATH).changes  # a second time changes nothing
+    value = jsonc.plain(after.decode())
+    assert set(agent.events) <= set(value["hooks"])
+    installing.apply(installing.remove_plan(agent, str(path), PATH), keep_backup=False)
+    assert path.read_bytes() == before
+    assert [one.name for one in tmp_path.iterdir()] == ["settings.json"]
+
+
+@pytest.mark.parametrize("agent", WITH_HOOKS, ids=lambda agent: agent.name)
+@pytest.mark.parametrize("name", [name for name in SETTINGS if "empty" not in name and "only a" not in name])
+def test_what_was_changed_meanwhile_stays(name: str, agent: Any) -> None:
+    """Changed since, the file is not put back: our entries are taken out of what is there now."""
+    text = SETTINGS[name]
+    mine = entries.installed(agent, text, PATH)
+    changed = mine.replace("opus", "sonnet").replace("A", "B")
+    out = entries.removed(agent, changed, text)
+    assert out is not None
+    if name in ("spaces in it", "a line in it"):  # an empty object is written as one
+        assert jsonc.plain(out) == {}
+    else:
+        assert out == text.replace("opus", "sonnet").replace("A", "B").replace(": [ ]", ": []")
+
+
+def test_only_our_handler_leaves_a_group_that_others_share() -> None:
+    ours = {"type": "command", "command": "/opt/standfast hook claude-code"}
+    group = {"matcher": "*", "hooks": [{"type": "command", "command": "a"}, ours, {"type": "command", "command": "b"}]}
+    text = json.dumps({"hooks": {"Stop": [group]}}, indent=2)
+    out = entries.removed(CLAUDE, text)
+    assert out is not None
+    assert [one["command"] for one in jsonc.plain(out)["hooks"]["Stop"][0]["hooks"]] == ["a", "b"]
+
+
+def test_an_older_installation_is_brought_up_to_date_not_doubled(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text('{"model": "opus"}\n')
+    installing.apply(installing.install_plan(CLAUDE, str(path), "/old/bin/standfast"), keep_backup=True)
+    assert installing.stand(CLAUDE, str(path), PATH).state == "stale"
+    installing.apply(installing.install_plan(CLAUDE, str(path), PATH), keep_backup=True)
+    text = path.read_text()
+    assert "/old/bin" not in text
+    assert text.count("hook claude-code") == len(CLAUDE.events)
+    installing.apply(installing.remove_plan(CLAUDE, str(path), PATH), keep_backup=False)
+    assert path.read_text() == '{"model": "opus"}\n'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1',
+        '{"a": 1} x',
+        "[]",
+        '{"hooks": []}',
+        '{"hooks": {"Stop": {}}}',
+        '{"a": 1, "a": 2}',
+        "{'a': 1}",
+        "[" * 300,
+    ],
+)
+def test_a_file_that_cannot_be_parsed_is_refused_and_left_alone(text: str, tmp_path: Path) -> None:
+    """003-40: the hint has what to put in by hand."""
+    path = tmp_path / "settings.json"
+    path.write_text(text)
+    for plan in (installing.install_plan, installing.remove_plan):
+        with pytest.raises(InvalidInput, match="cannot be edited"):
+            plan(CLAUDE, str(path), PATH)
+    with pytest.raises(InvalidInput) as refused:
+        installing.install_plan(CLAUDE, str(path), PATH)
+    assert "hook claude-code" in refused.value.hint
+    assert path.read_text() == text
+    assert installing.stand(CLAUDE, str(path), PATH).state == "unreadable"
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_bytes(b'{"a": "\xff"}')
+    with pytest.raises(InvalidInput, match="UTF-8"):
+        installing.install_plan(CLAUDE, str(path), PATH)
+
+
+def test_a_file_that_was_not_there_goes_again(tmp_path: Path) -> None:
+    for agent in AGENTS:
+        path = tmp_path / agent.name / "deep" / "file"
+        installing.apply(installing.install_plan(agent, str(path), PATH), keep_backup=True)
+        assert path.stat().st_mode & 0o777 == 0o600
+        installing.apply(installing.remove_plan(agent, str(path), PATH), keep_backup=False)
+        assert not path.exists()
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    """Dotfiles are often links into a repository."""
+    real, link = tmp_path / "dotfiles.json", tmp_path / "settings.json"
+    real.write_text("{}\n")
+    link.symlink_to(real)
+    installing.apply(installing.install_plan(CLAUDE, str(link), PATH), keep_backup=True)
+    assert link.is_symlink()
+    assert "hook claude-code" in real.read_text()
+
+
+def test_a_file_changed_by_its_agent_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text("{}")
+    plan = installing.install_plan(CLAUDE, str(path), PATH)
+    path.write_text('{"model": "new"}')
+    with pytest.raises(Conflict, match="changed meanwhile"):
+        installing.apply(plan, keep_backup=True)
+    assert path.read_text() == '{"model": "new"}'
+
+
+def test_somebody_elses_plugin_is_not_ours(tmp_path: Path) -> None:
+    path = tmp_path / "standfast.js"
+    path.write_text("export const Mine = () => {}\n")
+    with pytest.raises(InvalidInput, match="not standfast's"):
+        installing.install_plan(OPENCODE, str(path), PATH)
+    assert not installing.remove_plan(OPENCODE, str(path), PATH).changes
+
+
+NAMES = st.sampled_from(["a", "b", "hooks ", "Stop", "x y", 'q"']) | st.text(max_size=4)
+VALUES: Any = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=6,
+)
+GROUPS = st.lists(
+    st.builds(lambda command: {"hooks": [{"type": "command", "command": command}]}, st.text(max_size=6)), max_size=2
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    rest=st.dictionaries(NAMES.filter(lambda name: name != "hooks"), VALUES, max_size=3),
+    hooks=st.none() | st.dictionaries(st.sampled_from(["Stop", "PreToolUse", "BeforeTool", "Odd"]), GROUPS, max_size=3),
+    indent=st.sampled_from([None, 1, 2, 4, "\t"]),
+    agent=st.sampled_from(WITH_HOOKS),
+)
+def test_any_settings_come_back_as_they_were(rest: Any, hooks: Any, indent: Any, agent: Any) -> None:
+    """What is not ours says the same inside; and where nothing was empty, out gives back the very text."""
+    value = {**rest, **({} if hooks is None else {"hooks": hooks})}
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    mine = entries.installed(agent, text, PATH)
+    assert entries.installed(agent, mine, PATH) == mine
+    assert installing._others(agent, mine) == installing._others(agent, text)
+    out = entries.removed(agent, mine)
+    assert out is not None
+    assert installing._others(agent, out) == installing._others(agent, text)
+    whole = hooks is None or (hooks and all(hooks.values()))
+    if whole and value:
+        assert out == text
+
+
+@pytest.mark.parametrize(
+    ("command", "ours"),
+    [
+        ("/usr/bin/standfast hook claude-code", True),
+        ("'/home/a da/standfast' hook claude-code", True),
+        ("standfast hook codex", False),
+        ("standfast hook claude-code; rm x", False),
+        ("my-standfast hook claude-code", False),
+        ("'unfinished", False),
+        (None, False),
+    ],
+)
+def test_only_our_very_command_is_ours(command: Any, ours: bool) -> None:
+    assert is_ours(command, "claude-code") == ours
+
+
+# -- the command ---------------------------------------------------------------------------------------
+
+
+def run(home: Path, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    env = {**environment(home / "data"), "HOME": str(home)}
+    return subprocess.run([PROGRAM, "install", *words], env=env, cwd=cwd or home, capture_output=True, text=True)
+
+
+def test_installed_in_one_command_tested_and_seen_by_doctor(tmp_path: Path) -> None:
+    """003-40: one command; the round trip through the installed line is in the store; git's hooks are not touched."""
+    home = tmp_path / "home"
+    (home / ".claude").mkdir(parents=True)
+    hooks = home / ".git" / "hooks"
+    hooks.mkdir(parents=True)
+    (home / ".claude" / "settings.json").write_text('{"cleanupPeriodDays": 7}\n')
+    shown = run(home, "claude-code", "--dry-run")
+    assert shown.returncode == 0
+    assert "+++" in shown.stdout
+    assert "hook claude-code" in shown.stdout
+    assert (home / ".claude" / "settings.json").read_text() == '{"cleanupPeriodDays": 7}\n'
+    assert run(home, "claude-code", "--check").returncode == 1
+    made = run(home, "claude")
+    assert made.returncode == 0, made.stderr
+    assert run(home, "claude-code", "--check").returncode == 0
+    env = {**environment(home / "data"), "HOME": str(home)}
+    rows = json.loads(subprocess.run([PROGRAM, "doctor", "--json"], env=env, cwd=home, capture_output=True).stdout)
+    found = {row["id"]: row for row in rows["data"]}
+    assert found["agent-claude-code"]["state"] == "ok"
+    assert "after 7 days" in found["transcripts-claude-code"]["text"]
+    assert run(home, "claude-code", "--remove").returncode == 0
+    assert (home / ".claude" / "settings.json").read_text() == '{"cleanupPeriodDays": 7}\n'
+    assert os.listdir(home / ".claude") == ["settings.json"]
+    assert list(hooks.iterdir()) == []
+
+
+def test_a_projects_file_that_others_get_has_to_be_meant(tmp_path: Path) -> None:
+    (tmp_path / ".git" / "objects").mkdir(parents=True)
+    (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    refused = run(tmp_path, "gemini-cli", "--scope", "project")
+    assert refused.returncode == 2
+    assert "--shared" in refused.stderr
+    made = run(tmp_path, "claude-code", "--scope", "project", "--no-test")
+    assert made.returncode == 0, made.stderr
+    assert (tmp_path / ".claude" / "settings.local.json").exists()
+    assert not (tmp_path / ".claude" / "settings.json").exists()
+
+
+def test_a_path_in_a_cache_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`uvx` runs from a cache: such a path vanishes, and with it every hook."""
+    program = tmp_path / "uv" / "archive-v0" / "x" / "bin" / "standfast"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("sys.argv", [str(program)])
+    with pytest.raises(InvalidInput, match="will vanish"):
+        installing.program()
+
+
+# -- what doctor says ----------------------------------------------------------------------------------
+
+
+def words(home: Path) -> dict[str, checking.Word]:
+    return {word.id: word for word in checking.examine({}, None, {"HOME": str(home), "PATH": os.environ["PATH"]})}
+
+
+def test_codex_is_installed_only_when_it_is_trusted(tmp_path: Path) -> None:
+    """Codex skips hooks nobody has trusted, and says nothing: doctor does."""
+    codex = tmp_path / ".codex"
+    codex.mkdir()
+    assert words(tmp_path)["agent-codex"].remedy == "standfast install codex"
+    path = codex / "hooks.json"
+    installing.apply(installing.install_plan(CODEX, str(path), installing.program()), keep_backup=True)
+    found = words(tmp_path)["agent-codex"]
+    assert (found.state, "/hooks" in found.remedy) == ("warn", True)
+    events = [event.lower() for event in CODEX.events]
+    lines = [f'[hooks.state."{path}:{event}:0:0"]\ntrusted_hash = "sha256:x"\n' for event in events]
+    (codex / "config.toml").write_text("".join(lines))
+    assert words(tmp_path)["agent-codex"].state == "ok"
+    (codex / "config.toml").write_text("".join(lines[1:]))
+    assert words(tmp_path)["agent-codex"].state == "warn"
+
+
+def test_a_hook_whose_program_is_gone_is_told(tmp_path: Path) -> None:
+    (tmp_path / ".gemini").mkdir()
+    path = tmp_path / ".gemini" / "settings.json"
+    installing.apply(installing.install_plan(GEMINI, str(path), "/gone/standfast"), keep_backup=True)
+    assert "/gone/standfast" in words(tmp_path)["agent-gemini-cli"].text
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "days"),
+    [
+        ("claude-code", "{}", 30),
+        ("claude-code", '{"cleanupPeriodDays": 3650}', 3650),
+        ("claude-code", "not JSON", 30),
+        ("gemini-cli", "{}", 30),
+        ("gemini-cli", '{"general": {"sessionRetention": {"enabled": true, "maxAge": "2w"}}}', 14),
+        ("gemini-cli", '{"general": {"sessionRetention": {"enabled": false}}}', None),
+    ],
+)
+def test_the_retention_of_transcripts_is_read_from_the_agents_settings(
+    name: str, text: str, days: int | None, tmp_path: Path
+) -> None:
+    agent = BY_NAME[name]
+    (tmp_path / agent.home).mkdir()
+    (tmp_path / agent.home / "settings.json").write_text(text)
+    assert checking.retention_days(agent, {"HOME": str(tmp_path)}) == days
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="NOT SHOWN: node is not here")
+def test_the_plugin_of_opencode_tells_what_happens_and_is_refused_by_a_gate(tmp_path: Path) -> None:
+    """The very file that is installed, driven as opencode drives it."""
+    import standfast
+
+    plugin = tmp_path / "standfast.mjs"
+    plugin.write_text(entries.plugin(installing.program()))
+    data = tmp_path / "data"
+    with standfast.open(data_dir=data) as sf:
+        sf.gates.add("git push*", scope="")
+    script = """
+import { Standfast } from "./standfast.mjs"
+const p = await Standfast({ directory: process.cwd() })
+await p.event({ event: { type: "session.created", properties: { info: { id: "ses_1" } } } })
+await p.event({ event: { type: "session.created", properties: { info: { id: "ses_2", parentID: "ses_1" } } } })
+await p["chat.message"]({ sessionID: "ses_1" }, { parts: [{ type: "text", text: "hello" }] })
+await p["tool.execute.before"]({ tool: "bash", sessionID: "ses_2", callID: "c1" }, { args: { command: "ls" } })
+await p["tool.execute.after"]({ tool: "bash", sessionID: "ses_2", callID: "c1" }, { output: "a.txt" })
+let refused = ""
+try {
+  await p["tool.execute.before"]({ tool: "bash", sessionID: "ses_1", callID: "c2" }, { args: { command: "git push" } })
+} catch (error) { refused = error.message }
+const env = {}
+await p["shell.env"]({ sessionID: "ses_2" }, { env })
+await p.event({ event: { type: "session.idle", properties: { sessionID: "ses_1" } } })
+console.log(JSON.stringify({ refused, env }))
+"""
+    (tmp_path / "drive.mjs").write_text(script)
+    ran = subprocess.run(["node", "drive.mjs"], cwd=tmp_path, env=environment(data), capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout)
+    assert "person's yes" in told["refused"]
+    assert told["env"] == {"STANDFAST_ACTOR": "opencode:ses_1"}
+    with standfast.open(data_dir=data) as sf:
+        calls = {row["call_id"]: row["status"] for row in sf.rows("SELECT call_id, status FROM tool_call")}
+        assert calls == {"c1": "ok", "c2": "cancelled"}
+        (session,) = sf.sessions.list(everywhere=True)
+        assert (session.key, session.state) == ("opencode:ses_1", "waiting")
