@@ -220,3 +220,12 @@ def all_runs(sf: standfast.Standfast, name: str) -> list[Run]:
         rows += page
         after = page[-1].place
     return rows
+
+
+def fill(directory: Path) -> Path:
+    """Until not a byte is left; the file that has them all."""
+    filling = directory / "filling"
+    with suppress(OSError), open(filling, "wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
+    return filling

@@ -16,6 +16,7 @@ from standfast.daemon import instance, stopping
 from standfast.daemon.instance import Found, Instance, find
 from standfast.errors import InProgress, NotFound, StorageError, UnsafeStorage
 from standfast.footings.leases import process
+from tests.daemons import fill
 from tests.faults import mounts, or_skip
 
 HOLDING = """
@@ -151,9 +152,7 @@ def test_on_a_full_disk_the_lock_holds_and_the_kernel_says_who(tmp_path: Path) -
     with or_skip(), mounts.memory(tmp_path / "small", size="64k"):
         small = tmp_path / "small"
         (small / instance.NAME).touch()
-        with pytest.raises(OSError, match="No space"), open(small / "filling", "wb", buffering=0) as file:
-            while True:
-                file.write(b"x" * 4096)
+        filling = fill(small)
         first = holding(small)
         try:
             assert said(first) == "holds False"
@@ -164,7 +163,7 @@ def test_on_a_full_disk_the_lock_holds_and_the_kernel_says_who(tmp_path: Path) -
             ended(second)
         finally:
             ended(first)
-        (small / "filling").unlink()
+        filling.unlink()
         with Instance(str(small), SYSTEM) as guard:
             assert guard.written
 

@@ -19,8 +19,9 @@ import pytest
 
 import standfast
 from standfast.cli.once import period
-from standfast.cli.once_child import KEPT_BYTES, Capture, bytes_of
+from standfast.cli.once_child import Capture, bytes_of
 from standfast.clock import ManualClock
+from standfast.daemon.keeper import KEPT_BYTES
 from tests.effects import told
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

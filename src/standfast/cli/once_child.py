@@ -13,8 +13,8 @@ import sys
 import threading
 from typing import Any, NoReturn
 
-KEPT_BYTES = 64 * 1024
-"""Of each end of each stream; what lies between is counted and left out."""
+from standfast.daemon.keeper import Ends
+
 LINGER_S = 1.0
 """After the command has ended: whoever else holds its output may still be writing."""
 NOT_FOUND = 127
@@ -29,28 +29,14 @@ _SI_KERNEL = 0x80
 SIGNALS = {*_PASSED_ON, signal.SIGCHLD}
 
 
-class Capture:
+class Capture(Ends):
     """A stream as it will be stored: all of it, or its two ends."""
-
-    def __init__(self) -> None:
-        self._head = bytearray()
-        self._tail = bytearray()
-        self._total = 0
-
-    def feed(self, data: bytes) -> None:
-        self._total += len(data)
-        room = max(KEPT_BYTES - len(self._head), 0)
-        self._head += data[:room]
-        self._tail += data[room:]
-        del self._tail[: max(len(self._tail) - KEPT_BYTES, 0)]
 
     def value(self, *, redact: bool) -> str | dict[str, str]:
         """Text; or, where it is none, its bytes in base64."""
-        left_out = self._total - len(self._head) - len(self._tail)
-        if left_out:
-            head, tail = self._head.decode(errors="replace"), self._tail.decode(errors="replace")
-            return _redacted(f"{head}\n[… {left_out:,} bytes left out …]\n{tail}".replace("\0", "\ufffd"), redact)
-        data = bytes(self._head + self._tail)
+        data = self.joined()
+        if self.left_out:
+            return _redacted(data.decode(errors="replace").replace("\0", "\ufffd"), redact)
         try:
             text = data.decode()
         except UnicodeDecodeError:

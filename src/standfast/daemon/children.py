@@ -90,12 +90,14 @@ class Spool:
         """The keeper another daemon started; or this one, if it has forgotten."""
         return Child(self, run_id, attempt, identity, self._ours.get(identity))
 
-    def promise(self, until_us: int) -> None:
-        """Tell every keeper until when, in time awake, nobody else may take over its run."""
+    def promise(self, until_us: int) -> float:
+        """Tell every keeper until when, in time awake, nobody else may take over its run; that moment on its clock."""
+        moment = keeper.now() + max(0, until_us - self.clock.mono_us()) / SECOND_US
         fd = os.open(self.lease + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         with open(fd, "w") as file:
-            file.write(str(until_us / SECOND_US))
+            file.write(str(moment))
         os.rename(self.lease + ".new", self.lease)
+        return moment
 
     def left_behind(self) -> list[tuple[str, int]]:
         """Every (run, attempt) with a place here."""

@@ -13,7 +13,8 @@ finds it. It opens no store. Told nothing (stdin ends empty), it never begins.
 
 The command is the leader of a process group in the keeper's session. Its end by time or by
 order is SIGTERM to that group, and SIGKILL after a while. With a `lease` file the keeper also
-watches the moment written there: past it another machine may take over, so the command is ended.
+watches the moment written there: past it another machine may take over, so the command is ended. That
+moment is on a clock that goes on while the machine sleeps.
 
 This file is run by itself, with the standard library only: it starts in milliseconds.
 """
@@ -146,7 +147,7 @@ class Keeper:
         if self.deadline is not None and now >= self.deadline:
             self.deadline = None
             self._end("timed_out")
-        if self.spec.get("lease") and self.why is None and now >= _moment(self.spec["lease"]):
+        if self.spec.get("lease") and self.why is None and _now_past(self.spec):
             self._end("lost")
         if self.kill_at is not None and now >= self.kill_at:
             self.kill_at = now + 60.0
@@ -163,13 +164,17 @@ class Keeper:
         _signal(self.pid, signal.SIGCONT)  # a stopped one could not hear it
 
 
-def _moment(path: str) -> float:
-    """Until when, on this machine's own clock, the daemon's word is good; for ever if nobody can read it."""
-    try:
-        with open(path) as file:
-            return float(file.read())
-    except (OSError, ValueError):
-        return float("inf")
+def now() -> float:
+    """Seconds since this machine was started, asleep or not; where that is not known, awake."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def _now_past(spec: dict[str, Any]) -> bool:
+    """Whether the daemon's word is over: its first one, and whatever it has written since."""
+    moment = float(spec.get("lease_until") or 0)
+    with suppress(OSError, ValueError), open(spec["lease"]) as file:
+        moment = max(moment, float(file.read()))
+    return now() >= moment
 
 
 def _signal(group: int, number: int) -> None:

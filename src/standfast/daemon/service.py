@@ -99,7 +99,6 @@ class Daemon:
         """Do what is due; the microseconds until something may be due again."""
         try:
             leads = self.lead.step()
-            self._promise()
         except StorageError as error:
             return self._weather(error)
         self._failures, self.note = 0, None
@@ -107,12 +106,16 @@ class Daemon:
             self._be("standby", f"standing by: {self.lead.other or 'another daemon'} leads")
             return self._stand_by()
         self._be("draining" if self.draining else "active", "leading")
-        return min(self.supervisor.step(woken=woken), WAIT_MAX_US)
+        wait_us = self.supervisor.step(woken=woken)
+        if all(part.state == "ok" for part in self.supervisor.states() if part.name == "run"):
+            self._promise()
+        return min(wait_us, WAIT_MAX_US)
 
     def _stand_by(self) -> int:
         """What was begun on this machine is still seen to here: the leader may be on another."""
         try:
             self.work.follow(leads=False)
+            self._promise()
         except StorageError as error:
             return self._weather(error)
         return STANDBY_US
@@ -129,7 +132,10 @@ class Daemon:
             self.say(words)
 
     def _promise(self) -> None:
-        """On a server another machine takes over by time, so our keepers must know how much of it is left."""
+        """On a server another machine takes over by time, so our keepers must know how much of it is left.
+
+        After what a predecessor left was taken over: before that its leases are not ours to speak of.
+        """
         until_us = self.lead.good_until_us
         if self.sf.settings.target.engine == "postgres" and until_us != self._promised_us:
             self.spool.promise(until_us)

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from standfast import crash, handle
 from standfast.clock import SECOND_US
+from standfast.daemon import keeper
 from standfast.daemon.children import Child, Result, Spool
 from standfast.errors import Conflict, NotFound
+from standfast.footings.leases import renewer
 from standfast.record.redaction import redacted
 
 if TYPE_CHECKING:
@@ -158,8 +160,15 @@ class Work:
             "environment": {**own, **about, **run.job.environment},
             "timeout_us": run.job.timeout_us,
             "grace_s": TERM_GRACE_S,
-            "lease": self._spool.lease if self._sf.settings.target.engine == "postgres" else None,
+            **self._leased(),
         }
+
+    def _leased(self) -> dict[str, Any]:
+        """On a server another machine may take over by time: the keeper must know how much of it there is."""
+        if self._sf.settings.target.engine != "postgres":
+            return {}
+        left_us = max(0, renewer(self._sf._store).good_until_us - self._clock.mono_us())
+        return {"lease": self._spool.lease, "lease_until": keeper.now() + left_us / SECOND_US}
 
     # -- ending -----------------------------------------------------------------------------------
 
