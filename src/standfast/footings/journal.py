@@ -13,6 +13,7 @@ A receipt names a row and the hash of what it says; `verify` proves later that i
 from __future__ import annotations
 
 import re
+from operator import itemgetter
 from typing import NamedTuple
 
 from standfast import serial
@@ -218,8 +219,11 @@ def cursor_of(tx: Tx, row: Row) -> str:
     return _Place(row["xid"], row["seq"]).cursor(tx.dialect)
 
 
+_PLAIN = itemgetter(*Event._fields[:-1])  # all but `data`: a fold makes an event of every row it reads
+
+
 def event(row: Row) -> Event:
-    return Event(*(serial.read(row[name]) if name == "data" else row[name] for name in Event._fields))
+    return Event._make((*_PLAIN(row), serial.read(row["data"])))
 
 
 def row_hash(row: Row) -> str:
