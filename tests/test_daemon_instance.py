@@ -35,10 +35,9 @@ else:
 
 
 def holding(directory: Path) -> subprocess.Popen[str]:
-    started = subprocess.Popen(
+    return subprocess.Popen(
         [sys.executable, "-c", HOLDING, str(directory)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    return started
 
 
 def said(started: subprocess.Popen[str]) -> str:
