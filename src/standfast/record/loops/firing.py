@@ -108,7 +108,7 @@ def _fire(tx: Tx, row: Row, fired: Fired) -> None:
     now_us = tx.now_us()
     policy = {"catch_up": row["catch_up"], "catch_up_max": row["catch_up_max"]}
     made = plan(_schedule(row), row["next_slot_us"], now_us, **policy)
-    passed = _write_passed(tx, row, made, "missed", _why_missed(row, made, now_us))
+    passed = _write_passed(tx, row, made, "missed", _why_missed(row, made, now_us)) if made.passed else []
     if passed:
         first, last = passed[0], passed[-1]
         slots = sum(one.slots for one in passed)
