@@ -329,12 +329,12 @@ def test_a_dry_run_makes_not_even_a_store(home: Path) -> None:
 def test_a_dry_run_makes_no_schema_on_a_server_either(home: Path, pg_database: str) -> None:
     import psycopg
 
-    url = {"STANDFAST_DB_URL": pg_database}
-    assert run("apply", "fleet.json", home=home, **url).returncode == 0
+    assert run("apply", "fleet.json", home=home, STANDFAST_DB_URL=pg_database).returncode == 0
     with psycopg.connect(pg_database) as server:
         assert server.execute("SELECT to_regnamespace('standfast')").fetchone() == (None,)
-    assert run("apply", "fleet.json", "--commit", "--key", "k", home=home, **url).returncode == 0
-    assert "+" not in run("apply", "fleet.json", home=home, **url).stdout
+    commit = ("apply", "fleet.json", "--commit", "--key", "k")
+    assert run(*commit, home=home, STANDFAST_DB_URL=pg_database).returncode == 0
+    assert "+" not in run("apply", "fleet.json", home=home, STANDFAST_DB_URL=pg_database).stdout
 
 
 def test_a_dry_run_does_not_bring_an_old_store_up_to_date(home: Path) -> None:

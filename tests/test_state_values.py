@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -141,7 +142,7 @@ def test_an_end_needs_nobody_to_clean_up_and_the_sweep_gives_back_the_room(engin
         assert len(rows["k3"]) == 102
         assert sf.state.swap("k0", "again", version=0).version == 2  # versions go on
         told = sf.journal.about("state")
-        assert [event.data["count"] for event in told] == [2, 1]  # type: ignore[index,call-overload]
+        assert [event.data["count"] for event in told] == [2, 1]
 
 
 def test_a_key_that_ended_keeps_its_schema_and_a_deleted_one_does_not(engine_url: str, tmp_path: Path) -> None:
@@ -170,11 +171,13 @@ LIMITS = {
 
 def test_a_schema_is_checked_at_every_write_by_anybody(sf: standfast.Standfast) -> None:
     sf.state.set("limits", {"cpu": 2}, json_schema=LIMITS)
-    for write in (
-        lambda: sf.state.set("limits", {"cpu": 0}),
-        lambda: sf.state.swap("limits", {"cpu": 0}, version=1),
-        lambda: sf.state.update("limits", lambda value: {**value, "cpu": 0}),
-    ):
+    unfit = {"cpu": 0}
+    writes: list[Callable[[], object]] = [
+        lambda: sf.state.set("limits", unfit),
+        lambda: sf.state.swap("limits", unfit, version=1),
+        lambda: sf.state.update("limits", lambda value: value | unfit),
+    ]
+    for write in writes:
         with pytest.raises(
             standfast.InvalidInput, match=r"'limits' does not fit its schema: cpu: at least 1 is wanted"
         ):
