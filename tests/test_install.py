@@ -32,7 +32,7 @@ SETTINGS = {
     "tabs": '{\n\t"model": "opus",\n\t"permissions": {\n\t\t"allow": [\n\t\t\t"Bash(ls:*)"\n\t\t]\n\t}\n}\n',
     "CRLF": '{\r\n  "model": "opus",\r\n  "hooks": {\r\n    "Stop": []\r\n  }\r\n}\r\n',
     "one line": '{"model":"opus","hooks":{"Stop":[{"hooks":[{"type":"command","command":"say done"}]}]}}',
-    "comments": '// mine\n{\n  // the model\n  "model": "opus", /* as always */\n  "theme": "dark" // at night\n}\n//\n',
+    "comments": '// mine\n{\n  // the model\n  "model": "opus", /* mine */\n  "theme": "dark" // at night\n}\n//\n',
     "trailing commas": '{\n  "model": "opus",\n  "hooks": {\n    "Stop": [\n      {"hooks": [],},\n    ],\n  },\n}\n',
     "empty hooks": '{\n  "hooks": {},\n  "model": "opus"\n}\n',
     "an empty event": '{\n  "hooks": {\n    "PreToolUse": [ ]\n  }\n}\n',

@@ -33,6 +33,7 @@ class Campaign(NamedTuple):
 
 def _campaigns(stack: ExitStack) -> dict[str, Campaign]:
     from tests.prove import (
+        agents,
         boot,
         checkpoints,
         daemons,
@@ -80,6 +81,8 @@ def _campaigns(stack: ExitStack) -> dict[str, Campaign]:
             lambda place, seed: power.run_cuts(place, losses=12, seed=seed, synced=False), 0.5, control=True
         ),
         "checkpoints": Campaign(lambda place, seed: checkpoints.run(place, seconds=10, seed=seed), 1),
+        "agents": Campaign(lambda place, seed: agents.run(place), 0.1),
+        "spool": Campaign(_spool, 1),
         "sweep": Campaign(lambda place, seed: sweeps.run(place, schedules=150, seed=seed), 2),
         "effects": Campaign(lambda place, seed: effects.run(place, schedules=500, seed=seed), 4),
         "webhooks": Campaign(lambda place, seed: webhooks.run(place, schedules=150, seed=seed), 2),
@@ -106,6 +109,14 @@ def _server(stack: ExitStack, started: dict[str, str] = {}) -> str:  # noqa: B00
 
         started["url"] = os.environ.get("STANDFAST_TEST_PG_URL") or stack.enter_context(TemporaryPostgres()).url
     return started["url"]
+
+
+def _spool(place: Path, seed: int) -> Outcome:
+    from tests.test_spool import storm
+
+    outcome = Outcome("spool")
+    outcome.count("records written, drained under kills and found once", storm(place, seed=seed, kills=20))
+    return outcome
 
 
 def _leases(place: Path, seed: int) -> Outcome:

@@ -1,0 +1,218 @@
+"""The real agents: Codex and Gemini CLI from npm, against a model on the loopback that always wants the same.
+
+Our hooks are installed by `standfast install`, the agent runs one prompt, the model asks for one shell
+command, and afterwards the session, the prompt and the tool call are in the store. Then a gate
+stands, the model asks for `git push`, and the agent must not have run it. Then the
+transcript is imported: the same session, the same call, no second row.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sysconfig
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import standfast
+from tests.faults import Unavailable
+from tests.prove.outcome import Outcome
+
+PROGRAM = str(Path(sysconfig.get_path("scripts")) / "standfast")
+PACKAGES = {"codex": "@openai/codex", "gemini-cli": "@google/gemini-cli"}
+INSTALL_MAX_S = 600
+RUN_MAX_S = 180
+
+
+class Model(ThreadingHTTPServer):
+    """Asks for one command, and is content with whatever comes back."""
+
+    command = "true"
+
+
+class _Answer(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *words: object) -> None:
+        """Quiet."""
+
+    def do_GET(self) -> None:
+        self._send(b'{"data": [], "models": []}', "application/json")
+
+    def do_POST(self) -> None:
+        raw = self.rfile.read(int(self.headers.get("content-length") or 0))
+        try:
+            body = json.loads(raw)
+        except ValueError:
+            body = {}
+        assert isinstance(self.server, Model)
+        text = _codex(body, self.server.command) if "/responses" in self.path else _gemini(body, self.server.command)
+        self._send(text.encode(), "text/event-stream")
+
+    def _send(self, data: bytes, kind: str) -> None:
+        self.send_response(200)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+def _codex(body: dict[str, Any], command: str) -> str:
+    item: dict[str, Any]
+    if any(one.get("type") == "function_call_output" for one in body.get("input", [])):
+        text = {"type": "output_text", "text": "Done."}
+        item = {"type": "message", "role": "assistant", "id": "msg_1", "content": [text]}
+    else:
+        names = [tool.get("name") for tool in body.get("tools", [])]
+        tool, given = ("exec_command", {"cmd": command})
+        if tool not in names:
+            tool, given = "shell_command", {"command": command}
+        item = {
+            "type": "function_call",
+            "id": "fc_1",
+            "call_id": "call_1",
+            "name": tool,
+            "arguments": json.dumps(given),
+        }
+    usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+    events = [
+        {"type": "response.created", "response": {"id": "resp_1"}},
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+        {"type": "response.completed", "response": {"id": "resp_1", "usage": usage}},
+    ]
+    return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+
+
+def _gemini(body: dict[str, Any], command: str) -> str:
+    answered = any("functionResponse" in part for one in body.get("contents", []) for part in one.get("parts", []))
+    call = {"functionCall": {"name": "run_shell_command", "args": {"command": command}}}
+    part = {"text": "Done."} if answered else call
+    candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}
+    usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
+    return f"data: {json.dumps({'candidates': [candidate], 'usageMetadata': usage})}\n\n"
+
+
+class World(NamedTuple):
+    place: Path
+    port: int
+
+    @property
+    def home(self) -> Path:
+        return self.place / "home"
+
+    @property
+    def project(self) -> Path:
+        return self.place / "project"
+
+    def environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "STANDFAST_"))}
+        ours = {"HOME": str(self.home), "STANDFAST_DATA_DIR": str(self.place / "data"), "MOCK_KEY": "x"}
+        model = {"GEMINI_API_KEY": "x", "GOOGLE_GEMINI_BASE_URL": f"http://127.0.0.1:{self.port}"}
+        return {**kept, **ours, **model, "GEMINI_CLI_TRUST_WORKSPACE": "true"}
+
+    def standfast(self, *words: str) -> None:
+        ran = subprocess.run(
+            [PROGRAM, *words], env=self.environment(), cwd=self.project, capture_output=True, text=True
+        )
+        if ran.returncode != 0:
+            raise RuntimeError(f"standfast {' '.join(words)}: {ran.stderr}")
+
+    def run(self, agent: str) -> str:
+        program = str(self.place / "npm" / "node_modules" / ".bin" / ("codex" if agent == "codex" else "gemini"))
+        words = {
+            "codex": [
+                *("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"),
+                *("--dangerously-bypass-hook-trust", "list the files"),
+            ],
+            "gemini-cli": ["--yolo", "-m", "gemini-2.5-flash", "-p", "list the files"],
+        }[agent]
+        ran = subprocess.run(
+            [program, *words],
+            env=self.environment(),
+            cwd=self.project,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=RUN_MAX_S,
+        )
+        return ran.stdout + ran.stderr
+
+
+def run(place: Path) -> Outcome:
+    """Both agents, once each. Unavailable without npm or its registry."""
+    outcome = Outcome("agents")
+    server = Model(("127.0.0.1", 0), _Answer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        world = World(place, server.server_port)
+        _prepare(world)
+        for agent in PACKAGES:
+            _one(world, server, agent, outcome)
+    finally:
+        server.shutdown()
+    return outcome
+
+
+def _prepare(world: World) -> None:
+    npm = shutil.which("npm")
+    if npm is None:
+        raise Unavailable("npm is not here")
+    world.home.mkdir()
+    world.project.mkdir()
+    got = subprocess.run(
+        [npm, "install", "--no-audit", "--no-fund", "--prefix", str(world.place / "npm"), *PACKAGES.values()],
+        capture_output=True,
+        text=True,
+        timeout=INSTALL_MAX_S,
+    )
+    if got.returncode != 0:
+        raise Unavailable(f"npm cannot install them: {got.stderr.strip()[-200:]}")
+    subprocess.run(["git", "init", "-q", "."], cwd=world.project, check=True)
+    (world.home / ".codex").mkdir()
+    (world.home / ".codex" / "config.toml").write_text(
+        f'model = "mock"\nmodel_provider = "mock"\n[model_providers.mock]\nname = "mock"\n'
+        f'base_url = "http://127.0.0.1:{world.port}/v1"\nwire_api = "responses"\nenv_key = "MOCK_KEY"\n'
+    )
+    (world.home / ".gemini").mkdir()
+    (world.home / ".gemini" / "settings.json").write_text('{"security": {"auth": {"selectedType": "gemini-api-key"}}}')
+
+
+def _one(world: World, server: Model, agent: str, outcome: Outcome) -> None:
+    world.standfast("install", agent)
+    server.command = "echo hi > made.txt"
+    said = world.run(agent)
+    outcome.refuse(not (world.project / "made.txt").exists(), f"{agent} did not run the command: {said[-1500:]}")
+    (world.project / "made.txt").unlink(missing_ok=True)
+    before = _told(world, agent)
+    for type in ("agent.started", "prompt.submitted", "tool.called", "tool.answered", "turn.ended", "agent.ended"):
+        outcome.refuse(before.count(type) != 1, f"{agent}: {type} is in the journal {before.count(type)} times")
+    outcome.count(f"{agent}: events told by its hooks", len(before))
+    world.standfast("gate", "add", "git push*")
+    server.command = "git push; echo pushed > pushed.txt"
+    said = world.run(agent)
+    outcome.refuse((world.project / "pushed.txt").exists(), f"{agent} ran what a gate holds")
+    outcome.refuse("gate.held" not in _told(world, agent), f"{agent}: no gate has held anything: {said[-1500:]}")
+    outcome.count(f"{agent}: calls held by a gate")
+    world.standfast("import", agent)
+    with standfast.open(data_dir=world.place / "data") as sf:
+        sessions = [one for one in sf.sessions.list(everywhere=True, limit=100) if one.agent == agent]
+        outcome.refuse(len(sessions) != 2, f"{agent}: {len(sessions)} sessions after hooks and import, not 2")
+        for session in sessions:
+            calls = list(sf.rows("SELECT call_id FROM tool_call WHERE session_id = :id", {"id": session.id}))
+            outcome.refuse(len(calls) != 1, f"{agent}: {len(calls)} rows for one tool call")
+    world.standfast("install", agent, "--remove")
+
+
+def _told(world: World, agent: str) -> list[str]:
+    """The types of what the agent's hooks told."""
+    with standfast.open(data_dir=world.place / "data") as sf:
+        rows = sf.rows(
+            "SELECT e.type FROM event e JOIN session s ON s.id = e.session_id"
+            " WHERE s.agent = :agent AND e.source = 'seen'",
+            {"agent": agent},
+        )
+        return [row["type"] for row in rows]
