@@ -207,6 +207,23 @@ def test_a_late_handler_is_refused_and_its_result_is_not_recorded(
     assert history(ann, late) == ["received", "claimed", "taken_over", "done"]
 
 
+def test_whoever_ends_it_for_a_late_holder_fences_that_one_off(
+    ann: standfast.Standfast, bob: standfast.Standfast, clock: ManualClock
+) -> None:
+    late = {}
+    for n in ("1", "2"):
+        ann.webhooks.receive("s", n, {})
+        late[n] = ann.webhooks.claim(f"s/{n}")
+    clock.advance("16m")
+    bob.webhooks.done("s/1", "bob's")
+    bob.webhooks.retry("s/2")
+    with pytest.raises(LeaseLost):
+        ann.webhooks.done(late["1"], "mine")
+    with pytest.raises(LeaseLost):
+        ann.webhooks.fail(late["2"], "mine")
+    assert [ann.webhooks.get(f"s/{n}").fence for n in ("1", "2")] == [2, 2]
+
+
 def test_done_said_again_by_the_same_claim_stands_and_by_another_is_refused(
     ann: standfast.Standfast, bob: standfast.Standfast
 ) -> None:
