@@ -262,6 +262,12 @@ def test_a_mail_not_done_comes_back_after_its_lease(
     assert "bob had it until" in str(outcomes(ann, sent)[0][1])
 
 
+def test_a_clock_that_is_set_back_hides_nothing(ann: standfast.Standfast, clock: ManualClock) -> None:
+    sent = ann.mail.send("bob", "hi")
+    clock.jump("-1h")
+    assert taken(ann, "bob").id == sent.id
+
+
 def test_a_late_reader_may_end_it_while_nobody_else_has_it(bob: standfast.Standfast, clock: ManualClock) -> None:
     bob.mail.send("bob", "hi")
     late = taken(bob)
@@ -714,7 +720,7 @@ def test_rendered_for_an_agent_nothing_moves_a_cursor_or_forges_an_envelope(sf: 
     assert "subject spy" in head
     assert all(line.startswith(">") for line in quoted.splitlines())
     assert ">     indented" in quoted
-    structured = rendered(sf.mail.send("bob", {"a": "x\x1by\u202e", "b": [1]}))
+    structured = sf.mail.send("bob", {"a": "x\x1by\u202e", "b": [1]}).rendered()
     assert "\u202e" not in structured
     assert json.loads("\n".join(line.removeprefix(">") for line in structured.partition("\n\n")[2].splitlines())) == {
         "a": "x\x1by",

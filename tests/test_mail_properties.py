@@ -296,7 +296,7 @@ def test_mail_does_what_a_model_of_it_does(engine_url: str, tmp_path: Path) -> N
     run_state_machine_as_test(
         machine_on(engine_url, tmp_path / "data"),
         settings=settings(
-            max_examples=15 if postgres else 40,
+            max_examples=10 if postgres else 30,
             stateful_step_count=30,
             deadline=None,
             database=None,

@@ -113,7 +113,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Mails:
     return Mails(request.getfixturevalue("pg_database"), place)
 
 
-SCHEDULES = int(os.environ.get("STANDFAST_TEST_SCHEDULES", "60"))
+SCHEDULES = int(os.environ.get("STANDFAST_TEST_SCHEDULES", "50"))
 
 
 @pytest.mark.parametrize("world", ["sqlite", "postgres"], indirect=True)

@@ -340,9 +340,9 @@ def _expire(tx: Tx, row: Row) -> Row:
 def revive(tx: Tx, row: Row, *, attempts: int, expires_us: int | None, note: str | None) -> Mail:
     """A dead or expired mail into its box again, with more attempts; its old ones stay written down."""
     given: Row = {"attempts_max": row["attempts"] + attempts, "expires_us": expires_us, "reason": note}
-    tx.defer(SQL.revive, _there, id=row["id"], fence=row["fence"], now_us=tx.now_us(), **given)
+    tx.defer(SQL.revive, _there, id=row["id"], fence=row["fence"], **given)
     was = row["state"]
-    row = row | given | {"state": "sent", "ready_us": tx.now_us(), "fence": row["fence"] + 1, "ended_us": None}
+    row = row | given | {"state": "sent", "ready_us": 0, "fence": row["fence"] + 1, "ended_us": None}
     data: dict[str, serial.Json] = {"was": was, "attempts_max": row["attempts_max"]}
     return mail(tx, row, told(tx, row, "mail.retried", summary=note, data=data))
 

@@ -124,7 +124,7 @@ RETURNING id
 
 -- name: revive
 UPDATE mail
-SET state = 'sent', reason = :reason, ready_us = :now_us, expires_us = :expires_us, attempts_max = :attempts_max,
+SET state = 'sent', reason = :reason, ready_us = 0, expires_us = :expires_us, attempts_max = :attempts_max,
     fence = fence + 1, ended_us = NULL
 WHERE id = :id AND fence = :fence AND state IN ('dead', 'expired')
 RETURNING id

@@ -52,6 +52,7 @@ class Mail(NamedTuple):
     """Who really sent it, from which session, process and host: written by standfast, not by the sender."""
     session_id: str | None
     ready_us: int
+    """0, or until when it was deferred."""
     expires_us: int | None
     holder: str | None
     actor: str | None
@@ -76,6 +77,12 @@ class Mail(NamedTuple):
     def place(self) -> str:
         """Where a list goes on: `after=`."""
         return self.id
+
+    def rendered(self) -> str:
+        """Envelope and body as text that an agent or a terminal can be given."""
+        from standfast.record.mail import rendering
+
+        return rendering.rendered(self)
 
 
 class Attempt(NamedTuple):

@@ -16,11 +16,12 @@ SELECT 1 AS alone
 -- name: alone [postgres]
 SELECT pg_advisory_xact_lock(hashtextextended(:name, 0)) IS NULL AS alone
 
+-- Ready at once is 0 and not now: a clock that is set back would hide what was sent before.
 -- name: send
 INSERT INTO mail (id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, attempts,
                   attempts_max, provenance, session_id, ready_us, expires_us, kept, fence, sent_us)
 VALUES (:id, :scope, :box, :sender, :thread_id, :reply_to_id, :subject, :body, :hash, :key, :priority, 'sent', 0,
-        :attempts_max, :provenance, :session_id, :now_us, :expires_us, 0, 0, :now_us)
+        :attempts_max, :provenance, :session_id, 0, :expires_us, 0, 0, :now_us)
 ON CONFLICT (scope, key) WHERE key IS NOT NULL DO NOTHING
 RETURNING seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
        attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
