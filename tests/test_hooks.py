@@ -51,9 +51,9 @@ def test_a_turn_of_an_agent_is_a_session_a_prompt_and_its_tool_calls(sf: standfa
     assert (session.state, session.agent, session.preview) == ("active", "claude-code", "list the files")
     assert session.holder == "a:claude-code:s1"
     keep(sf, payload("Stop"), 5)
-    assert sf.sessions.get("claude-code:s1").state == "waiting"
-    keep(sf, payload("SessionEnd", reason="clear"), 6)
     assert sf.sessions.get("claude-code:s1").state == "completed"
+    assert sf.recovery.report().items == []  # nothing of it needs anybody
+    keep(sf, payload("SessionEnd", reason="clear"), 6)
     seen = [type for type, source in events(sf) if source == "seen" and not type.startswith("session.")]
     assert seen == ["agent.started", "prompt.submitted", "tool.called", "tool.answered", "turn.ended", "agent.ended"]
     (call,) = calls(sf)
@@ -247,3 +247,37 @@ def test_the_lease_of_a_silent_agent_ends_by_time(tmp_path: Path) -> None:
 def test_a_record_fits_into_a_line_and_back() -> None:
     found = heard(bash("PostToolUse", "ls", tool_response="x"))
     assert Heard(**json.loads(json.dumps(found._asdict()))) == found
+
+
+def test_a_turn_that_failed_or_left_a_question_open_waits_for_a_person(sf: standfast.Standfast) -> None:
+    """What is over is over: only what a person has to look at waits."""
+    keep(sf, payload("UserPromptSubmit", prompt="x"), 1)
+    keep(sf, payload("StopFailure", error="rate_limit"), 2)
+    assert sf.sessions.get("claude-code:s1").state == "waiting"
+    keep(sf, payload("UserPromptSubmit", prompt="x", session="s2"), 3)
+    session = sf.sessions.get("claude-code:s2")
+    with pytest.raises(standfast.ApprovalRequired):
+        sf.effects.begin("push", {}, session=session.id, approve=True)
+    keep(sf, payload("Stop", session="s2"), 4)
+    assert sf.sessions.get("claude-code:s2").state == "waiting"
+    keep(sf, payload("UserPromptSubmit", prompt="go on", session="s2"), 5)
+    assert sf.sessions.get("claude-code:s2").state == "active"
+
+
+def test_the_brief_is_all_a_starting_agent_is_told(tmp_path: Path) -> None:
+    """001-14: at the start and after a compaction, in the agent's own format; nothing to tell is nothing."""
+    data = tmp_path / "data"
+    start = payload("SessionStart", source="compact", cwd=tmp_path)
+    assert enter("claude-code", start, data).stdout == b""
+    with standfast.open(data_dir=data) as sf:
+        old, sf._store.caller = (
+            sf._store.caller,
+            Caller(actor="ada", holder="a:ada", scope="", clock=sf._store.caller.clock),
+        )
+        sf.decisions.record("never force-push", why="it lost work once", standing=True)
+        sf._store.caller = old
+    for agent in ("claude-code", "codex", "gemini-cli"):
+        said = json.loads(enter(agent, start, data).stdout)["hookSpecificOutput"]
+        assert said["hookEventName"] == "SessionStart"
+        assert "never force-push" in said["additionalContext"]
+    assert enter("claude-code", payload("UserPromptSubmit", prompt="x", cwd=tmp_path), data).stdout == b""

@@ -70,6 +70,7 @@ def test_a_push_is_held_until_a_person_says_yes_and_then_goes_through_once(sf: s
     assert agent.call(bash("PreToolUse", PUSH, id="t5"))  # once more is another yes
     statuses = {row["call_id"]: row["status"] for row in sf.rows("SELECT call_id, status FROM tool_call")}
     assert statuses == {"t1": "cancelled", "t2": "cancelled", "t3": "cancelled", "t4": "ok", "t5": "cancelled"}
+    agent.call(bash("PostToolUse", "ls", id="t6", tool_response="x"))
     held = [event for event in sf.journal.tail(limit=200).events if event.type == "gate.held"]
     assert len(held) == 4
 

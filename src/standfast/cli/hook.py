@@ -238,11 +238,8 @@ def workspace(settings: Settings | None, heard: Heard | None) -> str | None:
 
 
 def brief(sf: Any) -> str:
-    """What a starting agent should know: the one place where the hook asks for it."""
-    from importlib import import_module
+    """What a starting agent should know: the one place where the hook asks for it. Nothing to know is nothing said."""
+    from standfast.views.brief import Briefs
 
-    try:
-        view = import_module("standfast.views.brief")
-    except ModuleNotFoundError:
-        return ""
-    return str(view.brief(sf))
+    made = Briefs(sf._store).make()
+    return str(made.markdown) if made else ""

@@ -2,8 +2,8 @@
 
 The session is the one the importer fills (`<agent>:<native id>`, found by the same table, whatever
 directory the agent has wandered to). It is active while the agent works, held by the agent as an
-actor; waiting between turns; completed at its end. A tool call is one row under the agent's own id
-of the call. An agent that tells no such id (Gemini CLI) leaves its calls in the journal, and the
+actor; completed when a turn is over, until the next prompt; waiting if a person has to act first.
+A tool call is one row under the agent's own id of the call. An agent that tells no such id (Gemini CLI) leaves its calls in the journal, and the
 row to its transcript: a made-up id would be a second row for the same call.
 
 Keeping the same record again changes nothing: it is known by its subject, type and microsecond.
@@ -33,7 +33,7 @@ GATES_MAX = 1000
 LATELY_US = 30 * DAY_US
 WORKSPACES_MAX = 500
 OPENING = frozenset({"start", "prompt", "call"})
-LEAVING = {"stop": "waiting", "end": "completed"}
+LEAVING = frozenset({"stop", "end"})
 TYPES = {
     "start": "agent.started",
     "prompt": "prompt.submitted",
@@ -215,7 +215,7 @@ def _stand(tx: Tx, heard: Heard, row: Row) -> None:
     ours = row["state"] == "active" and row["holder"] == tx.caller.holder
     preview = heard.summary if heard.kind == "prompt" else None
     if heard.kind in LEAVING and heard.node is None:
-        if ours or (row["state"] == "waiting" and heard.kind == "end"):
+        if ours:
             _leave(tx, heard, row)
         return
     if ours:
@@ -229,12 +229,17 @@ def _stand(tx: Tx, heard: Heard, row: Row) -> None:
 
 
 def _leave(tx: Tx, heard: Heard, row: Row) -> None:
+    """The agent has nothing more to do: completed, until the next prompt; or waiting, if a person has to act first.
+
+    So what is found active and unheard of was left in the middle of its work, and what waits is worth a look.
+    """
     from standfast.record.sessions import finding, owning
 
     whole = tx.one(finding.SQL.by_id, id=row["id"])
-    state = LEAVING[heard.kind]
-    reason = "between two turns" if state == "waiting" else (heard.facts or {}).get("reason")
-    owning.let_go(tx, whole, state, reason, "session.paused" if state == "waiting" else "session.completed")
+    told = "the turn is over" if heard.kind == "stop" else (heard.facts or {}).get("reason")
+    waits = heard.summary if heard.name == "StopFailure" else owning.expected(tx, whole)
+    state, type = ("waiting", "session.paused") if waits else ("completed", "session.completed")
+    owning.let_go(tx, whole, state, waits or told, type)
 
 
 def _call(tx: Tx, heard: Heard, session_id: str) -> str | None:
