@@ -215,6 +215,10 @@ def test_whoever_ends_it_for_a_late_holder_fences_that_one_off(
         ann.webhooks.receive("s", n, {})
         late[n] = ann.webhooks.claim(f"s/{n}")
     clock.advance("16m")
+    with pytest.raises(LeaseLost, match="held by ann"):
+        bob.webhooks.fail("s/1", "an attempt that was not bob's")
+    with pytest.raises(LeaseLost, match="held by ann"):
+        bob.webhooks.renew("s/1")
     bob.webhooks.done("s/1", "bob's")
     bob.webhooks.retry("s/2")
     with pytest.raises(LeaseLost):
