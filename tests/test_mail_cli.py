@@ -134,3 +134,14 @@ def test_waiting_for_mail_in_a_shell_holds_it_for_the_actor(home: Path) -> None:
     held = said("mail", "show", read["id"], home=home)
     assert held["lease_until_us"] > read["lease_until_us"], "a command of bob's renews what he reads"
     assert run("mail", "read", "--wait", "0.05", home=home, STANDFAST_ACTOR="bob").returncode == 3
+
+
+def test_read_for_a_process_it_is_ready_again_when_that_is_gone(home: Path) -> None:
+    said("mail", "send", "bob", "hi", home=home)
+    sleeper = subprocess.Popen(["sleep", "60"])
+    held = said("mail", "read", "--to", "bob", "--while", str(sleeper.pid), home=home)
+    assert held["holder"].startswith("p:")
+    assert run("mail", "read", "--to", "bob", home=home, STANDFAST_ACTOR="eve").returncode == 3
+    sleeper.kill()
+    sleeper.wait()
+    assert said("mail", "read", "--to", "bob", home=home, STANDFAST_ACTOR="eve")["attempts"] == 2

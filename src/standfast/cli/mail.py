@@ -114,6 +114,7 @@ def reply(out: Out, mail: str, body: str | None, body_json: str | None, **given:
 @click.option("--to", help="The box to read from: reviewer, role:reviewer, session:fix-42.  [default: this actor's]")
 @click.option("--thread", help="Only of this conversation: a mail of it.")
 @click.option("--for", "term", help="Hold it this long from your last command: 30m, 2h.  [default: 15m]")
+@click.option("--while", "pid", type=int, help="Hold it as long as this process lives: --while $$")
 @click.option("--wait", "wait_s", type=float, help="Wait so many seconds for one to come.")
 @click.option("--body", "body_only", is_flag=True, help="Print the body alone.")
 def read(
@@ -122,6 +123,7 @@ def read(
     to: str | None,
     thread: str | None,
     term: str | None,
+    pid: int | None,
     wait_s: float | None,
     body_only: bool,
 ) -> None:
@@ -130,11 +132,13 @@ def read(
     It is this actor's until it is done, deferred, or the time is over: then it comes back. To look without
     taking it: mail show.
     """
-    from standfast.cli.store import opened
+    from standfast.cli.lock import held_for
+    from standfast.cli.store import held_while, opened
+    from standfast.config import load
     from standfast.errors import NotFound
 
-    for_us = _duration(term)
-    with opened(create=False) as sf:
+    for_us = held_for(_duration(term), pid)
+    with opened(create=False) if pid is None else held_while(load(), pid, create=False) as sf:
         taken = sf.mail.read(mail, to=to, thread=thread, for_us=for_us) if wait_s is None or mail else None
         if taken is None and wait_s is not None:
             taken = _waited(sf, to, thread, for_us, wait_s)
