@@ -79,9 +79,15 @@ def daemon(sf: standfast.Standfast, said: list[str] | None = None, **options: An
     return Daemon(sf, Spool(sf._store.data_dir, sf._store.caller.clock), Options(**options), say)
 
 
-def until(what: Callable[[], object], act: Callable[[], object] = lambda: None, *, every_s: float = 0.005) -> None:
+def until(
+    what: Callable[[], object],
+    act: Callable[[], object] = lambda: None,
+    *,
+    every_s: float = 0.005,
+    patience_s: float = PATIENCE_S,
+) -> None:
     """Wait for something that comes by itself, or by acting again."""
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + patience_s
     while not what():
         act()
         assert time.monotonic() < end, "it did not come"

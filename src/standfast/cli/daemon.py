@@ -177,7 +177,7 @@ def _sentence(found: Status) -> str:
         "standby": f"stands by: {found.leader} leads",
         "waiting": f"waits for the store: {found.note}",
         "draining": "is ending",
-    }[found.state]
+    }.get(found.state, found.state)
     return f"the daemon (process {found.pid or 'not visible from here'}) {words}" + (
         f", on {found.store}" if found.store else ""
     )

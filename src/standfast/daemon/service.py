@@ -283,8 +283,9 @@ class Service:
                 wait_us = daemon.tick(woken=woken)
                 self._tell(daemon.status(guard.process, self.since_us))
                 _notify("WATCHDOG=1")
-                woken = signals.wait(partial(ear.listen, max(wait_us / SECOND_US, APART_S)))
-                time.sleep(APART_S)
+                woken = signals.wait(partial(ear.listen, wait_us / SECOND_US))
+                if woken:
+                    time.sleep(APART_S)
             ended = Ended("asked to end" if signals.asked else watching.ended or "", restart=not signals.asked)
             self._drain(daemon, ear, guard, signals, ended.why)
         finally:

@@ -269,10 +269,11 @@ class Work:
     def _take_over(self, *, leads: bool) -> None:
         """What a dead daemon left, and what of our own was lost with an answer of the store."""
         runs = self._sf.runs
-        for run in [*runs.mine(limit=PAGE), *runs.left(limit=PAGE)]:
+        left = runs.left(limit=PAGE)
+        for run in [*runs.mine(limit=PAGE), *left]:
             if (run.id, run.attempt) not in self._going:
                 self._take(run)
-        if leads:
+        if leads and left:
             for run in runs.abandon_dead(limit=PAGE):
                 self._say(f"{run.loop}: {run.reason}")
         wanted = {key for key in self._spool.left_behind() if key not in self._going}
