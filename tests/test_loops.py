@@ -13,6 +13,7 @@ import pytest
 import standfast
 from standfast import config, handle
 from standfast.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, ManualClock
+from standfast.db.sql import statement
 from standfast.errors import IllegalTransition, InvalidInput, NotFound
 from standfast.record.loops import Run
 
@@ -361,6 +362,27 @@ def _lines(path: Path) -> list[str]:
             break
         time.sleep(0.01)
     return [line for line in path.read_text().splitlines() if line]
+
+
+def test_a_loop_whose_time_zone_is_not_known_here_pauses_and_keeps_no_other_from_firing(
+    sf: standfast.Standfast, clock: ManualClock
+) -> None:
+    nightly(sf)
+    sf.loops.add("abroad", ["true"], cron="*/15 * * * *", zone="Asia/Tokyo", catch_up="all")
+    rename = statement("UPDATE loop SET zone = :zone WHERE name = 'abroad'")
+    sf._store.write(lambda tx: tx.run(rename, zone="Asia/Nowhere"))
+    clock.advance("31m")
+    assert sf.loops.absent() != []
+    assert {run.loop for run in sf.loops.fire_due()} == {"nightly"}
+    abroad = sf.loops.get("abroad")
+    assert (abroad.state, abroad.next_slot_us) == ("paused", None)
+    assert "cannot be read on this machine" in (abroad.reason or "")
+    assert [item.kind for item in sf.recovery.report().items] == ["loop_stopped"]
+    with pytest.raises(InvalidInput, match="time zone"):
+        sf.loops.resume("abroad")
+    sf._store.write(lambda tx: tx.run(rename, zone="Asia/Tokyo"))
+    assert sf.loops.resume("abroad").state == "active"
+    assert told(sf.runs.list("abroad")) == [("skipped", 15), ("skipped", 30)]
 
 
 # -- absent ----------------------------------------------------------------------------------------------

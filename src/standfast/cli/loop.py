@@ -27,7 +27,7 @@ def _short(id: object) -> str:
 def _length(us: int) -> str:
     from standfast.clock import format_duration
 
-    return format_duration(us, parts=2)
+    return format_duration(us, parts=2 if us >= 1_000_000 else 1)
 
 
 COLUMNS = [

@@ -72,7 +72,7 @@ LIMIT :limit
 -- name: stopped_loops
 SELECT id, scope, name, reason, actor, updated_us
 FROM loop
-WHERE next_slot_us IS NOT NULL AND state = 'paused' AND failures_max > 0 AND failures >= failures_max
+WHERE state = 'paused' AND (next_slot_us IS NULL OR (failures_max > 0 AND failures >= failures_max))
   AND (:everywhere = 1 OR scope = :scope)
 ORDER BY updated_us
 LIMIT :limit

@@ -23,6 +23,7 @@ from standfast.footings import journal
 from standfast.ids import new_id
 from standfast.record.loops import schedule
 from standfast.record.loops.nouns import ON_TIME_US, QUEUED_MAX, SINGLE_MAX, Absent, Run, run
+from standfast.serial import clean
 
 SQL = load(__name__)
 
@@ -60,6 +61,8 @@ class Missed(NamedTuple):
 class Fired(NamedTuple):
     runs: list[Run]
     missed: list[Missed]
+    paused: list[Row]
+    """Loops whose schedule could not be read, with the reason."""
 
 
 def plan(when: schedule.Schedule, slot_us: int, now_us: int, *, catch_up: str, catch_up_max: int) -> Plan:
@@ -93,10 +96,16 @@ def _planned(when: schedule.Schedule, slot_us: int, now_us: int, newest: list[in
 def fire_due(tx: Tx, limit: int) -> Fired:
     """Every loop that is due, of every scope, up to `limit` of them."""
     crash.point("loop.before_fire")
-    fired = Fired([], [])
+    fired = Fired([], [], [])
     for row in tx.all(SQL.due, now_us=tx.now_us(), limit=limit):
         if len(fired.runs) >= ROWS_MAX:
             break
+        try:
+            _schedule(row)
+        except (KeyError, ValueError, OSError) as error:
+            # One such loop must not keep all the others from being fired.
+            fired.paused.append(_put_off(tx, row, error))
+            continue
         if row["state"] == "paused":
             fired.runs.extend(pass_over(tx, row, "skipped", f"paused: {row['reason']}"))
         else:
@@ -131,6 +140,14 @@ def _fire(tx: Tx, row: Row, fired: Fired) -> None:
             )
             fired.runs.append(run(tx, written))
     _advance(tx, row, made)
+
+
+def _put_off(tx: Tx, row: Row, error: Exception) -> Row:
+    """Its zone is not known here, or was taken out of the time zone database: a person has to look at it."""
+    reason = clean(f"its schedule cannot be read on this machine: {error}", 300)
+    tx.one(SQL.put_off, id=row["id"], slot_us=row["next_slot_us"], reason=reason, now_us=tx.now_us())
+    journal.append(tx, "loop.paused", row["id"], summary=f"{row['name']}: {reason}", state="paused", scope=row["scope"])
+    return row | {"reason": reason}
 
 
 def pass_over(tx: Tx, row: Row, state: str, reason: str) -> list[Run]:
@@ -240,7 +257,10 @@ def absent(tx: Tx, scope: str, *, everywhere: bool, limit: int) -> list[Absent]:
     rows = tx.all(SQL.late, late_us=now_us - ON_TIME_US, scope=scope, everywhere=int(everywhere), limit=limit)
     found = []
     for row in rows:
-        when, slot_us = _schedule(row), row["next_slot_us"]
+        try:
+            when, slot_us = _schedule(row), row["next_slot_us"]
+        except (KeyError, ValueError, OSError):
+            continue  # whoever fires it next pauses it and says why
         until_us = max([slot_us, *when.newest(slot_us, now_us, 1)])
         slots = max(1, when.count(slot_us, until_us))
         found.append(

@@ -30,6 +30,12 @@ SET next_slot_us = :next_slot_us, last_slot_us = :last_slot_us, state = :state, 
 WHERE id = :id AND next_slot_us = :slot_us
 RETURNING id
 
+-- name: put_off
+UPDATE loop
+SET state = 'paused', reason = :reason, next_slot_us = NULL, updated_us = :now_us
+WHERE id = :id AND next_slot_us = :slot_us
+RETURNING id
+
 -- name: next_slot
 SELECT next_slot_us AS us
 FROM loop

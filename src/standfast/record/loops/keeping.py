@@ -128,12 +128,16 @@ def resume(tx: Tx, row: Row) -> Loop | StandfastError:
     if row["state"] not in ("active", "paused"):
         return _over(row, "resumed")
     crash.point("loop.before_resume")
+    schedule.checked_zone(row["zone"])
+    when = schedule.of(row["kind"], row["schedule"], row["zone"], row["anchor_us"])
+    if row["next_slot_us"] is None:  # put off because its schedule could not be read: its slots were never looked at
+        first_us = when.after(row["last_slot_us"] or row["created_us"])
+        row = _set(tx, row, "paused", row["reason"], row["failures"], first_us)
     if row["state"] == "paused":
         _settle(tx, row, "the loop was resumed")
         row = tx.one(SQL.by_id, id=row["id"])
     if row["state"] == "finished":
         return loop(row)
-    when = schedule.of(row["kind"], row["schedule"], row["zone"], row["anchor_us"])
     near_us = when.after(tx.now_us())
     next_slot_us = min(row["next_slot_us"], near_us) if near_us is not None else row["next_slot_us"]
     if (row["state"], row["failures"], row["next_slot_us"]) == ("active", 0, next_slot_us):

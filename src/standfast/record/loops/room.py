@@ -153,6 +153,9 @@ class Loops(Room):
             span = schedule.shown(one.first_us, one.zone) + (f" and {one.slots - 1} more" if one.slots > 1 else "")
             hint = f"standfast loop runs {one.name}"
             notices.tell(self.store, "run.missed", one.loop_id, f"{one.name} missed {span}", hint, tx=self.tx)
+        for row in fired.paused:
+            hint = f"standfast loop show {row['name']}"
+            notices.tell(self.store, "loop.paused", row["id"], f"{row['name']}: {row['reason']}", hint, tx=self.tx)
         return fired.runs
 
     @verb
