@@ -16,7 +16,6 @@ from standfast.db.sql import load
 from standfast.db.store import Room, query
 from standfast.footings import leases
 from standfast.ids import short
-from standfast.record.mail.nouns import BOUND_DEFAULT
 
 SQL = load(__name__)
 
@@ -177,6 +176,10 @@ def _decisions(rows: list[Row]) -> Iterator[Item]:
 
 def _boxes(tx: Tx, rows: list[Row]) -> Iterator[Item]:
     """Mail for whoever asks, and mail that nobody seems to read. What just came is on its way."""
+    if not rows:
+        return
+    from standfast.record.mail.nouns import BOUND_DEFAULT
+
     for row in rows[:EACH_MAX]:
         full = row["waiting"] >= (row["bound"] or BOUND_DEFAULT)
         yours = row["box"] == tx.caller.actor
