@@ -36,7 +36,7 @@ class Firing:
     def step(self) -> int:
         for _ in range(FIRE_ROUNDS):
             # Read first: firing is a write, and every write rings the bell that woke us.
-            due_us = self._sf.loops.next_due_us(slots_only=True)
+            due_us = self._sf.loops.next_due_us(runs=False)
             now_us = self._sf.read(lambda tx: tx.now_us())
             if due_us is None:
                 return FIRE_EVERY_US

@@ -113,7 +113,7 @@ class Work:
         """Begin what is ready and finds a place; the microseconds until more may be ready."""
         while len(self._going) < self._workers_max:
             # Read first: a claim is a write, and every write rings the bell that woke us.
-            due_us, now_us = self._sf.loops.next_due_us(), self._sf.read(lambda tx: tx.now_us())
+            due_us, now_us = self._sf.loops.next_due_us(slots=False), self._sf.read(lambda tx: tx.now_us())
             if due_us is None or due_us > now_us:
                 return LOOK_EVERY_US if due_us is None else due_us - now_us
             run = self._sf.runs.claim(host=self._host)

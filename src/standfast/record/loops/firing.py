@@ -247,8 +247,8 @@ def _advance(tx: Tx, row: Row, made: Plan) -> None:
     )
 
 
-def next_due_us(tx: Tx, *, slots_only: bool = False) -> int | None:
-    asked = (SQL.next_slot,) if slots_only else (SQL.next_slot, SQL.next_ready)
+def next_due_us(tx: Tx, *, slots: bool = True, runs: bool = True) -> int | None:
+    asked = [one for one, wanted in ((SQL.next_slot, slots), (SQL.next_ready, runs)) if wanted]
     return min((row["us"] for one in asked if (row := tx.maybe(one)) is not None), default=None)
 
 

@@ -163,9 +163,9 @@ class Loops(Room):
         return firing.fire_due(tx, max(1, min(limit, keeping.PAGE_MAX)))
 
     @query
-    def next_due_us(self, tx: Tx, *, slots_only: bool = False) -> int | None:
-        """When there is something to do next: a slot to fire, or, unless `slots_only`, a queued run to claim."""
-        return firing.next_due_us(tx, slots_only=slots_only)
+    def next_due_us(self, tx: Tx, *, slots: bool = True, runs: bool = True) -> int | None:
+        """When there is something to do next: a slot to fire, or a queued run to claim."""
+        return firing.next_due_us(tx, slots=slots, runs=runs)
 
     @query
     def absent(self, tx: Tx, *, everywhere: bool = False, limit: int = 100) -> AbsentList:
