@@ -1,4 +1,4 @@
-"""The real agents: Codex and Gemini CLI from npm, against a model on the loopback that always wants the same.
+"""The real agents from npm, Claude Code, Codex and Gemini CLI, against a model on the loopback.
 
 Our hooks are installed by `standfast install`, the agent runs one prompt, the model asks for one shell
 command, and afterwards the session, the prompt and the tool call are in the store. Then a gate
@@ -23,7 +23,12 @@ from tests.faults import Unavailable
 from tests.prove.outcome import Outcome
 
 PROGRAM = str(Path(sysconfig.get_path("scripts")) / "standfast")
-PACKAGES = {"codex": "@openai/codex", "gemini-cli": "@google/gemini-cli"}
+PACKAGES = {
+    "claude-code": "@anthropic-ai/claude-code",
+    "codex": "@openai/codex",
+    "gemini-cli": "@google/gemini-cli",
+}
+COMMANDS = {"claude-code": "claude", "codex": "codex", "gemini-cli": "gemini"}
 INSTALL_MAX_S = 600
 RUN_MAX_S = 180
 
@@ -50,8 +55,11 @@ class _Answer(BaseHTTPRequestHandler):
         except ValueError:
             body = {}
         assert isinstance(self.server, Model)
-        text = _codex(body, self.server.command) if "/responses" in self.path else _gemini(body, self.server.command)
-        self._send(text.encode(), "text/event-stream")
+        if "count_tokens" in self.path:
+            self._send(b'{"input_tokens": 1}', "application/json")
+            return
+        how = _codex if "/responses" in self.path else _claude if "/messages" in self.path else _gemini
+        self._send(how(body, self.server.command).encode(), "text/event-stream")
 
     def _send(self, data: bytes, kind: str) -> None:
         self.send_response(200)
@@ -87,6 +95,29 @@ def _codex(body: dict[str, Any], command: str) -> str:
     return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
 
 
+def _claude(body: dict[str, Any], command: str) -> str:
+    parts = [part for one in body.get("messages", []) if isinstance(one["content"], list) for part in one["content"]]
+    able = any(tool.get("name") == "Bash" for tool in body.get("tools", []))
+    asks = able and not any(part.get("type") == "tool_result" for part in parts)
+    begin: dict[str, Any] = {"type": "text", "text": ""}
+    delta: dict[str, Any] = {"type": "text_delta", "text": "Done."}
+    if asks:
+        begin = {"type": "tool_use", "id": "toolu_01", "name": "Bash", "input": {}}
+        delta = {"type": "input_json_delta", "partial_json": json.dumps({"command": command, "description": "x"})}
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": body.get("model"), "content": []}
+    stop = {"stop_reason": "tool_use" if asks else "end_turn", "stop_sequence": None}
+    events = [
+        {"type": "message_start", "message": {**message, "stop_reason": None, "stop_sequence": None, "usage": usage}},
+        {"type": "content_block_start", "index": 0, "content_block": begin},
+        {"type": "content_block_delta", "index": 0, "delta": delta},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": stop, "usage": {"output_tokens": 1}},
+        {"type": "message_stop"},
+    ]
+    return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+
+
 def _gemini(body: dict[str, Any], command: str) -> str:
     answered = any("functionResponse" in part for one in body.get("contents", []) for part in one.get("parts", []))
     call = {"functionCall": {"name": "run_shell_command", "args": {"command": command}}}
@@ -109,10 +140,16 @@ class World(NamedTuple):
         return self.place / "project"
 
     def environment(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "STANDFAST_"))}
+        foreign = ("PYTHON", "STANDFAST_", "CLAUDE", "ANTHROPIC", "CODEX", "GEMINI")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
         ours = {"HOME": str(self.home), "STANDFAST_DATA_DIR": str(self.place / "data"), "MOCK_KEY": "x"}
+        claude = {
+            "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{self.port}",
+            "ANTHROPIC_API_KEY": "x",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        }
         model = {"GEMINI_API_KEY": "x", "GOOGLE_GEMINI_BASE_URL": f"http://127.0.0.1:{self.port}"}
-        return {**kept, **ours, **model, "GEMINI_CLI_TRUST_WORKSPACE": "true"}
+        return {**kept, **ours, **claude, **model, "GEMINI_CLI_TRUST_WORKSPACE": "true"}
 
     def standfast(self, *words: str) -> None:
         ran = subprocess.run(
@@ -122,8 +159,9 @@ class World(NamedTuple):
             raise RuntimeError(f"standfast {' '.join(words)}: {ran.stderr}")
 
     def run(self, agent: str) -> str:
-        program = str(self.place / "npm" / "node_modules" / ".bin" / ("codex" if agent == "codex" else "gemini"))
+        program = str(self.place / "npm" / "node_modules" / ".bin" / COMMANDS[agent])
         words = {
+            "claude-code": ["-p", "list the files", "--allowedTools", "Bash", "--model", "claude-sonnet-4-5"],
             "codex": [
                 *("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"),
                 *("--dangerously-bypass-hook-trust", "list the files"),
@@ -143,7 +181,7 @@ class World(NamedTuple):
 
 
 def run(place: Path) -> Outcome:
-    """Both agents, once each. Unavailable without npm or its registry."""
+    """Each agent, twice. Unavailable without npm or its registry."""
     outcome = Outcome("agents")
     server = Model(("127.0.0.1", 0), _Answer)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -177,6 +215,7 @@ def _prepare(world: World) -> None:
         f'model = "mock"\nmodel_provider = "mock"\n[model_providers.mock]\nname = "mock"\n'
         f'base_url = "http://127.0.0.1:{world.port}/v1"\nwire_api = "responses"\nenv_key = "MOCK_KEY"\n'
     )
+    (world.home / ".claude").mkdir()
     (world.home / ".gemini").mkdir()
     (world.home / ".gemini" / "settings.json").write_text('{"security": {"auth": {"selectedType": "gemini-api-key"}}}')
 

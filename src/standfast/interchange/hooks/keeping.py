@@ -3,8 +3,9 @@
 The session is the one the importer fills (`<agent>:<native id>`, found by the same table, whatever
 directory the agent has wandered to). It is active while the agent works, held by the agent as an
 actor; completed when a turn is over, until the next prompt; waiting if a person has to act first.
-A tool call is one row under the agent's own id of the call. An agent that tells no such id (Gemini CLI) leaves its calls in the journal, and the
-row to its transcript: a made-up id would be a second row for the same call.
+A tool call is one row under the agent's own id of the call. An agent that tells no such id (Gemini
+CLI) leaves its calls in the journal, and the row to its transcript: a made-up id would be a second
+row for the same call.
 
 Keeping the same record again changes nothing: it is known by its subject, type and microsecond.
 So a record may be kept at once and come again from a spool, and a spool may be drained again
