@@ -1,0 +1,19 @@
+"""Transcripts imported and killed, at every crash point of an import and at those of its recovery: the seed's sample."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.faults.children import Child
+from tests.prove.outcome import Outcome
+
+
+def run(place: Path, *, schedules: int, seed: int = 0) -> Outcome:
+    outcome = Outcome("imports killed")
+    with Child("tests.crash.test_import_sweep:sweep", place=str(place), schedules=schedules, seed=seed) as child:
+        try:
+            (played,) = child.end(3600)
+            outcome.count("schedules", int(played))
+        except AssertionError as error:
+            outcome.refuse(error, "imports")
+    return outcome
