@@ -93,7 +93,7 @@ def _lateness(sf: Standfast, window_s: float) -> Late:
     worker.start()
     try:
         while time.monotonic() < until:
-            due_us = sf.loops.next_due_us(slots_only=True)
+            due_us = sf.loops.next_due_us(runs=False)
             assert due_us is not None
             wait_s = min((due_us - time.time_ns() // 1000) / SECOND_US, until - time.monotonic())
             if wait_s > 0:

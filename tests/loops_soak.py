@@ -23,6 +23,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
+import standfast
 from standfast import config, handle
 from standfast.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, ManualClock
 from standfast.db.contract import Caller
@@ -55,12 +56,12 @@ class Kind(NamedTuple):
 
 KINDS = (
     Kind("half past two", cron="30 2 * * *", zone="Europe/Berlin", retries_max=2),
-    Kind("four a day", cron="0 */6 * * *", zone="America/New_York", catch_up="none", longest_us=3 * HOUR_US),
+    Kind("three a day", cron="0 */8 * * *", zone="America/New_York", catch_up="none", longest_us=12 * HOUR_US),
     Kind("three a night", cron="15 1,2,3 * * *", zone="Australia/Lord_Howe", catch_up="all", overlap="queue"),
     Kind("weekly", cron="0 9 * * MON", zone="Africa/Casablanca", catch_up="all", failures_max=2),
-    Kind("seven hours", every="7h", catch_up="all", overlap="queue", retries_max=1, longest_us=9 * HOUR_US),
-    Kind("eleven hours", every="11h", catch_up="none", overlap="queue", failures_max=3),
-    Kind("all and skip", every="13h", catch_up="all", catch_up_max=3),
+    Kind("nineteen hours", every="19h", catch_up="all", overlap="queue", retries_max=1, longest_us=25 * HOUR_US),
+    Kind("twenty-three hours", every="23h", catch_up="none", overlap="queue", failures_max=3),
+    Kind("all and skip", every="29h", catch_up="all", catch_up_max=3),
     Kind("the last of the month", cron="0 0 L * *", zone="Asia/Tokyo"),
 )
 
@@ -172,6 +173,23 @@ class Model:
         if any(one.worker is not None for one in self.open):
             return None
         return min(self.open, key=lambda one: one.slot_us, default=None)
+
+
+def add(sf: standfast.Standfast, kind: Kind) -> Loop:
+    return sf.loops.add(
+        kind.name,
+        ["true"],
+        every=kind.every,
+        cron=kind.cron,
+        at=kind.at_us,
+        zone=kind.zone,
+        catch_up=kind.catch_up,
+        catch_up_max=kind.catch_up_max,
+        overlap=kind.overlap,
+        retries_max=kind.retries_max,
+        failures_max=kind.failures_max,
+        cwd="/",
+    )
 
 
 # -- the world -------------------------------------------------------------------------------------------
@@ -541,20 +559,7 @@ class World:
         return self._ids[id(model)]
 
     def _add_to_store(self, kind: Kind) -> Loop:
-        return self.sf.loops.add(
-            kind.name,
-            ["true"],
-            every=kind.every,
-            cron=kind.cron,
-            at=kind.at_us,
-            zone=kind.zone,
-            catch_up=kind.catch_up,
-            catch_up_max=kind.catch_up_max,
-            overlap=kind.overlap,
-            retries_max=kind.retries_max,
-            failures_max=kind.failures_max,
-            cwd="/",
-        )
+        return add(self.sf, kind)
 
     # -- judging -----------------------------------------------------------------------------------------
 

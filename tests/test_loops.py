@@ -15,7 +15,7 @@ from standfast import config, handle
 from standfast.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, ManualClock
 from standfast.db.sql import statement
 from standfast.errors import IllegalTransition, InvalidInput, NotFound
-from standfast.record.loops import Run
+from standfast.record.loops import Loop, Run
 
 Open = Callable[..., standfast.Standfast]
 
@@ -52,7 +52,7 @@ def told(runs: list[Run]) -> list[tuple[str, int]]:
     ]
 
 
-def nightly(sf: standfast.Standfast, **changed: Any) -> standfast.record.loops.Loop:  # type: ignore[name-defined]
+def nightly(sf: standfast.Standfast, **changed: Any) -> Loop:
     return sf.loops.add("nightly", ["make", "nightly"], **({"every": "15m", "cwd": "/"} | changed))
 
 
@@ -271,8 +271,10 @@ def test_two_that_fire_at_once_make_one_run_per_slot(place: Open, clock: ManualC
                     sf.runs.finish(run.id, run.attempt, exit_code=0, duration_us=1)
 
         threads = [threading.Thread(target=fire, args=(sf,)) for sf in stores]
-        [thread.start() for thread in threads]
-        [thread.join() for thread in threads]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
         assert Counter(run.slots for run in fired) == {1: 36}
         assert len({(run.loop_id, run.slot_us) for run in fired}) == 36
     states = Counter(run.state for run in stores[0].runs.list(limit=1000))

@@ -13,6 +13,7 @@ import standfast
 from standfast import config, handle
 from standfast.cli import app
 from standfast.clock import DAY_US, ManualClock
+from standfast.record.loops import Loop
 
 Capture = pytest.CaptureFixture[str]
 
@@ -126,7 +127,7 @@ def test_a_run_in_this_terminal_exits_as_its_command_and_is_recorded(
 # -- a loop that stopped firing --------------------------------------------------------------------------
 
 
-def stopped(days: int = 21) -> standfast.record.loops.Loop:  # type: ignore[name-defined]
+def stopped(days: int = 21) -> Loop:
     """A nightly loop that fired once, and then nobody was there."""
     clock = ManualClock((time.time_ns() // 1000 // DAY_US - days - 1) * DAY_US)
     with handle.connect(config.load(), clock=clock) as sf:

@@ -17,7 +17,7 @@ from standfast.db.contract import Caller
 from standfast.errors import LeaseLost
 from standfast.footings import leases
 from standfast.record.loops import Run
-from tests.loops_soak import LEASE_US, Going, Kind, Model, Worker
+from tests.loops_soak import LEASE_US, Going, Kind, Model, Worker, add
 
 OUTCOMES = ("done", "failed", "timed_out")
 
@@ -43,11 +43,18 @@ def machine_on(place: str, data: Path) -> type[RuleBasedStateMachine]:
             # At the change of the clocks in Berlin, so that skipped hours are seen.
             self.clock.jump((1_774_742_400_000_000 - self.clock.now_us()) / 1_000_000)
             cron = None if every else "*/30 0-3 * * *"
-            rules = {"catch_up": catch_up, "overlap": overlap, "retries_max": retries_max, "failures_max": failures_max}
-            loop = self.sf.loops.add(
-                "l", ["true"], every=every, cron=cron, zone="Europe/Berlin", catch_up_max=2, **rules
-            )  # type: ignore[arg-type]
-            kind = Kind("l", every=every, cron=cron, zone="Europe/Berlin", catch_up_max=2, **rules)  # type: ignore[arg-type]
+            kind = Kind(
+                "l",
+                every=every,
+                cron=cron,
+                zone="Europe/Berlin",
+                catch_up=catch_up,
+                catch_up_max=2,
+                overlap=overlap,
+                retries_max=retries_max,
+                failures_max=failures_max,
+            )
+            loop = add(self.sf, kind)
             self.id, self.model = loop.id, Model(kind, self.clock.now_us())
             self.workers = [Worker(self.clock, here=False) for _ in range(2)]
             self.claims: list[tuple[Run, Going, Worker]] = []

@@ -268,8 +268,10 @@ def test_runs_of_one_loop_go_one_at_a_time_whoever_claims(place: Open, clock: Ma
             sf.runs.finish(run.id, run.attempt, exit_code=0, duration_us=1)
 
     threads = [threading.Thread(target=work, args=(sf,)) for sf in stores]
-    [thread.start() for thread in threads]
-    [thread.join() for thread in threads]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert Counter(run.attempt for run in seen) == {1: 15}
     for n in range(3):
         slots = [run.slot_us for run in seen if run.loop == f"loop {n}"]
@@ -281,9 +283,9 @@ def test_pages_of_runs_go_on_where_they_ended(sf: standfast.Standfast, clock: Ma
     clock.advance("20m")
     sf.loops.fire_due()
     for asked in ({"loop": "often"}, {}, {"everywhere": True}):
-        whole = sf.runs.list(limit=100, **asked)  # type: ignore[arg-type]
+        whole = sf.runs.list(limit=100, **asked)
         paged: list[Run] = []
-        while page := sf.runs.list(limit=7, after=paged[-1].place if paged else None, **asked):  # type: ignore[arg-type]
+        while page := sf.runs.list(limit=7, after=paged[-1].place if paged else None, **asked):
             paged += page
         assert paged == whole
         assert len(whole) == 20

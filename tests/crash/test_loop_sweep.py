@@ -65,8 +65,8 @@ class Loops(World):
 
     def work(self, sf: standfast.Standfast) -> None:
         clock = sf._store.caller.clock
-        for run in sf.runs.abandon_dead():
-            self.tell(f"lost {run.id} {run.attempt}")
+        for lost in sf.runs.abandon_dead():
+            self.tell(f"lost {lost.id} {lost.attempt}")
         for _ in range(2):
             self.told("fire", sf.loops.fire_due)
         while (run := sf.runs.claim(host="here")) is not None:
@@ -121,7 +121,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Loops:
 @pytest.mark.parametrize("world", ["sqlite", "postgres"], indirect=True)
 def test_killed_anywhere_every_slot_has_its_row_and_no_attempt_runs_twice(world: Loops) -> None:
     """000-36, 000-37, 000-50."""
-    X
+    most = 36 if "://" not in world.url else 12
     assert crash.sweep(world.live, world.live, world.check, reset=world.reset, max_schedules=most) == most
 
 
