@@ -98,7 +98,7 @@ def test_agents_are_what_a_model_of_them_is(engine_url: str, tmp_path: Path) -> 
     run_state_machine_as_test(
         machine_on(engine_url, tmp_path / "data"),
         settings=settings(
-            max_examples=10 if engine_url.startswith("postgres") else 30,
+            max_examples=6 if engine_url.startswith("postgres") else 16,
             stateful_step_count=25,
             deadline=None,
             database=None,

@@ -134,7 +134,7 @@ def test_apply_does_what_a_model_of_it_does(engine_url: str, tmp_path: Path) -> 
     run_state_machine_as_test(
         machine_on(engine_url, tmp_path / "data"),
         settings=settings(
-            max_examples=6 if engine_url.startswith("postgres") else 20,
+            max_examples=5 if engine_url.startswith("postgres") else 14,
             stateful_step_count=20,
             deadline=None,
             database=None,

@@ -20,11 +20,11 @@ __all__ = ["pg_module_database"]
 FILL = Statement(
     "fill",
     """INSERT INTO state (scope, namespace, key, value, version, actor, updated_us, expires_us)
-WITH RECURSIVE i (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < 20000)
+WITH RECURSIVE i (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < 6000)
 SELECT 'here', 'n' || (n % 20), 'k' || n, '1', 1, 'ann', n, CASE WHEN n % 10 = 0 THEN 1000000 + n END FROM i""",
     """INSERT INTO state (scope, namespace, key, value, version, actor, updated_us, expires_us)
 SELECT 'here', 'n' || (n % 20), 'k' || n, '1', 1, 'ann', n, CASE WHEN n % 10 = 0 THEN 1000000 + n END
-FROM generate_series(1, 20000) AS i (n)""",
+FROM generate_series(1, 6000) AS i (n)""",
 )
 TELL = statement(
     """INSERT INTO event (time_us, occurred_us, scope, actor, holder, source, type, subject)
@@ -53,7 +53,7 @@ HOT: list[tuple[Statement, Row]] = [
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def full(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[standfast.Standfast]:
-    """Twenty thousand values in twenty namespaces, every tenth with an end."""
+    """Six thousand values in twenty namespaces, every tenth with an end."""
     place: Path = tmp_path_factory.mktemp("plans")
     url = str(place / "standfast.db")
     if request.param == "postgres":

@@ -147,7 +147,7 @@ def test_state_does_what_a_model_of_it_does(engine_url: str, tmp_path: Path) -> 
     run_state_machine_as_test(
         machine_on(engine_url, tmp_path / "data"),
         settings=settings(
-            max_examples=20 if engine_url.startswith("postgres") else 60,
+            max_examples=10 if engine_url.startswith("postgres") else 30,
             stateful_step_count=30,
             deadline=None,
             database=None,

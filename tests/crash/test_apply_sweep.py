@@ -97,7 +97,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Fleet:
 
 @pytest.mark.parametrize("world", ["sqlite", "postgres"], indirect=True)
 def test_killed_anywhere_a_file_is_applied_as_a_whole_and_once(world: Fleet) -> None:
-    schedules = 8 if world.url.startswith("postgres") else 24
+    schedules = 6 if world.url.startswith("postgres") else 18
     count = crash.sweep(world.live, world.live, world.check, reset=world.reset, max_schedules=schedules)
     assert count == schedules
 

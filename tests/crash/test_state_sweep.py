@@ -100,7 +100,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Values:
 
 @pytest.mark.parametrize("world", ["sqlite", "postgres"], indirect=True)
 def test_killed_anywhere_no_count_is_lost_and_every_version_is_told(world: Values) -> None:
-    schedules = 12 if world.url.startswith("postgres") else 36
+    schedules = 8 if world.url.startswith("postgres") else 24
     count = crash.sweep(world.live, world.live, world.check, reset=world.reset, max_schedules=schedules)
     assert count == schedules
 
