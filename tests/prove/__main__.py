@@ -40,6 +40,7 @@ def _campaigns(stack: ExitStack) -> dict[str, Campaign]:
         effects,
         events,
         followers,
+        imports,
         interrupts,
         loops,
         mail,
@@ -87,6 +88,7 @@ def _campaigns(stack: ExitStack) -> dict[str, Campaign]:
         "effects": Campaign(lambda place, seed: effects.run(place, schedules=500, seed=seed), 4),
         "webhooks": Campaign(lambda place, seed: webhooks.run(place, schedules=150, seed=seed), 2),
         "loops": Campaign(lambda place, seed: loops.run(place, years=20, seed=seed), 3),
+        "imports": Campaign(lambda place, seed: imports.run(place, schedules=150, seed=seed), 1),
         "interrupts": Campaign(lambda place, seed: interrupts.run(place), 1),
         "tail": Campaign(lambda place, seed: followers.run(place, seed=seed), 1),
         "tail-postgres": Campaign(postgres, 1),
@@ -97,6 +99,7 @@ def _campaigns(stack: ExitStack) -> dict[str, Campaign]:
         "mail": Campaign(lambda place, seed: mail.run(place, seed=seed), 2),
         "mail-postgres": Campaign(lambda place, seed: mail.run(place, seed=seed, url=_server(stack)), 2),
         "state": Campaign(lambda place, seed: state.run(place, seed=seed, calls=150, kills=16), 1),
+        "state-sweep": Campaign(lambda place, seed: state.sweep(place, schedules=150, seed=seed), 2),
         "state-postgres": Campaign(
             lambda place, seed: state.run(place, seed=seed, calls=100, kills=16, url=_server(stack)), 1
         ),

@@ -1,4 +1,4 @@
-"""Transcripts imported and killed, at every crash point of an import and at those of its recovery: the seed's sample."""
+"""Imports killed at every crash point they pass, and at a sample of the points of their recovery: the seed's."""
 
 from __future__ import annotations
 
