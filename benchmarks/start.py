@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import sysconfig
@@ -11,6 +12,18 @@ from pathlib import Path
 from benchmarks.measure import Plan, Reach, Table, at_most, interleaved
 
 OPEN = "import standfast; standfast.open().close()"
+
+
+def _payload(event: str, **more: object) -> bytes:
+    return json.dumps({"session_id": "s1", "cwd": "/", "hook_event_name": event, **more}).encode()
+
+
+_LS = {"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_use_id": "t1"}
+HOOKS = {
+    "standfast hook, a prompt": _payload("UserPromptSubmit", prompt="list the files"),
+    "standfast hook, a tool call": _payload("PreToolUse", **_LS),
+    "standfast hook, its answer": _payload("PostToolUse", tool_response={"stdout": "x" * 2000}, **_LS),
+}
 
 
 def start(plan: Plan) -> list[Table]:
@@ -23,9 +36,10 @@ def start(plan: Plan) -> list[Table]:
         "open and close": ([sys.executable, "-c", OPEN], None),
         "standfast --version": ([command, "--version"], None),
         "standfast where": ([command, "where"], at_most(0.1)),
+        **{name: ([command, "hook", "claude-code"], at_most(0.1)) for name in HOOKS},
     }
     environment = _environment(plan)
-    contestants = {name: _cpu(command, environment) for name, (command, _) in commands.items()}
+    contestants = {name: _cpu(command, environment, HOOKS.get(name, b"")) for name, (command, _) in commands.items()}
     interleaved(1, contestants)  # compiles the modules and makes the store
     taken = interleaved(plan.starts, contestants, patience_s=plan.patience_s)
     bare = taken["python -c pass"]
@@ -49,10 +63,14 @@ def _environment(plan: Plan) -> dict[str, str]:
     return {**inherited, "STANDFAST_DATA_DIR": str(place), "PYTHONPYCACHEPREFIX": str(place / "compiled")}
 
 
-def _cpu(command: list[str], environment: dict[str, str]) -> Callable[[], float]:
+def _cpu(command: list[str], environment: dict[str, str], given: bytes) -> Callable[[], float]:
     def run() -> float:
-        quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+        reading, writing = os.pipe()
+        os.write(writing, given)
+        os.close(writing)
+        quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0), (os.POSIX_SPAWN_DUP2, reading, 0)]
         pid = os.posix_spawn(command[0], command, environment, file_actions=quiet)
+        os.close(reading)
         _, status, usage = os.wait4(pid, 0)
         if os.waitstatus_to_exitcode(status) != 0:
             raise RuntimeError(f"{' '.join(command)} exits with {os.waitstatus_to_exitcode(status)}")

@@ -34,8 +34,8 @@ class Agent:
             store.caller,
             Caller(actor=found.key, holder=f"a:{found.key}", scope=store.caller.scope, clock=store.caller.clock),
         )
+        hooks = Hooks(store)
         try:
-            hooks = Hooks(store)
             kept = hooks.keep(found)
             if found.kind == "answer":
                 asked = hearing.Asked(found.tool or "", given["tool_input"], hearing.command_of(given["tool_input"]))

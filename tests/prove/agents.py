@@ -87,7 +87,7 @@ def _codex(body: dict[str, Any], command: str) -> str:
             "arguments": json.dumps(given),
         }
     usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
-    events = [
+    events: list[dict[str, Any]] = [
         {"type": "response.created", "response": {"id": "resp_1"}},
         {"type": "response.output_item.done", "output_index": 0, "item": item},
         {"type": "response.completed", "response": {"id": "resp_1", "usage": usage}},
@@ -105,9 +105,15 @@ def _claude(body: dict[str, Any], command: str) -> str:
         begin = {"type": "tool_use", "id": "toolu_01", "name": "Bash", "input": {}}
         delta = {"type": "input_json_delta", "partial_json": json.dumps({"command": command, "description": "x"})}
     usage = {"input_tokens": 1, "output_tokens": 1}
-    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": body.get("model"), "content": []}
+    message: dict[str, Any] = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": body.get("model"),
+        "content": [],
+    }
     stop = {"stop_reason": "tool_use" if asks else "end_turn", "stop_sequence": None}
-    events = [
+    events: list[dict[str, Any]] = [
         {"type": "message_start", "message": {**message, "stop_reason": None, "stop_sequence": None, "usage": usage}},
         {"type": "content_block_start", "index": 0, "content_block": begin},
         {"type": "content_block_delta", "index": 0, "delta": delta},

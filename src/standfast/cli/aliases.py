@@ -249,7 +249,6 @@ ALIASES = {
     "gate new": "gate add",
     "gate rm": "gate remove",
     "gate check": "gate test",
-    "hooks": "install",
     "hooks install": "install",
     "hook install": "install",
     "hooks status": "install --check",

@@ -112,6 +112,11 @@ class Hooks(Room):
         return [row["cwd"] for row in rows]
 
 
+def told_of(tx: Tx, agent: str) -> tuple[int | None, int]:
+    """When anything was last heard of an agent's sessions, and how many of its files were ever imported."""
+    return tx.one(SQL.last_heard, agent=agent)["us"], tx.one(SQL.imported, agent=agent)["files"]
+
+
 def keep_late(store: Store, actor: str, scope: str, records: list[tuple[Heard, bool]]) -> int:
     """Keep what a spool held, for one agent: nothing is opened, leased or ended by it. How many were new.
 

@@ -77,9 +77,9 @@ SELECT max(updated_us) AS us FROM session WHERE agent = :agent
 -- name: checked
 SELECT seq FROM event WHERE subject = :agent AND type = 'hook.checked' AND summary = :native LIMIT 1
 
--- What was ever imported of an agent's transcripts, and when last.
+-- What was ever imported of an agent's transcripts.
 -- name: imported
-SELECT count(*) AS files, max(updated_us) AS us FROM import_source WHERE agent = :agent
+SELECT count(*) AS files FROM import_source WHERE agent = :agent
 
 -- name: workspaces
 SELECT DISTINCT cwd FROM session WHERE updated_us > :since_us AND cwd IS NOT NULL LIMIT :limit

@@ -37,8 +37,8 @@ class Facts(NamedTuple):
 
 def facts(tx: Tx, agent: str) -> Facts:
     """Read inside one transaction of doctor's."""
-    last = tx.one(keeping.SQL.last_heard, agent=agent)["us"]
-    return Facts(last, tx.one(keeping.SQL.imported, agent=agent)["files"], tx.now_us())
+    last_us, imported = keeping.told_of(tx, agent)
+    return Facts(last_us, imported, tx.now_us())
 
 
 def examine(
