@@ -56,7 +56,7 @@ def test_it_is_started_seen_and_stopped(home: Path, sf: standfast.Standfast, tmp
     assert "standfast daemon status" in refused.stderr
 
     sf.loops.add("long", noting(tmp_path / "out", "sleep 60"), every="1s", cwd="/")
-    until(lambda: said("daemon", "status", home=home)["runs"])
+    until(lambda: said("daemon", "status", home=home)["runs"], every_s=0.2)
     status = run("daemon", "status", home=home).stdout
     assert f"the daemon (process {started['pid']}) fires and runs" in status
     assert "fire\tok\t0" in status
@@ -150,7 +150,9 @@ def test_another_store_in_the_configuration_ends_it_to_be_started_again(home: Pa
     assert started["store"] == other
     (home / ".standfast" / "config.toml").unlink()
     # Nobody else would start it again, so it does so itself.
-    until(lambda: said("daemon", "status", home=home)["store"] == str(home / ".standfast" / "standfast.db"))
+    until(
+        lambda: said("daemon", "status", home=home)["store"] == str(home / ".standfast" / "standfast.db"), every_s=0.3
+    )
     assert said("daemon", "status", home=home)["pid"] == started["pid"]
 
 
