@@ -35,6 +35,7 @@ AREAS = {
     "events": "events",
     "events_postgres": "events",
     "search": "search",
+    "imports": "imports",
 }
 """The areas in their order, each with the module that has the function of its name."""
 

@@ -279,7 +279,7 @@ def test_a_fork_copies_records_and_adds_only_what_is_new(sf: standfast.Standfast
     assert (found.messages, found.counts["duplicates"]) == (1, 8)
     assert said(sf, "claude-code:fork") == [("user", "another way")]
     assert len(calls(sf)) == 2
-    assert sf.sessions.get("claude-code:fork").reason == f"imported; forked from claude-code:{SESSION}"
+    assert sf.sessions.get("claude-code:fork").reason == f"forked from claude-code:{SESSION}"
 
 
 @pytest.mark.parametrize("era", ["inline", "beside", "below"])

@@ -51,8 +51,10 @@ for _agent in _WHAT:
 
 def _import(out: Out, agent: str, path: str | None, since: str | None, dry_run: bool) -> None:
     from standfast.cli.store import opened
+    from standfast.config import load
 
-    with opened() as sf:
+    # A dry run makes not even a store.
+    with opened(load(":memory:") if dry_run else None) as sf:
         shown = _Bar(out)
         report = sf.imports.run(agent, path, since_us=_since_us(since), dry_run=dry_run, progress=shown.step)
         shown.clear()

@@ -99,6 +99,8 @@ def _rows(found: Timeline) -> Iterator[dict[str, str]]:
         day = local[:14]
         about = short(entry.subject) if is_id(entry.subject) else entry.subject
         what = entry.type if not entry.summary else f"{entry.type}  {entry.summary}"
+        if entry.seq == 0 and entry.state not in (None, "ok"):
+            what += f" ({entry.state})"  # an imported call: how it ended is the answer
         yield {
             "time": time,
             "source": entry.source,

@@ -158,7 +158,7 @@ def _session(tx: Tx, batch: Batch, thread: Thread, facts: dict[str, Any], scope:
             id=new_id("ses"),
             scope=scope,
             key=key,
-            reason=f"imported; forked from {batch.agent}:{forked}" if forked else "imported",
+            reason=f"forked from {batch.agent}:{forked}" if forked else None,
             agent=batch.agent,
             cwd=facts.get("cwd"),
             actor=tx.caller.actor,
