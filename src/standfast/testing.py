@@ -116,6 +116,7 @@ def load_everything() -> None:
         "ledger.decisions",
         "ledger.effects.performing",
         "ledger.effects.room",
+        "record.agents",
         "record.live",
         "record.state",
     ):
