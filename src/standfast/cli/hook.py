@@ -169,11 +169,13 @@ class Hearing:
             self.refused = str(refusal)
 
     def _drain(self, sf: Any) -> None:
-        from standfast.interchange.hooks import spool
+        from standfast.interchange.hooks.places import waiting
 
         assert self.settings is not None
-        found = spool.waiting(self._places())
+        found = waiting(self._places())
         if found:
+            from standfast.interchange.hooks import spool
+
             spool.drain(sf._store, found, self.settings.data_dir, limit=DRAINED_MAX)
 
     # -- without it --------------------------------------------------------------------------------
@@ -199,9 +201,9 @@ class Hearing:
         return ""
 
     def _places(self) -> list[str]:
-        from standfast.interchange.hooks import spool
+        from standfast.interchange.hooks.places import places
 
-        return spool.places(self._data_dir(), workspace(self.settings, self.heard))
+        return places(self._data_dir(), workspace(self.settings, self.heard))
 
     def _data_dir(self) -> str:
         if self.settings is not None:
