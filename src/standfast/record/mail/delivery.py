@@ -98,10 +98,14 @@ def refusal(tx: Tx, row: Row, which: Which) -> LeaseLost | None:
 # -- taking ------------------------------------------------------------------------------------------
 
 
-def claim_next(tx: Tx, place: Place, *, thread_id: str, for_us: int | None) -> Claimed:
-    """The most urgent mail that is ready in this box, or none."""
+def claim_next(tx: Tx, place: Place, *, thread_id: str, for_us: int | None, look: bool) -> Claimed:
+    """The most urgent mail that is ready in this box, or none.
+
+    With `look`, and before it says none, it looks for holders that have died.
+    """
     crash.point("mail.before_claim")
-    expire_the_dead(tx)
+    if look:
+        expire_the_dead(tx)
     now_us = tx.now_us()
     where: Row = {"scope": place.scope, "box": place.box}
     tx.run(SQL.seen, now_us=now_us, stale_us=now_us - SEEN_EVERY_US, actor=tx.caller.actor, **where)
@@ -109,6 +113,10 @@ def claim_next(tx: Tx, place: Place, *, thread_id: str, for_us: int | None) -> C
     asked = where | {"thread_id": thread_id, "now_us": now_us} | tx.lease_clock()
     while len(buried) < BURIED_MAX:
         row = tx.maybe(SQL.ready, **asked)
+        if row is None and not look:
+            look = True
+            expire_the_dead(tx)
+            row = tx.maybe(SQL.ready, **asked)
         if row is None:
             break
         free = row if row["holder"] is None else lose(tx, row)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import TypeAlias
 
 from standfast import crash, serial
 from standfast.db.contract import Tx
-from standfast.db.store import Room, query, refused_inside, verb
+from standfast.db.store import Room, Store, query, refused_inside, verb
 from standfast.errors import IllegalTransition, InProgress, InvalidInput, StandfastError
 from standfast.footings import journal
 from standfast.footings.journal import Event
@@ -47,7 +48,11 @@ Ended: TypeAlias = "tuple[Mail, DeadLetter | None]"
 class Mails(Room):
     """From one agent to another: sent, taken, read, done; or a dead letter that says why."""
 
-    __slots__ = ()
+    __slots__ = ("_looked_s",)
+
+    def __init__(self, store: Store, tx: Tx | None = None) -> None:
+        super().__init__(store, tx)
+        self._looked_s = float("-inf")
 
     # -- sending -------------------------------------------------------------------------------------
 
@@ -143,7 +148,7 @@ class Mails(Room):
         A process keeps it while it lives, an actor for 15 minutes, or `for_us`, from its last
         command. It comes back unless it is `done`.
         """
-        return self._handed(self._claim(self._box(to), thread, for_us, None))
+        return self._handed(self._claim(self._box(to), thread, for_us, None, self._look()))
 
     def read(
         self,
@@ -159,7 +164,7 @@ class Mails(Room):
         """
         if which is not None:
             return self._handed(delivery.Claimed(self._read(which, for_us), ()))
-        return self._handed(self._read_next(self._box(to), thread, for_us))
+        return self._handed(self._read_next(self._box(to), thread, for_us, self._look()))
 
     def follow(
         self,
@@ -178,17 +183,17 @@ class Mails(Room):
         box = self._box(to)
 
         def claim(before: Mail | None) -> Mail | None:
-            return self._handed(self._claim(box, thread, for_us, before))
+            return self._handed(self._claim(box, thread, for_us, before, self._look()))
 
         return Follow(self, claim, lambda: self._is_ready(box, thread), timeout_s)
 
     @verb
     def _claim(
-        self, tx: Tx, box: str, thread: Which | None, for_us: int | None, before: Mail | None
+        self, tx: Tx, box: str, thread: Which | None, for_us: int | None, before: Mail | None, look: bool
     ) -> delivery.Claimed | StandfastError:
         if before is not None:
             delivery.go_on(tx, before)
-        return self._claim_next(tx, box, thread, for_us)
+        return self._claim_next(tx, box, thread, for_us, look)
 
     @verb
     def _read(self, tx: Tx, which: Which, for_us: int | None) -> Mail | StandfastError:
@@ -200,9 +205,9 @@ class Mails(Room):
 
     @verb
     def _read_next(
-        self, tx: Tx, box: str, thread: Which | None, for_us: int | None
+        self, tx: Tx, box: str, thread: Which | None, for_us: int | None, look: bool
     ) -> delivery.Claimed | StandfastError:
-        claimed = self._claim_next(tx, box, thread, for_us)
+        claimed = self._claim_next(tx, box, thread, for_us, look)
         if isinstance(claimed, StandfastError) or claimed.mail is None:
             return claimed
         row = delivery.locked(tx, claimed.mail)
@@ -373,8 +378,6 @@ class Mails(Room):
             raise InvalidInput(
                 f"a mail is not waited for until {serial.clean(until, 20)!r}", f"one of {', '.join(UNTIL)}"
             )
-        import time
-
         end = float("inf") if timeout_s is None else time.monotonic() + timeout_s
         with self.store.watch() as watch:
             while not _so_far(found := self.delivered(which), until):
@@ -468,12 +471,20 @@ class Mails(Room):
         return found if isinstance(found, StandfastError) else (place, found["thread_id"])
 
     def _claim_next(
-        self, tx: Tx, box: str, thread: Which | None, for_us: int | None
+        self, tx: Tx, box: str, thread: Which | None, for_us: int | None, look: bool
     ) -> delivery.Claimed | StandfastError:
         where = self._where(tx, box, thread)
         if isinstance(where, StandfastError):
             return where
-        return delivery.claim_next(tx, where[0], thread_id=where[1], for_us=for_us)
+        return delivery.claim_next(tx, where[0], thread_id=where[1], for_us=for_us, look=look)
+
+    def _look(self) -> bool:
+        """Whether it is time to look for holders that have died: in a busy box each claim would ask in vain."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s < LOOK_AGAIN_S:
+            return False
+        self._looked_s = now_s
+        return True
 
     def _handed(self, claimed: delivery.Claimed) -> Mail | None:
         """After the transaction: tell of what was given up, renew what was taken."""
