@@ -62,6 +62,8 @@ def _campaigns(stack: ExitStack) -> dict[str, Campaign]:
         "daemon-kills-control": Campaign(
             lambda place, seed: daemons.kills(place, seconds=10, seed=seed, careless=True), 0.5, control=True
         ),
+        "daemon-keepers": Campaign(lambda place, seed: daemons.keepers(place, seconds=30, seed=seed), 1),
+        "daemon-rivals": Campaign(lambda place, seed: daemons.rivals(place, seconds=30, seed=seed), 1),
         "daemon-lives": Campaign(lambda place, seed: daemons.lives(place, seconds=60), 1),
         "daemon-locked-out": Campaign(lambda place, seed: daemons.locked_out(place, seconds=35), 0.5),
         "daemon-machines": Campaign(machines, 1),

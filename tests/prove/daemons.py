@@ -13,6 +13,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -64,6 +65,58 @@ def kills(place: Path, *, seconds: float, seed: int, every_s: float = 1.0, carel
         outcome.refuse(_keepers(data), "keepers were left behind")
         wal = os.path.getsize(url + "-wal")
         outcome.refuse(wal > WAL_MAX_BYTES, f"the log has {wal:,} bytes")
+    return outcome
+
+
+def keepers(place: Path, *, seconds: float, seed: int) -> Outcome:
+    """Daemons and keepers are killed: how a command ended may be lost, but none is begun a second time."""
+    outcome, random_ = Outcome("daemon-keepers"), random.Random(seed)
+    url, data = str(place / "standfast.db"), place / "data"
+    with opened(url, data) as sf:
+        firsts = _loops(sf, place, SLOWER)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            with Running(data, STANDFAST_DB_URL=url):
+                for _ in range(random_.randint(2, 12)):
+                    time.sleep(random_.uniform(0.05, 0.5))
+                    for pid in _keepers(data):
+                        if random_.random() < 0.4:
+                            with suppress(ProcessLookupError):
+                                os.kill(int(pid), signal.SIGKILL)
+                                outcome.count("keepers killed")
+            outcome.count("kills")
+        with Running(data, STANDFAST_DB_URL=url) as running:
+            settled_us = _settle(sf, firsts)
+            outcome.refuse(running.stop(), "it did not end well")
+        _judge(outcome, sf, place, firsts, settled_us, answered=False)
+        outcome.refuse(os.listdir(data / "daemon" / "runs"), "places of keepers were left behind")
+        outcome.refuse(_keepers(data), "keepers were left behind")
+    return outcome
+
+
+def rivals(place: Path, *, seconds: float, seed: int) -> Outcome:
+    """Two daemons of two data directories on one file, killed, stopped and paused in turn."""
+    outcome, random_ = Outcome("daemon-rivals"), random.Random(seed)
+    url, hosts = str(place / "standfast.db"), ("one", "other")
+    with opened(url, place / "own") as sf, ExitStack() as stack:
+        firsts = _loops(sf, place, SLOWER)
+        running = {host: stack.enter_context(Running(place / host, STANDFAST_DB_URL=url)) for host in hosts}
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            time.sleep(random_.uniform(0.3, 1.5))
+            host, blow = random_.choice(hosts), random_.choice(("kill", "kill", "kill", "stop", "pause"))
+            outcome.count(f"{blow}s")
+            if blow == "pause":
+                running[host].process.send_signal(signal.SIGSTOP)
+                time.sleep(0.5)
+                running[host].process.send_signal(signal.SIGCONT)
+                continue
+            running[host].kill() if blow == "kill" else running[host].stop()
+            running[host] = stack.enter_context(Running(place / host, STANDFAST_DB_URL=url))
+        settled_us = _settle(sf, firsts)
+        for one in running.values():
+            outcome.refuse(one.stop(), "it did not end well")
+        _judge(outcome, sf, place, firsts, settled_us, answered=False)
     return outcome
 
 
@@ -233,7 +286,7 @@ def _settle(sf: standfast.Standfast, firsts: dict[str, int]) -> int:
             for name in firsts
         )
 
-    until(over, every_s=0.05)
+    until(over, every_s=0.1, patience_s=300)
     return until_us
 
 
