@@ -229,7 +229,7 @@ def test_of_eight_that_apply_at_once_one_does_it_and_all_get_its_references(
     refs = [json.loads((tmp_path / str(n)).read_text()) for n in range(8)]
     assert all(one == refs[0] for one in refs)
     with handle.connect(config.load(engine_url, data_dir=tmp_path / "data", scope="here")) as sf:
-        assert len(sf.tasks.list(state="any")) == 3
+        assert [task.occurrences for task in sf.tasks.list(state="any")] == [1, 1, 1]
         assert len(sf.loops.list()) == 1
         committed = list(sf.rows("SELECT * FROM event WHERE type = 'application.committed'"))
         assert len(committed) == 9

@@ -14,6 +14,7 @@ from standfast.footings import journal, keys
 from standfast.record.apply import planning
 from standfast.record.apply.nouns import MODES, Applied, Change, Item
 from standfast.record.apply.spec import Spec, local
+from standfast.record.tasks import changes as tasks
 
 SQL = load(__name__)
 
@@ -60,6 +61,7 @@ def _looked(tx: Tx, spec: Spec, key: str | None, mode: str) -> Applied:
 
 def _committed(store: Store, tx: Tx, spec: Spec, key: str) -> Applied:
     scope, caller = tx.caller.scope, tx.caller
+    tasks.be_alone(tx, scope, "apply")  # of two files that ask for one task, the second finds it
     asked: Row = {"scope": scope, "key": key, "spec_hash": spec.hash}
     if tx.maybe(SQL.begin, actor=caller.actor, now_us=tx.now_us(), **asked) is None:
         row = tx.one(SQL.by_key, scope=scope, key=key)
