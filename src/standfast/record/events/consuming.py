@@ -158,6 +158,8 @@ def page(tx: Tx, *, limit: int, after: tuple[str, str]) -> list[Consumer]:
 class Consuming:
     """Events one by one; asking for the next commits the one before. Leaving the loop leaves the last uncommitted."""
 
+    _watch: Watch | None = None
+
     def __init__(
         self, room: Events, name: str, stream: str | None, type: str | None, *, follow: bool, idle_s: float | None
     ) -> None:
@@ -166,7 +168,7 @@ class Consuming:
         """How long it waits for the next one; None: for ever."""
         self._batch: Batch | None = None
         self._taken = 0
-        self._watch: Watch | None = room.store.watch() if follow else None
+        self._watch = room.store.watch() if follow else None
 
     def __iter__(self) -> Self:
         return self

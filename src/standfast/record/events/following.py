@@ -64,13 +64,15 @@ def look_durably(store: Store, stream: str | None, type: str | None, cursor: str
 class Following:
     """Events as they come, without an end; or until nothing came for `idle_s`. Close it, or use `with`."""
 
+    _watch: Watch | None = None
+
     def __init__(self, store: Store, stream: str | None, type: str | None, cursor: str, idle_s: float | None) -> None:
         self._store, self._stream, self._type = store, stream, type
         self.patience_s = idle_s
         """How long it waits for the next one; None: for ever."""
         self._cursor = cursor
         self._ready: deque[Event] = deque()
-        self._watch: Watch | None = store.watch()
+        self._watch = store.watch()
 
     def __iter__(self) -> Self:
         return self
