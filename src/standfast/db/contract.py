@@ -102,6 +102,10 @@ class Tx(ABC):
             return {"boot_id": self.caller.clock.boot_id(), "mono_us": self.caller.clock.mono_us()}
         return {"now_us": self.now_us()}
 
+    def lease_clock_if_known(self) -> dict[str, object]:
+        """The same for a first question that uses `{now_us}`."""
+        return {"now_us": self.now_us_if_known()} if self.dialect == "postgres" else self.lease_clock()
+
 
 class Watch(ABC):
     """A hint that something was committed. Never relied on: the reader looks again anyway."""

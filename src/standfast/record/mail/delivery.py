@@ -106,11 +106,9 @@ def claim_next(tx: Tx, place: Place, *, thread_id: str, for_us: int | None, look
     crash.point("mail.before_claim")
     if look:
         expire_the_dead(tx)
-    now_us = tx.now_us()
     where: Row = {"scope": place.scope, "box": place.box}
-    tx.run(SQL.seen, now_us=now_us, stale_us=now_us - SEEN_EVERY_US, actor=tx.caller.actor, **where)
+    asked = where | {"thread_id": thread_id, "now_us": tx.now_us_if_known()} | tx.lease_clock_if_known()
     buried: list[DeadLetter] = []
-    asked = where | {"thread_id": thread_id, "now_us": now_us} | tx.lease_clock()
     while len(buried) < BURIED_MAX:
         row = tx.maybe(SQL.ready, **asked)
         if row is None and not look:
@@ -123,8 +121,15 @@ def claim_next(tx: Tx, place: Place, *, thread_id: str, for_us: int | None, look
         if isinstance(free, DeadLetter):
             buried.append(free)
             continue
+        _seen(tx, where)
         return Claimed(_taken(tx, free, for_us), tuple(buried))
+    _seen(tx, where)
     return Claimed(None, tuple(buried))
+
+
+def _seen(tx: Tx, where: Row) -> None:
+    now_us = tx.now_us()
+    tx.run(SQL.seen, now_us=now_us, stale_us=now_us - SEEN_EVERY_US, actor=tx.caller.actor, **where)
 
 
 def is_ready(tx: Tx, place: Place, thread_id: str) -> bool:

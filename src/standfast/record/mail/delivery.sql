@@ -39,6 +39,21 @@ ORDER BY m.priority, m.seq
 LIMIT 1
 {skip_locked}
 
+-- On PostgreSQL the moment is the server's own where it has not told it yet: the question then travels with the
+-- beginning of the transaction.
+-- name: ready [postgres]
+SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
+       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
+       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+FROM mail m
+WHERE m.scope = :scope AND m.box = :box AND m.ended_us IS NULL
+  AND m.ready_us <= {now_us} AND (m.expires_us IS NULL OR m.expires_us > {now_us})
+  AND (m.holder IS NULL OR m.lease_until_us <= {now_us})
+  AND (:thread_id = '' OR m.thread_id = :thread_id)
+ORDER BY m.priority, m.seq
+LIMIT 1
+{skip_locked}
+
 -- The same, to look at: nothing is locked.
 -- name: peek
 SELECT id
