@@ -234,6 +234,49 @@ def test_a_part_that_breaks_is_made_anew_and_finds_its_work_again(sf: standfast.
     assert noted(tmp_path / "out") == {("long", AT_US): 1}
 
 
+def test_only_an_attempt_that_nobody_alive_holds_is_taken_over(sf: standfast.Standfast) -> None:
+    from standfast import handle
+
+    add(sf, "nightly", ["true"])
+    sf.loops.fire_due()
+    with subprocess.Popen(["sleep", "60"]) as worker:
+        with handle.connect(sf.settings, pid=worker.pid, clock=Later()) as other:
+            run = other.runs.claim(host="here")
+            assert run is not None
+            assert [one.id for one in other.runs.mine()] == [run.id]
+        for act in (sf.runs.adopt, lambda *key: sf.runs.requeue(*key, reason="it never began")):
+            with pytest.raises(errors.InProgress, match=f"process {worker.pid} on"):
+                act(run.id, 1)  # type: ignore[operator]
+        assert sf.runs.left() == sf.runs.mine() == []
+        worker.kill()
+        worker.wait()
+    assert [one.id for one in sf.runs.left()] == [run.id]
+    adopted = sf.runs.adopt(run.id, 1)
+    assert (adopted.holder, adopted.attempt, adopted.state) == (sf._store.caller.holder, 1, "running")
+    assert [one.id for one in sf.runs.mine()] == [run.id]
+    queued = sf.runs.requeue(run.id, 1, reason="it never began")
+    assert (queued.state, queued.holder, queued.reason) == ("queued", None, "it never began")
+    for act in (sf.runs.adopt, lambda *key: sf.runs.requeue(*key, reason="again")):
+        with pytest.raises(errors.LeaseLost):
+            act(run.id, 1)  # type: ignore[operator]
+    again = sf.runs.claim(host="here")
+    assert again is not None
+    assert (again.id, again.attempt) == (run.id, 2)
+    sf.runs.cancel(run.id, "not needed")
+    assert sf.runs.requeue(run.id, 2, reason="it never began").state == "cancelled"
+
+
+def test_a_claim_whose_answer_was_lost_is_found_again(sf: standfast.Standfast, tmp_path: Path) -> None:
+    """CommitUnknown: the run may be ours without our knowing."""
+    add(sf, "nightly", noting(tmp_path / "out"))
+    sf.loops.fire_due()
+    assert sf.runs.claim(host="here") is not None  # and nobody heard of it
+    serving = daemon(sf)
+    run = ended(sf, serving, "nightly")
+    assert (run.state, run.attempt) == ("done", 2)
+    assert noted(tmp_path / "out") == {("nightly", AT_US): 1}
+
+
 # -- one per store ----------------------------------------------------------------------------------------
 
 

@@ -221,7 +221,8 @@ class Work:
         if result is not None or child.never_began:
             self._sf.runs.requeue(run.id, run.attempt, reason=(result and result.failure) or "it never began")
         elif child.end_leftovers():
-            reason = "its keeper was killed: how it ended is not known, and what was left of it was ended"
+            why = "its keeper was killed" if child.known else "it was begun from another data directory"
+            reason = f"{why}: how it ended is not known, and what was left of it was ended"
             self._sf.runs.finish(run.id, run.attempt, duration_us=0, reason=reason)
         else:
             raise RuntimeError(f"what is left of run {run.id} cannot be ended")
