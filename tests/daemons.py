@@ -23,7 +23,7 @@ import standfast
 from standfast import config, handle
 from standfast.clock import HOUR_US, SECOND_US, SYSTEM, SystemClock
 from standfast.daemon.children import Spool
-from standfast.daemon.service import Daemon, Options
+from standfast.daemon.tick import Daemon, Options
 from standfast.record.loops.nouns import Run
 from tests.pgproxy import _Server
 

@@ -13,8 +13,8 @@ import pytest
 import standfast
 from standfast import errors
 from standfast.clock import HOUR_US, MINUTE_US, SECOND_US, SYSTEM, ManualClock
-from standfast.daemon.service import Daemon
 from standfast.daemon.supervisor import BACKOFF_MAX_US, Supervisor
+from standfast.daemon.tick import Daemon
 from standfast.record.runs import Run
 from tests.daemons import Later, daemon, noted, noting, opened, until
 

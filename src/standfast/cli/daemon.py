@@ -45,7 +45,8 @@ def run(out: Out, workers: int, grace: str, again: bool) -> None:
 
     from standfast.cli import exits
     from standfast.clock import SECOND_US, parse_duration
-    from standfast.daemon.service import Options, Service
+    from standfast.daemon.service import Service
+    from standfast.daemon.tick import Options
 
     cwd, words = os.getcwd(), sys.argv[1:]
     options = Options(workers, parse_duration(grace) / SECOND_US)
@@ -194,7 +195,7 @@ def install(out: Out, dry_run: bool, remove: bool) -> None:
     """Write a systemd user unit, so that it starts at boot and again whenever it ends."""
     import os
 
-    from standfast.daemon import service, unit
+    from standfast.daemon import tick, unit
 
     settings = settings_of()
     path = unit.place(os.environ)
@@ -204,7 +205,7 @@ def install(out: Out, dry_run: bool, remove: bool) -> None:
         out.record({"path": path, "removed": not dry_run}, [f"{path} {'would be' if dry_run else 'is'} removed"])
         out.then("systemctl --user disable --now standfast; systemctl --user daemon-reload")
         return
-    text = unit.text(environ=os.environ, data_dir=settings.data_dir, grace_s=service.GRACE_S)
+    text = unit.text(environ=os.environ, data_dir=settings.data_dir, grace_s=tick.GRACE_S)
     changed = False if dry_run else unit.write(path, text)
     lines = text.splitlines() if dry_run else [f"{path} {'is written' if changed else 'was there already'}"]
     out.record({"path": path, "text": text, "written": changed}, lines)

@@ -11,45 +11,29 @@ of its own lock file; each time what runs is given time to end, and is told.
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 from standfast import __version__, crash, handle
 from standfast.clock import SECOND_US, SYSTEM
 from standfast.daemon import status
 from standfast.daemon.children import Spool
 from standfast.daemon.instance import Instance
-from standfast.daemon.lead import Lead
-from standfast.daemon.parts import Firing, Sweeping, Watching
-from standfast.daemon.supervisor import BACKOFF_MAX_US, BACKOFF_MIN_US, Part, Supervisor
-from standfast.daemon.work import Work
+from standfast.daemon.parts import Watching
+from standfast.daemon.tick import Daemon, Options, Say, pause_us
+from standfast.daemon.waiting import Ear, Signals, sleep
 from standfast.db.sqlite.place import make_private
 from standfast.errors import StandfastError, StorageError
 
 if TYPE_CHECKING:
     from standfast.config import Settings
-    from standfast.db.contract import Engine, Watch
     from standfast.handle import Standfast
 
-WORKERS_MAX = 8
-GRACE_S = 30.0
-STANDBY_US = 2 * SECOND_US
 APART_S = 0.01
 """However often the bell rings, the store is looked at no more often than this."""
-WAIT_MAX_US = 10 * SECOND_US
 STATUS_EVERY_US = SECOND_US
-
-Say = Callable[[str], None]
-
-
-class Options(NamedTuple):
-    workers_max: int = WORKERS_MAX
-    """Commands that run at the same time at most."""
-    grace_s: float = GRACE_S
-    """How long they may go on after SIGTERM."""
 
 
 class Ended(NamedTuple):
@@ -57,174 +41,6 @@ class Ended(NamedTuple):
 
     why: str
     restart: bool
-
-
-class Daemon:
-    """What one tick does. It knows no signals and no real time: a test moves the clock."""
-
-    def __init__(self, sf: Standfast, spool: Spool, options: Options, say: Say, watching: Watching | None = None):
-        self.sf = sf
-        self.clock = sf._store.caller.clock
-        self.say = say
-        self.lead = Lead(sf, f"standfast daemon on {os.uname().nodename}")
-        self.spool = spool
-        self.options = options
-        self.draining = False
-        self.counts = {"fired": 0, "finished": 0, "adopted": 0}
-        self.work = self._made_work()
-        parts: dict[str, Callable[[], Part]] = {
-            "fire": lambda: Firing(sf, self.counts),
-            "run": self._made_work,
-            "sweep": lambda: Sweeping(sf),
-        }
-        if watching is not None:
-            parts["watch"] = lambda: watching
-        self.supervisor = Supervisor(parts, self.clock, say)
-        self.state = "starting"
-        self.note: str | None = None
-        self._failures = 0
-        self._promised_us = 0
-
-    def _made_work(self) -> Work:
-        """Made anew it knows nothing, and finds what runs by the rows and the keepers' places."""
-        self.work = Work(self.sf, self.spool, self.options.workers_max, self.counts, self.say)
-        self.work.draining = self.draining
-        return self.work
-
-    def drain(self) -> None:
-        """From now on nothing begins."""
-        self.draining = self.work.draining = True
-
-    def tick(self, *, woken: bool = False) -> int:
-        """Do what is due; the microseconds until something may be due again."""
-        try:
-            leads = self.lead.step()
-        except StorageError as error:
-            return self._weather(error)
-        self._failures, self.note = 0, None
-        if not leads:
-            self._be("standby", f"standing by: {self.lead.other or 'another daemon'} leads")
-            return self._stand_by()
-        self._be("draining" if self.draining else "active", "leading")
-        wait_us = self.supervisor.step(woken=woken)
-        if all(part.state == "ok" for part in self.supervisor.states() if part.name == "run"):
-            self._promise()
-        return min(wait_us, WAIT_MAX_US)
-
-    def _stand_by(self) -> int:
-        """What was begun on this machine is still seen to here: the leader may be on another."""
-        try:
-            self.work.follow(leads=False)
-            self._promise()
-        except StorageError as error:
-            return self._weather(error)
-        return STANDBY_US
-
-    def _weather(self, error: StorageError) -> int:
-        self.note = error.message.splitlines()[0]
-        self._be("waiting", f"waiting for the store: {self.note}")
-        self._failures += 1
-        return min(BACKOFF_MIN_US << min(self._failures - 1, 20), BACKOFF_MAX_US // 6)
-
-    def _be(self, state: str, words: str) -> None:
-        if state != self.state:
-            self.state = state
-            self.say(words)
-
-    def _promise(self) -> None:
-        """On a server another machine takes over by time, so our keepers must know how much of it is left.
-
-        After what a predecessor left was taken over: before that its leases are not ours to speak of.
-        """
-        until_us = self.lead.good_until_us
-        if self.sf.settings.target.engine == "postgres" and until_us != self._promised_us:
-            self.spool.promise(until_us)
-            self._promised_us = until_us
-
-    def status(self, process: str, since_us: int) -> status.Status:
-        return status.Status(
-            state=self.state,
-            pid=os.getpid(),
-            process=process,
-            store=self.sf.settings.target.shown,
-            version=__version__,
-            since_us=since_us,
-            leader=self.lead.other,
-            parts=[part._asdict() for part in self.supervisor.states()],
-            runs=self.work.shown(),
-            counts=dict(self.counts),
-            note=self.note,
-        )
-
-
-class Signals:
-    """Signals as flags; one that comes while we wait ends the waiting."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-        """How often we were asked to end."""
-        self._waiting = False
-        self._noted = False
-        self._before: dict[int, object] = {}
-
-    def __enter__(self) -> Self:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP):
-            self._before[number] = signal.signal(number, self._heard)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)  # type: ignore[arg-type]
-
-    def _heard(self, number: int, _: object) -> None:
-        if number in (signal.SIGTERM, signal.SIGINT):
-            self.asked += 1
-        self._noted = True
-        if self._waiting:
-            raise _Woken
-
-    def wait(self, waiting: Callable[[], bool]) -> bool:
-        """Whether something happened: the bell, a child that ended, a signal."""
-        try:
-            try:
-                self._waiting = True
-                return self._noted or waiting()  # one that came a moment ago must not be slept over
-            finally:
-                self._waiting = False
-        except _Woken:
-            return True
-        finally:
-            self._noted = False
-
-
-class _Woken(Exception):
-    pass
-
-
-class Ear:
-    """The bell of the store, also after its engine had to be opened anew."""
-
-    def __init__(self, sf: Standfast) -> None:
-        self._sf = sf
-        self._engine: Engine | None = None
-        self._watch: Watch | None = None
-
-    def listen(self, seconds: float) -> bool:
-        try:
-            if self._watch is None or self._sf.engine is not self._engine:
-                self.close()
-                self._engine = self._sf.engine
-                self._watch = self._engine.watch()
-                return True  # what was committed before we listened was not heard
-            return self._watch.wait(seconds)
-        except (StorageError, OSError):
-            time.sleep(min(seconds, 1.0))
-            return False
-
-    def close(self) -> None:
-        watch, self._watch = self._watch, None
-        if watch is not None:
-            watch.close()
 
 
 class Service:
@@ -267,8 +83,8 @@ class Service:
             self._tell(status.Status("waiting", os.getpid(), guard.process, self.settings.target.shown, __version__,
                                      self.since_us, None, [], [], {}, words))  # fmt: skip
             failures += 1
-            pause_s = min(BACKOFF_MIN_US << min(failures - 1, 20), BACKOFF_MAX_US // 6) / SECOND_US
-            signals.wait(partial(_sleep, pause_s))
+            pause_s = pause_us(failures) / SECOND_US
+            signals.wait(partial(sleep, pause_s))
         return None
 
     def _live(self, sf: Standfast, guard: Instance, spool: Spool, signals: Signals) -> Ended:
@@ -328,11 +144,6 @@ class Service:
                 return
         status.write(self.settings.data_dir, found)
         self._shown = (now_us, found)
-
-
-def _sleep(seconds: float) -> bool:
-    time.sleep(seconds)
-    return False
 
 
 def _notify(words: str) -> None:

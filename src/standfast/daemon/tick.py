@@ -1,0 +1,140 @@
+"""What the daemon does in one tick: hold the lead, run every part that is due, say when to come again.
+
+It knows no signals, no threads and no real time: a test moves the clock and calls `tick`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from standfast import __version__
+from standfast.clock import SECOND_US
+from standfast.daemon import status
+from standfast.daemon.lead import Lead
+from standfast.daemon.parts import Firing, Sweeping, Watching
+from standfast.daemon.supervisor import BACKOFF_MAX_US, BACKOFF_MIN_US, Part, Supervisor
+from standfast.daemon.work import Work
+from standfast.errors import StorageError
+
+if TYPE_CHECKING:
+    from standfast.daemon.children import Spool
+    from standfast.handle import Standfast
+
+WORKERS_MAX = 8
+GRACE_S = 30.0
+STANDBY_US = 2 * SECOND_US
+WAIT_MAX_US = 10 * SECOND_US
+
+Say = Callable[[str], None]
+
+
+class Options(NamedTuple):
+    workers_max: int = WORKERS_MAX
+    """Commands that run at the same time at most."""
+    grace_s: float = GRACE_S
+    """How long they may go on after SIGTERM."""
+
+
+class Daemon:
+    """What one tick does. It knows no signals and no real time: a test moves the clock."""
+
+    def __init__(self, sf: Standfast, spool: Spool, options: Options, say: Say, watching: Watching | None = None):
+        self.sf = sf
+        self.clock = sf._store.caller.clock
+        self.say = say
+        self.lead = Lead(sf, f"standfast daemon on {os.uname().nodename}")
+        self.spool = spool
+        self.options = options
+        self.draining = False
+        self.counts = {"fired": 0, "finished": 0, "adopted": 0}
+        self.work = self._made_work()
+        parts: dict[str, Callable[[], Part]] = {
+            "fire": lambda: Firing(sf, self.counts),
+            "run": self._made_work,
+            "sweep": lambda: Sweeping(sf),
+        }
+        if watching is not None:
+            parts["watch"] = lambda: watching
+        self.supervisor = Supervisor(parts, self.clock, say)
+        self.state = "starting"
+        self.note: str | None = None
+        self._failures = 0
+        self._promised_us = 0
+
+    def _made_work(self) -> Work:
+        """Made anew it knows nothing, and finds what runs by the rows and the keepers' places."""
+        self.work = Work(self.sf, self.spool, self.options.workers_max, self.counts, self.say)
+        self.work.draining = self.draining
+        return self.work
+
+    def drain(self) -> None:
+        """From now on nothing begins."""
+        self.draining = self.work.draining = True
+
+    def tick(self, *, woken: bool = False) -> int:
+        """Do what is due; the microseconds until something may be due again."""
+        try:
+            leads = self.lead.step()
+        except StorageError as error:
+            return self._weather(error)
+        self._failures, self.note = 0, None
+        if not leads:
+            self._be("standby", f"standing by: {self.lead.other or 'another daemon'} leads")
+            return self._stand_by()
+        self._be("draining" if self.draining else "active", "leading")
+        wait_us = self.supervisor.step(woken=woken)
+        if all(part.state == "ok" for part in self.supervisor.states() if part.name == "run"):
+            self._promise()
+        return min(wait_us, WAIT_MAX_US)
+
+    def _stand_by(self) -> int:
+        """What was begun on this machine is still seen to here: the leader may be on another."""
+        try:
+            self.work.follow(leads=False)
+            self._promise()
+        except StorageError as error:
+            return self._weather(error)
+        return STANDBY_US
+
+    def _weather(self, error: StorageError) -> int:
+        self.note = error.message.splitlines()[0]
+        self._be("waiting", f"waiting for the store: {self.note}")
+        self._failures += 1
+        return pause_us(self._failures)
+
+    def _be(self, state: str, words: str) -> None:
+        if state != self.state:
+            self.state = state
+            self.say(words)
+
+    def _promise(self) -> None:
+        """On a server another machine takes over by time, so our keepers must know how much of it is left.
+
+        After what a predecessor left was taken over: before that its leases are not ours to speak of.
+        """
+        until_us = self.lead.good_until_us
+        if self.sf.settings.target.engine == "postgres" and until_us != self._promised_us:
+            self.spool.promise(until_us)
+            self._promised_us = until_us
+
+    def status(self, process: str, since_us: int) -> status.Status:
+        return status.Status(
+            state=self.state,
+            pid=os.getpid(),
+            process=process,
+            store=self.sf.settings.target.shown,
+            version=__version__,
+            since_us=since_us,
+            leader=self.lead.other,
+            parts=[part._asdict() for part in self.supervisor.states()],
+            runs=self.work.shown(),
+            counts=dict(self.counts),
+            note=self.note,
+        )
+
+
+def pause_us(failures: int) -> int:
+    """How long to wait for the store after so many failures: longer each time, and never long."""
+    return min(BACKOFF_MIN_US << min(failures - 1, 20), BACKOFF_MAX_US // 6)
