@@ -56,12 +56,12 @@ class Kind(NamedTuple):
 
 KINDS = (
     Kind("half past two", cron="30 2 * * *", zone="Europe/Berlin", retries_max=2),
-    Kind("three a day", cron="0 */8 * * *", zone="America/New_York", catch_up="none", longest_us=12 * HOUR_US),
+    Kind("three a day", cron="0 */8 * * *", zone="America/New_York", catch_up="none", longest_us=30 * HOUR_US),
     Kind("three a night", cron="15 1,2,3 * * *", zone="Australia/Lord_Howe", catch_up="all", overlap="queue"),
-    Kind("weekly", cron="0 9 * * MON", zone="Africa/Casablanca", catch_up="all", failures_max=2),
+    Kind("weekly", cron="0 9 * * MON", zone="Africa/Casablanca", catch_up="all", failures_max=1),
     Kind("nineteen hours", every="19h", catch_up="all", overlap="queue", retries_max=1, longest_us=25 * HOUR_US),
-    Kind("twenty-three hours", every="23h", catch_up="none", overlap="queue", failures_max=3),
-    Kind("all and skip", every="29h", catch_up="all", catch_up_max=3),
+    Kind("twenty-three hours", every="23h", catch_up="none", overlap="queue", failures_max=2),
+    Kind("all and skip", every="29h", catch_up="all", catch_up_max=3, failures_max=1),
     Kind("the last of the month", cron="0 0 L * *", zone="Asia/Tokyo"),
 )
 
@@ -236,10 +236,20 @@ class Performance(NamedTuple):
 
 
 class World:
-    def __init__(self, place: Path, seed: int, *, days: float, faults_per_day: float = 1.5) -> None:
-        self.clock = ManualClock(START_US + seed % 50 * 3_601 * SECOND_US)
+    def __init__(
+        self,
+        place: Path,
+        seed: int,
+        *,
+        days: float,
+        faults_per_day: float = 1.5,
+        compare_days: float = 1e6,
+        start_days: float = 0,
+    ) -> None:
+        self.clock = ManualClock(START_US + round(start_days * DAY_US) + seed % 50 * 3_601 * SECOND_US)
         self.seed, self.draw = seed, random.Random(seed)
         self.end_mono_us = round(days * DAY_US)
+        self.compare_us = round(compare_days * DAY_US)
         self.fault_gap_us = DAY_US / faults_per_day
         self.sf = handle.connect(
             config.load(str(place / "standfast.db"), data_dir=place, scope="soak"), clock=self.clock
@@ -251,6 +261,7 @@ class World:
         self.birth_mono_us: int | None = 0
         self.wake_mono_us: dict[Worker, int] = {}
         self.back_us = self.before_boot_us = 0
+        self.stop_at_claim = False
         self.counts: dict[str, int] = {}
         self.names = count(1)
         self._ids: dict[int, str] = {}
@@ -266,8 +277,11 @@ class World:
         try:
             for kind in KINDS:
                 self.add(kind)
-            fault_mono_us = self._soon()
+            fault_mono_us, compare_mono_us = self._soon(), self.compare_us
             while self.mono_us() < self.end_mono_us:
+                if self.mono_us() >= compare_mono_us:
+                    compare_mono_us += self.compare_us
+                    self.compare()
                 self._pass_time(fault_mono_us)
                 self._wake()
                 if self.mono_us() >= fault_mono_us:
@@ -405,6 +419,8 @@ class World:
                 self.sf.runs.started(run.id, run.attempt, pid=worker.body.pid, process=worker.holder)
             if self.draw.random() < 0.001:
                 return self._die(worker)
+            if self.stop_at_claim:
+                return self._sleep(worker)
             if not self._ready() and self.draw.random() < 0.9:
                 return None
         assert not self._ready(), "something was ready and nobody was given it"
@@ -455,12 +471,16 @@ class World:
             self._die(self.draw.choice(self.workers))
 
     def _stop(self) -> None:
-        """Paused long enough to lose its leases, sometimes: it will speak up late."""
+        """Paused long enough to lose its leases, sometimes: it will speak up late. Best in the middle of a run."""
         if awake := [worker for worker in self.workers if not worker.stopped]:
-            worker = self.draw.choice(awake)
-            worker.stopped = True
-            self.wake_mono_us[worker] = self.mono_us() + round(self.draw.random() * 20 * MINUTE_US)
-            self._count("stops")
+            self.stop_at_claim = self.draw.random() < 0.7
+            if not self.stop_at_claim:
+                self._sleep(self.draw.choice(awake))
+
+    def _sleep(self, worker: Worker) -> None:
+        worker.stopped, self.stop_at_claim = True, False
+        self.wake_mono_us[worker] = self.mono_us() + round(self.draw.random() * 20 * MINUTE_US)
+        self._count("stops")
 
     def _second(self) -> None:
         if len(self.workers) == 1:
@@ -566,6 +586,8 @@ class World:
     def compare(self) -> None:
         """Every slot of every loop has exactly the row the model predicts."""
         found: dict[str, dict[int, tuple[str, int]]] = {name: {} for name in self.models}
+        for what in ("slots", "rows", "slots in ranges"):
+            self.counts[what] = 0
         rows = list(self.sf.rows("SELECT loop_id, slot_us, until_slot_us, slots, state, attempt FROM run ORDER BY seq"))
         for row in rows:
             model = self.models[self._names[str(row["loop_id"])]]
@@ -574,7 +596,7 @@ class World:
             if row["until_slot_us"] is not None:
                 covered = [slot for slot in model.rows if row["slot_us"] <= slot <= row["until_slot_us"]]
                 assert len(covered) == row["slots"], "a range does not stand for as many slots as it says"
-                self._count("slots in ranges", len(covered))
+                self.counts["slots in ranges"] = self.counts.get("slots in ranges", 0) + len(covered)
             for slot_us in covered:
                 assert slot_us not in there, f"{slot_us} was doubled"
                 there[slot_us] = (row["state"], row["attempt"])
@@ -597,8 +619,8 @@ class World:
         self.counts[what] = self.counts.get(what, 0) + n
 
 
-def soak(place: Path, *, seed: int, days: float, faults_per_day: float = 1.5) -> dict[str, int]:
+def soak(place: Path, *, seed: int, days: float, **more: float) -> dict[str, int]:
     """Play, judge, and say what was played."""
-    world = World(place, seed, days=days, faults_per_day=faults_per_day)
+    world = World(place, seed, days=days, **more)
     world.play()
     return world.counts

@@ -90,6 +90,7 @@ def _campaigns(stack: ExitStack) -> dict[str, Campaign]:
         "effects": Campaign(lambda place, seed: effects.run(place, schedules=500, seed=seed), 4),
         "webhooks": Campaign(lambda place, seed: webhooks.run(place, schedules=150, seed=seed), 2),
         "loops": Campaign(lambda place, seed: loops.run(place, years=20, seed=seed), 3),
+        "loops-mutants": Campaign(lambda place, seed: loops.run_mutants(place), 0.5),
         "imports": Campaign(lambda place, seed: imports.run(place, schedules=150, seed=seed), 1),
         "interrupts": Campaign(lambda place, seed: interrupts.run(place), 1),
         "tail": Campaign(lambda place, seed: followers.run(place, seed=seed), 1),
