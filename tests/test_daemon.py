@@ -329,7 +329,7 @@ def test_weather_is_waited_out_by_the_part_it_meets_and_said_once() -> None:
     busy, well = Flaky(clock, [errors.Busy("locked")] * 12), Flaky(clock, [])
     supervisor = Supervisor({"busy": busy.make, "well": well.make}, clock, said.append)
     for _ in range(200):
-        clock.advance(max(supervisor.step(), 1))
+        clock.advance(max(supervisor.step(), 1) / SECOND_US)
     assert (busy.made, well.made) == (1, 1)
     assert [part.state for part in supervisor.states()] == ["ok", "ok"]
     assert said == ["busy: waiting: locked", "busy: well again after 12 failures"]
@@ -340,14 +340,14 @@ def test_a_part_that_fails_is_made_again_later_and_later_and_the_others_go_on() 
     bad, well = Flaky(clock, [RuntimeError("a bug")] * 1000), Flaky(clock, [])
     supervisor = Supervisor({"bad": bad.make, "well": well.make}, clock, said.append)
     for _ in range(500):
-        clock.advance(max(supervisor.step(woken=True), 1))
+        clock.advance(max(supervisor.step(woken=True), 1) / SECOND_US)
     assert bad.made == bad.steps > 5
     assert well.steps == 500, "the bell wakes who is well, and nobody who waits"
     state = supervisor.states()[0]
     assert (state.state, state.error) == ("failing", "RuntimeError: a bug")
     assert said == ["bad: failing: RuntimeError: a bug"]
     before = bad.steps
-    clock.advance(BACKOFF_MAX_US)
+    clock.advance(BACKOFF_MAX_US / SECOND_US)
     supervisor.step()
     assert bad.steps == before + 1
 
@@ -358,6 +358,28 @@ def test_a_store_that_is_gone_for_good_is_a_failure_and_still_tried_again() -> N
     supervisor = Supervisor({"run": flaky.make}, clock, said.append)
     supervisor.step()
     assert supervisor.states()[0].state == "failing"
-    clock.advance(BACKOFF_MAX_US)
+    clock.advance(BACKOFF_MAX_US / SECOND_US)
     supervisor.step()
     assert supervisor.states()[0].state == "ok"
+
+
+# -- a clock that is moved -----------------------------------------------------------------------------------
+
+
+def test_a_day_on_a_virtual_clock(tmp_path: Path) -> None:
+    """000-16: every slot of a day is fired, run and recorded, with hours in which nobody was there."""
+    clock = ManualClock()
+    with opened(str(tmp_path / "standfast.db"), tmp_path / "data", clock=clock) as sf:  # type: ignore[arg-type]
+        added = sf.loops.add("hourly", noting(tmp_path / "out"), every="1h", cwd="/", catch_up="latest")
+        serving = daemon(sf)
+        for hour in range(24):
+            clock.advance("1h")
+            if 9 <= hour < 12:
+                continue  # down
+            until(lambda: sf.loops.next_due_us() > clock.now_us(), lambda: serving.tick(woken=True))  # type: ignore[operator]
+            until(lambda: serving.work.idle, lambda: serving.tick(woken=True))
+        runs = {run.slot_us: run for run in sf.runs.list("hourly", limit=100)}
+        assert added.next_slot_us is not None
+        states = [runs[added.next_slot_us + hour * HOUR_US].state for hour in range(24)]
+        assert states == ["done"] * 9 + ["missed"] * 3 + ["done"] * 12
+        assert noted(tmp_path / "out") == {("hourly", us): 1 for us, run in runs.items() if run.state == "done"}
