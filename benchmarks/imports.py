@@ -1,8 +1,9 @@
 """Imports: a transcript brought into the store, against merely decoding each of its lines.
 
-The transcript is made here, in the proportions of real ones: a response in several records, each tool's output
-twice, progress in between. Bringing it in means: secrets searched for, records decoded, messages, calls and usage
-written with their indexes, the raw records packed and kept, and each piece synced.
+The transcript is made here, in the proportions of real ones: a response in several records, each tool's
+output twice and half of all bytes, progress in between, two to three kilobytes a record. Bringing it in
+means: secrets searched for, records decoded, messages, calls and usage written with their indexes, the raw
+records packed and kept, and each piece synced.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ PER_TURN = 5
 TURNS_PER_FILE = 400
 TEXT = (
     "the parser fails on an empty line because the loop never checks for it so we should return early and add a test "
-    "for this case in tests/test_parser.py def parse(self, text): return [line.strip() for line in text.splitlines()]"
+    'for this case in tests/test_parser.py\n def parse(self, text: str): """Lines.""" \n return '
+    '[line.strip("\\t ") for line in text.splitlines()] \n assert parse("a\\n\\nb") == ["a", "", "b"] # → 2\n FAILED\n'
 )
 
 
@@ -113,7 +115,7 @@ def _transcripts(place: Path, turns: int) -> Iterator[Path]:
 
 def _turn(session: str, n: int, chance: random.Random) -> Iterator[dict[str, Any]]:
     def words(count: int) -> str:
-        return " ".join(chance.choices(TEXT.split(), k=count))
+        return " ".join(chance.choices(TEXT.split(" "), k=count))
 
     def record(kind: str, part: str, **more: Any) -> dict[str, Any]:
         moment = f"2026-{1 + n // 40_000 % 12:02d}-{1 + n // 1440 % 28:02d}T{n // 60 % 24:02d}:{n % 60:02d}:00.000Z"
@@ -128,7 +130,7 @@ def _turn(session: str, n: int, chance: random.Random) -> Iterator[dict[str, Any
         return record("assistant", part, message=message, requestId=f"req_{n}")
 
     signature = "".join(chance.choices("ABCDEFGHabcdefgh0123456789+/", k=600))
-    output = words(350)
+    output = words(800)
     yield record("user", "aaaa", message={"role": "user", "content": words(40)})
     yield answer("bbbb", {"type": "thinking", "thinking": words(60), "signature": signature})
     yield answer("cccc", {"type": "text", "text": words(90)})

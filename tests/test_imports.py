@@ -619,7 +619,7 @@ def test_a_session_kept_in_json_is_a_session_without_its_commands(sf: standfast.
 def test_issues_of_beads_are_tasks_once(lite: standfast.Standfast, tmp_path: Path) -> None:
     from standfast.interchange import beads
 
-    issues = [
+    issues: list[dict[str, Any]] = [
         {
             "id": "bd-2",
             "title": "write it",
@@ -875,7 +875,7 @@ def test_memory_is_flat_in_the_size_of_the_file(tmp_path: Path) -> None:
     """Measured: a file four times as large takes no more memory, give or take a batch."""
     import tracemalloc
 
-    peaks = []
+    peaks, path = [], tmp_path
     for size in (400, 1600):
         folder = tmp_path / str(size)
         path = write(folder / "s.jsonl", *(user(f"{size}-{n}", "x" * 3000) for n in range(size)))

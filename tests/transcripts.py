@@ -30,7 +30,13 @@ def at(second: int) -> str:
 
 
 def claude(type: str, uuid: str, content: Any = None, *, second: int = 0, **more: Any) -> dict[str, Any]:
-    record = {"type": type, "uuid": uuid, "timestamp": at(second), "sessionId": SESSION, "version": "2.1.38"}
+    record: dict[str, Any] = {
+        "type": type,
+        "uuid": uuid,
+        "timestamp": at(second),
+        "sessionId": SESSION,
+        "version": "2.1.38",
+    }
     if content is not None:
         record["message"] = {"role": type, "content": content}
     return record | more

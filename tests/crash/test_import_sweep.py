@@ -71,7 +71,7 @@ class Imports(World):
         sf.imports.run("claude-code", self.folder / "claude")
 
     def left(self, sf: standfast.Standfast) -> dict[str, list[dict[str, Any]]]:
-        like = {"name": f"%{self.name}-%", "folder": f"{self.folder}%"}
+        like: dict[str, object] = {"name": f"%{self.name}-%", "folder": f"{self.folder}%"}
         asked = {
             "message": "SELECT m.native, m.position, m.role, m.content, n.name AS node, s.key,"
             " m.retracted_us IS NULL AS stands FROM message m JOIN node n ON n.id = m.node_id"

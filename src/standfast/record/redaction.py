@@ -82,22 +82,21 @@ def redacted(text: str) -> str:
     return text
 
 
-# What to look for in a megabyte at once. Each begins with a letter that is rare, or with as many as there are: a
-# search that begins so costs a tenth of decoding the text. Each finds at least what its shapes match.
+# What to look for in a megabyte at once. Each begins with one letter that is rare in text, and goes on with a class of
+# one, so that the search is for that letter alone: a twentieth of decoding the text. Each finds what its shapes match.
 _CLUES = (
-    rb"_(?:(?:(?<=gh[pousr]_)|(?<=npm_)|(?<=hf_)|(?<=gsk_)|(?<=dop_v1_))[A-Za-z0-9]{30}|secret_access_key)",
-    rb"_(?:pat_[\w-]{20}|(?:live|test)_[A-Za-z0-9]{16})",
-    rb"sk-(?:ant-|proj-|svcacct-|admin-|or-|[A-Za-z0-9]{32})",
+    rb"_(?:(?:(?<=gh[pousr]_)|(?<=npm_)|(?<=hf_)|(?<=gsk_)|(?<=dop_v1_))[A-Za-z0-9]{30}|(?<=whsec_))",
+    rb"_(?:pat_[\w-]{20}|(?:live|test)_[A-Za-z0-9]{16}|secret_access_key)",
+    rb"k(?:-(?<=sk-)(?:ant-|proj-|svcacct-|admin-|or-|[A-Za-z0-9]{32})|\.com/services/)",
     rb"A(?:[KS]IA[0-9A-Z]{16}|Iza[\w-]{35}|gE(?<=pypi-AgE)[\w-]{50}|GE-SECRET-KEY-1)",
     rb"J(?<=eyJ)[\w-]{10,}\.eyJ",
     rb"P(?:X-(?<=GOCSPX-)|RIVATE KEY-----)",
     rb"x(?:ox[abprs]|app|ai)-",
     rb"\.(?:(?<=ya29\.)|(?<=SG\.)|(?<=hvs\.))",
-    rb"earer [\w.~+/-]{20}",
-    rb"://[^\s:/?#@\"]{0,100}:[^\s/?#@\"]{1,200}@",
-    rb"glpat-",
-    rb"hooks\.slack\.com/services/",
-    rb"whsec_",
+    rb"B[e]arer [\w.~+/-]{20}",
+    rb"b[e]arer [\w.~+/-]{20}",
+    rb":[/]/[^\s:/?#@\"]{0,100}:[^\s/?#@\"]{1,200}@",
+    rb"g[l]pat-",
 )
 
 

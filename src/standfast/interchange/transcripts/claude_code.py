@@ -74,6 +74,7 @@ class _Reader(Reader):
         self.subagent = name_of(below.group(2)) if below else name_of(beside.group(1)) if beside else None
         self.title = _agent_type(path) if self.subagent else None
         self.seen: tuple[Any, ...] = ()
+        self.counted: tuple[Any, ...] = ()
         self.chain: dict[str, str] = carry.setdefault("chain", {})
         counts.setdefault("compactions", 0)
         for name in ("versions", "sessions", "agent_ids"):
@@ -256,6 +257,10 @@ class _Reader(Reader):
             self.counts["synthetic_responses"] = self.counts.get("synthetic_responses", 0) + 1
             return
         response, request = message.get("id"), value.get("requestId")
+        repeated = (id(batch), response, request, usage)
+        if repeated == self.counted:  # the next block of the same response, as nearly always
+            return
+        self.counted = repeated
         known = f"{short_id(response)}:{short_id(request)}" if response or request else self._native(record, value)
         batch.use(
             Used(

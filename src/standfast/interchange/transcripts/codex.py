@@ -123,7 +123,7 @@ def _unpacked(path: str) -> IO[bytes]:
     try:
         import zstandard  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
-        raise InvalidInput(f"{path} is compressed with zstd", "pip install zstandard") from None
+        raise InvalidInput(f"{path} is compressed with zstd", "pip install 'standfast[zstd]'") from None
     return io.BufferedReader(zstandard.open(path, "rb"))
 
 
