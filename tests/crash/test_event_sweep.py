@@ -126,7 +126,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Events:
 
 @pytest.mark.parametrize("world", ["sqlite", "postgres"], indirect=True)
 def test_killed_anywhere_nothing_told_is_lost_and_everything_is_consumed_once(world: Events) -> None:
-    schedules = 15 if "://" in world.url else 35
+    schedules = 12 if "://" in world.url else 25
     count = crash.sweep(world.live, world.live, world.check, reset=world.reset, max_schedules=schedules)
     assert count == schedules
 
