@@ -134,8 +134,8 @@ def _seen(tx: Tx, where: Row) -> None:
 
 def is_ready(tx: Tx, place: Place, thread_id: str) -> bool:
     """Whether a claim would find something, without writing anything; also if a process died with some mail."""
-    asked: Row = {"scope": place.scope, "box": place.box, "thread_id": thread_id, "now_us": tx.now_us()}
-    return tx.maybe(SQL.peek, **(asked | tx.lease_clock())) is not None or bool(_the_dead(tx))
+    asked: Row = {"scope": place.scope, "box": place.box, "thread_id": thread_id, "now_us": tx.now_us_if_known()}
+    return tx.maybe(SQL.peek, **(asked | tx.lease_clock_if_known())) is not None or bool(_the_dead(tx))
 
 
 def take(tx: Tx, row: Row, for_us: int | None) -> Row | StandfastError:

@@ -65,6 +65,17 @@ WHERE m.scope = :scope AND m.box = :box AND m.ended_us IS NULL
 ORDER BY m.priority, m.seq
 LIMIT 1
 
+-- For the same reason as above: a follower that is woken asks with its first trip.
+-- name: peek [postgres]
+SELECT id
+FROM mail m
+WHERE m.scope = :scope AND m.box = :box AND m.ended_us IS NULL
+  AND m.ready_us <= {now_us} AND (m.expires_us IS NULL OR m.expires_us > {now_us})
+  AND (m.holder IS NULL OR m.lease_until_us <= {now_us})
+  AND (:thread_id = '' OR m.thread_id = :thread_id)
+ORDER BY m.priority, m.seq
+LIMIT 1
+
 -- Other processes that hold mail: they may have died before their time. Asked without a time, so that on
 -- PostgreSQL it travels with the beginning of the transaction.
 -- name: processes
