@@ -547,7 +547,7 @@ class World:
         for worker in list(self.workers):
             self._die(worker)
         self.birth_mono_us = None
-        self.clock.advance(5 * 86_400 * self.draw.random())
+        self.clock.advance(86_400 * (4 + self.draw.random()))
         worker = Worker(self.clock, here=True)
         self.workers.append(worker)
         self._as(worker)
