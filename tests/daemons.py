@@ -170,6 +170,8 @@ class Line(_Server):
     def __init__(self, target_port: int) -> None:
         super().__init__(target_port)
         self._broken = False
+        self._flows = threading.Event()
+        self._flows.set()
 
     def serve(self, client: socket.socket) -> None:
         if self._broken:
@@ -181,6 +183,7 @@ class Line(_Server):
     def _carry(self, source: socket.socket, to: socket.socket) -> None:
         with suppress(OSError):
             while data := source.recv(65536):
+                self._flows.wait()
                 to.sendall(data)
         for line in (source, to):
             with suppress(OSError):
@@ -190,8 +193,13 @@ class Line(_Server):
         self._broken = True
         self.cut()
 
+    def fall_silent(self) -> None:
+        """Nothing passes, and nobody is told: what was sent arrives when it is mended."""
+        self._flows.clear()
+
     def mend(self) -> None:
         self._broken = False
+        self._flows.set()
 
 
 def check_slots(

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
+from tests.faults import or_skip
 from tests.prove import daemons
 
 
@@ -33,6 +32,11 @@ def test_two_machines_on_one_server_with_partitions_and_kills_run_each_slot_once
     held(daemons.machines(tmp_path, url=pg_database, rounds=1, seed=1, haste=True))
 
 
-@pytest.mark.parametrize("away_s", [1.5])
-def test_a_server_that_is_away_is_waited_for(tmp_path: Path, pg_database: str, away_s: float) -> None:
-    held(daemons.server_away(tmp_path, url=pg_database, seconds=away_s))
+def test_a_server_that_is_away_is_waited_for(tmp_path: Path, pg_database: str) -> None:
+    """000-13: weather, also when it starts."""
+    held(daemons.server_away(tmp_path, url=pg_database, seconds=1.5))
+
+
+def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
+    with or_skip():
+        held(daemons.full_disk(tmp_path, seconds=1.0))

@@ -66,6 +66,7 @@ def _campaigns(stack: ExitStack) -> dict[str, Campaign]:
         "daemon-rivals": Campaign(lambda place, seed: daemons.rivals(place, seconds=30, seed=seed), 1),
         "daemon-lives": Campaign(lambda place, seed: daemons.lives(place, seconds=60), 1),
         "daemon-locked-out": Campaign(lambda place, seed: daemons.locked_out(place, seconds=35), 0.5),
+        "daemon-full-disk": Campaign(lambda place, seed: daemons.full_disk(place, seconds=20), 0.5),
         "daemon-machines": Campaign(machines, 1),
         "daemon-sweep": Campaign(lambda place, seed: daemons.sweep(place, schedules=150, seed=seed), 1),
         "boot": Campaign(lambda place, seed: boot.run(place, rounds=20), 1),

@@ -18,7 +18,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import standfast
-from tests.daemons import Line, Running, all_runs, check_slots, descriptors, memory_kb, noting, opened, until
+from tests.daemons import Line, Running, all_runs, check_slots, descriptors, fill, memory_kb, noting, opened, until
+from tests.faults import mounts
 from tests.prove.outcome import Outcome
 
 SLOWER = ("true", "sleep 0.3; echo some output", "sleep 1.4")
@@ -165,6 +166,26 @@ def locked_out(place: Path, *, seconds: float) -> Outcome:
     return outcome
 
 
+def full_disk(place: Path, *, seconds: float) -> Outcome:
+    """The disk is full for a while: the daemon waits, says so, and loses no slot."""
+    outcome, small = Outcome("daemon-full-disk"), place / "small"
+    with mounts.memory(small, size="16m"):
+        url, data = str(small / "standfast.db"), small / "data"
+        with opened(url, data) as sf, Running(data, STANDFAST_DB_URL=url) as running:
+            firsts = _loops(sf, place, ("true", "head -c 40000 /dev/urandom"))
+            running.wait()
+            until(lambda: any(run.state == "done" for run in sf.runs.list()))
+            filling = fill(small)
+            until(lambda: any(part["state"] == "waiting" for part in running.status()["parts"]))
+            time.sleep(seconds)
+            filling.unlink()
+            settled_us = _settle(sf, firsts)
+            outcome.refuse(running.process.poll() is not None, "it did not survive")
+            outcome.refuse(running.stop(), "it did not end well")
+            _judge(outcome, sf, place, firsts, settled_us, answered=True)
+    return outcome
+
+
 def server_away(place: Path, *, url: str, seconds: float) -> Outcome:
     """The server cannot be reached for a while, also not when the daemon starts."""
     outcome = Outcome("daemon-server-away")
@@ -200,7 +221,7 @@ def machines(place: Path, *, url: str, rounds: int, seed: int, haste: bool) -> O
         running = {host: start(host) for host in lines}
         try:
             for _ in range(rounds):
-                for blow in ("cut", "pause", "kill") if rounds > 1 else ("cut", "kill"):
+                for blow in ("cut", "pause", "silence", "kill") if rounds > 1 else ("cut", "kill"):
                     until(lambda: _leader(running) is not None)
                     leader = _leader(running)
                     assert leader is not None
@@ -210,6 +231,9 @@ def machines(place: Path, *, url: str, rounds: int, seed: int, haste: bool) -> O
                     if blow == "cut":
                         lines[leader].break_off()
                         outcome.count("partitions")
+                    elif blow == "silence":
+                        lines[leader].fall_silent()
+                        outcome.count("silences")
                     elif blow == "pause":
                         running[leader].process.send_signal(signal.SIGSTOP)
                         outcome.count("pauses")
@@ -218,7 +242,7 @@ def machines(place: Path, *, url: str, rounds: int, seed: int, haste: bool) -> O
                         outcome.count("kills")
                     until(lambda: running[other].status()["state"] == "active", patience_s=3 * lease_s + 60)  # noqa: B023
                     time.sleep(random_.uniform(0.5, lease_s / 4))
-                    if blow == "cut":
+                    if blow in ("cut", "silence"):
                         lines[leader].mend()
                     elif blow == "pause":
                         running[leader].process.send_signal(signal.SIGCONT)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from standfast.daemon import instance
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 NAME = "status.json"
 MAX_BYTES = 1024 * 1024
+READS = 3
 
 
 class Status(NamedTuple):
@@ -45,15 +48,21 @@ def path_of(data_dir: str) -> str:
 
 
 def write(data_dir: str, status: Status) -> None:
-    """Replace it whole; on a full disk the old one stays."""
-    path = path_of(data_dir)
+    """Replace it whole; on a full disk write over the old one, which has its room already."""
+    path, data = path_of(data_dir), json.dumps(status._asdict()).encode()
     try:
-        fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        with open(fd, "w") as file:
-            json.dump(status._asdict(), file)
+        _put(path + ".new", data, os.O_CREAT | os.O_TRUNC)
         os.rename(path + ".new", path)
     except OSError:
-        pass  # it is for looking at; what matters is in the store
+        with suppress(OSError):  # it is for looking at; what matters is in the store
+            _put(path, data, 0)
+
+
+def _put(path: str, data: bytes, flags: int) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
+    with open(fd, "wb", buffering=0) as file:
+        file.write(data)
+        file.truncate(len(data))
 
 
 def read(data_dir: str, clock: Clock) -> Status:
@@ -72,9 +81,12 @@ _NOTHING = Status("stopped", None, None, None, None, None, None, [], [], {})
 
 
 def _written(data_dir: str) -> Status | None:
-    try:
-        with open(path_of(data_dir), "rb") as file:
-            found = json.loads(file.read(MAX_BYTES))
-        return Status(**found)
-    except (OSError, ValueError, TypeError):
-        return None
+    for _ in range(READS):
+        try:
+            with open(path_of(data_dir), "rb") as file:
+                return Status(**json.loads(file.read(MAX_BYTES)))
+        except ValueError:
+            time.sleep(0.01)  # it is just being written over
+        except (OSError, TypeError):
+            break
+    return None

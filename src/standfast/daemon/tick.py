@@ -83,7 +83,10 @@ class Daemon:
         if not leads:
             self._be("standby", f"standing by: {self.lead.other or 'another daemon'} leads")
             return self._stand_by()
-        self._be("draining" if self.draining else "active", "leading")
+        if self.draining:
+            self._be("draining", "draining")
+        else:
+            self._be("active", "leading")
         wait_us = self.supervisor.step(woken=woken)
         if all(part.state == "ok" for part in self.supervisor.states() if part.name == "run"):
             self._promise()
