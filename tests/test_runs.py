@@ -300,3 +300,19 @@ def test_pages_of_runs_go_on_where_they_ended(sf: standfast.Standfast, clock: Ma
     run = claimed(sf)
     with pytest.raises(InvalidInput, match="identify a process"):
         sf.runs.started(run.id, 1, pid=1, process="pid 1")
+
+
+def test_loops_and_runs_are_awaited_by_the_same_names(engine_url: str, tmp_path: Path) -> None:
+    import asyncio
+
+    async def main() -> list[str]:
+        async with standfast.aopen(engine_url, data_dir=tmp_path / "data") as sf:
+            await sf.loops.add("nightly", ["true"], every="15m")
+            asked = await sf.runs.ask("nightly")
+            run = await sf.runs.claim(host="here")
+            await sf.runs.finish(run.id, run.attempt, exit_code=0, duration_us=1)
+            assert (await sf.loops.absent(), await sf.loops.fire_due()) == ([], [])
+            return [asked.id, *(one.id for one in await sf.runs.list("nightly", state="done"))]
+
+    asked, done = asyncio.run(main())
+    assert asked == done

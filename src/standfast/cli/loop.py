@@ -145,7 +145,7 @@ def pause(out: Out, name: str, reason: str) -> None:
     with opened(create=False) as sf:
         paused = sf.loops.pause(name, reason)
     out.record(plain(paused), [f"{paused.name} is {paused.state}: {paused.reason}"])
-    out.then(f"standfast loop resume {_quoted(paused.name)}")
+    out.then(f"standfast loop {'resume' if paused.state == 'paused' else 'runs'} {_quoted(paused.name)}")
 
 
 @loop.verb("resume", examples=("standfast loop resume nightly", "standfast loop resume nightly --json"))

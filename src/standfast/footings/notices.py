@@ -6,7 +6,8 @@ The command is started after the transaction that recorded the matter, in a sess
 and nobody waits for it: it cannot delay a verb, fail one, or print into an agent's output. It
 learns what happened from four variables, and from the same as one JSON object on stdin:
 
-    STANDFAST_EVENT     approval.requested, effect.in_doubt, mail.dead, webhook.dead, run.missed
+    STANDFAST_EVENT     approval.requested, effect.in_doubt, mail.dead, webhook.dead, run.missed,
+                        loop.paused
     STANDFAST_SUBJECT   the id
     STANDFAST_SUMMARY   one line, without anything that could harm a terminal
     STANDFAST_HINT      the command that settles it
