@@ -526,6 +526,10 @@ def test_what_was_taken_back_is_kept_and_marked(sf: standfast.Standfast, tmp_pat
     append(path, {"$rewindTo": "nobody knows"})
     run(sf, "gemini-cli", path)
     assert all(row["retracted_us"] for row in rows(sf, "SELECT retracted_us FROM message"))
+    append(path, messages[0])
+    run(sf, "gemini-cli", path)
+    stands = rows(sf, "SELECT content FROM message WHERE retracted_us IS NULL")
+    assert [row["content"] for row in stands] == ["word 0"]  # said again, so it stands again
 
 
 def test_a_document_rewritten_in_place_is_compared_by_message(lite: standfast.Standfast, tmp_path: Path) -> None:

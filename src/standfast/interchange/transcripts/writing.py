@@ -105,7 +105,7 @@ def write(tx: Tx, batch: Batch, source: Advance, scopes: dict[Thread, str]) -> W
     positions |= _say(tx, batch.agent, fresh, homes, source.seq)
     for said in revised:
         _revise(tx, said)
-    _retract(tx, batch, homes, positions, known)
+    _retract(tx, batch, homes, positions)
     calls = _call(tx, batch, fresh, revised, homes, positions, source)
     _use(tx, batch, homes, source.seq)
     _fold(tx, batch.folded, fresh, homes, positions)
@@ -218,8 +218,14 @@ def _sorted(batch: Batch, known: dict[str, Row], copied: int, *, in_place: bool)
         if said.native not in last or in_place:
             last[said.native] = said  # in place: the last word stands, at the first one's place
     fresh = [said for native, said in last.items() if native not in known]
-    changed = [said for native, said in last.items() if native in known and known[native]["hash"] != said.hash]
-    return fresh, changed if in_place else []
+    if not in_place:
+        return fresh, []
+    return fresh, [said for native, said in last.items() if native in known and _anew(known[native], said)]
+
+
+def _anew(row: Row, said: Said) -> bool:
+    """Whether it says something else than before, or was taken back and is said again."""
+    return row["hash"] != said.hash or row["retracted_us"] is not None
 
 
 # -- writing it --------------------------------------------------------------------------------------------
@@ -274,9 +280,7 @@ def _revise(tx: Tx, said: Said) -> None:
     )
 
 
-def _retract(
-    tx: Tx, batch: Batch, homes: dict[Thread, _Home], positions: dict[str, int], known: dict[str, Row]
-) -> None:
+def _retract(tx: Tx, batch: Batch, homes: dict[Thread, _Home], positions: dict[str, int]) -> None:
     """Mark what an agent took back; what it then said again, or anew, stands."""
     for thread, native, upto in batch.retracted:
         position = 1 if native is None else positions.get(native, 1)

@@ -16,11 +16,11 @@ RETURNING seq
 
 -- Of a list in JSON, the natives that are known. SQLite and PostgreSQL take JSON lists apart by other names.
 -- name: known [sqlite]
-SELECT native, hash, id, node_id, position FROM message
+SELECT native, hash, position, retracted_us FROM message
 WHERE native IN (SELECT value FROM json_each(:natives))
 
 -- name: known [postgres]
-SELECT native, hash, id, node_id, position FROM message
+SELECT native, hash, position, retracted_us FROM message
 WHERE native IN (SELECT jsonb_array_elements_text(CAST(:natives AS jsonb)))
 
 -- name: thread
