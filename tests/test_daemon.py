@@ -363,6 +363,64 @@ def test_a_store_that_is_gone_for_good_is_a_failure_and_still_tried_again() -> N
     assert supervisor.states()[0].state == "ok"
 
 
+# -- sweeping and telling -------------------------------------------------------------------------------------
+
+
+def test_it_sweeps_what_is_over_and_somebody_is_told_what_needs_a_person(
+    sf: standfast.Standfast, tmp_path: Path
+) -> None:
+    from standfast import handle
+    from standfast.daemon.parts import Sweeping
+
+    told = tmp_path / "told"
+    sf._store.notify = ("sh", "-c", f"echo $STANDFAST_EVENT >> {told}")
+    add(sf, "nightly", ["true"], catch_up="none")
+    daemon(sf).tick()
+    sf.state.set("short", 1, for_us=1)
+    sf.mail.send("reviewer", "hello", attempts_max=1)
+    with subprocess.Popen(["sleep", "60"]) as reader:
+        with handle.connect(sf.settings, pid=reader.pid, clock=Later()) as other:
+            assert other.mail.claim("reviewer") is not None
+        reader.kill()
+        reader.wait()
+    sweeping = Sweeping(sf)
+    assert sweeping.step() > 0, "nothing is due yet"
+    sweeping._due_us = [0] * len(sweeping._due_us)
+    sweeping.step()
+    assert [letter.reason for letter in sf.mail.dead()] != []
+    until(lambda: told.exists() and len(told.read_text().split()) == 2)
+    assert sorted(told.read_text().split()) == ["mail.dead", "run.missed"]
+
+
+def test_one_sweep_that_fails_delays_no_other(sf: standfast.Standfast) -> None:
+    from standfast.daemon.parts import Sweeping
+
+    done: list[str] = []
+
+    def busy() -> None:
+        raise errors.Busy("locked")
+
+    sweeping = Sweeping(sf)
+    sweeping._sweeps = [(SECOND_US, busy), (SECOND_US, lambda: done.append("swept"))]
+    sweeping._due_us = [0, 0]
+    for _ in range(2):
+        with pytest.raises(errors.Busy):
+            sweeping.step()
+    assert done == ["swept"]
+
+
+def test_an_overgrown_log_is_emptied_when_little_is_going_on(tmp_path: Path) -> None:
+    with opened(str(tmp_path / "standfast.db"), tmp_path) as sf:
+        with sf.transaction() as tx:
+            for n in range(12):
+                tx.state.set(f"large{n}", "x" * 1_000_000)
+        log = tmp_path / "standfast.db-wal"
+        assert log.stat().st_size > 8_000_000
+        sf.engine.care()
+        assert log.stat().st_size == 0
+        assert sf.state.get("large11").value == "x" * 1_000_000
+
+
 # -- a clock that is moved -----------------------------------------------------------------------------------
 
 
@@ -383,3 +441,23 @@ def test_a_day_on_a_virtual_clock(tmp_path: Path) -> None:
         states = [runs[added.next_slot_us + hour * HOUR_US].state for hour in range(24)]
         assert states == ["done"] * 9 + ["missed"] * 3 + ["done"] * 12
         assert noted(tmp_path / "out") == {("hourly", us): 1 for us, run in runs.items() if run.state == "done"}
+
+
+def test_what_ran_when_the_machine_was_restarted_is_not_run_again_and_said_to_be_unknown(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with opened(str(tmp_path / "standfast.db"), tmp_path / "data", clock=clock) as sf:  # type: ignore[arg-type]
+        wait = f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done"
+        sf.loops.add("hourly", noting(tmp_path / "out", wait), every="1h", cwd="/")
+        clock.advance("1h")
+        first = daemon(sf)
+        begun(sf, first, "hourly")
+        until(lambda: noted(tmp_path / "out"))
+        clock.reboot()
+        (tmp_path / "go").touch()  # a restart would have ended it
+    with opened(str(tmp_path / "standfast.db"), tmp_path / "data", clock=clock) as sf:  # type: ignore[arg-type]
+        run = ended(sf, daemon(sf), "hourly")
+    assert run.state in ("failed", "done")  # done: its answer was on disk before the power went
+    assert run.state == "done" or "the machine was restarted" in str(run.reason)
+    assert sum(noted(tmp_path / "out").values()) == 1
+    for keeper in first.spool._ours.values():
+        keeper.wait()

@@ -139,6 +139,9 @@ def test_a_keeper_that_is_gone_is_known_by_its_identity_not_by_its_number(spool:
     rebooted = spool.adopted("run_x", 1, str(found._replace(boot="earlier")))
     assert rebooted.gone
     assert rebooted.leftovers() == [], "a number from before the reboot means nothing now"
+    until(lambda: os.path.exists(os.path.join(child.place, "begun")))
+    os.unlink(os.path.join(child.place, "begun"))
+    assert not rebooted.never_began, "the mark may have been lost with the power"
     child.end(now=True)
     ended(child)
 

@@ -157,10 +157,10 @@ class Child:
         """Known to be dead; a keeper of another machine is neither here nor gone."""
         if self._popen is not None:
             return self._popen.poll() is not None
-        return self._rebooted or is_gone(self.process, self.spool.clock)
+        return self.rebooted or is_gone(self.process, self.spool.clock)
 
     @property
-    def _rebooted(self) -> bool:
+    def rebooted(self) -> bool:
         """Of this machine and data directory, before it was started anew: nothing of that is alive."""
         found, ours = parse_process(self.process), process(os.getpid(), self.spool.clock)
         return found is not None and found.host == ours.host and found.boot != ours.boot and self.known
@@ -172,8 +172,8 @@ class Child:
 
     @property
     def never_began(self) -> bool:
-        """Known not to have begun; without its place nobody knows."""
-        return self.known and not os.path.exists(os.path.join(self.place, "begun"))
+        """Known not to have begun. Without its place nobody knows, nor after a power cut: the mark may be lost."""
+        return self.known and not self.rebooted and not os.path.exists(os.path.join(self.place, "begun"))
 
     def end(self, *, now: bool = False) -> None:
         """Ask for its end: the command gets SIGTERM, later SIGKILL; with `now`, SIGKILL at once."""
@@ -208,7 +208,7 @@ class Child:
         A session keeps the number of its leader from being given to anybody else, so whoever is in the
         session of a dead keeper belongs to it.
         """
-        if not self.gone or self.pid <= 1 or self._rebooted:
+        if not self.gone or self.pid <= 1 or self.rebooted:
             return []
         return sorted({group for group, session in _sessions() if session == self.pid})
 

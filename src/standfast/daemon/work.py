@@ -221,8 +221,7 @@ class Work:
         if result is not None or child.never_began:
             self._sf.runs.requeue(run.id, run.attempt, reason=(result and result.failure) or "it never began")
         elif child.end_leftovers():
-            why = "its keeper was killed" if child.known else "it was begun from another data directory"
-            reason = f"{why}: how it ended is not known, and what was left of it was ended"
+            reason = f"{_why_unknown(child)}: how it ended is not known, and what was left of it was ended"
             self._sf.runs.finish(run.id, run.attempt, duration_us=0, reason=reason)
         else:
             raise RuntimeError(f"what is left of run {run.id} cannot be ended")
@@ -308,3 +307,9 @@ class Work:
             return  # of another store: not ours to judge
         if run.state != "running" or run.attempt != attempt:
             self._spool.forget(run_id, attempt)
+
+
+def _why_unknown(child: Child) -> str:
+    if child.rebooted:
+        return "the machine was restarted"
+    return "its keeper was killed" if child.known else "it was begun from another data directory"
