@@ -20,6 +20,7 @@ def _payload(event: str, **more: object) -> bytes:
 
 _LS = {"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_use_id": "t1"}
 HOOKS = {
+    "standfast hook, a start and its brief": _payload("SessionStart", source="startup"),
     "standfast hook, a prompt": _payload("UserPromptSubmit", prompt="list the files"),
     "standfast hook, a tool call": _payload("PreToolUse", **_LS),
     "standfast hook, its answer": _payload("PostToolUse", tool_response={"stdout": "x" * 2000}, **_LS),

@@ -1,8 +1,8 @@
-"""The real agents from npm, Claude Code, Codex and Gemini CLI, against a model on the loopback.
+"""The real agents from npm, Claude Code, Codex, Gemini CLI and opencode, against a model on the loopback.
 
 Our hooks are installed by `standfast install`, the agent runs one prompt, the model asks for one shell
 command, and afterwards the session, the prompt and the tool call are in the store. Then a gate
-stands, the model asks for `git push`, and the agent must not have run it. Then the
+stands, the model asks for what it holds, and the agent must not have run it. Then the
 transcript is imported: the same session, the same call, no second row.
 """
 
@@ -27,8 +27,10 @@ PACKAGES = {
     "claude-code": "@anthropic-ai/claude-code",
     "codex": "@openai/codex",
     "gemini-cli": "@google/gemini-cli",
+    "opencode": "opencode-ai",
 }
-COMMANDS = {"claude-code": "claude", "codex": "codex", "gemini-cli": "gemini"}
+COMMANDS = {"claude-code": "claude", "codex": "codex", "gemini-cli": "gemini", "opencode": "opencode"}
+PROVIDER = "@ai-sdk/openai-compatible"
 INSTALL_MAX_S = 600
 RUN_MAX_S = 180
 
@@ -58,7 +60,8 @@ class _Answer(BaseHTTPRequestHandler):
         if "count_tokens" in self.path:
             self._send(b'{"input_tokens": 1}', "application/json")
             return
-        how = _codex if "/responses" in self.path else _claude if "/messages" in self.path else _gemini
+        ways = {"/responses": _codex, "/messages": _claude, "/chat/completions": _opencode}
+        how = next((way for part, way in ways.items() if part in self.path), _gemini)
         self._send(how(body, self.server.command).encode(), "text/event-stream")
 
     def _send(self, data: bytes, kind: str) -> None:
@@ -124,6 +127,29 @@ def _claude(body: dict[str, Any], command: str) -> str:
     return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
 
 
+def _opencode(body: dict[str, Any], command: str) -> str:
+    able = any(tool["function"]["name"] == "bash" for tool in body.get("tools", []))
+    asks = able and not any(one.get("role") == "tool" for one in body.get("messages", []))
+    delta: dict[str, Any] = {"role": "assistant", "content": "Done."}
+    if asks:
+        given = json.dumps({"command": command, "description": "x"})
+        call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "bash", "arguments": given}}
+        delta = {"role": "assistant", "tool_calls": [call]}
+    ends = [(delta, None), ({}, "tool_calls" if asks else "stop")]
+    chunks = [
+        {
+            "id": "c1",
+            "object": "chat.completion.chunk",
+            "created": 1,
+            "model": "m",
+            "choices": [{"index": 0, "delta": one, "finish_reason": end}],
+            "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+        }
+        for one, end in ends
+    ]
+    return "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+
+
 def _gemini(body: dict[str, Any], command: str) -> str:
     answered = any("functionResponse" in part for one in body.get("contents", []) for part in one.get("parts", []))
     call = {"functionCall": {"name": "run_shell_command", "args": {"command": command}}}
@@ -146,7 +172,7 @@ class World(NamedTuple):
         return self.place / "project"
 
     def environment(self) -> dict[str, str]:
-        foreign = ("PYTHON", "STANDFAST_", "CLAUDE", "ANTHROPIC", "CODEX", "GEMINI")
+        foreign = ("PYTHON", "STANDFAST_", "CLAUDE", "ANTHROPIC", "CODEX", "GEMINI", "OPENCODE", "XDG_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
         ours = {"HOME": str(self.home), "STANDFAST_DATA_DIR": str(self.place / "data"), "MOCK_KEY": "x"}
         claude = {
@@ -155,6 +181,7 @@ class World(NamedTuple):
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         }
         model = {"GEMINI_API_KEY": "x", "GOOGLE_GEMINI_BASE_URL": f"http://127.0.0.1:{self.port}"}
+        ours["PWD"] = str(self.project)  # opencode believes the variable, not where it was started
         return {**kept, **ours, **claude, **model, "GEMINI_CLI_TRUST_WORKSPACE": "true"}
 
     def standfast(self, *words: str) -> None:
@@ -172,6 +199,7 @@ class World(NamedTuple):
                 *("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"),
                 *("--dangerously-bypass-hook-trust", "list the files"),
             ],
+            "opencode": ["run", "-m", "mock/m", "list the files"],
             "gemini-cli": ["--yolo", "-m", "gemini-2.5-flash", "-p", "list the files"],
         }[agent]
         ran = subprocess.run(
@@ -222,6 +250,12 @@ def _prepare(world: World) -> None:
         f'base_url = "http://127.0.0.1:{world.port}/v1"\nwire_api = "responses"\nenv_key = "MOCK_KEY"\n'
     )
     (world.home / ".claude").mkdir()
+    options = {"baseURL": f"http://127.0.0.1:{world.port}/v1", "apiKey": "x"}
+    provider = {"npm": PROVIDER, "name": "mock", "options": options, "models": {"m": {"name": "m", "tool_call": True}}}
+    (world.home / ".config" / "opencode").mkdir(parents=True)
+    (world.home / ".config" / "opencode" / "opencode.json").write_text(
+        json.dumps({"provider": {"mock": provider}, "permission": {"*": "allow"}})
+    )
     (world.home / ".gemini").mkdir()
     (world.home / ".gemini" / "settings.json").write_text('{"security": {"auth": {"selectedType": "gemini-api-key"}}}')
 
@@ -233,13 +267,14 @@ def _one(world: World, server: Model, agent: str, outcome: Outcome) -> None:
     outcome.refuse(not (world.project / "made.txt").exists(), f"{agent} did not run the command: {said[-1500:]}")
     (world.project / "made.txt").unlink(missing_ok=True)
     before = _told(world, agent)
-    for type in ("agent.started", "prompt.submitted", "tool.called", "tool.answered", "turn.ended", "agent.ended"):
+    expected = ["agent.started", "prompt.submitted", "tool.called", "tool.answered", "turn.ended"]
+    for type in expected if agent == "opencode" else [*expected, "agent.ended"]:  # its sessions do not end
         outcome.refuse(before.count(type) != 1, f"{agent}: {type} is in the journal {before.count(type)} times")
     outcome.count(f"{agent}: events told by its hooks", len(before))
-    world.standfast("gate", "add", "git push*")
-    server.command = "git push; echo pushed > pushed.txt"
+    world.standfast("gate", "add", "release-it*")
+    server.command = "release-it; echo released > released.txt"
     said = world.run(agent)
-    outcome.refuse((world.project / "pushed.txt").exists(), f"{agent} ran what a gate holds")
+    outcome.refuse((world.project / "released.txt").exists(), f"{agent} ran what a gate holds")
     outcome.refuse("gate.held" not in _told(world, agent), f"{agent}: no gate has held anything: {said[-1500:]}")
     outcome.count(f"{agent}: calls held by a gate")
     world.standfast("import", agent)
