@@ -246,7 +246,7 @@ def machines(place: Path, *, url: str, rounds: int, seed: int, haste: bool) -> O
                         lines[leader].mend()
                     elif blow == "pause":
                         running[leader].process.send_signal(signal.SIGCONT)
-                        until(lambda: running[leader].status()["state"] == "standby")  # noqa: B023
+                        until(lambda: running[leader].status()["state"] in ("standby", "active"))  # noqa: B023
                     else:
                         running[leader].words.close()
                         running[leader] = start(leader)

@@ -30,8 +30,10 @@ Type=notify
 ExecStart={command}
 {environment}Restart=always
 RestartSec=2
-# It says twice a minute that it is well; waiting for a busy store is no reason to be killed.
-WatchdogSec=180
+# What needs a person (exit 78) is not cured by starting again.
+RestartPreventExitStatus=78
+# It says at every tick that it is there; waiting for a busy store, part by part, is no reason to be killed.
+WatchdogSec=600
 KillMode=process
 TimeoutStopSec={stop_s:.0f}
 OOMPolicy=continue
