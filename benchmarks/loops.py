@@ -73,10 +73,10 @@ def _store(plan: Plan, count: int, *, spread: bool) -> Standfast:
     place = plan.fresh("loops")
     sf = handle.connect(config.load(str(place / "standfast.db"), data_dir=place, scope="bench"), clock=clock)
     every = EVERY_S if count == LOOPS else 1
-    for first in range(0, count, 250):
-        with sf.transaction() as tx:
-            for n in range(first, min(first + 250, count)):
-                clock.shift_us = n % every * SECOND_US if spread else 0
+    for second in range(every):
+        clock.shift_us = second * SECOND_US if spread else 0
+        with sf.transaction() as tx:  # its moment is one and the same until it ends
+            for n in range(second, count, every):
                 tx.loops.add(f"loop {n}", ["true"], every=f"{every}s", catch_up="none", overlap="queue", cwd="/")
     clock.shift_us = 0
     return sf
