@@ -22,7 +22,6 @@ from standfast.db.sql import load
 from standfast.db.store import Room, query
 from standfast.errors import InvalidInput, StandfastError
 from standfast.ids import is_id, short
-from standfast.record.mail.rendering import clean_line
 from standfast.record.state import State
 from standfast.views.recovery import Item, Recovery
 
@@ -229,7 +228,7 @@ def _cut(whole: list[Section], kept: list[list[Fact]]) -> list[Section]:
 
 
 def _lines(agent: str, scope: str, sections: list[Section], now_us: int) -> Iterator[str]:
-    yield f"# Brief for {clean_line(agent)}{f' in {scope}' if scope else ''}"
+    yield f"# Brief for {serial.clean(agent, 1000)}{f' in {scope}' if scope else ''}"
     if not sections:
         yield "Nothing is recorded here yet."
     left_out = [section for section in sections if not section.facts]
@@ -252,7 +251,7 @@ def _lines(agent: str, scope: str, sections: list[Section], now_us: int) -> Iter
 def _line(fact: Fact, now_us: int) -> str:
     name = short(fact.id) if is_id(fact.id) else fact.id
     age = format_duration(max(now_us - fact.at_us, 0), parts=1)
-    text = " ".join(clean_line(fact.text).split())
+    text = serial.clean(fact.text, 100_000)
     if len(text) > LINE_MAX:
         text = f"{text[: LINE_MAX - 1]}…"
     stale = "STALE " if fact.stale else ""
