@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,25 @@ def test_a_pid_file_that_was_taken_away_ends_it(home: Path) -> None:
         (home / ".standfast" / "daemon.pid").unlink()
         assert running.process.wait(60) == 75
         assert "was taken away" in running.said()
+
+
+def test_it_goes_on_when_nobody_listens_and_ends_when_its_terminal_does(home: Path) -> None:
+    data = home / ".standfast"
+    reader, writer = os.pipe()
+    with Running(data) as running:
+        running.wait()
+        assert running.stop() == 0
+    process = subprocess.Popen(
+        [sys.executable, "-m", "standfast", "daemon", "run"],
+        env={**os.environ, "STANDFAST_DATA_DIR": str(data)},
+        stderr=writer,
+        cwd=home,
+    )
+    os.close(writer)
+    os.close(reader)
+    until(lambda: json.loads((data / "daemon" / "status.json").read_text())["state"] == "active")
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(60) == 0
 
 
 # -- the unit -------------------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ def run(out: Out, workers: int, grace: str, again: bool) -> None:
     """Run in the foreground until SIGTERM; a second one hurries."""
     import os
     import sys
+    from contextlib import suppress
     from time import gmtime, strftime
 
     from standfast.cli import exits
@@ -52,7 +53,8 @@ def run(out: Out, workers: int, grace: str, again: bool) -> None:
     options = Options(workers, parse_duration(grace) / SECOND_US)
 
     def say(text: str) -> None:
-        print(f"{strftime('%Y-%m-%dT%H:%M:%SZ', gmtime())} {text}", file=sys.stderr, flush=True)
+        with suppress(OSError, ValueError):  # whoever was listening has gone; the work has not
+            print(f"{strftime('%Y-%m-%dT%H:%M:%SZ', gmtime())} {text}", file=sys.stderr, flush=True)
 
     ended = Service(settings_of(cwd), options, say, lambda: settings_of(cwd)).run()
     if ended.restart and again:

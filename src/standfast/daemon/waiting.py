@@ -34,7 +34,7 @@ class Signals:
             signal.signal(number, before)  # type: ignore[arg-type]
 
     def _heard(self, number: int, _: object) -> None:
-        if number in (signal.SIGTERM, signal.SIGINT):
+        if number != signal.SIGCHLD:
             self.asked += 1
         self._noted = True
         if self._waiting:
