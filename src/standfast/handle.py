@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from standfast.record.sessions import Sessions
     from standfast.record.state import State
     from standfast.record.tasks import Tasks
+    from standfast.record.threads import Threads
     from standfast.views.brief import Brief
     from standfast.views.recovery import Recovery
     from standfast.views.search import Hits
@@ -181,6 +182,12 @@ class Rooms:
         from standfast.record.tasks import Tasks
 
         return self._room(Tasks)
+
+    @property
+    def threads(self) -> Threads:
+        from standfast.record.threads import Threads
+
+        return self._room(Threads)
 
     @property
     def events(self) -> Events:

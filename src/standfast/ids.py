@@ -42,6 +42,7 @@ PREFIXES: Final[dict[str, str]] = {
     "sto": "store",
     "stp": "step",
     "tcl": "tool_call",
+    "thr": "thread",
     "tno": "task_note",
     "tsk": "task",
     "usg": "usage",

@@ -26,6 +26,7 @@ from standfast.db.migrations import (
     m0005_loops,
     m0006_transcripts,
     m0007_search,
+    m0008_threads,
 )
 from standfast.db.migrations.migration import Migration
 
@@ -37,6 +38,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     m0005_loops.MIGRATION,
     m0006_transcripts.MIGRATION,
     m0007_search.MIGRATION,
+    m0008_threads.MIGRATION,
 )
 
 LATEST = MIGRATIONS[-1].version

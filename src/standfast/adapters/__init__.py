@@ -1,0 +1,4 @@
+"""Where people already are: other frameworks' interfaces over our rooms.
+
+Each module needs its extra, and nothing here is imported by `import standfast`.
+"""
