@@ -15,7 +15,7 @@ is the contract; this page only names its parts.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -73,6 +73,11 @@ class Tx(ABC):
     @abstractmethod
     def run(self, statement: Statement, /, **params: object) -> None:
         """Run it for its effect. On PostgreSQL it is queued: an error may surface later."""
+
+    def many(self, statement: Statement, rows: Iterable[Row]) -> None:
+        """Run it for each of `rows`, for its effect: for what comes in bulk."""
+        for row in rows:
+            self.run(statement, **row)
 
     @abstractmethod
     def defer(self, statement: Statement, then: Callable[[Row], None], /, **params: object) -> None:

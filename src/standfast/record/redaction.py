@@ -85,8 +85,10 @@ def redacted(text: str) -> str:
 # What to look for in a megabyte at once. Each begins with one letter that is rare in text, and goes on with a class of
 # one, so that the search is for that letter alone: a twentieth of decoding the text. Each finds what its shapes match.
 _CLUES = (
-    rb"_(?:(?:(?<=gh[pousr]_)|(?<=npm_)|(?<=hf_)|(?<=gsk_)|(?<=dop_v1_))[A-Za-z0-9]{30}|(?<=whsec_))",
-    rb"_(?:pat_[\w-]{20}|(?:live|test)_[A-Za-z0-9]{16}|secret_access_key)",
+    (
+        rb"_(?:(?:(?<=gh[pousr]_)|(?<=npm_)|(?<=hf_)|(?<=gsk_)|(?<=dop_v1_))[A-Za-z0-9]{30}|(?<=whsec_)"
+        rb"|pat_[\w-]{20}|(?:live|test)_[A-Za-z0-9]{16}|secret_access_key)"
+    ),
     rb"k(?:-(?<=sk-)(?:ant-|proj-|svcacct-|admin-|or-|[A-Za-z0-9]{32})|\.com/services/)",
     rb"A(?:[KS]IA[0-9A-Z]{16}|Iza[\w-]{35}|gE(?<=pypi-AgE)[\w-]{50}|GE-SECRET-KEY-1)",
     rb"J(?<=eyJ)[\w-]{10,}\.eyJ",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -131,6 +131,10 @@ class HeldTx(SqliteTx):
     def run(self, statement: Statement, /, **params: object) -> None:
         with self._held.statement():
             super().run(statement, **params)
+
+    def many(self, statement: Statement, rows: Iterable[Row]) -> None:
+        with self._held.statement():
+            super().many(statement, rows)
 
     def insert(self, statement: Statement, then: Callable[[int], None], /, **params: object) -> None:
         with self._held.statement():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from standfast.db.contract import Caller, Row, Tx
@@ -48,6 +48,9 @@ class SqliteTx(Tx):
 
     def run(self, statement: Statement, /, **params: object) -> None:
         self._connection.execute(statement.sqlite, statement.bind(params)).fetchall()
+
+    def many(self, statement: Statement, rows: Iterable[Row]) -> None:
+        self._connection.executemany(statement.sqlite, map(statement.bind, rows)).fetchall()
 
     def defer(self, statement: Statement, then: Callable[[Row], None], /, **params: object) -> None:
         then(self.one(statement, **params))

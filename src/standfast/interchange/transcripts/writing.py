@@ -242,28 +242,30 @@ def _say(tx: Tx, agent: str, fresh: list[Said], homes: dict[Thread, _Home], seq:
     }
     placed: dict[str, int] = {}
     now_us = tx.now_us()
-    for said in fresh:
+
+    def row(said: Said) -> Row:
         home = homes[said.thread]
         placed[said.native] = position = following[home.node_id]
         following[home.node_id] = position + 1
-        tx.run(
-            SQL.message,
-            id=said.id,
-            session_id=home.session_id,
-            node_id=home.node_id,
-            position=position,
-            role=said.role,
-            format=said.format,
-            content=said.content,
-            hash=said.hash,
-            actor=agent,
-            now_us=now_us,
-            occurred_us=said.occurred_us,
-            native=said.native,
-            summary=said.summary,
-            import_seq=seq,
-            import_offset=said.offset,
-        )
+        return {
+            "id": said.id,
+            "session_id": home.session_id,
+            "node_id": home.node_id,
+            "position": position,
+            "role": said.role,
+            "format": said.format,
+            "content": said.content,
+            "hash": said.hash,
+            "actor": agent,
+            "now_us": now_us,
+            "occurred_us": said.occurred_us,
+            "native": said.native,
+            "summary": said.summary,
+            "import_seq": seq,
+            "import_offset": said.offset,
+        }
+
+    tx.many(SQL.message, map(row, fresh))
     return placed
 
 
@@ -309,29 +311,32 @@ def _call(
         row = rows.setdefault((home.session_id, told["call_id"]), {"status": "unknown", "node_id": home.node_id})
         _merge(row, told, positions)
     now_us = tx.now_us()
-    for (session_id, call_id), row in rows.items():
+
+    def whole(known: tuple[tuple[str, str], Row]) -> Row:
+        (session_id, call_id), row = known
         called_us, answered_us = row.get("called_us"), row.get("answered_us")
-        tx.run(
-            SQL.tool_call,
-            id=batch.new_id("tcl"),
-            session_id=session_id,
-            node_id=row["node_id"],
-            call_id=call_id,
-            tool=row.get("tool"),
-            status=row["status"],
-            input=row.get("input"),
-            output=row.get("output"),
-            summary=row.get("summary"),
-            exit_code=row.get("exit_code"),
-            duration_us=row.get("duration_us"),
-            position=row.get("position"),
-            called_us=called_us,
-            answered_us=answered_us,
-            occurred_us=called_us or answered_us or batch.last_us or now_us,
-            now_us=now_us,
-            import_seq=source.seq,
-            import_offset=row.get("offset"),
-        )
+        return {
+            "id": batch.new_id("tcl"),
+            "session_id": session_id,
+            "node_id": row["node_id"],
+            "call_id": call_id,
+            "tool": row.get("tool"),
+            "status": row["status"],
+            "input": row.get("input"),
+            "output": row.get("output"),
+            "summary": row.get("summary"),
+            "exit_code": row.get("exit_code"),
+            "duration_us": row.get("duration_us"),
+            "position": row.get("position"),
+            "called_us": called_us,
+            "answered_us": answered_us,
+            "occurred_us": called_us or answered_us or batch.last_us or now_us,
+            "now_us": now_us,
+            "import_seq": source.seq,
+            "import_offset": row.get("offset"),
+        }
+
+    tx.many(SQL.tool_call, map(whole, rows.items()))
     return len(rows)
 
 
