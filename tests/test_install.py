@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import standfast
 from standfast.errors import Conflict, InvalidInput
 from standfast.upkeep.agents import checking, entries, installing, jsonc
 from standfast.upkeep.agents.known import AGENTS, BY_NAME, is_ours
@@ -258,8 +259,11 @@ def test_installed_in_one_command_tested_and_seen_by_doctor(tmp_path: Path) -> N
     assert "hook claude-code" in shown.stdout
     assert (home / ".claude" / "settings.json").read_text() == '{"cleanupPeriodDays": 7}\n'
     assert run(home, "claude-code", "--check").returncode == 1
-    made = run(home, "claude")
+    made = run(home, "claude", "--loop")
     assert made.returncode == 0, made.stderr
+    with standfast.open(data_dir=home / "data") as sf:
+        (loop,) = sf.rows("SELECT name, scope FROM loop")
+    assert dict(loop) == {"name": "import-claude-code", "scope": ""}
     assert run(home, "claude-code", "--check").returncode == 0
     env = {**environment(home / "data"), "HOME": str(home)}
     rows = json.loads(subprocess.run([PROGRAM, "doctor", "--json"], env=env, cwd=home, capture_output=True).stdout)
@@ -349,8 +353,6 @@ def test_the_retention_of_transcripts_is_read_from_the_agents_settings(
 @pytest.mark.skipif(shutil.which("node") is None, reason="NOT SHOWN: node is not here")
 def test_the_plugin_of_opencode_tells_what_happens_and_is_refused_by_a_gate(tmp_path: Path) -> None:
     """The very file that is installed, driven as opencode drives it."""
-    import standfast
-
     plugin = tmp_path / "standfast.mjs"
     plugin.write_text(entries.plugin(installing.program()))
     data = tmp_path / "data"

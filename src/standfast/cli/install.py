@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 COLUMNS = [Column("agent"), Column("state"), Column("path"), Column("note")]
 TEST_MAX_S = 30
+IMPORT_EVERY = "10m"
 
 
 @command("install", examples=("standfast install claude-code", "standfast install codex --dry-run"))
@@ -29,6 +30,7 @@ TEST_MAX_S = 30
 @click.option("--dry-run", is_flag=True, help="Show the change as a diff; change nothing.")
 @click.option("--check", is_flag=True, help="Say how it stands; exit 1 unless everything is current.")
 @click.option("--remove", is_flag=True, help="Take our entries out again.")
+@click.option("--loop/--no-loop", "loop", default=None, help="Import its transcripts every 10 minutes.  [default: ask]")
 @click.option("--no-test", is_flag=True, help="Do not run the installed command once at the end.")
 def install(
     out: Out,
@@ -39,6 +41,7 @@ def install(
     dry_run: bool,
     check: bool,
     remove: bool,
+    loop: bool | None,
     no_test: bool,
 ) -> None:
     """Put standfast's hooks into an AGENT's settings; without a name, say which agents are here.
@@ -71,6 +74,8 @@ def install(
         installing.apply(plan, keep_backup=not remove)
     tested = {} if remove or no_test else {plan.agent.name: _tested(settings, plan, program) for plan in plans}
     _tell(out, plans, tested, remove=remove)
+    for plan in [] if remove else plans:
+        _left_to_do(out, plan.agent, program, loop)
     if any(problem for problem in tested.values()):
         raise click.exceptions.Exit(1)
 
@@ -117,24 +122,42 @@ def _tell(out: Out, plans: list[Plan], tested: dict[str, str], *, remove: bool) 
             }
         )
     out.rows(rows, COLUMNS, next=None)
-    for plan in plans:
-        if not remove:
-            _left_to_do(out, plan.agent)
-    if not remove:
-        out.then(
-            f"standfast doctor    (take it out: standfast install {plans[0].agent.name} --remove)" if plans else ""
-        )
+    if plans and not remove:
+        out.then(f"standfast doctor    (take it out: standfast install {plans[0].agent.name} --remove)")
 
 
-def _left_to_do(out: Out, agent: Agent) -> None:
+def _left_to_do(out: Out, agent: Agent, program: str, loop: bool | None) -> None:
     from standfast.cli.registry import BY_NAME
 
     out.say(f"{agent.name}: {agent.restart}")
     if "import" in BY_NAME and "loop" in BY_NAME:
-        line = f"standfast loop add import-{agent.name} --every 10m -- standfast import {agent.name}"
-        out.say(f"{agent.name}: to keep its transcripts for good: {line}")
+        _offer_loop(out, agent, program, loop)
     if "mcp" in BY_NAME:
         out.say(f"{agent.name}: to give it standfast's tools: {_mcp(agent)}")
+
+
+def _offer_loop(out: Out, agent: Agent, program: str, wanted: bool | None) -> None:
+    """Agents delete their transcripts; a loop keeps them. Asked on a terminal, told elsewhere."""
+    import shlex
+
+    name, command = f"import-{agent.name}", [program, "import", agent.name]
+    line = f"standfast loop add {name} --every {IMPORT_EVERY} -- {shlex.join(command)}"
+    if wanted is None and out.for_people and sys.stdin.isatty() and sys.stderr.isatty():
+        wanted = click.confirm(
+            f"{agent.name}: keep its transcripts for good, by a loop every {IMPORT_EVERY}?", err=True
+        )
+    if wanted:
+        from standfast.cli.store import opened
+        from standfast.config import load
+
+        with opened(load(scope="")) as sf:
+            sf.loops.add(name, command, every=IMPORT_EVERY, cwd=os.path.expanduser("~"))
+        out.say(
+            f"{agent.name}: its transcripts are imported every {IMPORT_EVERY} while the daemon runs: "
+            "standfast daemon install"
+        )
+    elif wanted is None:
+        out.say(f"{agent.name}: to keep its transcripts for good: {line}")
 
 
 def _mcp(agent: Agent) -> str:
