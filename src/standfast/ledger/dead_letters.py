@@ -22,9 +22,9 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Store
 from standfast.errors import IllegalTransition, InvalidInput, NotFound, StandfastError
-from standfast.footings import journal, notices
+from standfast.footings import journal, naming, notices
 from standfast.footings.journal import Receipt
-from standfast.ids import is_id, like_suffix, new_id, short
+from standfast.ids import is_id, new_id, short
 
 SQL = load(__name__)
 
@@ -103,12 +103,11 @@ def one(tx: Tx, which: str) -> DeadLetter | StandfastError:
     """By its id, the end of its id, or the id of what died: the open letter, else the latest of it."""
     row = tx.maybe(SQL.by_id, id=which) if is_id(which) else None
     row = row or tx.maybe(SQL.open_of, subject=which) or tx.maybe(SQL.latest_of, subject=which)
-    suffix = like_suffix(which, prefix="ddl") if row is None else None
-    if suffix is not None:
-        ends = tx.all(SQL.by_suffix, pattern=f"ddl_%{suffix}")
-        if len(ends) > 1:
-            return InvalidInput(f"{which!r} is the end of more than one dead letter's id", "give more of it")
-        row = ends[0] if ends else None
+    if row is None:
+        id = naming.by_end(tx, SQL.by_suffix, which, prefix="ddl", noun="dead letter")
+        if isinstance(id, StandfastError):
+            return id
+        row = tx.maybe(SQL.by_id, id=id) if id is not None else None
     if row is None:
         return NotFound(
             f"there is no dead letter {serial.clean(which, 60)!r}", "standfast webhook dead, standfast mail dead"

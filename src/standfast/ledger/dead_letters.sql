@@ -18,10 +18,7 @@ FROM dead_letter
 WHERE id = :id
 
 -- name: by_suffix
-SELECT id, scope, subject, kind, reason, attempts, created_us, settled_us, settlement, settled_by, note
-FROM dead_letter
-WHERE id LIKE :pattern
-LIMIT 2
+SELECT id FROM dead_letter WHERE id LIKE :pattern LIMIT 2
 
 -- name: open_of
 SELECT id, scope, subject, kind, reason, attempts, created_us, settled_us, settlement, settled_by, note

@@ -41,9 +41,9 @@ from standfast.errors import (
     StandfastError,
     StorageError,
 )
-from standfast.footings import journal
+from standfast.footings import journal, naming
 from standfast.footings.journal import Event, Receipt
-from standfast.ids import is_id, like_suffix, new_id, short
+from standfast.ids import is_id, new_id, short
 from standfast.ledger.opening import Opening
 
 if TYPE_CHECKING:
@@ -638,12 +638,9 @@ def _session(tx: Tx, scope: str, session: object) -> Row | StandfastError:
 
 
 def _found(tx: Tx, which: str) -> Decision | StandfastError:
-    id: str | None = which if is_id(which) else None
-    if id is None and (suffix := like_suffix(which, prefix="dec")) is not None:
-        rows = tx.all(SQL.by_suffix, suffix=f"%{suffix}")
-        if len(rows) > 1:
-            return InvalidInput(f"{which!r} is the end of more than one decision's id", "give more of its characters")
-        id = rows[0]["id"] if rows else None
+    id = which if is_id(which) else naming.by_end(tx, SQL.by_suffix, which, prefix="dec", noun="decision")
+    if isinstance(id, StandfastError):
+        return id
     row = tx.maybe(SQL.by_id, id=id) if id is not None else None
     if row is None:
         return NotFound(f"there is no decision {serial.clean(which, 60)!r}", "see them: standfast decision list")

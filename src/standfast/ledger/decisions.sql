@@ -69,7 +69,7 @@ FROM decision d LEFT JOIN session s ON s.id = d.session_id
 WHERE d.id = :id
 
 -- name: by_suffix
-SELECT id FROM decision WHERE id LIKE :suffix ORDER BY id DESC LIMIT 2
+SELECT id FROM decision WHERE id LIKE :pattern ORDER BY id DESC LIMIT 2
 
 -- "All decisions by agent X in the last 7 days about topic Y": one statement, newest first, with
 -- standing orders before them and the session of each beside it.

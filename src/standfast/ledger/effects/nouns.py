@@ -8,9 +8,10 @@ from standfast import serial
 from standfast.clock import iso
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.errors import IllegalTransition, InvalidInput, NotFound, StandfastError
+from standfast.errors import IllegalTransition, NotFound, StandfastError
+from standfast.footings import naming
 from standfast.footings.journal import Receipt
-from standfast.ids import is_id, like_suffix, short
+from standfast.ids import is_id, short
 from standfast.ledger.effects import finding, transitions, words
 
 SQL = load(__name__)
@@ -94,12 +95,11 @@ def find(tx: Tx, scope: str, effect: str, *, lock: bool = False) -> Row | Standf
         row = tx.maybe(by_id, id=effect)
     else:
         row = tx.maybe(transitions.SQL.by_key_for_update if lock else transitions.SQL.by_key, scope=scope, key=effect)
-        suffix = like_suffix(effect, prefix="eff") if row is None else None
-        if suffix is not None:
-            ids = tx.all(SQL.by_suffix, pattern=f"%{suffix}")
-            if len(ids) > 1:
-                return InvalidInput(f"{effect!r} is the end of more than one id", "write more of it")
-            row = tx.maybe(by_id, id=ids[0]["id"]) if ids else None
+        if row is None:
+            id = naming.by_end(tx, SQL.by_suffix, effect, prefix="eff", noun="effect")
+            if isinstance(id, StandfastError):
+                return id
+            row = tx.maybe(by_id, id=id) if id is not None else None
     if row is None:
         shown = serial.clean(str(effect), 80)
         return NotFound(f"there is no effect {shown!r} here", "standfast effect list")

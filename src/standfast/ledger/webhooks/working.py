@@ -15,7 +15,7 @@ from standfast.clock import DAY_US, HOUR_US, SECOND_US, format_duration, iso
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import IllegalTransition, InProgress, InvalidInput, LeaseLost, NotFound, StandfastError
-from standfast.footings import journal, leases
+from standfast.footings import journal, leases, naming
 from standfast.ids import is_id, like_suffix, short
 from standfast.ledger import dead_letters
 from standfast.ledger.dead_letters import DeadLetter
@@ -62,12 +62,11 @@ def find(tx: Tx, which: Which) -> Row | StandfastError:
         raise InvalidInput(f"a webhook event is named by text, not by {type(name).__name__}")
     row = tx.maybe(SQL.by_id, id=name) if is_id(name) else None
     row = row or _by_event(tx, name)
-    suffix = like_suffix(name, prefix="whk") if row is None else None
-    if suffix is not None:
-        ends = tx.all(SQL.by_suffix, pattern=f"whk_%{suffix}")
-        if len(ends) > 1:
-            return InvalidInput(f"{name!r} is the end of more than one webhook event's id", "give more of it")
-        row = tx.maybe(SQL.by_id, id=ends[0]["id"]) if ends else None
+    if row is None:
+        id = naming.by_end(tx, SQL.by_suffix, name, prefix="whk", noun="webhook event")
+        if isinstance(id, StandfastError):
+            return id
+        row = tx.maybe(SQL.by_id, id=id) if id is not None else None
     if row is None and like_suffix(name, prefix="ddl") is not None:
         letter = dead_letters.one(tx, name)
         row = tx.maybe(SQL.by_id, id=letter.subject) if isinstance(letter, DeadLetter) else None

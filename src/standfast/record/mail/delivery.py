@@ -16,9 +16,9 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Store
 from standfast.errors import IllegalTransition, InProgress, InvalidInput, LeaseLost, NotFound, StandfastError
-from standfast.footings import journal, leases
+from standfast.footings import journal, leases, naming
 from standfast.footings.journal import Receipt
-from standfast.ids import is_id, like_suffix, short
+from standfast.ids import is_id, short
 from standfast.ledger import dead_letters
 from standfast.ledger.dead_letters import DeadLetter
 from standfast.record.mail.addresses import Place
@@ -57,12 +57,11 @@ def find(tx: Tx, which: Which) -> Row | StandfastError:
     row = tx.maybe(SQL.by_id, id=name) if is_id(name) else None
     if row is None:
         row = tx.maybe(SQL.by_key, scope=tx.caller.scope, key=name)
-    suffix = like_suffix(name, prefix="mal") if row is None else None
-    if suffix is not None:
-        ends = tx.all(SQL.by_suffix, pattern=f"mal_%{suffix}")
-        if len(ends) > 1:
-            return InvalidInput(f"{name!r} is the end of more than one mail's id", "give more of it")
-        row = tx.maybe(SQL.by_id, id=ends[0]["id"]) if ends else None
+    if row is None:
+        id = naming.by_end(tx, SQL.by_suffix, name, prefix="mal", noun="mail")
+        if isinstance(id, StandfastError):
+            return id
+        row = tx.maybe(SQL.by_id, id=id) if id is not None else None
     return row if row is not None else _unknown(name)
 
 

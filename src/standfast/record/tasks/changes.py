@@ -13,9 +13,9 @@ from standfast import crash, serial
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import IllegalTransition, InvalidInput, LeaseLost, NotFound, StandfastError
-from standfast.footings import journal, leases
+from standfast.footings import journal, leases, naming
 from standfast.footings.journal import Receipt
-from standfast.ids import is_id, like_suffix, new_id, short
+from standfast.ids import is_id, new_id, short
 from standfast.record.tasks.nouns import (
     REASON_MAX,
     Note,
@@ -41,12 +41,11 @@ def find(tx: Tx, which: Which) -> Row | StandfastError:
     row = tx.maybe(SQL.by_id, id=name) if is_id(name) else None
     if row is None:
         row = tx.maybe(SQL.by_fingerprint, scope=tx.caller.scope, fingerprint=name)
-    suffix = like_suffix(name, prefix="tsk") if row is None else None
-    if suffix is not None:
-        ends = tx.all(SQL.by_suffix, pattern=f"%{suffix}")
-        if len(ends) > 1:
-            return InvalidInput(f"{name!r} is the end of more than one task's id", "give more of it")
-        row = tx.maybe(SQL.by_id, id=ends[0]["id"]) if ends else None
+    if row is None:
+        id = naming.by_end(tx, SQL.by_suffix, name, prefix="tsk", noun="task")
+        if isinstance(id, StandfastError):
+            return id
+        row = tx.maybe(SQL.by_id, id=id) if id is not None else None
     return row if row is not None else _unknown(name)
 
 
