@@ -76,6 +76,14 @@ def test_with_the_key_of_this_account_it_is_evidence(tmp_path: Path) -> None:
     assert prompts(data) == {("while it was busy", "seen"): 1}
 
 
+def test_the_key_is_made_while_it_can_be(tmp_path: Path) -> None:
+    """By the first start of an agent outside a sandbox; inside it can only be read."""
+    enter("codex", payload("SessionStart", cwd=tmp_path), tmp_path / "data")
+    made = tmp_path / "data" / "spool.key"
+    assert (made.stat().st_mode & 0o777, made.stat().st_size) == (0o600, 32)
+    assert spool.key(str(tmp_path / "data")) == made.read_bytes()
+
+
 def test_a_line_of_a_stranger_is_said_and_garbage_is_counted(tmp_path: Path) -> None:
     """A repository can bring a spool along. It can neither forge evidence nor break anything."""
     place, data = workspace(tmp_path), tmp_path / "data"

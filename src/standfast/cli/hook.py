@@ -140,6 +140,7 @@ class Hearing:
             self.kept = True
             if self.heard.kind in ("start", "compacted"):
                 self.brief = brief(sf)
+                self._make_key()
             self._drain(sf)
 
     def _gates(self, hooks: Any, session_id: str, rows: list[Any]) -> None:
@@ -167,6 +168,15 @@ class Hearing:
         except gating.Refusal as refusal:
             hooks.hold(self.heard, refusal.gate.id, refusal.gate.pattern)
             self.refused = str(refusal)
+
+    def _make_key(self) -> None:
+        """In a sandbox it can be read and not made: made here, while it can be."""
+        from standfast.interchange.hooks.places import KEY
+
+        if not os.path.exists(os.path.join(self._data_dir(), KEY)):
+            from standfast.interchange.hooks import spool
+
+            spool.key(self._data_dir())
 
     def _drain(self, sf: Any) -> None:
         from standfast.interchange.hooks.places import waiting

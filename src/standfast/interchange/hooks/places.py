@@ -9,6 +9,8 @@ NAME = "spool"
 OPEN = "open.ndjson"
 ASIDE = ".draining"
 LOST = "lost"
+KEY = "spool.key"
+"""In the data directory: what seals the records of this account."""
 
 
 def places(data_dir: str, workspace: str | None) -> list[str]:

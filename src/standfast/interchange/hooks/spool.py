@@ -28,14 +28,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from standfast import crash
 from standfast.interchange.hooks.hearing import AGENTS, Heard
-from standfast.interchange.hooks.places import ASIDE, LOST, OPEN, places, waiting
+from standfast.interchange.hooks.places import ASIDE, KEY, LOST, OPEN, places, waiting
 
 if TYPE_CHECKING:
     from standfast.db.store import Store
 
 __all__ = ["append", "drain", "drain_everywhere", "key", "places", "waiting"]
 
-KEY = "spool.key"
 SPOOL_MAX_BYTES = 16 << 20
 LINE_MAX_BYTES = 1 << 20
 TRIES_MAX = 20
