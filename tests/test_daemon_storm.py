@@ -17,7 +17,7 @@ def held(outcome: object) -> None:
 
 def test_killed_every_second_it_loses_and_doubles_nothing(tmp_path: Path) -> None:
     """000-11, 000-37, 000-50: kill -9 every second while loops fire and mail flows."""
-    held(daemons.kills(tmp_path, seconds=4, seed=1))
+    held(daemons.kills(tmp_path, seconds=3, seed=1))
 
 
 def test_a_write_lock_held_for_seconds_loses_no_slot(tmp_path: Path) -> None:

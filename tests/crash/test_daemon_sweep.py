@@ -83,7 +83,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Scheduled:
     return Scheduled(request.getfixturevalue("pg_database"), place)
 
 
-@pytest.mark.parametrize(("world", "count"), [("sqlite", 10), ("postgres", 5)], indirect=["world"])
+@pytest.mark.parametrize(("world", "count"), [("sqlite", 7), ("postgres", 3)], indirect=["world"])
 def test_killed_anywhere_each_slot_is_run_once_and_its_end_recorded(world: Scheduled, count: int) -> None:
     """000-11, 000-37: kill and restart lose no run and double none. A sample; `make prove` has more."""
     assert crash.sweep(world.live, world.live, world.check, reset=world.reset, max_schedules=count) == count
