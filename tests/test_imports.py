@@ -188,6 +188,16 @@ def test_a_file_that_became_another_is_read_from_its_start_and_nothing_is_double
     assert (source.generation, source.state) == (2, "current")
 
 
+def test_a_file_rewritten_behind_its_head_is_noticed(lite: standfast.Standfast, tmp_path: Path) -> None:
+    """Its first pages are the same and it is longer than before; but no line ends where the last one did."""
+    long = user("u0", "x" * 5000)
+    path = write(tmp_path / "s.jsonl", long, user("u1", "one"))
+    run(lite, "claude-code", path)
+    write(path, long, user("u2", "another line, and a longer one"), user("u3", "three"))
+    run(lite, "claude-code", path)
+    assert [words for _, words in said(lite)][1:] == ["one", "another line, and a longer one", "three"]
+
+
 def test_a_newer_reader_reads_everything_again_and_doubles_nothing(
     lite: standfast.Standfast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

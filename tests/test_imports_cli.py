@@ -51,6 +51,13 @@ def test_without_a_path_the_agents_own_directories_are_read(home: Path, tmp_path
     ]
 
 
+def test_the_doctor_says_what_was_not_understood(home: Path, tmp_path: Path) -> None:
+    path = write(tmp_path / "s.jsonl", *night(), user("u9", "end") | {"type": "hologram"})
+    said("import", "claude-code", str(path), home=home)
+    (found,) = [one for one in said("doctor", home=home) if one["id"] == "imports"]
+    assert found["text"] == "1 sources read; kept without being understood: claude-code hologram"
+
+
 def test_a_dry_run_makes_not_even_a_store(home: Path, tmp_path: Path) -> None:
     path = write(tmp_path / "s.jsonl", *night(), '{"broken', user("u9", "end") | {"type": "hologram"})
     done = run("import", "claude-code", str(path), "--dry-run", home=home)

@@ -236,6 +236,8 @@ class _Run:
             self.store.write(lambda tx: _add(tx, self.importer, self.host, path, place))
             return self._row(path)
         changed = place.head != row["head"] or place.size < row["upto"]
+        if not changed and 0 < row["upto"] < place.size:
+            changed = not self.importer.aligned(path, row["upto"])
         if not changed and row["reader"] == self.importer.version:
             return row
         if self.importer.in_place and place.head == row["head"] and row["reader"] == self.importer.version:
@@ -351,6 +353,22 @@ class _Run:
             if len(rows) < PAGE_MAX:
                 return
             after = rows[-1]["seq"]
+
+
+def overview(tx: Tx) -> str | None:
+    """For the doctor: how much was imported, what of it is gone, and which record types nobody understood yet."""
+    rows = tx.all(SQL.page, agent="", after=0, limit=PAGE_MAX)
+    if not rows:
+        return None
+    gone = sum(row["state"] == "gone" for row in rows)
+    unknown: dict[str, int] = {}
+    for row in rows:
+        for name, count in (serial.read(row["counts"]) or {}).get("unknown", {}).items():
+            unknown[f"{row['agent']} {name}"] = unknown.get(f"{row['agent']} {name}", 0) + count
+    text = f"{len(rows)}{' or more' if len(rows) == PAGE_MAX else ''} sources read"
+    text += f", {gone} of them gone since" if gone else ""
+    kinds = sorted(unknown, key=lambda name: -unknown[name])[:5]
+    return text + (f"; kept without being understood: {', '.join(kinds)}" if kinds else "")
 
 
 class _Outcome(NamedTuple):

@@ -245,6 +245,7 @@ def _inside(store: OpenStore, fix: bool) -> Iterator[Finding]:
     yield _history(store)
     yield _clock(store)
     yield from _loops(store)
+    yield from _imports(store)
     if store.engine.name == "sqlite":
         yield from _inside_a_file(store, facts, fix)
 
@@ -303,6 +304,15 @@ def _clock(store: OpenStore) -> Finding:
         text = f"the newest entry is {(last_us - now_us) / 1_000_000:.0f} s in the future: the clock was set back"
         return Finding("clock", "warn", text, "set the clock by NTP; order and leases do not depend on it, times do")
     return Finding("clock", "ok", "agrees with the journal")
+
+
+def _imports(store: OpenStore) -> Iterator[Finding]:
+    """What was imported, if anything was."""
+    from standfast.interchange.imports import overview
+
+    text = store.read(overview)
+    if text is not None:
+        yield Finding("imports", "ok", text)
 
 
 def _loops(store: OpenStore) -> Iterator[Finding]:

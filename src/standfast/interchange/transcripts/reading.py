@@ -113,6 +113,15 @@ class Importer(ABC):
         """What is carried over when the source is read again from its start."""
         return {}
 
+    def aligned(self, path: str, upto: int) -> bool:
+        """Whether a line still ends where the last one that was read did; else it was rewritten behind its head."""
+        if not path.endswith(".jsonl") or not os.path.exists(path):
+            return True
+        with open(path, "rb") as file:
+            file.seek(upto - 1)
+            around = file.read(2)
+        return around[:1] == b"\n" or around[1:] in (b"", b"\n", b"\r")
+
     def finished(self, place: Place, upto: int) -> bool:
         """Whether nothing is left behind `upto`."""
         return upto >= place.size
