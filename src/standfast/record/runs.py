@@ -23,9 +23,9 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import Statement, load
 from standfast.db.store import Room, Store, query, verb
 from standfast.errors import Conflict, IllegalTransition, InProgress, InvalidInput, LeaseLost, NotFound, StandfastError
-from standfast.footings import journal, keys, leases, notices
+from standfast.footings import journal, keys, leases, naming, notices
 from standfast.footings.journal import Receipt
-from standfast.ids import is_id, like_suffix, short
+from standfast.ids import is_id, short
 from standfast.record.loops import firing, keeping, schedule
 from standfast.record.loops.nouns import BACKOFF_MAX_US, RUN_STATES, Job, Loop, Run, checked_one_of, checked_reason, job
 from standfast.record.loops.nouns import run as noun
@@ -394,12 +394,11 @@ def _find(tx: Tx, run_id: object) -> Row | StandfastError:
     if not isinstance(run_id, str):
         raise InvalidInput(f"a run is named by its id, not by {type(run_id).__name__}")
     row = tx.maybe(SQL.by_id, id=run_id) if is_id(run_id) else None
-    suffix = like_suffix(run_id, prefix="run") if row is None else None
-    if suffix is not None:
-        ends = tx.all(SQL.by_suffix, pattern=f"%{suffix}")
-        if len(ends) > 1:
-            return InvalidInput(f"{run_id!r} is the end of more than one run's id", "give more of it")
-        row = tx.maybe(SQL.by_id, id=ends[0]["id"]) if ends else None
+    if row is None:
+        id = naming.by_end(tx, SQL.by_suffix, run_id, prefix="run", noun="run")
+        if isinstance(id, StandfastError):
+            return id
+        row = tx.maybe(SQL.by_id, id=id) if id is not None else None
     return row if row is not None else NotFound(f"there is no run {serial.clean(run_id, 60)!r}", "standfast loop runs")
 
 

@@ -14,9 +14,9 @@ from standfast.clock import SECOND_US
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import IllegalTransition, InvalidInput, NotFound, StandfastError
-from standfast.footings import journal
+from standfast.footings import journal, naming
 from standfast.footings.journal import Receipt
-from standfast.ids import is_id, like_suffix, new_id
+from standfast.ids import is_id, new_id
 from standfast.record.loops import firing, schedule
 from standfast.record.loops.nouns import Loop, loop
 
@@ -182,12 +182,11 @@ def find(tx: Tx, which: str | Loop) -> Row | StandfastError:
     row = tx.maybe(SQL.by_id, id=name) if is_id(name) else None
     if row is None:
         row = tx.maybe(SQL.by_name, scope=tx.caller.scope, name=name)
-    suffix = like_suffix(name, prefix="lop") if row is None else None
-    if suffix is not None:
-        ends = tx.all(SQL.by_suffix, pattern=f"%{suffix}")
-        if len(ends) > 1:
-            return InvalidInput(f"{name!r} is the end of more than one loop's id", "give more of it")
-        row = tx.maybe(SQL.by_id, id=ends[0]["id"]) if ends else None
+    if row is None:
+        id = naming.by_end(tx, SQL.by_suffix, name, prefix="lop", noun="loop")
+        if isinstance(id, StandfastError):
+            return id
+        row = tx.maybe(SQL.by_id, id=id) if id is not None else None
     if row is not None:
         return row
     return NotFound(
