@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import click
 
 from standfast.cli import exits
-from standfast.cli.frame import Refused, common_options, invoke, unknown
+from standfast.cli.frame import Refused, common_options, invoke, unknown, unknown_option
 from standfast.cli.output import Format, Out
 from standfast.cli.registry import BY_NAME, ENTRIES, GROUPS
 from standfast.errors import StandfastError
@@ -172,6 +172,8 @@ def _guarded(out: Out, action: Callable[[], int]) -> int:
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.UsageError as error:
+        if isinstance(error, click.NoSuchOption):
+            error = unknown_option(error) or error
         out.error("usage", error.format_message(), _usage_hint(error))
         return exits.USAGE
     except click.ClickException as error:

@@ -132,6 +132,24 @@ def unknown(word: str, known: list[str], before: str = "") -> Refused:
     return Refused(message, f"standfast {before}--help")
 
 
+def unknown_option(error: click.NoSuchOption) -> Refused | None:
+    """The refusal of an option nobody knows: what it is called here, or which word it is. None: no idea."""
+    if error.ctx is None:
+        return None
+    from standfast.cli.aliases import OPTIONS
+
+    given, params = error.option_name.lstrip("-"), error.ctx.command.params
+    words = [param.make_metavar(error.ctx) for param in params if isinstance(param, click.Argument)]
+    line = " ".join((error.ctx.command_path, *words))
+    if any(isinstance(param, click.Argument) and param.name == given for param in params):
+        return Refused(f"{given.upper()} is given as it is, without --{given}", line, error.ctx)
+    known = {option.removeprefix("--") for param in params if isinstance(param, click.Option) for option in param.opts}
+    called = next((word for word in OPTIONS.get(given, ()) if word in known), None)
+    if called is None:
+        return None
+    return Refused(f"there is no option --{given}; here it is --{called}", f"{line} --{called} …", error.ctx)
+
+
 def write_examples(formatter: click.HelpFormatter, examples: tuple[str, ...]) -> None:
     if examples:
         with formatter.section("Examples"):

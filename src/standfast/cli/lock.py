@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from standfast.cli.frame import Command, Refused, scope_options
 from standfast.cli.frame import command as made_command
-from standfast.cli.frame import scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 
@@ -34,8 +34,23 @@ COLUMNS = [
 ]
 
 
+class Lock(Command):
+    """There are no verbs here; who types one must not get a lock of that name, or run a command by mistake."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = [word for word in args if not word.startswith("-")]
+        if "--" not in args and words[:1] in (["list"], ["ls"], ["status"]) and len(words) == 1:
+            args = [word for word in args if word != words[0]]
+        elif "--" not in args and len(words) == 2 and words[0] in ("acquire", "take", "release", "renew"):
+            verb, name = words
+            line = f"standfast lock {name}" + (" --release" if verb == "release" else "")
+            raise Refused(f"lock has no verbs: {verb!r} would be the lock's name and {name!r} a command", line, ctx)
+        return super().parse_args(ctx, args)
+
+
 @made_command(
     "lock",
+    cls=Lock,
     examples=("standfast lock deploy --wait 10m -- ./deploy.sh", "standfast lock port-8080 --for 30m"),
 )
 @click.argument("name", required=False)
