@@ -143,6 +143,7 @@ POINTS: Final[dict[str, str]] = {
     "spool.before_remove": "Every record of a spool is in the store; the file is still there.",
     "import.before_batch": "Some records are read; nothing of them is stored.",
     "import.after_batch": "A batch is durable and the place moved on; the next is not read.",
+    "item.before_change": "Items are to be changed together; each is as it was.",
 }
 
 VARIABLE: Final = "STANDFAST_CRASH_AT"

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from standfast.record.agents import Agents
     from standfast.record.apply import Applied
     from standfast.record.events import Events
+    from standfast.record.items import Items
     from standfast.record.live import Session
     from standfast.record.loops import Loops
     from standfast.record.mail import Mails
@@ -182,6 +183,12 @@ class Rooms:
         from standfast.record.tasks import Tasks
 
         return self._room(Tasks)
+
+    @property
+    def items(self) -> Items:
+        from standfast.record.items import Items
+
+        return self._room(Items)
 
     @property
     def threads(self) -> Threads:

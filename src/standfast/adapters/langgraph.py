@@ -15,15 +15,19 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import operator
 import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 from standfast import config, handle
 from standfast.errors import Conflict, InvalidInput
+from standfast.record.items import Change
+from standfast.record.items import Item as Remembered
 from standfast.record.threads.nouns import Checkpoint as Kept
 from standfast.record.threads.nouns import Value, Write
 from standfast.record.threads.room import fields_match
@@ -45,6 +49,19 @@ try:
     from langgraph.checkpoint.serde.base import SerializerProtocol
     from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+    from langgraph.store.base import (
+        BaseStore,
+        GetOp,
+        Item,
+        ListNamespacesOp,
+        MatchCondition,
+        Op,
+        PutOp,
+        Result,
+        SearchItem,
+        SearchOp,
+        TTLConfig,
+    )
 except ImportError as error:
     raise InvalidInput(
         f"LangGraph's checkpoint package is not installed ({error.name})", "pip install 'standfast[langgraph]'"
@@ -324,7 +341,157 @@ class Saver(BaseCheckpointSaver[Any]):
         return 1 if current is None else int(current) + 1
 
 
+class Store(BaseStore):
+    """LangGraph's long-term store over `sf.items`, with time to live. There is no vector search: it is refused."""
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        where: handle.Standfast | str | os.PathLike[str] | None = None,
+        *,
+        ttl: TTLConfig | None = None,
+        index: object = None,
+    ) -> None:
+        if index is not None:
+            raise _no_vectors()
+        self.ttl_config = ttl
+        self._shared = _Shared(where)
+
+    @classmethod
+    def from_conn_string(cls, conn_string: str | os.PathLike[str] | None = None, **options: Any) -> Opening[Store]:
+        """`with` or `async with`: a store on a path or postgresql:// address, closed at the end of the block."""
+        return Opening(lambda: cls(conn_string, **options))
+
+    def setup(self) -> None:
+        """Nothing to do, awaited or not."""
+        return _NOTHING  # type: ignore[return-value]
+
+    def close(self) -> None:
+        self._shared.close()
+
+    @property
+    def sf(self) -> handle.Standfast:
+        return self._shared.sf
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Reads see what was there before; what is put is committed together, the last of a name counts."""
+        asked = list(ops)
+        results = [self._read(op) for op in asked]
+        changes = [
+            Change(op.namespace, op.key, None if op.value is None else dict(op.value), _ttl_us(op.ttl))
+            for op in asked
+            if isinstance(op, PutOp)
+        ]
+        if changes:
+            self.sf.items.change(changes)
+        return results
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        return await self._shared.run(functools.partial(self.batch, list(ops)))
+
+    def sweep_ttl(self) -> int:
+        """Remove what is over; nobody sees it anyway. How many went."""
+        total = 0
+        while gone := self.sf.items.sweep():
+            total += gone
+        return total
+
+    def _read(self, op: Op) -> Result:
+        match op:
+            case GetOp():
+                found = self.sf.items.get(op.namespace, op.key, refresh=op.refresh_ttl)
+                return None if found is None else Item(**_fields(found))
+            case SearchOp():
+                return self._search(op)
+            case ListNamespacesOp():
+                return self._namespaces(op)
+            case PutOp():
+                return None
+        raise InvalidInput(f"{type(op).__name__} is no operation of a store")
+
+    def _search(self, op: SearchOp) -> list[SearchItem]:
+        if op.query:
+            raise _no_vectors()
+        found = self.sf.items.search(
+            op.namespace_prefix,
+            matches=functools.partial(_fits, wanted=op.filter) if op.filter else None,
+            limit=op.limit,
+            offset=op.offset,
+            refresh=op.refresh_ttl,
+        )
+        return [SearchItem(**_fields(item)) for item in found]
+
+    def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
+        conditions = op.match_conditions or ()
+        found = [path for path in self.sf.items.paths() if all(_matches(each, path) for each in conditions)]
+        if op.max_depth is not None:
+            found = sorted({path[: op.max_depth] for path in found})
+        return found[op.offset : op.offset + op.limit]
+
+
 # -- small parts -------------------------------------------------------------------------------------
+
+
+def _no_vectors() -> InvalidInput:
+    return InvalidInput(
+        "this store has no vector search: it keeps and filters, it does not embed",
+        "search by namespace and filter, or give the graph a vector store beside this one",
+    )
+
+
+def _ttl_us(minutes: float | None) -> int | None:
+    return None if minutes is None else int(minutes * 60_000_000)
+
+
+def _fields(item: Remembered) -> dict[str, Any]:
+    return {
+        "namespace": item.path,
+        "key": item.key,
+        "value": item.value,
+        "created_at": _moment(item.created_us),
+        "updated_at": _moment(item.updated_us),
+    }
+
+
+def _moment(us: int) -> datetime:
+    return datetime.fromtimestamp(us / 1_000_000, UTC)
+
+
+def _matches(condition: MatchCondition, path: tuple[str, ...]) -> bool:
+    wanted = condition.path
+    if len(path) < len(wanted):
+        return False
+    part = path[: len(wanted)] if condition.match_type == "prefix" else path[len(path) - len(wanted) :]
+    return all(name in ("*", found) for name, found in zip(wanted, part, strict=True))
+
+
+_COMPARED: dict[str, Callable[[Any, Any], bool]] = {
+    "$eq": operator.eq,
+    "$ne": operator.ne,
+    "$gt": operator.gt,
+    "$gte": operator.ge,
+    "$lt": operator.lt,
+    "$lte": operator.le,
+}
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    """Whether a value has what a filter names: fields within fields, compared in Python, never put into SQL."""
+    if not isinstance(wanted, dict):
+        return bool(value == (list(wanted) if isinstance(wanted, tuple) else wanted))
+    if any(name.startswith("$") for name in wanted):
+        return all(_compares(value, name, other) for name, other in wanted.items())
+    return isinstance(value, dict) and all(_fits(value.get(name), other) for name, other in wanted.items())
+
+
+def _compares(value: Any, name: str, other: Any) -> bool:
+    if name not in _COMPARED:
+        raise InvalidInput(f"{name!r} is no comparison", f"one of {', '.join(_COMPARED)}")
+    try:
+        return bool(_COMPARED[name](value, other))
+    except TypeError:  # a number and a text have no order
+        return False
 
 
 def strict(allow: Iterable[type | tuple[str, ...]] = ()) -> JsonPlusSerializer:

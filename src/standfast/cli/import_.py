@@ -76,6 +76,30 @@ def beads(out: Out, path: str | None, dry_run: bool) -> None:
     out.then("standfast task list")
 
 
+@import_.verb(
+    "langgraph",
+    examples=(
+        "standfast import langgraph checkpoints.sqlite",
+        "standfast import langgraph postgresql://host/app --dry-run",
+    ),
+)
+@click.argument("source")
+@click.option("--dry-run", is_flag=True, help="Read and count; write nothing.")
+def langgraph(out: Out, source: str, dry_run: bool) -> None:
+    """Import the threads that LangGraph's SqliteSaver or PostgresSaver kept; theirs is only read."""
+    from standfast.cli.store import opened
+    from standfast.config import MEMORY, load
+    from standfast.interchange import langgraph as reader
+
+    # Savers know no scopes: where Saver.from_conn_string looks, there the threads are.
+    chosen = load(MEMORY) if dry_run else load()
+    with opened(chosen._replace(scope="")) as sf:
+        own = sf.settings.target.location if sf.settings.target.engine == "sqlite" else None
+        taken = reader.run(sf.threads, source, own=own, dry_run=dry_run)
+    out.record(taken._asdict(), text=reader.summary(taken))
+    out.then('standfast sql "SELECT key, updated_us FROM thread"')
+
+
 @import_.verb("list", examples=("standfast import list", "standfast import list --agent codex --json"))
 @click.option("--agent", default="", help="Only the sources of this agent.")
 @click.option("--after", default=0, help="Go on behind this one: the cursor of the page before.")

@@ -321,6 +321,16 @@ class Threads(Room):
         longest = max((_upto_seed(chain, channel)[0] for channel in channels), key=len)
         return [row["checkpoint_id"] for row in longest]
 
+    def ids(self, thread: str) -> set[tuple[str, str]]:
+        """Which checkpoints a thread has: namespace and id."""
+        return {(row["namespace"], row["checkpoint_id"]) for row in self._headers(thread)}
+
+    @query
+    def is_deleted(self, tx: Tx, thread: str) -> bool:
+        """Whether it was here and was deleted."""
+        found = tx.maybe(SQL.find, scope=self.scope, key=thread)
+        return found is not None and found["deleted_us"] is not None
+
     @query
     def _headers(self, tx: Tx, thread: str) -> Sequence[Row]:
         found = tx.maybe(SQL.find, scope=self.scope, key=thread)
@@ -377,7 +387,7 @@ class Threads(Room):
         newest: dict[str, str] = {}
         for row in rows:
             newest[row["namespace"]] = max(newest.get(row["namespace"], ""), row["checkpoint_id"])
-        kept = {(namespace, id) for namespace, id in newest.items()}
+        kept = set(newest.items())
         kept |= {(namespace, id) for namespace, ids in (keep or {}).items() for id in ids}
         gone = [row for row in rows if (row["namespace"], row["checkpoint_id"]) not in kept]
         _take(tx, found, gone)

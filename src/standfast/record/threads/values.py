@@ -1,8 +1,8 @@
 """Values in segments: which row a new value becomes, and a value made again from its rows.
 
 A segment begins with a whole value; each row behind it says what changed. A new one is begun once the
-changes weigh as much as the value it began with, so that all segments together weigh a small multiple
-of what was ever new, and a value is read by one short scan.
+changes weigh a few times the value it began with, so that all segments together weigh little more than
+what was ever new, and a value is read by one short scan.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from standfast.record.threads.sealing import Seal, opened, shut
 
 ROW_BYTES = 100
 """What a row costs beside its bytes."""
-PIECES_MAX = 1000
+CHANGES_MAX = 4
+"""How many times its first value the changes in a segment may weigh: more is read for one, less is kept twice."""
+PIECES_MAX = 4000
 SPARE_BYTES = 1024
 """A small value is not begun again for every few bytes that change in it."""
 CACHE_BYTES = 64 * 1024 * 1024
@@ -68,7 +70,7 @@ def made(value: Value, before: tuple[str, Known] | None, seal: Seal | None) -> P
         segment, n = split(ref)
         piece = splicing.between(type, old.data, data).packed()
         spent = old.spent_bytes + len(piece) + ROW_BYTES
-        if n < PIECES_MAX and spent <= max(old.base_bytes, SPARE_BYTES):
+        if n < PIECES_MAX and spent <= CHANGES_MAX * max(old.base_bytes, SPARE_BYTES):
             return _part(segment, n + 1, type, piece, Known(type, data, old.base_bytes, spent), seal)
     known = Known(type, data, len(data), 0)
     return _part(os.urandom(8).hex(), 0, type, splicing.whole(type, data).packed(), known, seal)
