@@ -380,8 +380,8 @@ class _Outcome(NamedTuple):
     counts: dict[str, Any]
 
 
-def _packed(lines: Sequence[str]) -> bytes:
-    return zlib.compress("\n".join(lines).encode("utf-8", "surrogatepass"), 1) if lines else b""
+def _packed(lines: Sequence[bytes]) -> bytes:
+    return zlib.compress(b"\n".join(lines), 1) if lines else b""
 
 
 def _add(tx: Tx, importer: Importer, host: str, path: str, place: Place) -> None:
@@ -430,13 +430,13 @@ def _mark_gone(tx: Tx, row: Row, note: str) -> bool:
 
 def _record_at(kept: Row, offset: int) -> str:
     """The line that begins at `offset`, or the one that holds several records and begins just before."""
-    found = ""
-    for line in zlib.decompress(kept["raw"]).decode("utf-8", "surrogatepass").split("\n"):
-        place, _, text = line.partition("\t")
+    found = b""
+    for line in zlib.decompress(kept["raw"]).split(b"\n"):
+        place, _, text = line.partition(b"\t")
         if int(place) > offset:
             break
         found = text
-    return found
+    return found.decode("utf-8", "replace")
 
 
 def _source(row: Row) -> Source:

@@ -51,7 +51,7 @@ class Piece(NamedTuple):
     start: int
     upto: int
     records: list[Record]
-    raw: list[str]
+    raw: list[bytes]
     """Each line as it is kept: where it begins, a tab, its redacted text."""
     lines: int
     broken: int
@@ -193,24 +193,28 @@ def _rest_of_line(file: IO[bytes]) -> int | None:
 
 
 def _decoded(begin: int, upto: int, lines: list[tuple[int, bytes]], oversized: int, *, redact: bool) -> Piece:
-    suspects = suspicious(b"".join([raw for _, raw in lines])) if redact else []
+    block = b"".join([raw for _, raw in lines])
+    suspects = suspicious(block) if redact else []
     suspects.append(SIZE_UNKNOWN)  # behind everything
+    disguised = redact and (b"\\u00" in block or b"\\/" in block)
     nth = passed = 0
     records: list[Record] = []
-    kept: list[str] = []
+    kept: list[bytes] = []
     broken = doubled = counted = 0
     for offset, raw in lines:
-        text = raw.decode("utf-8", "replace").strip()
+        line = raw.strip()
         passed += len(raw)
-        if not text:
+        if not line:
             continue
-        if redact:
-            if suspects[nth] < passed:
-                text = redacted(text)
-                while suspects[nth] < passed:
-                    nth += 1
-            if "\\u00" in text or "\\/" in text:
-                text = _undisguised(text)
+        text = line.decode("utf-8", "replace")
+        if suspects[nth] < passed:
+            while suspects[nth] < passed:
+                nth += 1
+            text = redacted(text)
+            line = text.encode("utf-8", "surrogatepass")
+        if disguised and (b"\\u00" in line or b"\\/" in line):
+            text = _undisguised(text)
+            line = text.encode("utf-8", "surrogatepass")
         try:
             value, end = _decode(text)
         except (ValueError, RecursionError):
@@ -218,19 +222,18 @@ def _decoded(begin: int, upto: int, lines: list[tuple[int, bytes]], oversized: i
                 return Piece(begin, offset, records, kept, counted, broken, oversized, doubled)
             counted += 1
             broken += 1
-            kept.append(f"{offset}\t{text}")
+            kept.append(b"%d\t%b" % (offset, line))
             continue
         counted += 1
+        kept.append(b"%d\t%b" % (offset, line))
         if end == len(text):
             records.append(Record(offset, text, value))
-            kept.append(f"{offset}\t{text}")
             continue
         values, whole = _several(text, value, end)
         if not whole and raw[-1] != 10:
-            return Piece(begin, offset, records, kept, counted - 1, broken, oversized, doubled)
+            return Piece(begin, offset, records, kept[:-1], counted - 1, broken, oversized, doubled)
         doubled += len(values) > 1
         broken += not whole
-        kept.append(f"{offset}\t{text}")
         records += [Record(offset + n, text, value) for n, value in enumerate(values)]
     return Piece(begin, upto, records, kept, counted, broken, oversized, doubled)
 
@@ -313,5 +316,5 @@ def in_pieces(values: Iterable[tuple[int, Any]], *, total: int) -> Iterator[Piec
         yield Piece(start, total, records, _kept(records), 0, 0, 0, 0)
 
 
-def _kept(records: list[Record]) -> list[str]:
-    return [f"{record.offset}\t{record.text}" for record in records]
+def _kept(records: list[Record]) -> list[bytes]:
+    return [f"{record.offset}\t{record.text}".encode("utf-8", "surrogatepass") for record in records]
