@@ -85,7 +85,7 @@ def _campaigns(stack: ExitStack) -> dict[str, Campaign]:
             lambda place, seed: power.run_cuts(place, losses=12, seed=seed, synced=False), 0.5, control=True
         ),
         "checkpoints": Campaign(lambda place, seed: checkpoints.run(place, seconds=10, seed=seed), 1),
-        "agents": Campaign(lambda place, seed: agents.run(place), 0.1),
+        "agents": Campaign(lambda place, seed: agents.run(seed), 0.1),
         "spool": Campaign(_spool, 1),
         "sweep": Campaign(lambda place, seed: sweeps.run(place, schedules=150, seed=seed), 2),
         "effects": Campaign(lambda place, seed: effects.run(place, schedules=500, seed=seed), 4),

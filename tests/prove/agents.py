@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sysconfig
+import tempfile
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -214,8 +215,16 @@ class World(NamedTuple):
         return ran.stdout + ran.stderr
 
 
-def run(place: Path) -> Outcome:
-    """Each agent, twice. Unavailable without npm or its registry."""
+def run(seed: int) -> Outcome:
+    """Each agent, twice. Unavailable without npm or its registry.
+
+    On disk, and not in /tmp: a sandbox takes memory away, and lets anybody write there.
+    """
+    with tempfile.TemporaryDirectory(prefix=f"standfast-prove-{seed}-", dir="/var/tmp") as place:
+        return _run(Path(place))
+
+
+def _run(place: Path) -> Outcome:
     outcome = Outcome("agents")
     server = Model(("127.0.0.1", 0), _Answer)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -284,7 +293,37 @@ def _one(world: World, server: Model, agent: str, outcome: Outcome) -> None:
         for session in sessions:
             calls = list(sf.rows("SELECT call_id FROM tool_call WHERE session_id = :id", {"id": session.id}))
             outcome.refuse(len(calls) != 1, f"{agent}: {len(calls)} rows for one tool call")
+    if agent == "codex":
+        _sandboxed(world, outcome)
     world.standfast("install", agent, "--remove")
+
+
+def _sandboxed(world: World, outcome: Outcome) -> None:
+    """The hook inside Codex's own sandbox, where the store cannot be written: by the spool, and home once."""
+    payload = {
+        "session_id": "boxed",
+        "cwd": str(world.project),
+        "hook_event_name": "UserPromptSubmit",
+        "prompt": "boxed",
+    }
+    program = str(world.place / "npm" / "node_modules" / ".bin" / "codex")
+    line = f"{PROGRAM} hook codex"
+    ran = subprocess.run(
+        [program, "sandbox", "-c", 'sandbox_mode="workspace-write"', "--", "/bin/sh", "-c", line],
+        input=json.dumps(payload),
+        env=world.environment(),
+        cwd=world.project,
+        capture_output=True,
+        text=True,
+        timeout=RUN_MAX_S,
+    )
+    spooled = any((world.project / ".standfast" / "spool").glob("*"))
+    for _ in range(2):
+        world.standfast("status")
+    with standfast.open(data_dir=world.place / "data") as sf:
+        rows = list(sf.rows("SELECT source FROM event WHERE type = 'prompt.submitted' AND summary = 'boxed'"))
+    outcome.refuse([row["source"] for row in rows] != ["seen"], f"codex's sandbox: {rows}; {ran.stderr[-500:]}")
+    outcome.count("codex: records that came home from its sandbox by the spool", int(spooled))
 
 
 def _told(world: World, agent: str) -> list[str]:
