@@ -21,7 +21,7 @@ WHERE native IN (SELECT value FROM json_each(:natives))
 
 -- name: known [postgres]
 SELECT native, hash, position, retracted_us FROM message
-WHERE native IN (SELECT jsonb_array_elements_text(CAST(:natives AS jsonb)))
+WHERE native = ANY (ARRAY(SELECT jsonb_array_elements_text(CAST(:natives AS jsonb))))
 
 -- name: thread
 SELECT session_id, node_id FROM import_thread WHERE agent = :agent AND native_id = :native_id
