@@ -180,7 +180,7 @@ def test_what_an_agent_types_belongs_to_its_session_with_no_flag(tmp_path: Path)
     from tests.hooks import PROGRAM, environment
 
     enter("claude-code", payload("SessionStart", session="abc", cwd=tmp_path), tmp_path / "data")
-    typed = environment(tmp_path / "data", CLAUDE_CODE_SESSION_ID="abc", CLAUDECODE="1")
+    typed = environment(tmp_path / "data", CLAUDE_CODE_SESSION_ID="abc", CLAUDECODE="1", STANDFAST_ACTOR="reviewer")
     made = subprocess.run(
         [PROGRAM, "decide", "use tabs", "--json"], capture_output=True, env=typed, cwd=tmp_path, text=True
     )

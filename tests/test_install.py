@@ -270,7 +270,9 @@ def test_installed_in_one_command_tested_and_seen_by_doctor(tmp_path: Path) -> N
     found = {row["id"]: row for row in rows["data"]}
     assert found["agent-claude-code"]["state"] == "ok"
     assert "after 7 days" in found["transcripts-claude-code"]["text"]
-    assert run(home, "claude-code", "--remove").returncode == 0
+    removed = run(home, "claude-code", "--remove")
+    assert removed.returncode == 0
+    assert "standfast loop remove" in removed.stderr
     assert (home / ".claude" / "settings.json").read_text() == '{"cleanupPeriodDays": 7}\n'
     assert os.listdir(home / ".claude") == ["settings.json"]
     assert list(hooks.iterdir()) == []
@@ -321,6 +323,25 @@ def test_codex_is_installed_only_when_it_is_trusted(tmp_path: Path) -> None:
     assert words(tmp_path)["agent-codex"].state == "ok"
     (codex / "config.toml").write_text("".join(lines[1:]))
     assert words(tmp_path)["agent-codex"].state == "warn"
+
+
+@pytest.mark.parametrize(
+    ("agent", "file", "text"),
+    [
+        (CLAUDE, "settings.json", '{"disableAllHooks": true}'),
+        (GEMINI, "settings.json", '{"hooksConfig": {"enabled": false}}'),
+        (CODEX, "config.toml", "[features]\nhooks = false\n"),
+    ],
+)
+def test_hooks_that_are_switched_off_as_a_whole_are_told(agent: Any, file: str, text: str, tmp_path: Path) -> None:
+    directory = tmp_path / agent.home
+    directory.mkdir()
+    (directory / file).write_text(text)
+    installing.apply(
+        installing.install_plan(agent, str(directory / agent.user_file), installing.program()), keep_backup=True
+    )
+    found = words(tmp_path)[f"agent-{agent.name}"]
+    assert (found.state, "off" in found.text) == ("warn", True)
 
 
 def test_a_hook_whose_program_is_gone_is_told(tmp_path: Path) -> None:

@@ -74,8 +74,11 @@ def install(
         installing.apply(plan, keep_backup=not remove)
     tested = {} if remove or no_test else {plan.agent.name: _tested(settings, plan, program) for plan in plans}
     _tell(out, plans, tested, remove=remove)
-    for plan in [] if remove else plans:
-        _left_to_do(out, plan.agent, program, loop)
+    for plan in plans:
+        if remove:
+            _left_behind(out, settings, plan.agent)
+        else:
+            _left_to_do(out, plan.agent, program, loop)
     if any(problem for problem in tested.values()):
         raise click.exceptions.Exit(1)
 
@@ -124,6 +127,21 @@ def _tell(out: Out, plans: list[Plan], tested: dict[str, str], *, remove: bool) 
     out.rows(rows, COLUMNS, next=None)
     if plans and not remove:
         out.then(f"standfast doctor    (take it out: standfast install {plans[0].agent.name} --remove)")
+
+
+def _left_behind(out: Out, settings: Settings, agent: Agent) -> None:
+    """What an installation may have added elsewhere stays until it is taken away by name."""
+    from standfast.cli.store import exists, opened
+
+    if not exists(settings):
+        return
+    from standfast.ids import short
+
+    name: dict[str, object] = {"name": f"import-{agent.name}"}
+    with opened(settings) as sf:
+        found = [row["id"] for row in sf.rows("SELECT id FROM loop WHERE name = :name AND state <> 'removed'", name)]
+    for id in found:
+        out.say(f"{agent.name}: its transcripts are still imported; to end that: standfast loop remove {short(id)}")
 
 
 def _left_to_do(out: Out, agent: Agent, program: str, loop: bool | None) -> None:

@@ -73,12 +73,21 @@ def _bring_home(sf: Standfast) -> None:
 
 
 def agent_session(sf: Standfast) -> str | None:
-    """The session of the agent that runs this command, if its hooks or transcripts told of it."""
-    if sf.settings.agent is None and ":" not in sf.settings.actor:
+    """The session of the agent that runs this command, if its hooks or transcripts told of it.
+
+    By the agent's own variables, also where STANDFAST_ACTOR gives it another name.
+    """
+    from standfast.config.actor import actor
+
+    own = actor({name: value for name, value in os.environ.items() if name != "STANDFAST_ACTOR"})
+    names = [name for name in dict.fromkeys((own, sf.settings.actor)) if ":" in name]
+    names = [name for name in names if "@" not in name.partition(":")[0]]  # a person at a terminal
+    if not names:
         return None
     from standfast.interchange.hooks.keeping import Hooks
 
-    return Hooks(sf._store).session_of(sf.settings.actor)
+    hooks = Hooks(sf._store)
+    return next((found for name in names if (found := hooks.session_of(name)) is not None), None)
 
 
 def _no_store(settings: Settings) -> NotFound:

@@ -76,6 +76,9 @@ def _installed(agent: Agent, facts: Facts | None, project: str | None, env: Mapp
         return Word(id, "warn", f"its hooks call {_program_of(gone[0])}, which is not there", again)
     if found.state == "stale":
         return Word(id, "warn", f"installed in {found.path}, not as this standfast would write it", again)
+    off = switched_off(agent, env)
+    if off:
+        return Word(id, "warn", f"installed, and {off} switches all its hooks off", f"take {off} out of its settings")
     untrusted = agent.name == "codex" and not codex_trusts(found.path, env)
     if untrusted:
         text = "installed, and Codex has not been told to trust it: its hooks do not run"
@@ -113,18 +116,26 @@ def retention_days(agent: Agent, env: Mapping[str, str]) -> int | None:
     return default
 
 
+def switched_off(agent: Agent, env: Mapping[str, str]) -> str:
+    """The setting that switches an agent's hooks off as a whole, if one does."""
+    directory = agent.directory(env)
+    if agent.name == "claude-code":
+        return "disableAllHooks" if _settings(os.path.join(directory, "settings.json")).get("disableAllHooks") else ""
+    if agent.name == "gemini-cli":
+        found = _settings(os.path.join(directory, "settings.json")).get("hooksConfig")
+        return "hooksConfig.enabled" if isinstance(found, dict) and found.get("enabled") is False else ""
+    if agent.name == "codex":
+        features = _codex_config(env).get("features")
+        return "features.hooks" if isinstance(features, dict) and features.get("hooks") is False else ""
+    return ""
+
+
 def codex_trusts(path: str, env: Mapping[str, str]) -> bool:
     """Whether Codex has a trusted hash for every hook of ours in this file. Only it can say whether it still fits."""
-    import tomllib
-
     from standfast.upkeep.agents.known import BY_NAME
 
     agent = BY_NAME["codex"]
-    try:
-        with open(os.path.join(agent.directory(env), "config.toml"), "rb") as file:
-            hooks = tomllib.load(file).get("hooks", {})
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
-        return False
+    hooks = _codex_config(env).get("hooks", {})
     state = hooks.get("state", {}) if isinstance(hooks, dict) else {}
     if not isinstance(state, dict):
         return False
@@ -135,6 +146,18 @@ def codex_trusts(path: str, env: Mapping[str, str]) -> bool:
         if any(name.startswith(one) for one in real) and isinstance(entry, dict) and entry.get("trusted_hash")
     ]
     return len(trusted) >= len(agent.events)
+
+
+def _codex_config(env: Mapping[str, str]) -> dict[str, Any]:
+    import tomllib
+
+    from standfast.upkeep.agents.known import BY_NAME
+
+    try:
+        with open(os.path.join(BY_NAME["codex"].directory(env), "config.toml"), "rb") as file:
+            return tomllib.load(file)
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+        return {}
 
 
 def _commands(agent: Agent, path: str) -> list[str]:
