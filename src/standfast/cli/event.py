@@ -11,7 +11,7 @@ from standfast.cli.output import Out, dumps
 from standfast.cli.render import Column, clean_lines
 
 if TYPE_CHECKING:
-    from standfast.record.events import Appended, Difference, Event, Folded
+    from standfast.record.events import Appended, Consumer, Difference, Event, Folded
 
 SESSION = "STANDFAST_SESSION"
 INPUT_MAX_BYTES = 16 << 20
@@ -279,13 +279,14 @@ def _hand(out: Out, one: Event, command: tuple[str, ...]) -> None:
 
 @event.verb("consumers", examples=("standfast event consumers", "standfast event consumers --json"))
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
-@click.option("--after", nargs=2, default=("", ""), help="Name and stream of the last one you have.")
-def consumers(out: Out, limit: int, after: tuple[str, str]) -> None:
+@click.option("--after", help="Where the page before ended.")
+def consumers(out: Out, limit: int, after: str | None) -> None:
     """List who reads, where each stands, and how far it is behind."""
+    from standfast.cli.credit import _place
     from standfast.cli.store import opened
 
     with opened(create=False) as sf:
-        found = sf.events.consumers(limit=limit, after=after)
+        found = sf.events.consumers(limit=limit, after=_place(after) or ("", ""))
     out.rows(
         [one._asdict() for one in found],
         [
@@ -295,8 +296,8 @@ def consumers(out: Out, limit: int, after: tuple[str, str]) -> None:
             Column("behind", show=lambda count: "" if count is None else str(count)),
             Column("updated_us", "moved", _moment),
         ],
-        next=f"{found[-1].name} {found[-1].stream}" if len(found) == limit else None,
-        then=f"standfast event consume {found[0].name} {found[0].stream} --peek" if found else "",
+        next=dumps([found[-1].name, found[-1].stream]) if len(found) == limit else None,
+        then=f"standfast event consume {_reading(found[0])} --peek" if found else "",
         empty="nobody consumes events here",
     )
 
@@ -314,7 +315,7 @@ def seek(out: Out, consumer: str, stream: str | None, to: str) -> None:
     with opened(create=False) as sf:
         moved = sf.events.seek(consumer, stream, to=int(to) if to.isdigit() and len(to) < 19 else to)
     out.record(moved._asdict(), [f"{moved.name} stands at {moved.cursor}"])
-    out.then(f"standfast event consume {moved.name} {moved.stream} --peek")
+    out.then(f"standfast event consume {_reading(moved)} --peek")
 
 
 # -- folding -----------------------------------------------------------------------------------------
@@ -433,6 +434,13 @@ def _time_us(text: str) -> int:
     if re.fullmatch(r"(\d+[smhdw])+", text.strip()):
         return now_us - _duration_us(text)
     return when.parse(text, now_us).us
+
+
+def _reading(found: Consumer) -> str:
+    """The words for `event consume` that name this consumer and what it reads."""
+    from shlex import quote
+
+    return f"{quote(found.name)} {quote(found.stream) if found.stream else '--journal'}"
 
 
 def _duration_us(text: str) -> int:

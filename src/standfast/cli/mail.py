@@ -115,7 +115,7 @@ def reply(out: Out, mail: str, body: str | None, body_json: str | None, **given:
 @click.option("--thread", help="Only of this conversation: a mail of it.")
 @click.option("--for", "term", help="Hold it this long from your last command: 30m, 2h.  [default: 15m]")
 @click.option("--while", "pid", type=int, help="Hold it as long as this process lives: --while $$")
-@click.option("--wait", "wait_s", type=float, help="Wait so many seconds for one to come.")
+@click.option("--wait", "patience", help="Wait so long for one to come: 30s, 10m.")
 @click.option("--body", "body_only", is_flag=True, help="Print the body alone.")
 def read(
     out: Out,
@@ -124,7 +124,7 @@ def read(
     thread: str | None,
     term: str | None,
     pid: int | None,
-    wait_s: float | None,
+    patience: str | None,
     body_only: bool,
 ) -> None:
     """Take the next mail of a box, or MAIL, and show it. Exit 3 if there is none.
@@ -137,7 +137,7 @@ def read(
     from standfast.config import load
     from standfast.errors import NotFound
 
-    for_us = held_for(_duration(term), pid)
+    for_us, wait_s = held_for(_duration(term), pid), _seconds(patience)
     with opened(create=False) if pid is None else held_while(load(), pid, create=False) as sf:
         taken = sf.mail.read(mail, to=to, thread=thread, for_us=for_us) if wait_s is None or mail else None
         if taken is None and wait_s is not None:
@@ -160,13 +160,13 @@ def _waited(sf: Any, to: str | None, thread: str | None, for_us: int | None, wai
     "follow",
     examples=(
         "standfast mail follow reviewer --jsonl",
-        "standfast mail follow role:builder --timeout 60 --limit 1 --done",
+        "standfast mail follow role:builder --idle 10m --limit 1 --done",
     ),
 )
 @click.argument("to", required=False)
 @click.option("--thread", help="Only of this conversation: a mail of it.")
 @click.option("--for", "term", help="What is not done comes back after so long.  [default: 15m]")
-@click.option("--timeout", "timeout_s", type=float, help="End after so many seconds without mail.")
+@click.option("--idle", "--timeout", "idle", help="End once nothing has come for so long: 30s, 10m.  [default: never]")
 @click.option("--limit", type=click.IntRange(1), help="End after so many.")
 @click.option("--done", "at_once", is_flag=True, help="Each is done once it is printed.")
 def follow(
@@ -174,7 +174,7 @@ def follow(
     to: str | None,
     thread: str | None,
     term: str | None,
-    timeout_s: float | None,
+    idle: str | None,
     limit: int | None,
     at_once: bool,
 ) -> None:
@@ -187,7 +187,8 @@ def follow(
 
     from standfast.cli.store import opened
 
-    with opened() as sf, sf.mail.follow(to, thread=thread, for_us=_duration(term), timeout_s=timeout_s) as mails:
+    for_us, timeout_s = _duration(term), _seconds(idle)
+    with opened() as sf, sf.mail.follow(to, thread=thread, for_us=for_us, timeout_s=timeout_s) as mails:
         for one in islice(mails, limit):
             _print(out if out.for_people else Out("jsonl"), one)
             sys.stdout.flush()
@@ -412,20 +413,21 @@ def show(out: Out, mail: str) -> None:
 
 @mail.verb(
     "receipts",
-    examples=("standfast mail receipts", "standfast mail receipts review:42 --wait 60"),
+    examples=("standfast mail receipts", "standfast mail receipts review:42 --wait 10m"),
 )
 @click.argument("mail", required=False)
 @click.option("--from", "sender", help="What this sender sent.  [default: this actor]")
-@click.option("--wait", "wait_s", type=float, help="Wait so many seconds until MAIL is done; exit 75 if it is not.")
+@click.option("--wait", "patience", help="Wait so long until MAIL is done: 10m. Exit 75 if it is not.")
 @click.option("--until", type=click.Choice(("leased", "read", "done")), default="done", show_default=True)
 @click.option("--after", help="Where the page before ended.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 def receipts(
-    out: Out, mail: str | None, sender: str | None, wait_s: float | None, until: str, after: str | None, limit: int
+    out: Out, mail: str | None, sender: str | None, patience: str | None, until: str, after: str | None, limit: int
 ) -> None:
     """Show what became of what was sent: of MAIL (id or key), or of everything from this actor."""
     from standfast.cli.store import opened
 
+    wait_s = _seconds(patience)
     with opened(create=False) as sf:
         if mail is None:
             found = sf.mail.receipts(sender=sender, limit=limit, after=after)
@@ -583,6 +585,15 @@ def _body(body: str | None, body_json: str | None) -> Any:
     from standfast import serial
 
     return serial.loads(sys.stdin.read() if body_json == "-" else body_json, what="body")
+
+
+def _seconds(text: str | None) -> float | None:
+    """How long to wait: a duration as everywhere, or a bare number of seconds."""
+    try:
+        return float(text) if text is not None else None
+    except ValueError:
+        us = _duration(text)
+        return None if us is None else us / 1_000_000
 
 
 def _duration(text: str | None) -> int | None:

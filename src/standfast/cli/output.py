@@ -68,7 +68,9 @@ class Out:
         else:
             self._table(counted, columns, empty)
         if self.format != "json" and (cursor := next() if callable(next) else next) is not None:
-            self.say(f"more: --after {cursor}")
+            from shlex import quote
+
+            self.say(f"more: --after {quote(str(cursor))}")
         if then:
             self.then(then)
         return counted.count

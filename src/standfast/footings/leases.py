@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from standfast import crash
-from standfast.clock import MINUTE_US, SECOND_US
+from standfast.clock import MINUTE_US, SECOND_US, format_duration
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import Statement, load, statement
 from standfast.db.store import Room, Store, query, refused_inside, verb
@@ -87,7 +87,9 @@ class Leases(Room):
         if standing.live and found["holder"] == tx.caller.holder and found["holder"].startswith("a:"):
             return _lease(tx, tx.one(SQL.extend, fence=found["fence"], scope=scope, name=name, **term))
         if standing.live:
-            return in_progress(tx, f"the lock {name!r}", found)
+            refusal = in_progress(tx, f"the lock {name!r}", found)
+            hint = f"wait for it: standfast lock {name} --wait 10m    (who holds what: standfast lock)"
+            return InProgress(refusal.message, hint)
         taken = tx.one(SQL.take, fence=found["fence"], now_us=tx.now_us(), **wanted)
         return _taken(tx, taken, "lease.acquired" if standing.free else "lease.taken_over")
 
@@ -235,9 +237,9 @@ def lost(what: str, row: Row, fence: int) -> LeaseLost:
 
 def in_progress(tx: Tx, what: str, row: Row) -> InProgress:
     """The refusal while somebody alive is at it: who, since when it may end, what to do."""
-    left_s = max(0, row["lease_until_us"] - tx.now_us()) / SECOND_US
+    left_us = max(SECOND_US, row["lease_until_us"] - tx.now_us())
     return InProgress(
-        f"{what} is held by {who(row['holder'])}; unless renewed it ends in {left_s:.0f} s",
+        f"{what} is held by {who(row['holder'])}; unless renewed it ends in {format_duration(left_us, parts=2)}",
         "wait, or end that holder",
     )
 
