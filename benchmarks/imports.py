@@ -123,9 +123,10 @@ def _turn(session: str, n: int, chance: random.Random) -> Iterator[dict[str, Any
         common |= {"sessionId": session, "version": "2.1.38", "gitBranch": "main", "type": kind, "timestamp": moment}
         return common | {"uuid": f"{n:08d}-{part}-4000-8000-000000000000"} | more
 
+    usage = {"input_tokens": 4, "cache_read_input_tokens": 31_337, "cache_creation_input_tokens": 512}
+    usage["output_tokens"] = chance.randrange(1, 500)
+
     def answer(part: str, *blocks: dict[str, Any]) -> dict[str, Any]:
-        usage = {"input_tokens": 4, "cache_read_input_tokens": 31_337, "cache_creation_input_tokens": 512}
-        usage["output_tokens"] = chance.randrange(1, 500)
         message = {"id": f"msg_{n}", "model": "opus", "role": "assistant", "content": [*blocks], "usage": usage}
         return record("assistant", part, message=message, requestId=f"req_{n}")
 
