@@ -197,6 +197,24 @@ def test_the_door_keeps_a_record_and_says_nothing(tmp_path: Path) -> None:
         assert [call["tool"] for call in calls(sf)] == ["Bash"]
 
 
+def test_the_door_on_a_server_keeps_the_same_and_an_absent_one_holds_nobody(tmp_path: Path, pg_database: str) -> None:
+    data = tmp_path / "data"
+    away = "postgresql://127.0.0.1:1/nothing"
+    prompt = payload("UserPromptSubmit", prompt="while it was away", cwd=tmp_path)
+    assert enter("codex", prompt, data, STANDFAST_DB_URL=away).returncode == 0
+    assert (data / "spool" / "open.ndjson").exists()
+    with standfast.open(pg_database, data_dir=data):
+        pass  # the first to open a server makes its schema, which may take longer than a hook waits
+    ran = enter("codex", bash("PreToolUse", "ls", cwd=tmp_path), data, STANDFAST_DB_URL=pg_database)
+    assert (ran.returncode, ran.stdout) == (0, b"")
+    with standfast.open(pg_database, data_dir=data) as sf:
+        from standfast.interchange.hooks import spool
+
+        spool.drain(sf._store, [str(data / "spool")], str(data))  # on a busy machine the call may be in there too
+        assert [call["tool"] for call in calls(sf)] == ["Bash"]
+        assert [type for type, _ in events(sf)].count("prompt.submitted") == 1
+
+
 def test_notify_of_codex_tells_the_end_of_a_turn() -> None:
     given = {"type": "agent-turn-complete", "thread-id": "t1", "cwd": "/", "last-assistant-message": "done"}
     assert heard(given, agent="codex").kind == "stop"

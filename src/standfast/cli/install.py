@@ -79,6 +79,8 @@ def install(
             _left_behind(out, settings, plan.agent)
         else:
             _left_to_do(out, plan.agent, program, loop)
+    if plans and not remove:
+        out.then(f"standfast doctor    (take it out: standfast install {plans[0].agent.name} --remove)")
     if any(problem for problem in tested.values()):
         raise click.exceptions.Exit(1)
 
@@ -125,8 +127,6 @@ def _tell(out: Out, plans: list[Plan], tested: dict[str, str], *, remove: bool) 
             }
         )
     out.rows(rows, COLUMNS, next=None)
-    if plans and not remove:
-        out.then(f"standfast doctor    (take it out: standfast install {plans[0].agent.name} --remove)")
 
 
 def _left_behind(out: Out, settings: Settings, agent: Agent) -> None:
@@ -151,7 +151,7 @@ def _left_to_do(out: Out, agent: Agent, program: str, loop: bool | None) -> None
     if "import" in BY_NAME and "loop" in BY_NAME:
         _offer_loop(out, agent, program, loop)
     if "mcp" in BY_NAME:
-        out.say(f"{agent.name}: to give it standfast's tools: {_mcp(agent)}")
+        out.say(f"{agent.name}: to give it standfast's tools: {_mcp(agent, program)}")
 
 
 def _offer_loop(out: Out, agent: Agent, program: str, wanted: bool | None) -> None:
@@ -178,13 +178,16 @@ def _offer_loop(out: Out, agent: Agent, program: str, wanted: bool | None) -> No
         out.say(f"{agent.name}: to keep its transcripts for good: {line}")
 
 
-def _mcp(agent: Agent) -> str:
+def _mcp(agent: Agent, program: str) -> str:
     """Their own commands write it best."""
+    import shlex
+
+    line = f"{shlex.quote(program)} mcp"
     return {
-        "claude-code": "claude mcp add --scope user standfast -- standfast mcp",
-        "codex": "codex mcp add standfast -- standfast mcp",
-        "gemini-cli": "gemini mcp add -s user standfast standfast mcp",
-        "opencode": "opencode mcp add standfast    (command: standfast mcp)",
+        "claude-code": f"claude mcp add --scope user standfast -- {line}",
+        "codex": f"codex mcp add standfast -- {line}",
+        "gemini-cli": f"gemini mcp add -s user standfast {line}",
+        "opencode": f"opencode mcp add standfast    (command: {line})",
     }[agent.name]
 
 

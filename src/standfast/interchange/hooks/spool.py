@@ -68,6 +68,8 @@ class Drained(NamedTuple):
 
 def append(places: list[str], data_dir: str, actor: str, scope: str, heard: Heard) -> str | None:
     """Put one record into the first place that takes it; None if none does. Never raises OSError."""
+    with suppress(OSError):
+        os.mkdir(data_dir, 0o700)  # on a server nothing else may have made it yet
     line = _line(actor, scope, heard, key(data_dir))
     crash.point("spool.before_append")
     for place in places:
