@@ -13,7 +13,7 @@ import standfast
 from standfast.db.contract import Caller
 from standfast.interchange.hooks import gating, hearing
 from standfast.interchange.hooks.keeping import Hooks
-from tests.hooks import bash, enter, heard
+from tests.hooks import bash, enter, heard, payload
 
 PUSH = "cd app && git push origin main"
 
@@ -150,6 +150,16 @@ def test_without_the_store_what_matches_the_copy_is_refused_and_the_rest_passes(
     assert "main is protected" in json.loads(refused.stdout)["hookSpecificOutput"]["permissionDecisionReason"]
     assert enter("claude-code", bash("PreToolUse", "git status"), data).stdout == b""
     assert (data / "spool" / "open.ndjson").read_bytes().count(b"PreToolUse") == 2
+
+
+def test_the_copy_of_the_gates_is_brought_up_when_an_agent_starts(tmp_path: Path) -> None:
+    """They may have been added on another host: without the store, this one has to know them too."""
+    data = tmp_path / "data"
+    with standfast.open(data_dir=data) as sf:
+        sf.gates.add("git push*", scope="")
+    (data / "gates.json").unlink()
+    enter("claude-code", payload("SessionStart"), data)
+    assert "git push*" in (data / "gates.json").read_text()
 
 
 def test_a_call_too_large_to_be_judged_is_refused_where_a_gate_stands(tmp_path: Path) -> None:

@@ -141,6 +141,8 @@ class Hearing:
             if self.heard.kind in ("start", "compacted"):
                 self.brief = brief(sf)
                 self._make_key()
+                if hooks.gates():  # somebody may have added them on another host: this one's copy has to know them
+                    sf.gates.mirror()
             self._drain(sf)
 
     def _gates(self, hooks: Any, session_id: str, rows: list[Any]) -> None:
