@@ -84,6 +84,19 @@ def test_a_lock_given_back_is_taken_with_the_next_fence(ann: standfast.Standfast
     assert bob.leases.get("deploy").holder == "a:bob"
 
 
+def test_what_a_late_holder_left_anybody_gives_back_and_what_a_live_one_has_nobody(
+    ann: standfast.Standfast, bob: standfast.Standfast, clock: ManualClock
+) -> None:
+    ann.leases.acquire("deploy", for_us=60 * SECOND_US)
+    with pytest.raises(standfast.LeaseLost, match="'deploy' is held by ann; unless renewed it ends in 1m"):
+        bob.leases.release("deploy")
+    clock.advance(61 * SECOND_US)
+    assert bob.leases.release("deploy").holder is None
+    with pytest.raises(standfast.LeaseLost, match="nobody holds the lock 'deploy'"):
+        bob.leases.release("deploy")
+    assert ann.leases.acquire("deploy").fence == 2
+
+
 def test_an_actor_that_comes_again_keeps_its_lock_and_its_fence(
     ann: standfast.Standfast, bob: standfast.Standfast, clock: ManualClock
 ) -> None:

@@ -32,7 +32,7 @@ def test_a_lock_of_a_killed_process_is_listed_with_its_command(engine_url: str, 
     with standfast.open(engine_url, data_dir=tmp_path / "data") as sf:
         (item,) = sf.recovery.report().items
         assert (item.kind, item.id) == ("lock_expired", "lock:deploy")
-        assert item.command == "standfast lock deploy"
+        assert item.command == "standfast lock deploy --release"
         assert sf.leases.acquire("deploy").fence == 2
         assert not sf.recovery.report()
 

@@ -372,7 +372,7 @@ def list_(out: Out, to: str | None, mine: bool, limit: int, scope_choice: str | 
         [_row(one) if out.for_people else plain(one) for one in found],
         COLUMNS,
         next=found[-1].place if len(found) == limit else None,
-        then=("standfast mail dead" if dead else "standfast mail read") if found or dead else "",
+        then=("standfast mail dead" if dead else _reading(to)) if found or dead else "",
         empty="no mail waits" if asked["state"] is None else "none",
     )
 
@@ -585,6 +585,12 @@ def _body(body: str | None, body_json: str | None) -> Any:
     from standfast import serial
 
     return serial.loads(sys.stdin.read() if body_json == "-" else body_json, what="body")
+
+
+def _reading(to: str | None) -> str:
+    from shlex import quote
+
+    return f"standfast mail read --to {quote(to)}" if to else "standfast mail read"
 
 
 def _seconds(text: str | None) -> float | None:

@@ -81,7 +81,8 @@ def _lines(out: Out, data: dict[str, Any]) -> Iterator[str]:
     yield out.styled("What needs a person now", "bold")
     for need in data["needs"][:SHOWN_MAX]:
         since = when.shown(need["since_us"]).local[4:-3]
-        yield f"  {out.styled(need['what'], 'yellow')}  (since {since}, {need['who']})"
+        who = f", {need['who']}" if need["who"] else ""
+        yield f"  {out.styled(need['what'], 'yellow')}  (since {since}{who})"
         yield f"    {need['command']}"
     if len(data["needs"]) > SHOWN_MAX:
         yield f"  and {len(data['needs']) - SHOWN_MAX} more: standfast status --json"

@@ -103,15 +103,18 @@ class Leases(Room):
     def release(self, tx: Tx, name: str, fence: int | None = None) -> Lease | StandfastError:
         """Give it back; without `fence`, whatever of that name the caller holds, or its actor through a process.
 
-        Raises LeaseLost if it was not held with this fence any more.
+        What a dead or late holder has left behind, anybody gives back. Raises LeaseLost if it was not held
+        with this fence any more, or is somebody else's.
         """
         crash.point("lease.before_release")
         holder = tx.caller.holder
         if fence is None:
-            found = tx.maybe(SQL.by_name, scope=self.scope, name=name)
+            found = tx.maybe(SQL.by_name_for_update, scope=self.scope, name=name)
             if found is None:
                 return _unknown(name)
-            fence, holder = found["fence"], found["holder"] if acts_for(tx, found) else holder
+            if not acts_for(tx, found) and (refusal := _not_yours(tx, found)) is not None:
+                return refusal
+            fence, holder = found["fence"], found["holder"]
         row = tx.maybe(SQL.let_go, scope=self.scope, name=name, fence=fence, holder=holder)
         return self._lost(tx, name, fence) if row is None else _taken(tx, row, "lease.released")
 
@@ -242,6 +245,14 @@ def in_progress(tx: Tx, what: str, row: Row) -> InProgress:
         f"{what} is held by {who(row['holder'])}; unless renewed it ends in {format_duration(left_us, parts=2)}",
         "wait, or end that holder",
     )
+
+
+def _not_yours(tx: Tx, row: Row) -> LeaseLost | None:
+    """Why a lock is not given back by somebody else; None: its holder is late or dead, and nobody minds."""
+    standing, hint = stand(tx, row), "who holds what: standfast lock"
+    if standing.free:
+        return LeaseLost(f"nobody holds the lock {row['name']!r}", hint)
+    return LeaseLost(in_progress(tx, f"the lock {row['name']!r}", row).message, hint) if standing.live else None
 
 
 # -- holders ---------------------------------------------------------------------------------------

@@ -202,7 +202,7 @@ def _locks(tx: Tx, rows: list[Row]) -> Iterator[Item]:
             continue
         what = f"the lock {row['name']!r} was never given back"
         who = row["actor"] or leases.who(row["holder"])
-        command = f"standfast lock {shlex.quote(row['name'])}"
+        command = f"standfast lock {shlex.quote(row['name'])} --release"
         yield Item("lock_expired", f"lock:{row['name']}", what, row["acquired_us"], who, row["scope"], None, command)
 
 
