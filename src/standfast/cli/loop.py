@@ -131,7 +131,8 @@ def add(out: Out, name: str, command: tuple[str, ...], **given: Any) -> None:
             environment=_environment(given["env"]),
         )
     words = {"new": "new", "same": "as it was", "changed": "changed"}[added.change or "same"]
-    out.record(plain(added), [f"{added.name} is {words}: {added.said}, next {_next(added)}"])
+    runs_what = _quoted_all(added.command)
+    out.record(plain(added), [f"{added.name} is {words}: runs {runs_what} {added.said}, next {_next(added)}"])
     out.then("standfast daemon start    (if it does not run yet: standfast daemon status)")
 
 
@@ -381,7 +382,7 @@ def _say_absent(out: Out, late: list[Absent]) -> None:
 
 
 def _follow(found: list[Run], late: list[Absent]) -> str:
-    if late:
+    if late or any(one.state == "queued" for one in found):
         return "standfast daemon status"
     kept = next((one.stderr_id or one.stdout_id for one in found if one.stderr_id or one.stdout_id), None)
     return f"standfast artifact get {_short(kept)}" if kept else ""
@@ -395,6 +396,12 @@ def _at(us: int | None, zone: str) -> str:
     from standfast.record.loops.schedule import shown
 
     return shown(us, zone) if us is not None else ""
+
+
+def _quoted_all(command: tuple[str, ...]) -> str:
+    import shlex
+
+    return shlex.join(command)
 
 
 def _quoted(name: str) -> str:

@@ -8,16 +8,30 @@ from typing import Any
 
 import click
 
-from standfast.cli.frame import command, scope_options
+from standfast.cli.frame import Command, command, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 
 KINDS = ("message", "decision", "tool_call", "mail", "task")
 _PATIENCE_S = 1.0
+_HELP = ("-h", "-v")
+
+
+class Search(Command):
+    """`-staging` is a word that must not be there, not an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ours = args[: args.index("--")] if "--" in args else args
+        without = [word for word in ours if word[:1] == "-" and word[1:2] not in ("-", "") and word not in _HELP]
+        if without:
+            kept = [word for word in ours if word not in without]
+            args = [*kept, "--", *without, *args[len(ours) + 1 :]]
+        return super().parse_args(ctx, args)
 
 
 @command(
     "search",
+    cls=Search,
     examples=('standfast search "connection refused" --since 7d', "standfast search flaky parser --kind task --json"),
 )
 @click.argument("words", nargs=-1)
@@ -38,7 +52,7 @@ def search(out: Out, words: tuple[str, ...], rebuild: bool, scope_choice: str | 
     from standfast.cli.store import opened
     from standfast.config import load
 
-    text = " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
+    text = " ".join(map(_quoted, words))
     with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
         if rebuild:
             sf.search_index.clear()
@@ -55,6 +69,13 @@ def search(out: Out, words: tuple[str, ...], rebuild: bool, scope_choice: str | 
         empty="nothing was found" + ("" if scope_choice == "all" else " here; everywhere: --all"),
     )
     return None
+
+
+def _quoted(word: str) -> str:
+    """Words that came as one are a phrase, also the one that must not be there."""
+    if " " not in word or '"' in word:
+        return word
+    return f'-"{word[1:]}"' if word.startswith("-") else f'"{word}"'
 
 
 def _shown(hit: dict[str, Any]) -> dict[str, Any]:
