@@ -436,6 +436,7 @@ def test_a_table_fits_the_terminal_and_is_whole_in_a_pipe(home: Path) -> None:
     seen = on_a_terminal("sql", query, home=home, NO_COLOR="1").splitlines()
     assert max(map(len, seen)) <= 80
     assert "…" in seen[1]
+    assert "…" not in on_a_terminal("sql", f"SELECT '{'x' * 70}' AS x", home=home)  # its size is not known: 80
     assert run("sql", query, home=home).stdout == f"n\tlong\ts\n1\t{'x' * 300}\tshort\n"
 
 

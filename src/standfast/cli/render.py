@@ -99,9 +99,10 @@ def terminal_width(stream: TextIO, environ: Mapping[str, str] | None = None) -> 
     if env.get("COLUMNS", "").isdigit():
         return max(int(env["COLUMNS"]), 20)
     try:
-        return max(os.get_terminal_size(stream.fileno()).columns, 20)
+        columns = os.get_terminal_size(stream.fileno()).columns
     except OSError:
         return 80
+    return max(columns, 20) if columns else 80  # a pseudo-terminal that nobody gave a size has none
 
 
 def table(
@@ -115,7 +116,8 @@ def table(
         return
     source = iter(rows)
     first = list(islice(source, MEASURED_ROWS))
-    numeric = {c.field for c in columns if first and all(_is_number(row.get(c.field)) for row in first)}
+    counted = [c for c in columns if c.show is None]  # what is shown in words stands left
+    numeric = {c.field for c in counted if first and all(_is_number(row.get(c.field)) for row in first)}
     widths = _widths([[c.text(row) for c in columns] for row in first], [c.title for c in columns], width)
 
     def line(texts: Iterable[str]) -> str:

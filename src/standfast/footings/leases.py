@@ -240,7 +240,7 @@ def lost(what: str, row: Row, fence: int) -> LeaseLost:
 
 def in_progress(tx: Tx, what: str, row: Row) -> InProgress:
     """The refusal while somebody alive is at it: who, since when it may end, what to do."""
-    left_us = max(SECOND_US, row["lease_until_us"] - tx.now_us())
+    left_us = max(1, -((tx.now_us() - row["lease_until_us"]) // SECOND_US)) * SECOND_US  # whole seconds, upwards
     return InProgress(
         f"{what} is held by {who(row['holder'])}; unless renewed it ends in {format_duration(left_us, parts=2)}",
         "wait, or end that holder",
