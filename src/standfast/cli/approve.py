@@ -82,9 +82,10 @@ class Terminal:
     @property
     def width(self) -> int:
         try:
-            return max(os.get_terminal_size(self._fd).columns, 20)
+            columns = os.get_terminal_size(self._fd).columns
         except OSError:
             return 80
+        return max(columns, 20) if columns else 80
 
     def write(self, text: str) -> None:
         import locale

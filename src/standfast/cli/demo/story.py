@@ -84,7 +84,8 @@ def tell(out: Out) -> int:
         with _opened() as sf:
             place = str(sf.settings.target.shown)
             rows = list(_timeline(sf, story.key))
-        _end(story, place, rows)
+            session_id = sf.sessions.get(story.key).id
+        _end(story, place, rows, session_id)
         seconds = time.monotonic() - started
     ok = ours_ok and blob_ok and ours == 1
     if not out.for_people:
@@ -93,13 +94,13 @@ def tell(out: Out) -> int:
     return 0 if ok else 1
 
 
-def _end(story: Story, place: str, rows: list[str]) -> None:
+def _end(story: Story, place: str, rows: list[str], session_id: str) -> None:
     story.say("What the journal says happened", "bold")
     for row in rows:
         story.say(f"  {row}")
     story.say()
     story.say(f"It is remembered in {place}")
-    story.out.then(f"standfast session show {story.key} --global")
+    story.out.then(f"standfast session show {session_id[-6:]}")  # its key means nothing in a repository
 
 
 def _timeline(sf: Standfast, key: str) -> Iterator[str]:

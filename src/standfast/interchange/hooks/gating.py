@@ -148,7 +148,7 @@ def _plain(command: Any) -> str:
 def _unrecorded(gate: Gate, asked: Asked) -> str:
     way = "run it as: standfast once KEY -- COMMAND"
     if not asked.command:
-        way = f"first: standfast effect begin {asked.tool} --intent '{{…}}' with exactly this input"
+        way = f"first: standfast effect begin {asked.tool} '{{…}}' with exactly this input"
     return f"{gate.pattern!r} has to be recorded before it is sent{_why(gate)}: {way}"
 
 
