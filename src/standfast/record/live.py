@@ -292,6 +292,8 @@ def _comes_back(error: BaseException) -> str | None:
         return "its generator was closed"
     if type(error).__name__ == "CancelledError" and not isinstance(error, Exception):
         return "cancelled"
+    if isinstance(error.__cause__, (EffectInDoubt, ApprovalRequired)):
+        return error.__cause__.message  # a framework put it into an error of its own
     if isinstance(error, BaseExceptionGroup):
         reasons = [_comes_back(one) for one in error.exceptions]
         return "; ".join(filter(None, reasons)) if all(reasons) else None

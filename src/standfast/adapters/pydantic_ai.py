@@ -1,0 +1,343 @@
+"""pydantic-ai: conversations that two writers cannot overwrite, and steps whose calls are effects.
+
+    from standfast.adapters.pydantic_ai import ConversationStore
+
+    store = ConversationStore()                       # or a path, a URL, an open store
+    conversation = await store.load("fix-42") or Conversation(conversation_id="fix-42")
+    result = await agent.run("fix the parser", conversation=conversation)
+    await store.save(result)
+
+`StepStore` is the store of pydantic-ai-harness's `StepPersistence`. There a call that `started` is
+only noted down; here it is an effect: of two that start the same call one is refused, and what was started by a
+process that died is in doubt until somebody says how it ended.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import weakref
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from standfast.adapters.awaiting import missing, opened, threaded
+from standfast.errors import Conflict, KeyConflict, NotFound, VersionConflict
+from standfast.ledger.effects.nouns import Effect
+from standfast.record.chains import Chains, Entry, Link
+from standfast.record.conversations import Line, line
+
+try:
+    from pydantic import TypeAdapter
+    from pydantic_ai.conversation_store import (  # type: ignore[import-not-found,unused-ignore]
+        ConversationConflict,
+        ConversationEntry,
+        ConversationRecord,
+    )
+    from pydantic_ai.conversation_store import (
+        ConversationStore as Base,
+    )
+    from pydantic_ai.messages import (  # type: ignore[import-not-found,unused-ignore]
+        ModelMessage,
+        ModelMessagesTypeAdapter,
+    )
+except ImportError as error:
+    raise missing("pydantic-ai", "pydantic-ai 2.66 or later") from error
+
+if TYPE_CHECKING:
+    from standfast.aio import AsyncStandfast
+    from standfast.handle import Standfast
+
+RUNS = "pydantic-ai.runs"
+PAGE = 1000
+
+
+class _Opened:
+    """A store of ours, opened here or given."""
+
+    def __init__(self, store: Standfast | AsyncStandfast | str | os.PathLike[str] | None = None) -> None:
+        self._handle, mine = opened(store)
+        self._chains = Chains(self._handle._store)
+        self._close = weakref.finalize(self, self._handle.close) if mine else None
+
+    def close(self) -> None:
+        """Give back the store, if it was opened here."""
+        if self._close is not None:
+            self._close()
+
+
+class ConversationStore(_Opened, Base):  # type: ignore[misc,unused-ignore]
+    """Conversations in a store of standfast. One that was deleted neither loads nor lists; its entries stay."""
+
+    async def read_record(self, conversation_id: str) -> ConversationRecord | None:
+        head = await threaded(self._chains.head, conversation_id)
+        return None if head is None else _records().validate_python(head)
+
+    async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
+        found: list[ConversationRecord] = []
+        after: tuple[int, str] | None = None
+        while limit is None or len(found) < limit:
+            page, after = await threaded(self._chains.heads, after)
+            records = [_records().validate_python(head) for head in page]
+            found += [one for one in records if scope is None or one.scope == scope]
+            if after is None:
+                break
+        found.sort(key=lambda one: one.updated_at, reverse=True)
+        return found[:limit]
+
+    async def write_record(
+        self,
+        record: ConversationRecord,
+        *,
+        new_entries: Sequence[ConversationEntry] = (),
+        expected_revision: str | None,
+    ) -> None:
+        head = _records().dump_python(record, mode="json")
+        redact = self._chains.store.redact
+        links = [Link(entry.id, entry.parent_id, _line(entry, redact)) for entry in new_entries]
+        asked = {"head_id": record.head_id, "revision": expected_revision}
+        try:
+            await threaded(functools.partial(self._chains.write, record.conversation_id, head, links, **asked))
+        except VersionConflict as error:
+            raise ConversationConflict(record.conversation_id) from error
+
+    async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
+        try:
+            await threaded(functools.partial(self._chains.delete, conversation_id, revision=expected_revision))
+        except VersionConflict as error:
+            raise ConversationConflict(conversation_id) from error
+
+    async def read_entry(self, entry_id: str) -> ConversationEntry:
+        try:
+            return _entries([await threaded(self._chains.entry, entry_id)])[0]
+        except NotFound as error:
+            raise KeyError(entry_id) from error
+
+    async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
+        try:
+            return _entries(await threaded(functools.partial(self._chains.history, head_id, limit=limit)))
+        except NotFound as error:
+            raise KeyError(head_id) from error
+
+
+class StepStore(_Opened):
+    """Runs, steps, snapshots and calls of pydantic-ai-harness, in a store of standfast.
+
+    A call is an effect: a second `started` raises InProgress while the first is at work, EffectInDoubt if its
+    process is gone, Conflict if it has ended. A call that failed is over, too: nobody knows what it did before.
+    """
+
+    async def register_run(self, record: Any) -> None:
+        value = _dumped(record)
+        await threaded(functools.partial(self._handle.state.set, record.run_id, value, namespace=RUNS))
+
+    async def get_run(self, *, run_id: str) -> Any | None:
+        try:
+            found = await threaded(functools.partial(self._handle.state.get, run_id, namespace=RUNS))
+        except NotFound:
+            return None
+        return _loaded("RunRecord", found.value)
+
+    async def list_runs(self, *, parent_run_id: str | None = None, conversation_id: str | None = None) -> list[Any]:
+        wanted = {"parent_run_id": parent_run_id, "conversation_id": conversation_id}
+        asked = {name: value for name, value in wanted.items() if value is not None}
+        runs = await threaded(self._runs)
+        found = [_loaded("RunRecord", run) for run in runs if asked.items() <= run.items()]
+        return sorted(found, key=lambda run: run.started_at)
+
+    def _runs(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        after = ""
+        while page := self._handle.state.list(namespace=RUNS, after=after, limit=PAGE):
+            found += [entry.value for entry in page]
+            after = page[-1].key
+        return found
+
+    async def append_event(self, event: Any) -> None:
+        await threaded(self._append, f"pydantic-ai:{event.run_id}", f"pydantic_ai.{event.kind}", event, _dumped(event))
+
+    async def list_events(self, *, run_id: str) -> list[Any]:
+        events = await threaded(self._events, f"pydantic-ai:{run_id}")
+        return [_loaded("StepEvent", event.data) for event in events]
+
+    async def save_snapshot(self, snapshot: Any) -> None:
+        await threaded(self._save, snapshot)
+
+    async def latest_snapshot(self, *, run_id: str, include_interrupted: bool = False) -> Any | None:
+        return await threaded(self._latest, run_id, include_interrupted)
+
+    async def list_snapshots(self, *, run_id: str, include_interrupted: bool = False) -> list[Any]:
+        """Every snapshot of a run, the oldest first: for pydantic-ai-harness's search in conversations."""
+        return await threaded(self._snapshots, run_id, include_interrupted)
+
+    async def record_tool_effect(self, record: Any) -> None:
+        await threaded(self._record, record)
+
+    async def get_tool_effect(self, *, run_id: str, tool_call_id: str) -> Any | None:
+        found = await threaded(self._effect, run_id, tool_call_id)
+        return None if found is None else _tool_effect(found)
+
+    async def list_unresolved_tool_effects(self, *, run_id: str) -> list[Any]:
+        return [_tool_effect(effect) for effect in await threaded(self._unresolved, run_id)]
+
+    # -- events and snapshots ----------------------------------------------------------------------------------
+
+    def _append(self, stream: str, type: str, noted: Any, data: dict[str, Any]) -> None:
+        """One key is one event: what is tried again, with another time of day in it, is not appended again."""
+        key = None if noted.idempotency_key is None else f"{stream}:{noted.idempotency_key}"
+        try:
+            self._handle.events.append(stream, type, data, key=key)
+        except KeyConflict:
+            return
+
+    def _events(self, stream: str) -> list[Any]:
+        found: list[Any] = []
+        while page := self._handle.events.read(stream, after=len(found), limit=PAGE):
+            found += page
+        return found
+
+    def _save(self, snapshot: Any) -> None:
+        stream = f"pydantic-ai:{snapshot.run_id}:snapshots"
+        last = self._handle.events.list(stream, newest=True, limit=1).events
+        before = _sequence(last[-1].data["idempotency_key"]) if last else None
+        now = _sequence(snapshot.idempotency_key)
+        if now is not None and before is not None and now < before:
+            return  # tried again after a later one was kept
+        redact = self._chains.store.redact
+        ranges = self._chains.keep(_home(snapshot.run_id), _lines(snapshot.messages, redact))
+        data = {**_dumped(snapshot, without=("messages",)), "messages": ranges}
+        self._append(stream, "pydantic_ai.snapshot", snapshot, data)
+
+    def _latest(self, run_id: str, include_interrupted: bool) -> Any | None:
+        found = self._kept(run_id, include_interrupted)
+        return self._restored(found[-1]) if found else None
+
+    def _snapshots(self, run_id: str, include_interrupted: bool) -> list[Any]:
+        return [self._restored(data) for data in self._kept(run_id, include_interrupted)]
+
+    def _kept(self, run_id: str, include_interrupted: bool) -> list[dict[str, Any]]:
+        events = self._events(f"pydantic-ai:{run_id}:snapshots")
+        return [event.data for event in events if include_interrupted or event.data["state"] == "complete"]
+
+    def _restored(self, data: dict[str, Any]) -> Any:
+        messages = self._chains.kept(_home(data["run_id"]), data["messages"])
+        made = _loaded("ContinuableSnapshot", {**data, "messages": []})
+        made.messages = ModelMessagesTypeAdapter.validate_python(messages)
+        return made
+
+    # -- calls -------------------------------------------------------------------------------------------------
+
+    def _record(self, record: Any) -> None:
+        if record.status == "started":
+            self._started(record)
+            return
+        effect = self._effect(record.run_id, record.tool_call_id) or self._started(record)
+        self._handle.effects.done(effect.id, _dumped(record), attempt=effect.attempt)
+
+    def _started(self, record: Any) -> Effect:
+        home = _home(record.run_id)
+        self._chains.keep(home, ())  # the session that the effect belongs to
+        known = ("run_id", "tool_call_id", "idempotency_key", "effect_summary")
+        intent = {name: getattr(record, name) for name in known}
+        effect = self._handle.effects.begin(record.tool_name, intent, key=_key(record), session=home)
+        if effect.state != "dispatched":
+            raise Conflict(
+                f"the call {record.tool_call_id!r} of {record.tool_name} has ended already",
+                f"standfast effect show {effect.id}",
+            )
+        return effect
+
+    def _effect(self, run_id: str, tool_call_id: str) -> Effect | None:
+        try:
+            return self._handle.effects.get(f"pydantic-ai:{run_id}:{tool_call_id}")
+        except NotFound:
+            return None
+
+    def _unresolved(self, run_id: str) -> list[Effect]:
+        found: list[Effect] = []
+        after = None
+        while page := self._handle.effects.list(state="dispatched", session=_home(run_id), limit=PAGE, after=after):
+            found += page
+            after = page[-1].id
+        return found[::-1]
+
+
+# -- plain forms -----------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _records() -> TypeAdapter[Any]:
+    return TypeAdapter(ConversationRecord)
+
+
+@functools.cache
+def _step_type(name: str) -> TypeAdapter[Any]:
+    try:
+        import pydantic_ai_harness.step_persistence as steps  # type: ignore[import-not-found,unused-ignore]
+    except ImportError as error:
+        raise missing("pydantic-ai", "pydantic-ai-harness") from error
+    return TypeAdapter(getattr(steps, name))
+
+
+def _loaded(name: str, value: Any) -> Any:
+    return _step_type(name).validate_python(value)
+
+
+def _dumped(noted: Any, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
+    dumped: dict[str, Any] = _step_type(type(noted).__name__).dump_python(noted, mode="json", exclude=set(without))
+    return dumped
+
+
+def _plain(messages: Sequence[ModelMessage]) -> list[Any]:
+    plain: list[Any] = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
+    return plain
+
+
+def _line(entry: ConversationEntry, redact: bool) -> Line:
+    (message,) = _plain([entry.message])
+    return _said(message, {"parent": entry.parent_id, "kind": entry.kind, "value": message}, redact)
+
+
+def _lines(messages: Sequence[ModelMessage], redact: bool) -> list[Line]:
+    return [_said(message, message, redact) for message in _plain(messages)]
+
+
+def _said(message: dict[str, Any], value: Any, redact: bool) -> Line:
+    parts = message.get("parts") or []
+    kinds = {part.get("part_kind") for part in parts}
+    role = "user" if "user-prompt" in kinds else "assistant" if message.get("kind") == "response" else "tool"
+    words = [part.get("content") or f"{part.get('tool_name', '')} {part.get('args', '')}" for part in parts]
+    return line(value, role=role, summary=" ".join(str(word) for word in words if word), redact=redact)
+
+
+def _entries(entries: Sequence[Entry]) -> list[ConversationEntry]:
+    messages = ModelMessagesTypeAdapter.validate_python([entry.value for entry in entries])
+    return [
+        ConversationEntry(id=entry.id, parent_id=entry.parent_id, message=message)
+        for entry, message in zip(entries, messages, strict=True)
+    ]
+
+
+def _tool_effect(effect: Effect) -> Any:
+    if effect.state == "acknowledged" and isinstance(effect.result, dict):
+        return _loaded("ToolEffectRecord", effect.result)
+    started = datetime.fromtimestamp((effect.first_dispatched_us or effect.planned_us) / 1_000_000, UTC)
+    value = {**effect.intent, "tool_name": effect.tool, "status": "started", "started_at": started}
+    return _loaded("ToolEffectRecord", value)
+
+
+def _key(record: Any) -> str:
+    return f"pydantic-ai:{record.run_id}:{record.tool_call_id}"
+
+
+def _home(run_id: str) -> str:
+    return f"pydantic-ai:{run_id}"
+
+
+def _sequence(key: str | None) -> int | None:
+    """The number a key of `StepPersistence` begins with; it only grows."""
+    number = (key or "").partition(":")[0]
+    return int(number) if number.isascii() and number.isdigit() and ":" in (key or "") else None
+
+
+__all__ = ["ConversationStore", "StepStore"]

@@ -1,0 +1,211 @@
+"""Chains: conversations whose messages name the one before them.
+
+Each entry is a message of the session it was first saved in, known by the id its framework gave it. A head
+is a value of the session: it names the last entry and carries a revision. Whoever saves says which revision
+was read; if it is another by now, nothing is written. A branch or a fork is a head that names an
+entry that is there already: nothing is copied.
+
+Snapshots of a run are kept the same way: a message that a run has kept before is not kept again,
+and a snapshot is an event that says which messages it is made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from standfast import serial
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.db.store import Room, query, verb
+from standfast.errors import NotFound, StandfastError, VersionConflict
+from standfast.footings import keys
+from standfast.record import conversations
+from standfast.record.conversations import Line, item_of
+from standfast.record.state import values
+
+SQL = load(__name__)
+
+HEAD = "chain.head"
+PAGE = 256
+ENTRIES_MAX = 1_000_000
+"""Entries in one history at most: a chain that is longer goes in a circle."""
+Ranges = list[list[int]]
+
+
+class Entry(NamedTuple):
+    """One link, as it is stored."""
+
+    id: str
+    parent_id: str | None
+    value: serial.Json
+
+
+class Link(NamedTuple):
+    """One entry to be added."""
+
+    id: str
+    parent_id: str | None
+    line: Line
+
+
+class Chains(Room):
+    """Heads and entries: read, write over one revision, delete, follow."""
+
+    __slots__ = ()
+
+    @query
+    def head(self, tx: Tx, key: str) -> serial.Json:
+        """The head of a conversation; None if there is none."""
+        home = conversations.find(tx, key)
+        found = None if home is None else values.look(tx, conversations.place(home), HEAD)
+        return None if found is None else found.value
+
+    @query
+    def heads(self, tx: Tx, after: tuple[int, str] | None = None) -> tuple[list[serial.Json], tuple[int, str] | None]:
+        """A page of heads, the newest first, and where the next one goes on; None at the end."""
+        before_us, before_id = after or (conversations.ALL, "")
+        asked: Row = {"scope": self.scope, "key": HEAD, "before_us": before_us, "before_id": before_id}
+        rows = tx.all(SQL.heads, **asked, limit=PAGE)
+        found = [serial.read(row["value"]) for row in rows if values.live(tx, row)]
+        return found, (rows[-1]["updated_us"], rows[-1]["id"]) if len(rows) == PAGE else None
+
+    @verb
+    def write(
+        self,
+        tx: Tx,
+        key: str,
+        head: dict[str, Any],
+        links: Sequence[Link],
+        *,
+        head_id: str | None,
+        revision: str | None,
+        agent: str | None = None,
+    ) -> StandfastError | None:
+        """The head and its new entries together, over the head with this `revision`; None means that there is none.
+
+        Raises VersionConflict if it is another, or names an entry that is not there.
+        """
+        home = conversations.find(tx, key) or conversations.made(tx, key, agent)
+        if isinstance(home, StandfastError):
+            return home
+        tx.maybe(conversations.SQL.lock_node, node_id=home.node_id)
+        found = values.look(tx, conversations.place(home), HEAD)
+        if (None if found is None else found.value.get("revision")) != revision:
+            return _moved_on(key)
+        added = {link.id for link in links}
+        if head_id is not None and head_id not in added and self._row(tx, head_id) is None:
+            return _moved_on(key)
+        if any(self._row(tx, link.id) is not None for link in links):
+            return _moved_on(key)
+        put = values.put(tx, conversations.place(home), HEAD, head)
+        if isinstance(put, StandfastError):
+            return put
+        said = conversations.append(tx, home, [link.line._replace(native=self._native(link.id)) for link in links])
+        return said if isinstance(said, StandfastError) else None
+
+    @verb
+    def delete(self, tx: Tx, key: str, *, revision: str) -> StandfastError | None:
+        """Take the head away, if it still has this revision. The entries stay: forks may stand on them."""
+        home = conversations.find(tx, key)
+        if home is None:
+            return _moved_on(key)
+        tx.maybe(conversations.SQL.lock_node, node_id=home.node_id)
+        found = values.look(tx, conversations.place(home), HEAD)
+        if found is None or found.value.get("revision") != revision:
+            return _moved_on(key)
+        removed = values.remove(tx, conversations.place(home), HEAD)
+        return removed if isinstance(removed, StandfastError) else None
+
+    @query
+    def entry(self, tx: Tx, id: str) -> Entry | StandfastError:
+        """One entry. Raises NotFound."""
+        row = self._row(tx, id)
+        return _unknown(id) if row is None else self._entry(row)
+
+    @query
+    def history(self, tx: Tx, head_id: str | None, *, limit: int | None = None) -> list[Entry] | StandfastError:
+        """The entries up to this one, in order, or the last `limit`. Raises NotFound if one is missing."""
+        found: list[Entry] = []
+        wanted = head_id
+        while wanted is not None and len(found) < min(ENTRIES_MAX, ENTRIES_MAX if limit is None else limit):
+            row = self._row(tx, wanted)
+            if row is None:
+                return _unknown(wanted)
+            # Mostly the ones before it stand right before it: a page is read, not an entry at a time.
+            for one in self._onwards(tx, row):
+                if one["native"] == self._native(wanted):
+                    found.append(self._entry(one))
+                    wanted = found[-1].parent_id
+                    if wanted is None or len(found) == limit:
+                        break
+        return found[::-1]
+
+    def _onwards(self, tx: Tx, row: Row) -> Iterator[Row]:
+        yield row
+        page = tx.all(SQL.behind, node_id=row["node_id"], before=row["position"], limit=PAGE)
+        while page:
+            yield from page
+            page = tx.all(SQL.behind, node_id=row["node_id"], before=page[-1]["position"], limit=PAGE)
+
+    # -- snapshots -------------------------------------------------------------------------------------------
+
+    @verb
+    def keep(self, tx: Tx, key: str, lines: Sequence[Line]) -> Ranges | StandfastError:
+        """The positions of these messages in a session, in their order; those that are not there yet are added."""
+        home = conversations.find(tx, key) or conversations.made(tx, key, None)
+        if isinstance(home, StandfastError):
+            return home
+        tx.maybe(conversations.SQL.lock_node, node_id=home.node_id)
+        known: dict[str, int] = {}
+        new: list[Line] = []
+        natives = [self._native(f"{key}:{line.hash}") for line in lines]
+        for native, line in zip(natives, lines, strict=True):
+            if native not in known:
+                row = tx.maybe(SQL.by_native, native=native)
+                known[native] = row["position"] if row is not None else -1
+                if row is None:
+                    new.append(line._replace(native=native))
+        said = conversations.append(tx, home, new) if new else []
+        if isinstance(said, StandfastError):
+            return said
+        known |= {line.native or "": position for line, position in zip(new, said, strict=True)}
+        return _ranges([known[native] for native in natives])
+
+    @query
+    def kept(self, tx: Tx, key: str, ranges: Ranges) -> list[serial.Json]:
+        home = conversations.find(tx, key)
+        assert home is not None, f"{key} was never kept"
+        rows = (tx.all(SQL.at, node_id=home.node_id, first=first, last=last) for first, last in ranges)
+        return [item_of(row["content"]) for page in rows for row in page]
+
+    def _native(self, id: str) -> str:
+        return f"chain:{self.scope}:{keys.checked(id, 'an entry')}"
+
+    def _row(self, tx: Tx, id: str) -> Row | None:
+        return tx.maybe(SQL.by_native, native=self._native(id))
+
+    def _entry(self, row: Row) -> Entry:
+        value = item_of(row["content"])
+        return Entry(row["native"].removeprefix(self._native("-")[:-1]), value["parent"], value["value"])
+
+
+def _ranges(positions: Sequence[int]) -> Ranges:
+    """Positions in their order, as stretches without a gap."""
+    made: Ranges = []
+    for position in positions:
+        if made and made[-1][1] == position - 1:
+            made[-1][1] = position
+        else:
+            made.append([position, position])
+    return made
+
+
+def _moved_on(key: str) -> VersionConflict:
+    return VersionConflict(
+        f"conversation {key!r} was saved or deleted since it was read, or is there already", "read it again, then save"
+    )
+
+
+def _unknown(id: str) -> NotFound:
+    return NotFound(f"there is no entry {serial.clean(id, 80)!r} in this scope")

@@ -1,0 +1,264 @@
+"""Conversations: what a framework keeps of a dialogue, as the messages of a session.
+
+A framework's list of items is a session's root conversation: each item is a message with a
+position, so that any number of processes add at once and no batch is split. What is taken back or
+cleared is retracted: it stays in the record, marked, and is not read any more. The last N are
+read without the rest.
+
+An item comes back as it was given, but for secrets of well-known shape (`redaction`). What our
+JSON cannot say (a NUL, half a character, NaN) is kept as text in JSON, and comes back the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from standfast import crash, serial
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.db.store import Room, query, verb
+from standfast.errors import Conflict, InvalidInput, StandfastError
+from standfast.footings import journal, keys
+from standfast.ids import is_id, new_id
+from standfast.record import nodes
+from standfast.record.messages import PREVIEW_MAX, ROLE_MAX
+from standfast.record.nodes import POSITION_MAX
+from standfast.record.state import values
+from standfast.record.state.nouns import Place
+
+SQL = load(__name__)
+
+ITEM_MAX_BYTES = 64 * 1024 * 1024
+"""One item at most: pictures travel inside items."""
+BATCH_MAX = 100_000
+ALL = 2**62
+CLEARED = "conversation.cleared"
+"""The value of a session that says from which position on its conversation is read."""
+RAW = "standfast:json"
+"""The one field of an item that is kept as text."""
+
+Item = serial.Json
+
+
+class Line(NamedTuple):
+    """One item to be added: encoded, redacted and hashed, outside any transaction."""
+
+    role: str
+    content: str
+    hash: str
+    summary: str
+    native: str | None = None
+
+
+class Home(NamedTuple):
+    """Where a conversation stands."""
+
+    session_id: str
+    scope: str
+    key: str
+    parent_id: str | None
+    created_us: int
+    node_id: str
+    first_position: int
+
+
+class _Stretch(NamedTuple):
+    """Positions of one node, and the moment up to which what was taken back counts as taken back."""
+
+    node_id: str
+    first: int
+    before: int
+    kept_us: int
+
+
+def line(item: Item, *, role: str, summary: str, redact: bool, native: str | None = None) -> Line:
+    """Raises InvalidInput for what is no JSON at all, or too large."""
+    try:
+        text = serial.dumps(item, what="item", limit_bytes=ITEM_MAX_BYTES)
+    except InvalidInput:
+        text = serial.dumps({RAW: _escaped(item)}, what="item", limit_bytes=ITEM_MAX_BYTES)
+    stored = text
+    if redact:
+        from standfast.record.redaction import redacted
+
+        stored, summary = redacted(text), redacted(summary)
+    role = keys.checked(serial.clean(role, ROLE_MAX) or "item", "role", limit=ROLE_MAX)
+    return Line(role, stored, serial.hash_text(f"{role}\n{text}"), serial.clean(summary, PREVIEW_MAX), native)
+
+
+def _escaped(item: Item) -> str:
+    try:
+        return json.dumps(item)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"an item is JSON: {error}") from None
+
+
+def item_of(content: str) -> Item:
+    value = serial.read(content)
+    if isinstance(value, dict) and len(value) == 1 and isinstance(value.get(RAW), str):
+        return json.loads(value[RAW])
+    return value
+
+
+class Conversations(Room):
+    """The conversation of a session, by key or id: add, read, take back, clear."""
+
+    __slots__ = ()
+
+    @verb
+    def add(
+        self, tx: Tx, session: str, lines: Sequence[Line], *, agent: str | None = None
+    ) -> list[int] | StandfastError:
+        """All of them at the end, one after another with nothing between, or none. Makes the session if need be."""
+        home = find(tx, session) or made(tx, session, agent)
+        return home if isinstance(home, StandfastError) else append(tx, home, lines)
+
+    @query
+    def items(self, tx: Tx, session: str, *, last: int | None = None) -> list[Item]:
+        """The newest `last` that stand, in order, without reading the rest; all without `last`."""
+        home = find(tx, session)
+        return [] if home is None else [item_of(row["content"]) for row in standing(tx, home, last)]
+
+    @verb
+    def take_back(self, tx: Tx, session: str) -> tuple[Item] | StandfastError | None:
+        """Retract the newest that stands; None if there is none. It stays in the record, marked."""
+        home = find(tx, session)
+        if home is None:
+            return None
+        tx.maybe(SQL.lock_node, node_id=home.node_id)
+        rows = _newest(tx, _stretches(tx, home)[:1], 1)
+        if not rows:
+            inherited = standing(tx, home, 1)
+            return _inherited(home) if inherited else None
+        crash.point("conversation.before_take_back")
+        tx.run(SQL.retract, node_id=home.node_id, position=rows[0]["position"], now_us=tx.now_us())
+        _tell(tx, home, "message.retracted", rows[0]["id"], rows[0]["role"])
+        return (item_of(rows[0]["content"]),)
+
+    @verb
+    def clear(self, tx: Tx, session: str) -> StandfastError | None:
+        """Retract all there is; what is added from now on is the conversation."""
+        home = find(tx, session)
+        if home is None:
+            return None
+        node = tx.one(SQL.lock_node, node_id=home.node_id)
+        if not standing(tx, home, 1):
+            return None
+        crash.point("conversation.before_clear")
+        first = _stretches(tx, home)[0].first
+        put = values.put(tx, place(home), CLEARED, node["next_position"])
+        if isinstance(put, StandfastError):
+            return put
+        tx.run(SQL.retract, node_id=home.node_id, position=first, now_us=tx.now_us())
+        _tell(tx, home, "session.cleared", home.session_id, home.key)
+        return None
+
+
+def find(tx: Tx, session: str) -> Home | None:
+    key = keys.checked(session, "a session's key")
+    row = tx.maybe(SQL.home, scope=tx.caller.scope, key=key)
+    if row is None and is_id(key):
+        row = tx.maybe(SQL.home_by_id, id=key)
+    return None if row is None else Home(**row)
+
+
+def made(tx: Tx, session: str, agent: str | None) -> Home | StandfastError:
+    """The conversation of a key that has no session yet."""
+    if is_id(session):
+        from standfast.record.sessions.finding import unknown
+
+        return unknown(session)
+    caller = tx.caller
+    new = {"scope": caller.scope, "key": session, "agent": agent, "actor": caller.actor, "now_us": tx.now_us()}
+    tx.run(SQL.add_session, id=new_id("ses"), **new)
+    from standfast.record.sessions import finding
+
+    row = tx.one(finding.SQL.by_key, scope=caller.scope, key=session)
+    if nodes.find(tx, row["id"], ()) is None:
+        nodes.add_root(tx, row["id"])
+        journal.append(tx, "session.opened", row["id"], session_id=row["id"], state=row["state"], summary=session)
+    found = find(tx, session)
+    assert found is not None
+    return found
+
+
+def append(tx: Tx, home: Home, lines: Sequence[Line]) -> list[int] | StandfastError:
+    if len(lines) > BATCH_MAX:
+        return InvalidInput(f"{len(lines):,} items at once, and the limit is {BATCH_MAX:,}", "add them in parts")
+    crash.point("conversation.before_add")
+    first = tx.one(SQL.reserve, node_id=home.node_id, count=len(lines))["position"]
+    now_us, actor = tx.now_us(), tx.caller.actor
+    for position, said in enumerate(lines, first):
+        id = new_id("msg")
+        tx.run(
+            SQL.add,
+            id=id,
+            session_id=home.session_id,
+            node_id=home.node_id,
+            position=position,
+            role=said.role,
+            content=said.content,
+            hash=said.hash,
+            native=said.native,
+            actor=actor,
+            now_us=now_us,
+        )
+        _tell(tx, home, "message.said", id, f"{said.role}: {said.summary}", source="said")
+    asked = next((said.summary for said in lines if said.role == "user"), None)
+    tx.run(SQL.touch, id=home.session_id, preview=asked, now_us=now_us)
+    return list(range(first, first + len(lines)))
+
+
+def standing(tx: Tx, home: Home, last: int | None) -> list[Row]:
+    """The newest `last` rows that stand, in order, with a fork's past before its own."""
+    return _newest(tx, _stretches(tx, home), ALL if last is None else max(0, last))[::-1]
+
+
+def _newest(tx: Tx, stretches: Iterable[_Stretch], limit: int) -> list[Row]:
+    rows: list[Row] = []
+    for stretch in stretches:
+        if len(rows) < limit:
+            rows += tx.all(SQL.newest, **stretch._asdict(), limit=limit - len(rows))
+    return rows
+
+
+def _stretches(tx: Tx, home: Home) -> list[_Stretch]:
+    """Where the conversation stands, the newest first."""
+    cleared = _cleared(tx, home)
+    found = [_Stretch(home.node_id, cleared or home.first_position, POSITION_MAX, ALL)]
+    if home.parent_id is None or cleared is not None:
+        return found
+    cut_us = home.created_us
+    lineage = nodes.lineage(tx, home.session_id)
+    past = {one.node_id: one for one in nodes.segments(tx, nodes.root(tx, home.session_id), (), lineage)[1:]}
+    for session_id, _ in lineage:
+        segment = past.get(nodes.root(tx, session_id).id)
+        if segment is not None:
+            found.append(_Stretch(*segment, cut_us))
+        if tx.maybe(SQL.cleared_before, session_id=session_id, time_us=cut_us) is not None:
+            break  # it had let go of its own past when the fork was made
+        cut_us = tx.one(SQL.created, id=session_id)["created_us"]
+    return found
+
+
+def _cleared(tx: Tx, home: Home) -> int | None:
+    """From where on it is read since it was cleared. A value, so that what was cleared is not even passed over."""
+    found = values.look(tx, place(home), CLEARED)
+    return found.value if found is not None and type(found.value) is int else None
+
+
+def place(home: Home) -> Place:
+    return Place(home.scope, home.session_id, home.session_id)
+
+
+def _tell(tx: Tx, home: Home, type: str, subject: str, summary: str, *, source: str = "seen") -> None:
+    journal.append(tx, type, subject, session_id=home.session_id, summary=summary, source=source, scope=home.scope)
+
+
+def _inherited(home: Home) -> Conflict:
+    return Conflict(
+        f"the newest item of {home.key!r} is its parent's, and a fork does not change its parent",
+        "fork the parent at an earlier place: standfast session fork KEY NEW --at N",
+    )
