@@ -17,7 +17,6 @@ import atexit
 import os
 import shutil
 import tempfile
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,7 +86,7 @@ TEST_ROOT = _move_into_a_home_of_our_own()
 # Only now: whatever these import at any time finds the new home.
 import pytest  # noqa: E402  the lines above have to run first
 
-from tests.pg import TemporaryPostgres  # noqa: E402  as above
+from tests.pg import TemporaryPostgres, fresh_database  # noqa: E402  as above
 
 
 def store_appeared_in_the_real_home() -> bool:
@@ -115,29 +114,8 @@ def pg_url() -> Iterator[str]:
 @pytest.fixture
 def pg_database(pg_url: str) -> Iterator[str]:
     """A fresh, empty database for this test alone, dropped afterwards whoever is still connected."""
-    import psycopg
-    from psycopg.conninfo import conninfo_to_dict
-
-    name = f"standfast_test_{uuid.uuid4().hex}"
-    with psycopg.connect(pg_url, autocommit=True) as admin:
-        admin.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'".encode())
-        try:
-            yield _database_url(conninfo_to_dict(pg_url), name)
-        finally:
-            admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
-
-
-def _database_url(server: dict[str, object], name: str) -> str:
-    from urllib.parse import quote, urlencode
-
-    parts = {key: str(value) for key, value in server.items() if value is not None}
-    password = f":{quote(parts.pop('password'), safe='')}" if "password" in parts else ""
-    user = quote(parts.pop("user", ""), safe="") + password
-    host, port = parts.pop("host", "127.0.0.1"), parts.pop("port", "5432")
-    rest = {key: value for key, value in parts.items() if key != "dbname"}
-    if host.startswith("/"):  # a directory of sockets cannot stand before the colon
-        rest, host = rest | {"host": host}, ""
-    return f"postgresql://{user}{'@' if user else ''}{host}:{port}/{name}{'?' + urlencode(rest) if rest else ''}"
+    with fresh_database(pg_url) as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

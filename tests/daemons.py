@@ -5,6 +5,7 @@ Each command of these loops appends one line to a file with O_APPEND: the only w
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -104,6 +105,7 @@ class Running:
         host: str | None = None,
         haste: bool = False,
         before: str = "",
+        within: tuple[str, ...] = (),
         **environment: str,
     ) -> None:
         self.data = data
@@ -112,7 +114,7 @@ class Running:
         boot += (HASTE if haste else "") + before
         self.words = open(data / "words", "ab")  # noqa: SIM115  closed at the end of the block
         self.process = subprocess.Popen(
-            [sys.executable, "-c", boot + MAIN, "daemon", "run", *words],
+            [*within, sys.executable, "-c", boot + MAIN, "daemon", "run", *words],
             stdin=subprocess.DEVNULL,
             stdout=self.words,
             stderr=self.words,
@@ -167,8 +169,11 @@ def memory_kb(pid: int) -> int:
 class Line(_Server):
     """The way of one machine to the server; it can be broken and mended."""
 
-    def __init__(self, target_port: int) -> None:
-        super().__init__(target_port)
+    within: tuple[str, ...] = ()
+    """What starts a command on that machine."""
+
+    def __init__(self, target_port: int, address: str = "127.0.0.1") -> None:
+        super().__init__(target_port, address)
         self._broken = False
         self._flows = threading.Event()
         self._flows.set()
@@ -200,6 +205,64 @@ class Line(_Server):
     def mend(self) -> None:
         self._broken = False
         self._flows.set()
+
+
+class Wire(Line):
+    """The same to a network of its own: a namespace whose one cable can be pulled. Needs root."""
+
+    def __init__(self, target_port: int) -> None:
+        number = next(_wires)
+        self._name, self._cable = f"standfast-{os.getpid()}-{number}", f"sf{os.getpid() % 100_000}-{number}"
+        net = f"10.231.{os.getpid() % 250}"
+        ours, theirs = f"{net}.{number * 4 % 250 + 1}", f"{net}.{number * 4 % 250 + 2}"
+        _ip("netns", "add", self._name)
+        try:
+            _ip("link", "add", self._cable, "type", "veth", "peer", "name", "cable", "netns", self._name)
+            _ip("addr", "add", f"{ours}/30", "dev", self._cable)
+            _ip("link", "set", self._cable, "up")
+            _ip("-n", self._name, "addr", "add", f"{theirs}/30", "dev", "cable")
+            _ip("-n", self._name, "link", "set", "cable", "up")
+            _ip("-n", self._name, "link", "set", "lo", "up")
+            super().__init__(target_port, ours)
+        except BaseException:
+            self._remove()
+            raise
+        self.within = ("ip", "netns", "exec", self._name)
+
+    def break_off(self) -> None:
+        """The cable is pulled: nothing passes, and nobody is told."""
+        _ip("link", "set", self._cable, "down")
+        super().break_off()
+
+    def fall_silent(self) -> None:
+        _ip("link", "set", self._cable, "down")
+
+    def mend(self) -> None:
+        _ip("link", "set", self._cable, "up")
+        super().mend()
+
+    def close(self) -> None:
+        super().close()
+        self._remove()
+
+    def _remove(self) -> None:
+        subprocess.run(["ip", "netns", "del", self._name], capture_output=True)
+        subprocess.run(["ip", "link", "del", self._cable], capture_output=True)
+
+
+_wires = itertools.count()
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+def way(target_port: int) -> Line:
+    """From a machine of its own to the server: through a network namespace where this machine allows one."""
+    try:
+        return Wire(target_port)
+    except (OSError, subprocess.CalledProcessError):
+        return Line(target_port)
 
 
 def check_slots(

@@ -28,6 +28,9 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -281,6 +284,34 @@ def _initialise(launcher: Launcher, binaries: Path, target: Path) -> None:
         if done.returncode != 0:
             raise RuntimeError(f"initdb failed:\n{done.stdout}{done.stderr}")
         shutil.copytree(Path(making) / "data", target, copy_function=shutil.copyfile)
+
+
+@contextmanager
+def fresh_database(server_url: str) -> Iterator[str]:
+    """The URL of an empty database of its own, dropped afterwards whoever is still connected."""
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    name = f"standfast_test_{uuid.uuid4().hex}"
+    with psycopg.connect(server_url, autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'".encode())
+        try:
+            yield _database_url(conninfo_to_dict(server_url), name)
+        finally:
+            admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+def _database_url(server: dict[str, object], name: str) -> str:
+    from urllib.parse import quote, urlencode
+
+    parts = {key: str(value) for key, value in server.items() if value is not None}
+    password = f":{quote(parts.pop('password'), safe='')}" if "password" in parts else ""
+    user = quote(parts.pop("user", ""), safe="") + password
+    host, port = parts.pop("host", "127.0.0.1"), parts.pop("port", "5432")
+    rest = {key: value for key, value in parts.items() if key != "dbname"}
+    if host.startswith("/"):  # a directory of sockets cannot stand before the colon
+        rest, host = rest | {"host": host}, ""
+    return f"postgresql://{user}{'@' if user else ''}{host}:{port}/{name}{'?' + urlencode(rest) if rest else ''}"
 
 
 def _watch(root: Path) -> subprocess.Popen[bytes]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import socket
 import struct
 import threading
@@ -21,9 +22,10 @@ SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
 class _Server:
     """Accepts connections on a free port, each in a thread of its own."""
 
-    def __init__(self, target_port: int) -> None:
+    def __init__(self, target_port: int, address: str = "127.0.0.1") -> None:
         self._target_port = target_port
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._address = address
+        self._listener = socket.create_server((address, 0))
         self.port: int = self._listener.getsockname()[1]
         self._sockets: set[socket.socket] = set()
         self._mutex = threading.Lock()
@@ -31,7 +33,8 @@ class _Server:
 
     def url(self, server_url: str) -> str:
         """The server's URL, by way of this port."""
-        return server_url.replace(f":{self._target_port}/", f":{self.port}/")
+        way = server_url.replace(f":{self._target_port}/", f":{self.port}/")
+        return way if self._address == "127.0.0.1" else re.sub(r"(127\.0\.0\.1|localhost):", f"{self._address}:", way)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):

@@ -111,11 +111,12 @@ def _campaigns(stack: ExitStack) -> dict[str, Campaign]:
 
 
 def _server(stack: ExitStack, started: dict[str, str] = {}) -> str:  # noqa: B006  one server for all of them
-    if "url" not in started:
-        from tests.pg import TemporaryPostgres
+    """A database of its own, fresh for each run of a campaign."""
+    from tests.pg import TemporaryPostgres, fresh_database
 
+    if "url" not in started:
         started["url"] = os.environ.get("STANDFAST_TEST_PG_URL") or stack.enter_context(TemporaryPostgres()).url
-    return started["url"]
+    return stack.enter_context(fresh_database(started["url"]))
 
 
 def _spool(place: Path, seed: int) -> Outcome:

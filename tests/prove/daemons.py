@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import standfast
-from tests.daemons import Line, Running, all_runs, check_slots, descriptors, fill, memory_kb, noting, opened, until
+from tests.daemons import Line, Running, all_runs, check_slots, descriptors, fill, memory_kb, noting, opened, until, way
 from tests.faults import mounts
 from tests.prove.outcome import Outcome
 
@@ -211,12 +211,14 @@ def machines(place: Path, *, url: str, rounds: int, seed: int, haste: bool) -> O
     """Two machines on one server: the leader is cut off, then killed; the other takes over, and so on."""
     outcome, random_ = Outcome("daemon-machines"), random.Random(seed)
     port, lease_s = urlsplit(url).port or 5432, 4.0 if haste else 60.0
-    with opened(url, place / "own") as sf, Line(port) as line_a, Line(port) as line_b:
+    with opened(url, place / "own") as sf, way(port) as line_a, way(port) as line_b:
         firsts = _loops(sf, place, ("true", "sleep 0.4"))
         lines = {"alpha": line_a, "beta": line_b}
+        outcome.count("network namespaces", sum(bool(line.within) for line in lines.values()))
 
         def start(host: str) -> Running:
-            return Running(place / host, host=host, haste=haste, STANDFAST_DB_URL=lines[host].url(url))
+            line = lines[host]
+            return Running(place / host, host=host, haste=haste, within=line.within, STANDFAST_DB_URL=line.url(url))
 
         running = {host: start(host) for host in lines}
         try:
