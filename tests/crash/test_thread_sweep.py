@@ -1,0 +1,129 @@
+"""Killed at every crash point while a thread grows, forks, is copied, pruned and deleted; and again in the recovery.
+
+The oracle is a file outside the store: which checkpoints and writes were told to be stored. Whatever was killed:
+each of them is there and says what it said, every checkpoint can be made from its rows, what was deleted
+is gone whole, and what was told to be pruned does not come back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import standfast
+from standfast import config, crash, handle
+from standfast.record.items import Change
+from standfast.record.threads import Write
+from tests.crash.footings import World
+
+# Loaded once here, or each of hundreds of children would load them again.
+for name in ("standfast.db.sqlite.registry", "standfast.db.postgres.engine", "standfast.record.threads"):
+    import_module(name)
+
+STEPS = 4
+
+
+def value(thread: str, step: int) -> bytes:
+    return b"".join(f"{thread} said {n}, at some length. ".encode() * 3 for n in range(step + 1))
+
+
+class Threads(World):
+    """A thread that stays, and one that is copied, pruned and deleted."""
+
+    def open(self) -> standfast.Standfast:
+        return handle.connect(config.load(self.url, data_dir=self.place / "data", scope=self.name))
+
+    def grow(self, sf: standfast.Standfast, thread: str) -> None:
+        for step in range(STEPS):
+            sf.threads.put(
+                thread,
+                f"c{step}",
+                header=b"header %d" % step,
+                parent_id=f"c{step - 1}" if step else None,
+                values={"said": True, "fixed": step == 0},
+                value_of=lambda channel, step=step: (  # type: ignore[misc]
+                    "text",
+                    value(thread, step) if channel == "said" else b"fixed " * 100,
+                ),
+                run_id=f"{self.name}-{thread}-{step}",
+            )
+            self.tell(f"put {thread} c{step}")
+            writes = [Write("task", "", n, "said", ("text", b"%d" % n)) for n in range(2)]
+            sf.threads.put_writes(thread, f"c{step}", writes)
+            self.tell(f"wrote {thread} c{step}")
+
+    def live(self) -> None:
+        """From the top, whatever happened before."""
+        with self.open() as sf:
+            self.grow(sf, "stays")
+            self.grow(sf, "goes")
+            sf.threads.delete_runs([f"{self.name}-goes-{STEPS - 1}"])
+            sf.threads.copy("goes", "copy")
+            self.tell("copied")
+            sf.threads.prune("goes")
+            sf.threads.delete("goes")
+            self.tell("deleted")
+            sf.items.change([Change(("a",), "left", {"n": 1}), Change(("a",), "right", {"n": 1})])
+
+    def check(self, schedule: crash.Schedule) -> None:
+        told = set(self.oracle.read_text().splitlines())
+        with self.open() as sf:
+            for thread, steps in (("stays", STEPS), ("copy", STEPS - 1)):
+                found = {one.id: one for one in sf.threads.list(thread)}
+                assert len(found) == steps
+                for step in range(steps):
+                    one = found[f"c{step}"]
+                    source = "goes" if thread == "copy" else thread
+                    assert one.values["said"] == ("text", value(source, step)), f"{schedule}: {thread} {one.id}"
+                    assert one.values["fixed"] == ("text", b"fixed " * 100)
+                    assert [write.idx for write in one.writes] == [0, 1]
+            assert sf.threads.get("goes") is None
+            gone = sf.rows(
+                "SELECT COUNT(*) AS n FROM thread t, thread_value v WHERE t.key = 'goes' AND t.scope = :scope"
+                " AND v.thread_seq = t.seq",
+                {"scope": self.name},
+            )
+            assert next(iter(gone))["n"] == 0
+            with pytest.raises(standfast.Conflict, match="was deleted"):
+                sf.threads.put_writes("goes", "c9", [Write("late", "", 0, "said", ("text", b""))])
+            assert [item.key for item in sf.items.search(("a",))] == ["left", "right"]
+            assert f"put stays c{STEPS - 1}" in told
+        self.sound()
+
+
+@pytest.fixture
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Threads:
+    """One engine each; the parent of a sweep never opens the store."""
+    place = tmp_path / "place"
+    place.mkdir()
+    if request.param == "sqlite":
+        return Threads(str(place / "store" / "standfast.db"), place)
+    return Threads(request.getfixturevalue("pg_database"), place)
+
+
+SCHEDULES = int(os.environ.get("STANDFAST_TEST_SCHEDULES", "40"))
+
+
+@pytest.mark.parametrize("world", ["sqlite", "postgres"], indirect=True)
+def test_killed_anywhere_a_thread_is_whole_and_what_was_told_is_there(world: Threads) -> None:
+    """002-11: whatever dies where, the next process finds every checkpoint that was told, and can read it."""
+    assert crash.sweep(world.live, world.live, world.check, reset=world.reset, max_schedules=SCHEDULES) == SCHEDULES
+
+
+@pytest.mark.parametrize("world", ["sqlite"], indirect=True)
+def test_the_sweep_passes_every_point_of_a_thread(world: Threads) -> None:
+    world.reset()
+    if (pid := os.fork()) == 0:
+        try:
+            with crash.record() as names:
+                world.live()
+            (world.place / "names.json").write_text(json.dumps(names))
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    passed = set(json.loads((world.place / "names.json").read_text()))
+    assert {name for name in crash.POINTS if name.startswith(("thread.", "item."))} <= passed
