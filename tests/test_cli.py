@@ -620,3 +620,19 @@ def test_no_stray_words_in_the_table_of_commands() -> None:
     for entry in ENTRIES:
         assert re.fullmatch(r"[a-z-]+", entry.name)
         assert len(entry.summary) <= 60
+
+
+def test_a_list_in_the_order_of_ids_refuses_what_is_no_place_in_it(home: Path) -> None:
+    """RULES 7: a short id as a cursor would begin anywhere, and nobody would notice."""
+    make_store(home)
+    for words in (
+        "effect list",
+        "decision list",
+        "artifact list",
+        "mail dead",
+        "webhook list",
+        "approval list",
+        "gate list",
+    ):
+        done = run(*words.split(), "--after", "9k2m4x", "--json", home=home)
+        assert (done.returncode, json.loads(done.stderr)["error"]["code"]) == (2, "invalid_input"), words

@@ -44,7 +44,7 @@ COLUMNS = [
 )
 @click.option("--crashed", is_flag=True, default=None, help="Only those whose process is gone and left something.")
 @click.option("--stale", is_flag=True, default=None, help="Only those not heard of for an hour while at work.")
-@click.option("--after", help="The last name of the page before.")
+@click.option("--after", help="Where the page before ended.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def list_(

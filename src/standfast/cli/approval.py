@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from standfast.cli import exits, render
-from standfast.cli.frame import noun, scope_options
+from standfast.cli.frame import noun, place, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 
@@ -67,7 +67,7 @@ def request(out: Out, effect: str, why: str | None, lifetime: str, again: bool) 
 @approval.verb("list", examples=("standfast approval list", "standfast approval list --state any --session fix-42"))
 @click.option("--state", type=click.Choice(STATES), default="requested", show_default=True)
 @click.option("--session", help="Only of this session: its key or id.")
-@click.option("--after", help="The last id of the page before.")
+@click.option("--after", callback=place, help="Where the page before ended.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def list_(out: Out, state: str, session: str | None, after: str | None, limit: int, scope_choice: str | None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from standfast.cli import exits
-from standfast.cli.frame import noun, scope_options
+from standfast.cli.frame import noun, place, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 
@@ -81,7 +81,7 @@ def get(out: Out, artifact: str, output: str | None) -> None:
 @click.option("--session", help="Only of this session: its key or id.")
 @click.option("--kind", help="Only of this kind.")
 @click.option("--name", help="Only of this name.")
-@click.option("--after", help="The last id of the page before.")
+@click.option("--after", callback=place, help="Where the page before ended.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def list_(out: Out, limit: int, scope_choice: str | None, **asked: Any) -> None:

@@ -144,7 +144,7 @@ def balance(out: Out, account: str | None, unit: str | None, moment: str | None,
 @credit.verb("list", examples=("standfast credit list", "standfast credit list ada --unit tokens --json"))
 @click.argument("account", required=False)
 @click.option("--unit", help="Only of this unit.")
-@click.option("--after", type=int, help="The last `seq` of the page before.")
+@click.option("--after", type=int, help="Where the page before ended.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 def list_(out: Out, account: str | None, unit: str | None, after: int | None, limit: int) -> None:
     """List the entries of ACCOUNT, or all, the newest first."""

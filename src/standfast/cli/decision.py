@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import noun, scope_options
+from standfast.cli.frame import noun, place, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 
@@ -44,7 +44,7 @@ COLUMNS = [
 @click.option("--state", type=click.Choice(STATES))
 @click.option("--open", "state", flag_value="open", help="Only those that are not closed.")
 @click.option("--session", help="Only of this session: its key or id.")
-@click.option("--after", help="The last id of the page before.")
+@click.option("--after", callback=place, help="Where the page before ended.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def list_(
@@ -153,7 +153,7 @@ def catch(out: Out, what: str, control: str, notes: str | None, session: str | N
 
 
 @decision.verb("caught", examples=("standfast decision caught", "standfast decision caught --all --json"))
-@click.option("--after", type=int, help="The last seq of the page before.")
+@click.option("--after", type=int, help="Where the page before ended.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def caught(out: Out, after: int | None, limit: int, scope_choice: str | None) -> None:
@@ -175,7 +175,7 @@ def caught(out: Out, after: int | None, limit: int, scope_choice: str | None) ->
     "unwritten", examples=("standfast decision unwritten fix-42", "standfast decision unwritten fix-42 --json")
 )
 @click.argument("session", envvar="STANDFAST_SESSION")
-@click.option("--after", help="The last effect's id of the page before.")
+@click.option("--after", callback=place, help="Where the page before ended.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 def unwritten(out: Out, session: str, after: str | None, limit: int) -> None:
     """List effects of a SESSION that went out while no decision was open in it."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from standfast.cli import exits
-from standfast.cli.frame import noun, scope_options
+from standfast.cli.frame import noun, place, scope_options
 from standfast.cli.output import Out, dumps
 from standfast.cli.render import Column
 from standfast.errors import InvalidInput
@@ -165,7 +165,7 @@ def undo(out: Out, effect: str, command: tuple[str, ...]) -> None:
 @click.option("--in-doubt", "state", flag_value="in_doubt", help="Sent, and nobody knows whether it arrived.")
 @click.option("--tool", help="Only of this tool.")
 @click.option("--session", help="Only of this session: key or id.")
-@click.option("--after", help="The last id of the page before.")
+@click.option("--after", callback=place, help="Where the page before ended.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def list_(out: Out, limit: int, scope_choice: str | None, **asked: Any) -> None:

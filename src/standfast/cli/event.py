@@ -162,7 +162,7 @@ def list_(
 
 
 @event.verb("streams", examples=("standfast event streams", "standfast event streams --json"))
-@click.option("--after", default="", help="The last name of the page before.")
+@click.option("--after", default="", help="Where the page before ended.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 def streams(out: Out, after: str, limit: int) -> None:
     """List the streams of this scope, each with its last version."""

@@ -105,6 +105,16 @@ def chosen_scope(choice: str | None, current: str) -> str | None:
     return {"all": None, "global": "", None: current}[choice]
 
 
+def place(_ctx: click.Context, _param: click.Parameter, after: str | None) -> str | None:
+    """`--after` of a list in the order of ids. A short id or garbage would begin anywhere, without a word."""
+    from standfast.errors import InvalidInput
+    from standfast.ids import is_id
+
+    if after is None or is_id(after):
+        return after
+    raise InvalidInput(f"{after!r} is not a place in this list", "use the `next` of the last page")
+
+
 def common_options() -> list[click.Parameter]:
     """What every command understands, before or after its name."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from standfast.cli import exits
-from standfast.cli.frame import noun, scope_options
+from standfast.cli.frame import noun, place, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 
@@ -45,7 +45,7 @@ def add(out: Out, pattern: str, need: str, why: str | None, everywhere: bool) ->
 
 
 @gate.verb("list", examples=("standfast gate list", "standfast gate list --all --json"))
-@click.option("--after", help="The last id of the page before.")
+@click.option("--after", callback=place, help="Where the page before ended.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def list_(out: Out, after: str | None, limit: int, scope_choice: str | None) -> None:

@@ -102,7 +102,7 @@ def langgraph(out: Out, source: str, dry_run: bool) -> None:
 
 @import_.verb("list", examples=("standfast import list", "standfast import list --agent codex --json"))
 @click.option("--agent", default="", help="Only the sources of this agent.")
-@click.option("--after", default=0, help="Go on behind this one: the cursor of the page before.")
+@click.option("--after", default=0, help="Where the page before ended.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 def list_(out: Out, agent: str, after: int, limit: int) -> None:
     """List the files that were read, how far, and what became of them."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import noun, scope_options
+from standfast.cli.frame import noun, place, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column, clean_lines
 
@@ -285,7 +285,7 @@ def refuse(out: Out, mail: str, reason: str) -> None:
 
 @mail.verb("dead", examples=("standfast mail dead", "standfast mail dead --settled --all --json"))
 @click.option("--settled", is_flag=True, help="Also what was retried or resolved, and by whom.")
-@click.option("--after", help="Where the page before ended.")
+@click.option("--after", callback=place, help="Where the page before ended.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def dead(out: Out, settled: bool, after: str | None, limit: int, scope_choice: str | None) -> None:

@@ -44,7 +44,7 @@ class Search(Command):
 @click.option("--session", help="Only in this session: its key or id.")
 @click.option("--rank", "by_rank", is_flag=True, help="What fits best first, not the newest.")
 @click.option("--rebuild", is_flag=True, help="Make the index of words anew first.")
-@click.option("--after", help="The cursor of the page before.")
+@click.option("--after", help="Where the page before ended.")
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def search(out: Out, words: tuple[str, ...], rebuild: bool, scope_choice: str | None, **asked: Any) -> None:

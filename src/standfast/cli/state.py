@@ -147,7 +147,7 @@ def delete(out: Out, key: str, version: int | None, namespace: str, everywhere: 
 @state.verb("list", examples=("standfast state list", "standfast state list --namespaces --json"))
 @_NAMESPACE
 @click.option("--namespaces", is_flag=True, help="Which namespaces there are, instead.")
-@click.option("--after", help="The last key of the page before.")
+@click.option("--after", help="Where the page before ended.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @_GLOBAL
 def list_(out: Out, namespace: str, namespaces: bool, after: str | None, limit: int, everywhere: bool) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import Command, noun, scope_options
+from standfast.cli.frame import Command, noun, place, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column, clean_lines
 
@@ -220,7 +220,7 @@ def fail(out: Out, event: str, reason: str, again: str | None, dead: bool) -> No
 
 @webhook.verb("dead", examples=("standfast webhook dead", "standfast webhook dead --settled --all --json"))
 @click.option("--settled", is_flag=True, help="Also what was retried or resolved.")
-@click.option("--after", help="The last id of the page before.")
+@click.option("--after", callback=place, help="Where the page before ended.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def dead(out: Out, settled: bool, after: str | None, limit: int, scope_choice: str | None) -> None:
@@ -288,7 +288,7 @@ def resolve(out: Out, event: str, note: str, result: str | None) -> None:
 @click.option("--state", type=click.Choice(STATES))
 @click.option("--source")
 @click.option("--kind")
-@click.option("--after", help="The last id of the page before.")
+@click.option("--after", callback=place, help="Where the page before ended.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def list_(out: Out, limit: int, scope_choice: str | None, **asked: Any) -> None:
