@@ -113,3 +113,20 @@ def test_the_command_shows_people_a_table_and_programs_a_document(
     assert [entry["subject"] for entry in data["entries"]] == ["lock:deploy"]
     assert run("timeline", "--md").stdout.startswith("## ")
     assert run("timeline", "--at", "whenever").returncode == 2
+
+
+def test_what_nobody_has_settled_since_is_said_beside_its_last_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last thing a killed agent did looks like any other entry: the end of the story is that there is none."""
+    monkeypatch.setenv("STANDFAST_DATA_DIR", str(tmp_path))
+    agent = """
+import os, signal, standfast
+with standfast.open() as sf, sf.session("fix-42") as s:
+    s.effect("deploy", {"to": "prod"}, do=lambda call: os.kill(os.getpid(), signal.SIGKILL))
+"""
+    subprocess.run([sys.executable, "-c", agent], timeout=60)
+    told = run("timeline").stdout
+    assert "session.opened  fix-42 (crashed: its process is gone)" in told
+    assert "effect.dispatched  deploy to=prod (in doubt to this day)" in told
+    assert told.count("to this day") == 1

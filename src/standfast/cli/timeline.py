@@ -12,7 +12,16 @@ from standfast.cli.output import Out
 from standfast.cli.render import Column
 
 if TYPE_CHECKING:
+    from standfast.handle import Standfast
     from standfast.views.timeline import Gap, Timeline
+
+NOW = {
+    "effect_in_doubt": "in doubt to this day",
+    "approval_waiting": "waits to this day",
+    "dead_letter": "not settled to this day",
+    "session_crashed": "crashed: its process is gone",
+}
+"""What is said beside the last entry about a thing that nobody has settled since."""
 
 
 @command(
@@ -55,8 +64,9 @@ def timeline(
             everywhere=scope_choice == "all",
             limit=limit,
         )
+        now = _unsettled(sf, scope_choice == "all") if out.for_people and found.entries else {}
     if out.for_people:
-        for line in _markdown(found) if md else _text(out, found):
+        for line in _markdown(found, now) if md else _text(out, found, now):
             out.text(line)
         if found.truncated:
             out.say(f"more was recorded than these {limit}: narrow it down, or raise --limit")
@@ -84,14 +94,19 @@ def _head(found: Timeline) -> str:
     return f"{found.at}: {start.local[4:]} to {last}"
 
 
-def _rows(found: Timeline) -> Iterator[dict[str, str]]:
+def _unsettled(sf: Standfast, everywhere: bool) -> dict[str, str]:
+    return {item.id: NOW[item.kind] for item in sf.recovery.report(everywhere=everywhere).items if item.kind in NOW}
+
+
+def _rows(found: Timeline, now: dict[str, str]) -> Iterator[dict[str, str]]:
     """Entries and gaps in one order. The day is named once, where it begins."""
     from standfast.ids import is_id, short
     from standfast.views import when
 
     day = ""
+    last = {entry.subject: n for n, entry in enumerate(found.entries)}
     gaps = sorted(found.gaps)
-    for entry in found.entries:
+    for n, entry in enumerate(found.entries):
         while gaps and gaps[0].until_us <= entry.occurred_us:
             yield {"time": "", "source": "", "who": "", "what": _gap(gaps.pop(0)), "about": ""}
         local = when.shown(entry.occurred_us).local
@@ -101,6 +116,8 @@ def _rows(found: Timeline) -> Iterator[dict[str, str]]:
         what = entry.type if not entry.summary else f"{entry.type}  {entry.summary}"
         if entry.seq == 0 and entry.state not in (None, "ok"):
             what += f" ({entry.state})"  # an imported call: how it ended is the answer
+        if last[entry.subject] == n and entry.subject in now:
+            what += f" ({now[entry.subject]})"
         yield {
             "time": time,
             "source": entry.source,
@@ -127,20 +144,20 @@ def _gap(gap: Gap) -> str:
     return f"(nothing from {start} to {end}: {length})"
 
 
-def _text(out: Out, found: Timeline) -> Iterator[str]:
+def _text(out: Out, found: Timeline, now: dict[str, str]) -> Iterator[str]:
     yield out.styled(_head(found), "bold")
-    rows = list(_rows(found))
+    rows = list(_rows(found, now))
     if not rows:
         yield "nothing was recorded"
         return
     yield from out.table(rows, [Column("time"), Column("source"), Column("who"), Column("what"), Column("about")])
 
 
-def _markdown(found: Timeline) -> Iterator[str]:
+def _markdown(found: Timeline, now: dict[str, str]) -> Iterator[str]:
     yield f"## {_head(found)}"
     yield ""
     yield "| time | source | who | what | about |"
     yield "|---|---|---|---|---|"
-    for row in _rows(found):
+    for row in _rows(found, now):
         cells = (row[name].replace("|", "\\|") for name in ("time", "source", "who", "what", "about"))
         yield f"| {' | '.join(cells)} |"
