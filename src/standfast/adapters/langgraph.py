@@ -22,7 +22,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from standfast import config, handle
 from standfast.errors import Conflict, InvalidInput
@@ -107,7 +107,14 @@ class Saver(BaseCheckpointSaver[Any]):
         return _NOTHING  # type: ignore[return-value]
 
     def close(self) -> None:
+        """Wait for what is under way, and close the store; one that was open already stays open."""
         self._shared.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
     @property
     def sf(self) -> handle.Standfast:
@@ -368,7 +375,14 @@ class Store(BaseStore):
         return _NOTHING  # type: ignore[return-value]
 
     def close(self) -> None:
+        """Wait for what is under way, and close the store; one that was open already stays open."""
         self._shared.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
     @property
     def sf(self) -> handle.Standfast:

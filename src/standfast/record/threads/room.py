@@ -408,6 +408,7 @@ class Threads(Room):
         crash.point("thread.before_copy")
         ends: Row = {"source": found["seq"], "target": into["seq"]}
         tx.run(SQL.copy_values, **ends)
+        tx.run(SQL.close_copies, nothing=b"", **ends)
         tx.run(SQL.copy_checkpoints, **ends)
         tx.run(SQL.copy_writes, **ends)
         count = len(tx.all(SQL.headers, thread_seq=into["seq"]))
@@ -563,6 +564,8 @@ def _take(tx: Tx, found: Row, gone: Sequence[Row]) -> None:
         upto = needed.get(row["segment"], -1)
         if row["n"] > upto:
             tx.run(SQL.drop_pieces, thread_seq=seq, segment=row["segment"], n=upto)
+            if upto >= 0:
+                tx.run(SQL.close, thread_seq=seq, segment=row["segment"], n=upto + 1, nothing=b"")
     words = f"{len(gone)} checkpoint{'s' * (len(gone) != 1)} taken away"
     journal.append(tx, "thread.pruned", found["id"], summary=words, data={"checkpoints": len(gone)})
 

@@ -64,7 +64,7 @@ VALUES (:thread_seq, :segment, 0, :type, :data)
 INSERT INTO thread_value (thread_seq, segment, n, type, data)
 SELECT v.thread_seq, v.segment, v.n + 1, CAST(:type AS TEXT), :data
 FROM thread_value v
-WHERE v.thread_seq = :thread_seq AND v.segment = :segment AND v.n = :after
+WHERE v.thread_seq = :thread_seq AND v.segment = :segment AND v.n = :after AND v.type <> 'closed'
 ON CONFLICT (thread_seq, segment, n) DO NOTHING
 RETURNING n
 
@@ -182,10 +182,25 @@ DELETE FROM thread_write
 WHERE thread_seq = :thread_seq AND namespace = :namespace AND checkpoint_id = :checkpoint_id
 
 -- name: segments
-SELECT segment, MAX(n) AS n FROM thread_value WHERE thread_seq = :thread_seq GROUP BY segment
+SELECT segment, MAX(n) AS n FROM thread_value WHERE thread_seq = :thread_seq AND type <> 'closed' GROUP BY segment
 
 -- name: drop_pieces
 DELETE FROM thread_value WHERE thread_seq = :thread_seq AND segment = :segment AND n > :n
+
+-- A segment whose end was cut off, or that another thread goes on with, is closed: no name is given twice.
+-- name: close
+INSERT INTO thread_value (thread_seq, segment, n, type, data)
+VALUES (:thread_seq, :segment, :n, 'closed', :nothing)
+ON CONFLICT (thread_seq, segment, n) DO NOTHING
+
+-- name: close_copies
+INSERT INTO thread_value (thread_seq, segment, n, type, data)
+SELECT v.thread_seq, v.segment, MAX(v.n) + 1, 'closed', :nothing
+FROM thread_value v
+WHERE v.thread_seq = :target AND v.type <> 'closed'
+  AND v.segment IN (SELECT o.segment FROM thread_value o WHERE o.thread_seq = :source)
+GROUP BY v.thread_seq, v.segment
+ON CONFLICT (thread_seq, segment, n) DO NOTHING
 
 -- name: drop_all_checkpoints
 DELETE FROM thread_checkpoint WHERE thread_seq = :thread_seq
@@ -210,7 +225,8 @@ INSERT INTO thread_value (thread_seq, segment, n, type, data)
 SELECT :target, v.segment, v.n, v.type, v.data FROM thread_value v
 WHERE v.thread_seq = :source
 ORDER BY v.seq
-ON CONFLICT (thread_seq, segment, n) DO NOTHING
+ON CONFLICT (thread_seq, segment, n) DO UPDATE SET type = excluded.type, data = excluded.data
+WHERE thread_value.type = 'closed'
 
 -- name: copy_writes
 INSERT INTO thread_write (thread_seq, namespace, checkpoint_id, task_id, task_path, idx, channel, type, data)
