@@ -36,6 +36,8 @@ AREAS = {
     "events_postgres": "events",
     "search": "search",
     "imports": "imports",
+    "openai_sessions": "sessions_openai",
+    "openai_sessions_postgres": "sessions_openai",
 }
 """The areas in their order, each with the module that has the function of its name."""
 

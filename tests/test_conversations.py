@@ -28,8 +28,9 @@ def talks(sf: standfast.Standfast) -> Conversations:
 def test_what_is_added_comes_back_in_order_and_the_last_without_the_rest(talks: Conversations) -> None:
     """001-47: the last N messages, without reading the rest."""
     assert talks.items("a") == []
-    assert talks.add("a", said({"n": 1}, {"n": 2})) == [1, 2]
-    assert talks.add("a", said({"n": 3})) == [3]
+    first = talks.add("a", said({"n": 1}, {"n": 2}))
+    assert first.positions == [1, 2]
+    assert talks.add("a", said({"n": 3}), home=first.home) == (first.home, [3])
     assert talks.items("a") == [{"n": 1}, {"n": 2}, {"n": 3}]
     assert talks.items("a", last=2) == [{"n": 2}, {"n": 3}]
     assert talks.items("a", last=0) == []

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from standfast.adapters.awaiting import missing, opened, submitted
 from standfast.errors import InvalidInput
-from standfast.record.conversations import Conversations, Item, Line, line
+from standfast.record.conversations import Conversations, Home, Item, Line, line
 
 try:
     from agents.memory.session_settings import (  # type: ignore[import-not-found,unused-ignore]
@@ -86,6 +86,7 @@ class Session:
         self.session_settings = coerce_session_settings(given)
         self.repair = repair
         self._agent = agent
+        self._home: Home | None = None
         self._handle, mine = opened(store)
         self._room = Conversations(self._handle._store)
         self._close = weakref.finalize(self, self._handle.close) if mine else None
@@ -97,7 +98,7 @@ class Session:
         last = resolve_session_limit(limit, self.session_settings)
         if last is not None and last < 0:
             last = None  # as the SDK's own sessions have it
-        items = await _read(functools.partial(self._room.items, self.session_id, last=last))
+        items = await _read(functools.partial(self._room.items, self.session_id, last=last, home=self._home))
         return repaired(items) if self.repair else items
 
     async def add_items(self, items: list[Any]) -> None:
@@ -106,7 +107,8 @@ class Session:
         lines = [_line(item, redact) for item in items]
         if not lines:
             return self._usable()
-        await self._write(Conversations.add, lines, agent=self._agent)
+        added = await self._write(Conversations.add, lines, agent=self._agent, home=self._home)
+        self._home = added.home
         return None
 
     async def pop_item(self) -> Any | None:

@@ -19,7 +19,7 @@ from standfast import crash, serial
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, query, verb
-from standfast.errors import Conflict, InvalidInput, StandfastError
+from standfast.errors import Conflict, InvalidInput, NotFound, StandfastError
 from standfast.footings import journal, keys
 from standfast.ids import is_id, new_id
 from standfast.record import nodes
@@ -64,6 +64,13 @@ class Home(NamedTuple):
     first_position: int
 
 
+class Added(NamedTuple):
+    """Where items went."""
+
+    home: Home
+    positions: list[int]
+
+
 class _Stretch(NamedTuple):
     """Positions of one node, and the moment up to which what was taken back counts as taken back."""
 
@@ -83,9 +90,13 @@ def line(item: Item, *, role: str, summary: str, redact: bool, native: str | Non
     if redact:
         from standfast.record.redaction import redacted
 
-        stored, summary = redacted(text), redacted(summary)
-    role = keys.checked(serial.clean(role, ROLE_MAX) or "item", "role", limit=ROLE_MAX)
-    return Line(role, stored, serial.hash_text(f"{role}\n{text}"), serial.clean(summary, PREVIEW_MAX), native)
+        stored = redacted(text)
+        if stored != text:
+            summary = redacted(summary)
+    if not role.isidentifier() or len(role) > ROLE_MAX:
+        role = keys.checked(serial.clean(role, ROLE_MAX) or "item", "role", limit=ROLE_MAX)
+    told = serial.clean(summary[: 4 * PREVIEW_MAX], PREVIEW_MAX)
+    return Line(role, stored, serial.hash_text(f"{role}\n{text}"), told, native)
 
 
 def _escaped(item: Item) -> str:
@@ -109,17 +120,23 @@ class Conversations(Room):
 
     @verb
     def add(
-        self, tx: Tx, session: str, lines: Sequence[Line], *, agent: str | None = None
-    ) -> list[int] | StandfastError:
-        """All of them at the end, one after another with nothing between, or none. Makes the session if need be."""
-        home = find(tx, session) or made(tx, session, agent)
-        return home if isinstance(home, StandfastError) else append(tx, home, lines)
+        self, tx: Tx, session: str, lines: Sequence[Line], *, agent: str | None = None, home: Home | None = None
+    ) -> Added | StandfastError:
+        """All of them at the end, one after another with nothing between, or none. Makes the session if need be.
+
+        `home` is where an earlier call found the conversation: it need not be looked for again.
+        """
+        where = home or find(tx, session) or made(tx, session, agent)
+        if isinstance(where, StandfastError):
+            return where
+        positions = append(tx, where, lines)
+        return positions if isinstance(positions, StandfastError) else Added(where, positions)
 
     @query
-    def items(self, tx: Tx, session: str, *, last: int | None = None) -> list[Item]:
+    def items(self, tx: Tx, session: str, *, last: int | None = None, home: Home | None = None) -> list[Item]:
         """The newest `last` that stand, in order, without reading the rest; all without `last`."""
-        home = find(tx, session)
-        return [] if home is None else [item_of(row["content"]) for row in standing(tx, home, last)]
+        where = home or find(tx, session)
+        return [] if where is None else [item_of(row["content"]) for row in standing(tx, where, last)]
 
     @verb
     def take_back(self, tx: Tx, session: str) -> tuple[Item] | StandfastError | None:
@@ -188,7 +205,10 @@ def append(tx: Tx, home: Home, lines: Sequence[Line]) -> list[int] | StandfastEr
     if len(lines) > BATCH_MAX:
         return InvalidInput(f"{len(lines):,} items at once, and the limit is {BATCH_MAX:,}", "add them in parts")
     crash.point("conversation.before_add")
-    first = tx.one(SQL.reserve, node_id=home.node_id, count=len(lines))["position"]
+    reserved = tx.maybe(SQL.reserve, node_id=home.node_id, count=len(lines))
+    if reserved is None:
+        return NotFound(f"session {home.key!r} is gone", "standfast session list")
+    first = reserved["position"]
     now_us, actor = tx.now_us(), tx.caller.actor
     for position, said in enumerate(lines, first):
         id = new_id("msg")

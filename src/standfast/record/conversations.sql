@@ -18,11 +18,12 @@ INSERT INTO session (id, scope, key, state, reason, agent, openings, actor, fenc
 VALUES (:id, :scope, :key, 'completed', 'a conversation', :agent, 0, :actor, 0, :now_us, :now_us, :now_us)
 ON CONFLICT (scope, key) DO NOTHING
 
--- While nobody has it open, a session is as old as the last thing said in it.
+-- While nobody has it open, a session is as old as the last thing said in it, to the second.
 -- name: touch
 UPDATE session
 SET preview = COALESCE(preview, :preview), updated_us = CASE WHEN holder IS NULL THEN :now_us ELSE updated_us END
 WHERE id = :id
+  AND ((preview IS NULL AND CAST(:preview AS TEXT) IS NOT NULL) OR (holder IS NULL AND updated_us < :now_us - 1000000))
 
 -- name: lock_node
 SELECT id, next_position FROM node WHERE id = :node_id {for_update}
