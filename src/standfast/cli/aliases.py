@@ -208,7 +208,7 @@ ALIASES = {
     "agent register": "agent set",
     "agent add": "agent set",
     "who": "agent list",
-    "whoami": "agent show",
+    "whoami": "status",
     "upsert": "apply",
     "plan": "apply --dry-run",
     "diff": "apply --dry-run",
@@ -360,7 +360,10 @@ ALIASES = {
 
 OPTIONS = {
     "because": ("why", "reason"),
+    "box": ("to",),
     "comment": ("note", "reason", "why"),
+    "content": ("body", "text"),
+    "count": ("limit",),
     "cursor": ("after",),
     "description": ("body", "summary", "note"),
     "duration": ("for", "window"),
@@ -372,25 +375,35 @@ OPTIONS = {
     "id": ("event-id", "key"),
     "idempotency-key": ("key",),
     "interval": ("every",),
+    "last": ("window", "limit"),
     "lease": ("for",),
     "max": ("limit",),
-    "message": ("note", "reason", "why"),
+    "message": ("body", "text", "note", "reason", "why"),
     "note": ("reason", "why", "outcome"),
     "ns": ("namespace",),
     "offset": ("after",),
     "owner": ("assignee", "agent"),
+    "payload": ("data", "body"),
     "rationale": ("why",),
     "reason": ("why", "note"),
+    "recipient": ("to",),
     "schedule": ("cron",),
-    "sender": ("from",),
     "seconds": ("for", "timeout", "wait"),
+    "sender": ("from",),
+    "since": ("window",),
+    "state": ("status",),
+    "status": ("state",),
     "tags": ("tag", "label"),
+    "tail": ("limit",),
+    "text": ("body", "title", "words"),
+    "timeout": ("wait", "for"),
     "timezone": ("zone",),
     "ttl": ("for",),
     "tz": ("zone",),
     "why": ("reason", "note"),
 }
-"""Other words for options, without their dashes, and what they are called here; the first that a command has."""
+"""Other words for options, without their dashes, and what they are called here, as an option or as one of
+the words behind the command; the first that a command has."""
 
 
 def meaning(words: list[str], exists: Container[str]) -> tuple[str, int] | None:

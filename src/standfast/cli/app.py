@@ -201,6 +201,8 @@ def _usage_hint(error: click.UsageError) -> str:
     if isinstance(error, Refused):
         return error.hint
     path = error.ctx.command_path if error.ctx else NAME
+    if "unexpected extra argument" in error.message:
+        return f"words that belong together need quotes; {path} --help"
     return f"{path} --help"
 
 

@@ -149,14 +149,14 @@ def unknown_option(error: click.NoSuchOption) -> Refused | None:
     from standfast.cli.aliases import OPTIONS
 
     given, params = error.option_name.lstrip("-"), error.ctx.command.params
-    words = [param.make_metavar(error.ctx) for param in params if isinstance(param, click.Argument)]
-    line = " ".join((error.ctx.command_path, *words))
-    if any(isinstance(param, click.Argument) and param.name == given for param in params):
-        return Refused(f"{given.upper()} is given as it is, without --{given}", line, error.ctx)
-    known = {option.removeprefix("--") for param in params if isinstance(param, click.Option) for option in param.opts}
-    called = next((word for word in OPTIONS.get(given, ()) if word in known), None)
+    words = {param.name: param.make_metavar(error.ctx) for param in params if isinstance(param, click.Argument)}
+    options = {option.removeprefix("--") for param in params if param.name not in words for option in param.opts}
+    line = " ".join((error.ctx.command_path, *words.values()))
+    called = next((word for word in (given, *OPTIONS.get(given, ())) if word in words or word in options), None)
     if called is None:
         return None
+    if called in words:
+        return Refused(f"{called.upper()} is given as it is, without --{given}", line, error.ctx)
     return Refused(f"there is no option --{given}; here it is --{called}", f"{line} --{called} …", error.ctx)
 
 
