@@ -8,7 +8,7 @@ FILE = Path(__file__).parent / "fleet.toml"
 
 with standfast.open() as sf:
     problems = sf.apply(FILE, mode="preflight").problems
-    print("every check passes" if not problems else problems)
+    print(problems or "every check passes")
 
     applied = sf.apply(FILE, key="fleet-1", mode="commit")
     again = sf.apply(FILE, key="fleet-1", mode="commit")

@@ -179,6 +179,7 @@ class Engine(ABC):
 
     def care(self) -> None:
         """What a caretaker does when little is going on: give back space that is only reserved."""
+        return  # most engines look after themselves
 
     @abstractmethod
     def retain(self) -> None:
