@@ -36,6 +36,8 @@ AREAS = {
     "events_postgres": "events",
     "search": "search",
     "imports": "imports",
+    "langgraph": "threads",
+    "langgraph_postgres": "threads",
     "openai_sessions": "sessions_openai",
     "openai_sessions_postgres": "sessions_openai",
 }
