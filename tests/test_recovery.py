@@ -46,6 +46,19 @@ def test_a_lock_that_ran_out_is_listed_and_a_live_one_is_not(engine_url: str, tm
         assert [item.kind for item in sf.recovery.report().items] == ["lock_expired"]
 
 
+def test_a_daemon_that_was_killed_is_told_with_the_command_that_starts_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lock is no lock of a person's: taking or giving it back would help nobody."""
+    monkeypatch.chdir(tmp_path)  # outside any repository, where the daemon's lock is
+    clock = ManualClock()
+    with standfast.open(data_dir=tmp_path / "data", clock=clock) as sf:
+        sf.leases.acquire("daemon")
+        clock.advance("61s")
+        (item,) = sf.recovery.report().items
+        assert (item.command, "daemon was killed" in item.what) == ("standfast daemon start", True)
+
+
 @pytest.mark.parametrize(
     "name", ["dispatched_effects", "active_sessions", "waiting_sessions", "open_decisions", "waiting_approvals"]
 )

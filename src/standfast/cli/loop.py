@@ -250,6 +250,8 @@ def show(out: Out, name: str) -> None:
         for line in out.table([_run_row(one, found.zone) for one in runs], RUN_COLUMNS):
             out.text(line)
     _say_absent(out, [late] if late else [])
+    if found.state == "paused":
+        return out.then(f"standfast loop resume {_quoted(found.name)}")
     return out.then(f"standfast loop runs {_quoted(found.name)} --since 1w")
 
 

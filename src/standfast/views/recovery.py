@@ -28,6 +28,9 @@ LATE_US = MINUTE_US
 RUN_LATE_US = 5 * MINUTE_US
 """A queued run that nobody has begun for so long is told."""
 
+DAEMON = "daemon"
+"""The lock that whoever fires loops holds."""
+
 
 class Item(NamedTuple):
     """One thing to settle."""
@@ -203,6 +206,8 @@ def _locks(tx: Tx, rows: list[Row]) -> Iterator[Item]:
         what = f"the lock {row['name']!r} was never given back"
         who = row["actor"] or leases.who(row["holder"])
         command = f"standfast lock {shlex.quote(row['name'])} --release"
+        if (row["scope"], row["name"]) == ("", DAEMON):
+            what, command = "the daemon was killed: no loop is fired until one runs again", "standfast daemon start"
         yield Item("lock_expired", f"lock:{row['name']}", what, row["acquired_us"], who, row["scope"], None, command)
 
 
