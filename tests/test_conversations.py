@@ -113,7 +113,10 @@ def test_a_conversation_is_the_session_of_its_key(sf: standfast.Standfast, talks
     with sf.session("fix-42") as s:
         assert s.step("plan", lambda: 1) == 1
         s.say("assistant", {"n": 2})
-    assert talks.items(record.id) == [{"role": "user", "content": "please"}, {"n": 2}]
+        s.say("user", "1,2")
+    told = {"role": "user", "content": "1,2"}
+    assert talks.items(record.id) == [{"role": "user", "content": "please"}, {"n": 2}, told]
+    assert talks.take_back(record.id) == (told,)
     with pytest.raises(NotFound):
         talks.add("ses_" + "0" * 26, said(1))
     for bad in ("", "a\nb", "x" * 600):

@@ -50,6 +50,8 @@ ANSWERS = {
     "apply_patch_call": "apply_patch_call_output",
 }
 """What answers each kind of call that the model waits for."""
+INLINE_MAX = 50
+"""More items than this at once are encoded on a worker thread, so that the loop goes on."""
 _TOLD = ("function_call", "custom_tool_call")
 """The calls whose answer is plain text, so that one can be made up for the model."""
 
@@ -103,10 +105,13 @@ class Session:
 
     async def add_items(self, items: list[Any]) -> None:
         """All of them, one after another with nothing between, durably; or none."""
-        redact = self._room.store.redact
-        lines = [_line(item, redact) for item in items]
-        if not lines:
+        if not items:
             return self._usable()
+        redact = self._room.store.redact
+        if len(items) > INLINE_MAX:
+            lines = await _read(lambda: [_line(item, redact) for item in list(items)])
+        else:
+            lines = [_line(item, redact) for item in items]
         added = await self._write(Conversations.add, lines, agent=self._agent, home=self._home)
         self._home = added.home
         return None

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from standfast import crash, serial
 from standfast.db.contract import Row, Tx
-from standfast.db.sql import load
+from standfast.db.sql import Statement, load
 from standfast.db.store import Room, query, verb
 from standfast.errors import Conflict, InvalidInput, NotFound, StandfastError
 from standfast.footings import journal, keys
@@ -95,7 +95,7 @@ def line(item: Item, *, role: str, summary: str, redact: bool, native: str | Non
             summary = redacted(summary)
     if not role.isidentifier() or len(role) > ROLE_MAX:
         role = keys.checked(serial.clean(role, ROLE_MAX) or "item", "role", limit=ROLE_MAX)
-    told = serial.clean(summary[: 4 * PREVIEW_MAX], PREVIEW_MAX)
+    told = serial.clean(summary[: 2 * PREVIEW_MAX], PREVIEW_MAX)
     return Line(role, stored, serial.hash_text(f"{role}\n{text}"), told, native)
 
 
@@ -107,10 +107,25 @@ def _escaped(item: Item) -> str:
 
 
 def item_of(content: str) -> Item:
-    value = serial.read(content)
-    if isinstance(value, dict) and len(value) == 1 and isinstance(value.get(RAW), str):
-        return json.loads(value[RAW])
-    return value
+    return items_of([content])[0]
+
+
+def items_of(contents: Sequence[str]) -> list[Item]:
+    """The items of stored texts, read in one go."""
+    items = json.loads(f"[{','.join(contents)}]")
+    return [_unwrapped(item) if type(item) is dict and len(item) == 1 else item for item in items]
+
+
+def _text(row: Row) -> str:
+    """What was said by other means is plain text: as an item it has its role beside it."""
+    if row["format"] == "json":
+        return str(row["content"])
+    return json.dumps({"role": row["role"], "content": row["content"]})
+
+
+def _unwrapped(item: dict[str, Item]) -> Item:
+    text = item.get(RAW)
+    return json.loads(text) if isinstance(text, str) else item
 
 
 class Conversations(Room):
@@ -136,7 +151,10 @@ class Conversations(Room):
     def items(self, tx: Tx, session: str, *, last: int | None = None, home: Home | None = None) -> list[Item]:
         """The newest `last` that stand, in order, without reading the rest; all without `last`."""
         where = home or find(tx, session)
-        return [] if where is None else [item_of(row["content"]) for row in standing(tx, where, last)]
+        if where is None:
+            return []
+        rows = _newest(tx, _stretches(tx, where), ALL if last is None else max(0, last), SQL.contents)
+        return items_of([_text(row) for row in reversed(rows)])
 
     @verb
     def take_back(self, tx: Tx, session: str) -> tuple[Item] | StandfastError | None:
@@ -152,7 +170,7 @@ class Conversations(Room):
         crash.point("conversation.before_take_back")
         tx.run(SQL.retract, node_id=home.node_id, position=rows[0]["position"], now_us=tx.now_us())
         _tell(tx, home, "message.retracted", rows[0]["id"], rows[0]["role"])
-        return (item_of(rows[0]["content"]),)
+        return (item_of(_text(rows[0])),)
 
     @verb
     def clear(self, tx: Tx, session: str) -> StandfastError | None:
@@ -236,11 +254,11 @@ def standing(tx: Tx, home: Home, last: int | None) -> list[Row]:
     return _newest(tx, _stretches(tx, home), ALL if last is None else max(0, last))[::-1]
 
 
-def _newest(tx: Tx, stretches: Iterable[_Stretch], limit: int) -> list[Row]:
+def _newest(tx: Tx, stretches: Iterable[_Stretch], limit: int, statement: Statement = SQL.newest) -> list[Row]:
     rows: list[Row] = []
     for stretch in stretches:
         if len(rows) < limit:
-            rows += tx.all(SQL.newest, **stretch._asdict(), limit=limit - len(rows))
+            rows += tx.all(statement, **stretch._asdict(), limit=limit - len(rows))
     return rows
 
 
@@ -265,8 +283,8 @@ def _stretches(tx: Tx, home: Home) -> list[_Stretch]:
 
 def _cleared(tx: Tx, home: Home) -> int | None:
     """From where on it is read since it was cleared. A value, so that what was cleared is not even passed over."""
-    found = values.look(tx, place(home), CLEARED)
-    return found.value if found is not None and type(found.value) is int else None
+    row = tx.maybe(SQL.cleared, scope=home.scope, session_id=home.session_id, key=CLEARED)
+    return int(row["value"]) if row is not None and row["value"].isdigit() else None
 
 
 def place(home: Home) -> Place:

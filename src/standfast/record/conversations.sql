@@ -39,12 +39,25 @@ VALUES (:id, :session_id, :node_id, :position, :role, 'json', :content, :hash, :
 
 -- What was taken back after a fork was cut still stands in the fork.
 -- name: newest
-SELECT id, position, role, content
+SELECT id, position, role, format, content
 FROM message
 WHERE node_id = :node_id AND position >= :first AND position < :before
   AND (retracted_us IS NULL OR retracted_us > :kept_us)
 ORDER BY position DESC
 LIMIT :limit
+
+-- The same, for whoever wants nothing else.
+-- name: contents
+SELECT role, format, content
+FROM message
+WHERE node_id = :node_id AND position >= :first AND position < :before
+  AND (retracted_us IS NULL OR retracted_us > :kept_us)
+ORDER BY position DESC
+LIMIT :limit
+
+-- name: cleared
+SELECT value FROM state
+WHERE scope = :scope AND namespace = :session_id AND key = :key AND expires_us IS NULL
 
 -- name: created
 SELECT created_us FROM session WHERE id = :id
