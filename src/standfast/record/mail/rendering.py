@@ -56,7 +56,8 @@ def _origin(mail: Mail) -> str:
     found = leases.parse_process(str(about.get("holder") or ""))
     sent = f"process {found.pid} on {found.host}" if found else f"a command on {about.get('host')}"
     session = f", session {about['session']}" if about.get("session") else ""
-    return _one(f"really {about.get('actor')}, {sent}{session}")
+    really = "" if about.get("actor") == mail.sender else f"really {about.get('actor')}, "
+    return _one(f"{really}{sent}{session}")
 
 
 def _one(text: str) -> str:

@@ -246,7 +246,9 @@ class Mails(Room):
         if somebody else has it.
         """
         if (for_us is None) == (until_us is None):
-            raise InvalidInput("defer until when?", "one of for_us= and until_us=")
+            raise InvalidInput(
+                "defer until when?", "one of for_us= and until_us=; in a shell: --for 2h, or --until 'mon 09:00'"
+            )
         later_us = None if for_us is None else checked_term(for_us, "a delay")
         return self._told(self._back(which, "deferred", checked_reason(reason), later_us, until_us))
 

@@ -237,7 +237,9 @@ class Tasks(Room):
     ) -> Task | StandfastError:
         """Out of `next` until a moment; it is counted meanwhile, and awake again by itself."""
         if (until_us is None) == (for_us is None):
-            return InvalidInput("snooze until when?", "one of until_us= and for_us=")
+            return InvalidInput(
+                "snooze until when?", "one of for_us= and until_us=; in a shell: --for 2d, or --until 'mon 09:00'"
+            )
         if for_us is not None and not 0 < for_us <= DURATION_MAX_US:
             return InvalidInput("a snooze lasts longer than nothing and at most a hundred years")
         until_us = until_us if until_us is not None else tx.now_us() + (for_us or 0)
