@@ -1,126 +1,34 @@
-"""pydantic-ai: conversations that two writers cannot overwrite, and steps whose calls are effects.
-
-    from standfast.adapters.pydantic_ai import ConversationStore
-
-    store = ConversationStore()                       # or a path, a URL, an open store
-    conversation = await store.load("fix-42") or Conversation(conversation_id="fix-42")
-    result = await agent.run("fix the parser", conversation=conversation)
-    await store.save(result)
-
-`StepStore` is the store of pydantic-ai-harness's `StepPersistence`. There a call that `started` is
-only noted down; here it is an effect: of two that start the same call one is refused, and what was started by a
-process that died is in doubt until somebody says how it ended.
-"""
+"""`StepStore`: runs, steps and snapshots of pydantic-ai-harness, and its calls as effects."""
 
 from __future__ import annotations
 
 import functools
-import os
-import weakref
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from standfast.adapters.awaiting import missing, opened, threaded
-from standfast.errors import Conflict, KeyConflict, NotFound, VersionConflict
+from pydantic import TypeAdapter
+from pydantic_ai.messages import (  # type: ignore[import-not-found,unused-ignore]
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+)
+
+from standfast.adapters.awaiting import threaded
+from standfast.adapters.pydantic_ai.plain import Opened, plain, said
+from standfast.errors import Conflict, KeyConflict, NotFound
 from standfast.ledger.effects.nouns import Effect
-from standfast.record.chains import Chains, Entry, Link
-from standfast.record.conversations import Line, line
+from standfast.record.conversations import Line
 
 try:
-    from pydantic import TypeAdapter
-    from pydantic_ai.conversation_store import (  # type: ignore[import-not-found,unused-ignore]
-        ConversationConflict,
-        ConversationEntry,
-        ConversationRecord,
-    )
-    from pydantic_ai.conversation_store import (
-        ConversationStore as Base,
-    )
-    from pydantic_ai.messages import (  # type: ignore[import-not-found,unused-ignore]
-        ModelMessage,
-        ModelMessagesTypeAdapter,
-    )
+    import pydantic_ai_harness.step_persistence as harness  # type: ignore[import-not-found,unused-ignore]
 except ImportError as error:
-    raise missing("pydantic-ai", "pydantic-ai 2.66 or later") from error
-
-if TYPE_CHECKING:
-    from standfast.aio import AsyncStandfast
-    from standfast.handle import Standfast
+    raise ImportError("StepStore needs pydantic-ai-harness\npip install pydantic-ai-harness") from error
 
 RUNS = "pydantic-ai.runs"
 PAGE = 1000
 
 
-class _Opened:
-    """A store of ours, opened here or given."""
-
-    def __init__(self, store: Standfast | AsyncStandfast | str | os.PathLike[str] | None = None) -> None:
-        self._handle, mine = opened(store)
-        self._chains = Chains(self._handle._store)
-        self._close = weakref.finalize(self, self._handle.close) if mine else None
-
-    def close(self) -> None:
-        """Give back the store, if it was opened here."""
-        if self._close is not None:
-            self._close()
-
-
-class ConversationStore(_Opened, Base):  # type: ignore[misc,unused-ignore]
-    """Conversations in a store of standfast. One that was deleted neither loads nor lists; its entries stay."""
-
-    async def read_record(self, conversation_id: str) -> ConversationRecord | None:
-        head = await threaded(self._chains.head, conversation_id)
-        return None if head is None else _records().validate_python(head)
-
-    async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
-        found: list[ConversationRecord] = []
-        after: tuple[int, str] | None = None
-        while limit is None or len(found) < limit:
-            page, after = await threaded(self._chains.heads, after)
-            records = [_records().validate_python(head) for head in page]
-            found += [one for one in records if scope is None or one.scope == scope]
-            if after is None:
-                break
-        found.sort(key=lambda one: one.updated_at, reverse=True)
-        return found[:limit]
-
-    async def write_record(
-        self,
-        record: ConversationRecord,
-        *,
-        new_entries: Sequence[ConversationEntry] = (),
-        expected_revision: str | None,
-    ) -> None:
-        head = _records().dump_python(record, mode="json")
-        redact = self._chains.store.redact
-        links = [Link(entry.id, entry.parent_id, _line(entry, redact)) for entry in new_entries]
-        asked = {"head_id": record.head_id, "revision": expected_revision}
-        try:
-            await threaded(functools.partial(self._chains.write, record.conversation_id, head, links, **asked))
-        except VersionConflict as error:
-            raise ConversationConflict(record.conversation_id) from error
-
-    async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
-        try:
-            await threaded(functools.partial(self._chains.delete, conversation_id, revision=expected_revision))
-        except VersionConflict as error:
-            raise ConversationConflict(conversation_id) from error
-
-    async def read_entry(self, entry_id: str) -> ConversationEntry:
-        try:
-            return _entries([await threaded(self._chains.entry, entry_id)])[0]
-        except NotFound as error:
-            raise KeyError(entry_id) from error
-
-    async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
-        try:
-            return _entries(await threaded(functools.partial(self._chains.history, head_id, limit=limit)))
-        except NotFound as error:
-            raise KeyError(head_id) from error
-
-
-class StepStore(_Opened):
+class StepStore(Opened):
     """Runs, steps, snapshots and calls of pydantic-ai-harness, in a store of standfast.
 
     A call is an effect: a second `started` raises InProgress while the first is at work, EffectInDoubt if its
@@ -262,60 +170,25 @@ class StepStore(_Opened):
         return found[::-1]
 
 
-# -- plain forms -----------------------------------------------------------------------------------------------
+# -- plain forms --------------------------------------------------------------------------------
 
 
 @functools.cache
-def _records() -> TypeAdapter[Any]:
-    return TypeAdapter(ConversationRecord)
-
-
-@functools.cache
-def _step_type(name: str) -> TypeAdapter[Any]:
-    try:
-        import pydantic_ai_harness.step_persistence as steps  # type: ignore[import-not-found,unused-ignore]
-    except ImportError as error:
-        raise missing("pydantic-ai", "pydantic-ai-harness") from error
-    return TypeAdapter(getattr(steps, name))
+def _type(name: str) -> TypeAdapter[Any]:
+    return TypeAdapter(getattr(harness, name))
 
 
 def _loaded(name: str, value: Any) -> Any:
-    return _step_type(name).validate_python(value)
+    return _type(name).validate_python(value)
 
 
 def _dumped(noted: Any, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    dumped: dict[str, Any] = _step_type(type(noted).__name__).dump_python(noted, mode="json", exclude=set(without))
+    dumped: dict[str, Any] = _type(type(noted).__name__).dump_python(noted, mode="json", exclude=set(without))
     return dumped
 
 
-def _plain(messages: Sequence[ModelMessage]) -> list[Any]:
-    plain: list[Any] = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
-    return plain
-
-
-def _line(entry: ConversationEntry, redact: bool) -> Line:
-    (message,) = _plain([entry.message])
-    return _said(message, {"parent": entry.parent_id, "kind": entry.kind, "value": message}, redact)
-
-
 def _lines(messages: Sequence[ModelMessage], redact: bool) -> list[Line]:
-    return [_said(message, message, redact) for message in _plain(messages)]
-
-
-def _said(message: dict[str, Any], value: Any, redact: bool) -> Line:
-    parts = message.get("parts") or []
-    kinds = {part.get("part_kind") for part in parts}
-    role = "user" if "user-prompt" in kinds else "assistant" if message.get("kind") == "response" else "tool"
-    words = [part.get("content") or f"{part.get('tool_name', '')} {part.get('args', '')}" for part in parts]
-    return line(value, role=role, summary=" ".join(str(word) for word in words if word), redact=redact)
-
-
-def _entries(entries: Sequence[Entry]) -> list[ConversationEntry]:
-    messages = ModelMessagesTypeAdapter.validate_python([entry.value for entry in entries])
-    return [
-        ConversationEntry(id=entry.id, parent_id=entry.parent_id, message=message)
-        for entry, message in zip(entries, messages, strict=True)
-    ]
+    return [said(message, message, redact) for message in plain(messages)]
 
 
 def _tool_effect(effect: Effect) -> Any:
@@ -338,6 +211,3 @@ def _sequence(key: str | None) -> int | None:
     """The number a key of `StepPersistence` begins with; it only grows."""
     number = (key or "").partition(":")[0]
     return int(number) if number.isascii() and number.isdigit() and ":" in (key or "") else None
-
-
-__all__ = ["ConversationStore", "StepStore"]

@@ -1,0 +1,44 @@
+"""pydantic-ai: conversations that two writers cannot overwrite, and steps whose calls are effects.
+
+    from standfast.adapters.pydantic_ai import ConversationStore
+
+    store = ConversationStore()                       # or a path, a URL, an open store
+    conversation = await store.load("fix-42") or Conversation(conversation_id="fix-42")
+    result = await agent.run("fix the parser", conversation=conversation)
+    await store.save(result)
+
+`StepStore` is the store of pydantic-ai-harness's `StepPersistence`. There a call that `started` is
+only noted down; here it is an effect: of two that start the same call one is refused, and what was started by a
+process that died is in doubt until somebody says how it ended.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from standfast.adapters.awaiting import missing
+
+try:
+    import pydantic_ai.messages  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
+except ImportError as error:
+    raise missing("pydantic-ai", "pydantic-ai") from error
+
+if TYPE_CHECKING:
+    from standfast.adapters.pydantic_ai.conversations import ConversationStore
+    from standfast.adapters.pydantic_ai.steps import StepStore
+
+
+def __getattr__(name: str) -> Any:
+    """Each by itself: the harness is not everybody's, and may stand on an older pydantic-ai than the other needs."""
+    if name == "ConversationStore":
+        from standfast.adapters.pydantic_ai.conversations import ConversationStore
+
+        return ConversationStore
+    if name == "StepStore":
+        from standfast.adapters.pydantic_ai.steps import StepStore
+
+        return StepStore
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = ["ConversationStore", "StepStore"]
