@@ -91,3 +91,13 @@ def test_whoever_follows_is_told_as_it_happens(home: Path) -> None:
         assert json.loads(following.stdout.readline())["type"] == "new"
         following.send_signal(signal.SIGINT)
         following.wait(30)
+
+
+def test_consumers_come_in_pages(home: Path) -> None:
+    said("event", "append", "orders", "placed", home=home)
+    for name in ("a b", "c"):
+        run("event", "consume", name, "orders", "--jsonl", home=home)
+    first = json.loads(run("event", "consumers", "--limit", "1", "--json", home=home).stdout)
+    assert [one["name"] for one in first["data"]] == ["a b"]
+    assert [one["name"] for one in said("event", "consumers", "--after", first["next"], home=home)] == ["c"]
+    assert refused("event", "consumers", "--after", "a b", home=home) == (2, "invalid_input")

@@ -145,3 +145,12 @@ def test_read_for_a_process_it_is_ready_again_when_that_is_gone(home: Path) -> N
     sleeper.kill()
     sleeper.wait()
     assert said("mail", "read", "--to", "bob", home=home, STANDFAST_ACTOR="eve")["attempts"] == 2
+
+
+def test_boxes_come_in_pages(home: Path) -> None:
+    for box in ("a b", "c"):
+        said("mail", "send", box, "hi", home=home)
+    first = json.loads(run("mail", "boxes", "--limit", "1", "--json", home=home).stdout)
+    assert [one["box"] for one in first["data"]] == ["a b"]
+    assert [one["box"] for one in said("mail", "boxes", "--after", first["next"], home=home)] == ["c"]
+    assert run("mail", "boxes", "--after", "a b", home=home).returncode == 2

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import noun
+from standfast.cli.frame import noun, pair
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 
@@ -125,7 +125,7 @@ def balance(out: Out, account: str | None, unit: str | None, moment: str | None,
         if account is not None and unit is not None:
             found = [sf.credits.balance(account, unit=unit, at_us=at_us)]
         else:
-            found = sf.credits.balances(account=account, at_us=at_us, after=_place(after), limit=limit)
+            found = sf.credits.balances(account=account, at_us=at_us, after=pair(after), limit=limit)
     out.rows(
         [one._asdict() for one in found],
         [
@@ -199,18 +199,6 @@ def _next(last: Balance) -> str:
     import json
 
     return json.dumps([last.account, last.unit])
-
-
-def _place(after: str | None) -> tuple[str, str] | None:
-    if after is None:
-        return None
-    from standfast import serial
-    from standfast.errors import InvalidInput
-
-    place = serial.read(after)
-    if not (isinstance(place, list) and len(place) == 2 and all(isinstance(part, str) for part in place)):
-        raise InvalidInput("--after is not a place in this list", "use the `next` of the last page")
-    return place[0], place[1]
 
 
 def _past(text: str | None) -> int | None:

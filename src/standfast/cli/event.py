@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import noun, scope_options
+from standfast.cli.frame import noun, pair, scope_options
 from standfast.cli.output import Out, dumps
 from standfast.cli.render import Column, clean_lines
 
@@ -282,11 +282,10 @@ def _hand(out: Out, one: Event, command: tuple[str, ...]) -> None:
 @click.option("--after", help="Where the page before ended.")
 def consumers(out: Out, limit: int, after: str | None) -> None:
     """List who reads, where each stands, and how far it is behind."""
-    from standfast.cli.credit import _place
     from standfast.cli.store import opened
 
     with opened(create=False) as sf:
-        found = sf.events.consumers(limit=limit, after=_place(after) or ("", ""))
+        found = sf.events.consumers(limit=limit, after=pair(after) or ("", ""))
     out.rows(
         [one._asdict() for one in found],
         [

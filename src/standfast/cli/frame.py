@@ -115,6 +115,19 @@ def place(_ctx: click.Context, _param: click.Parameter, after: str | None) -> st
     raise InvalidInput(f"{after!r} is not a place in this list", "use the `next` of the last page")
 
 
+def pair(after: str | None) -> tuple[str, str] | None:
+    """`--after` of a list in the order of two names: both, as JSON, because either may contain anything."""
+    if after is None:
+        return None
+    from standfast import serial
+    from standfast.errors import InvalidInput
+
+    found = serial.read(after)
+    if isinstance(found, list) and len(found) == 2 and isinstance(found[0], str) and isinstance(found[1], str):
+        return found[0], found[1]
+    raise InvalidInput("--after is not a place in this list", "use the `next` of the last page")
+
+
 def common_options() -> list[click.Parameter]:
     """What every command understands, before or after its name."""
 

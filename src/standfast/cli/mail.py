@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import noun, place, scope_options
-from standfast.cli.output import Out
+from standfast.cli.frame import noun, pair, place, scope_options
+from standfast.cli.output import Out, dumps
 from standfast.cli.render import Column, clean_lines
 
 if TYPE_CHECKING:
@@ -455,15 +455,16 @@ def receipts(
 
 
 @mail.verb("boxes", examples=("standfast mail boxes", "standfast mail boxes --all --json"))
+@click.option("--after", help="Where the page before ended.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
-def boxes(out: Out, limit: int, scope_choice: str | None) -> None:
+def boxes(out: Out, after: str | None, limit: int, scope_choice: str | None) -> None:
     """List boxes: how full each is, and when somebody last looked into it."""
     from standfast.cli.store import opened
     from standfast.config import load
 
     with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
-        found = sf.mail.boxes(everywhere=scope_choice == "all", limit=limit)
+        found = sf.mail.boxes(everywhere=scope_choice == "all", limit=limit, after=pair(after) or ("", ""))
 
     def seen(us: int | None) -> str:
         return _moment(us) if us else "never"
@@ -479,6 +480,7 @@ def boxes(out: Out, limit: int, scope_choice: str | None) -> None:
     out.rows(
         [{**one._asdict(), "full": one.full} for one in found],
         columns,
+        next=dumps([found[-1].scope, found[-1].box]) if len(found) == limit else None,
         then="standfast mail list" if found else "",
         empty="no box has mail",
     )
