@@ -190,7 +190,9 @@ class Threads(Room):
         if asked is None:
             return None
         row, pieces, writes = asked
-        return self._checkpoint(thread, row, self._known([row], pieces, seal), writes, seal)
+        known = self._known([row], pieces, seal)
+        self._cache.keep(known)  # most likely the next put goes on from here
+        return self._checkpoint(thread, row, known, writes, seal)
 
     @query
     def _get(self, tx: Tx, thread: str, id: str | None, namespace: str) -> tuple[Row, _Pieces, list[Row]] | None:
