@@ -410,7 +410,8 @@ class Approvals(Room):
 
     def _effect(self, tx: Tx, text: str) -> Row | StandfastError:
         rows = _named_rows(tx, text, "eff") or tx.all(SQL.effect_by_key, scope=self.scope, key=text)
-        return rows[0] if len(rows) == 1 else _not_one("effect", text, rows, "standfast effect list")
+        hint = "standfast effect list" if rows else "plan it and ask: standfast effect begin TOOL NAME=VALUE --approve"
+        return rows[0] if len(rows) == 1 else _not_one("effect", text, rows, hint)
 
 
 def _question(tx: Tx, found: Approval) -> Question | StandfastError:
