@@ -46,6 +46,9 @@ PAYLOAD_COLUMNS: Final[tuple[str, ...]] = (
     "event.data",
     "tool_call.input",
     "tool_call.output",
+    "thread_value.data",
+    "thread_write.data",
+    "item.value",
 )
 
 _ATOMS = frozenset({str, bool, float, type(None)})
