@@ -71,6 +71,23 @@ def test_threads_of_postgressaver_are_taken_over_whole(pg_database: str, tmp_pat
         assert told(ours) == expected
 
 
+def test_what_cannot_be_read_is_counted_and_keeps_nothing_else_from_coming(tmp_path: Path) -> None:
+    source = tmp_path / "theirs.sqlite"
+    with SqliteSaver.from_conn_string(str(source)) as theirs:
+        list(growing(theirs, 2))
+        add = "INSERT INTO checkpoints VALUES (?, '', ?, NULL, ?, ?, ?)"
+        junk = [("msgpack", b"\xff\x00"), ("msgpack", b"\x01"), ("json", b"[1]"), ("pickle", b"x"), (None, None)]
+        for n, (kind, data) in enumerate(junk):
+            theirs.conn.execute(add, ("junk", f"id{n}", kind, data, b"no json"))
+        theirs.conn.execute(add, ("\x01", "id", "msgpack", b"\x80", b"{}"))  # a name that cannot be one
+        theirs.conn.execute(add, ("sealed", "id", "msgpack+aes", b"?", b"{}"))
+        theirs.conn.commit()
+    with Saver.from_conn_string(tmp_path / "ours.db") as ours:
+        taken = reader.run(ours.sf.threads, str(source))
+        assert (taken.checkpoints, taken.bad, taken.encrypted) == (2, 6, 1)
+        assert [thread.key for thread in ours.sf.threads.threads()] == ["growing"]
+
+
 def test_the_command_says_what_it_did_and_what_is_no_source(tmp_path: Path) -> None:
     source = tmp_path / "theirs.sqlite"
     with SqliteSaver.from_conn_string(str(source)) as theirs:

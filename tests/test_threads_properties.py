@@ -102,4 +102,4 @@ class Threads(RuleBasedStateMachine):
 
 
 TestThreads = Threads.TestCase
-TestThreads.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestThreads.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)

@@ -54,6 +54,7 @@ class Taken(NamedTuple):
     writes: int
     encrypted: int
     deleted: int
+    bad: int
 
 
 class Found(NamedTuple):
@@ -63,7 +64,8 @@ class Found(NamedTuple):
     namespace: str
     id: str
     parent_id: str | None
-    header: bytes
+    header: bytes | None
+    """None: it is encrypted, and its key is not here. Empty: it cannot be read."""
     metadata: bytes
     values: dict[str, Value]
     writes: list[Write]
@@ -74,7 +76,7 @@ def run(threads: Threads | None, source: str, *, own: str | None = None, dry_run
 
     Raises NotFound where nothing is, InvalidInput for what no saver of LangGraph has written.
     """
-    counts = dict.fromkeys(("checkpoints", "known", "writes", "encrypted", "deleted"), 0)
+    counts = dict.fromkeys(("checkpoints", "known", "writes", "encrypted", "deleted", "bad"), 0)
     seen: set[str] = set()
     there: set[tuple[str, str]] = set()
     skipped: set[str] = set()
@@ -88,25 +90,29 @@ def run(threads: Threads | None, source: str, *, own: str | None = None, dry_run
         if found.thread in skipped:
             counts["deleted"] += 1
         elif not found.header:
-            counts["encrypted"] += 1
+            counts["encrypted" if found.header is None else "bad"] += 1
         elif (found.namespace, found.id) in there:
             counts["known"] += 1
         else:
+            try:
+                if threads is not None and not dry_run:
+                    _take(threads, found, found.header)
+            except InvalidInput:  # a name that cannot be one here
+                counts["bad"] += 1
+                continue
             counts["checkpoints"] += 1
             counts["writes"] += len(found.writes)
-            if threads is not None and not dry_run:
-                _take(threads, found)
     return Taken(source.rpartition("@")[2], dry_run, len(seen), **counts)
 
 
-def _take(threads: Threads, found: Found) -> None:
+def _take(threads: Threads, found: Found, header: bytes) -> None:
     """What was written at it first: a checkpoint that is here has everything."""
     crash.point("import.before_batch")
     threads.put_writes(found.thread, found.id, found.writes, namespace=found.namespace)
     threads.put(
         found.thread,
         found.id,
-        header=found.header,
+        header=header,
         metadata=found.metadata,
         namespace=found.namespace,
         parent_id=found.parent_id,
@@ -126,6 +132,8 @@ def summary(taken: Taken) -> list[str]:
         lines.append(f"{taken.deleted:,} belong to threads that were deleted here, and stay deleted")
     if taken.encrypted:
         lines.append(f"{taken.encrypted:,} are encrypted and were left: copy them with a Saver that has their key")
+    if taken.bad:
+        lines.append(f"{taken.bad:,} could not be read and were left")
     return lines
 
 
@@ -155,7 +163,7 @@ def _sqlite(path: str) -> Iterator[Found]:
         for row in other.rows(SQLITE_CHECKPOINTS):
             place = (row["thread_id"], row["checkpoint_ns"], row["checkpoint_id"])
             sealed = "+" in (row["type"] or "")
-            header, values = (b"", {}) if sealed else _apart(row["type"], row["checkpoint"])
+            header, values = (None, {}) if sealed else _apart(row["type"], row["checkpoint"])
             yield _one(row, header, values, row["metadata"] or b"{}", list(other.rows(writes, place)))
 
 
@@ -177,17 +185,17 @@ def _postgres(url: str) -> Iterator[Found]:
                     sealed = sealed or "+" in blob["type"]
                     if blob["type"] != "empty":
                         values[channel] = (blob["type"], bytes(blob["blob"]))
-            small = b"" if sealed else _typed(_packed(header))
+            small = None if sealed else _typed(_packed(header))
             writes = list(other.rows(PG_WRITES.format(path=path), place))
             yield _one(row, small, values, json.dumps(row["metadata"]).encode(), writes)
 
 
-def _one(row: Row, header: bytes, values: dict[str, Value], metadata: Any, writes: list[Row]) -> Found:
+def _one(row: Row, header: bytes | None, values: dict[str, Value], metadata: Any, writes: list[Row]) -> Found:
     return Found(
         str(row["thread_id"]),
-        row["checkpoint_ns"],
-        row["checkpoint_id"],
-        row["parent_checkpoint_id"],
+        str(row["checkpoint_ns"] or ""),
+        str(row["checkpoint_id"]),
+        None if row["parent_checkpoint_id"] is None else str(row["parent_checkpoint_id"]),
         header,
         _json(metadata),
         values,
@@ -208,17 +216,23 @@ def _one(row: Row, header: bytes, values: dict[str, Value], metadata: Any, write
 
 
 def _apart(type: str, data: bytes) -> tuple[bytes, dict[str, Value]]:
-    """A checkpoint as its header and its values. What is encoded in them stays encoded."""
-    if type == "json":
-        found = json.loads(data)
-        values = {name: ("json", json.dumps(value).encode()) for name, value in found.pop("channel_values", {}).items()}
-        return _typed(("json", json.dumps(found).encode())), values
-    if type != "msgpack":
-        raise InvalidInput(f"a checkpoint is kept as {type!r}, which is not read here", "msgpack and json are")
-    msgpack = _msgpack()
-    found = msgpack.unpackb(data, ext_hook=msgpack.Ext, option=msgpack.OPT_NON_STR_KEYS)
-    values = {name: _packed(value) for name, value in (found.pop("channel_values", None) or {}).items()}
-    return _typed(_packed(found)), values
+    """A checkpoint as its header and its values; what is encoded in them stays so. Nothing for what cannot be read."""
+    try:
+        if type == "json":
+            found = json.loads(data)
+            values = found.pop("channel_values", None) or {}
+            kept = {str(name): ("json", json.dumps(value).encode()) for name, value in values.items()}
+            return _typed(("json", json.dumps(found).encode())), kept
+        if type == "msgpack":
+            msgpack = _msgpack()
+            found = msgpack.unpackb(data, ext_hook=msgpack.Ext, option=msgpack.OPT_NON_STR_KEYS)
+            values = found.pop("channel_values", None) or {}
+            return _typed(_packed(found)), {str(name): _packed(value) for name, value in values.items()}
+    except InvalidInput:  # the encoding itself is not installed
+        raise
+    except (ValueError, TypeError, AttributeError):
+        pass
+    return b"", {}
 
 
 def _packed(value: Any) -> Value:
