@@ -49,15 +49,19 @@ def openai_sessions_postgres(plan: Plan) -> list[Table]:
 
 def _compared(plan: Plan, engine: str, makes: dict[str, Make]) -> list[Table]:
     places = [peers.installed(one) for one in (OPENAI_AGENTS, AIOSQLITE, GREENLET)]
-    if None in places:
-        return [Table(f"{engine}, sessions of OpenAI Agents", f"Could not be installed here: {OPENAI_AGENTS}.")]
-    sys.path.extend(place for place in places if place is not None and place not in sys.path)
     items = min(ITEMS, plan.rows // 20)
-    return [
-        _adding(plan, engine, makes, 1),
-        _adding(plan, engine, makes, AT_ONCE),
-        _reading(plan, engine, makes, items),
-    ]
+    if None in places:
+        tables = _measured(plan, engine, {"standfast": _room}, items)
+        for table in tables:
+            table.note += f" {OPENAI_AGENTS} could not be installed: NOT COMPARED, and ours without the SDK's loop."
+        return tables
+    sys.path.extend(place for place in places if place is not None and place not in sys.path)
+    return _measured(plan, engine, makes, items)
+
+
+def _measured(plan: Plan, engine: str, makes: dict[str, Make], items: int) -> list[Table]:
+    alone, together = (_adding(plan, engine, makes, sessions) for sessions in (1, AT_ONCE))
+    return [alone, together, _reading(plan, engine, makes, items)]
 
 
 def _adding(plan: Plan, engine: str, makes: dict[str, Make], sessions: int) -> Table:
@@ -138,6 +142,30 @@ async def _ours(stack: AsyncExitStack, place: Path | str, key: str) -> Any:
     from standfast.adapters.openai_agents import Session
 
     return await stack.enter_async_context(Session(key, place if isinstance(place, str) else place / "ours.db"))
+
+
+class _Conversation:
+    """What a session does, by the room beneath it."""
+
+    def __init__(self, room: Any, key: str) -> None:
+        self.room, self.key = room, key
+
+    async def add_items(self, items: list[Any]) -> None:
+        from standfast.record.conversations import line
+
+        self.room.add(self.key, [line(item, role="user", summary=item["content"], redact=True) for item in items])
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        found: list[Any] = self.room.items(self.key, last=limit)
+        return found
+
+
+async def _room(stack: AsyncExitStack, place: Path, key: str) -> Any:
+    import standfast
+    from standfast.record.conversations import Conversations
+
+    sf = stack.enter_context(standfast.open(place / "ours.db", data_dir=place))
+    return _Conversation(Conversations(sf._store), key)
 
 
 async def _sqlite(stack: AsyncExitStack, place: Path, key: str) -> Any:

@@ -154,6 +154,17 @@ def test_any_history_reads_like_a_list(sf: standfast.Standfast, talks: Conversat
             assert talks.items(key, last=2) == items[-2:]
 
 
+def test_each_item_is_taken_back_by_one(talks: Conversations) -> None:
+    """001-72: eight threads take back what is there; nobody gets what another has."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    talks.add("a", said(*range(40)))
+    with ThreadPoolExecutor(8) as threads:
+        taken = list(threads.map(lambda _: talks.take_back("a"), range(48)))
+    assert sorted(one[0] for one in taken if one is not None) == list(range(40))
+    assert taken.count(None) == 8
+
+
 def crowd(url: str, data: str, number: int, times: int) -> None:
     """In a child: batches of three, one after the other."""
     with standfast.open(url, data_dir=data) as sf:

@@ -95,8 +95,8 @@ def line(item: Item, *, role: str, summary: str, redact: bool, native: str | Non
             summary = redacted(summary)
     if not role.isidentifier() or len(role) > ROLE_MAX:
         role = keys.checked(serial.clean(role, ROLE_MAX) or "item", "role", limit=ROLE_MAX)
-    told = serial.clean(summary[: 2 * PREVIEW_MAX], PREVIEW_MAX)
-    return Line(role, stored, serial.hash_text(f"{role}\n{text}"), told, native)
+    # The journal and the preview clean it: here it is only cut.
+    return Line(role, stored, serial.hash_text(f"{role}\n{text}"), summary[: 2 * PREVIEW_MAX], native)
 
 
 def _escaped(item: Item) -> str:
@@ -245,7 +245,8 @@ def append(tx: Tx, home: Home, lines: Sequence[Line]) -> list[int] | StandfastEr
         )
         _tell(tx, home, "message.said", id, f"{said.role}: {said.summary}", source="said")
     asked = next((said.summary for said in lines if said.role == "user"), None)
-    tx.run(SQL.touch, id=home.session_id, preview=asked, now_us=now_us)
+    preview = None if asked is None else serial.clean(asked, PREVIEW_MAX)
+    tx.run(SQL.touch, id=home.session_id, preview=preview, now_us=now_us)
     return list(range(first, first + len(lines)))
 
 
