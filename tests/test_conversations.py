@@ -43,7 +43,9 @@ def test_what_is_taken_back_is_kept_and_marked(sf: standfast.Standfast, talks: C
     talks.add("a", said({"n": 3}))
     assert talks.items("a") == [{"n": 1}, {"n": 3}]
     assert [talks.take_back("a"), talks.take_back("a"), talks.take_back("a")] == [({"n": 3},), ({"n": 1},), None]
-    assert [m.content for m in sf.sessions.messages("a")] == [{"n": 1}, {"n": 2}, {"n": 3}]
+    kept = sf.sessions.messages("a")
+    assert [m.content for m in kept] == [{"n": 1}, {"n": 2}, {"n": 3}]
+    assert all(m.retracted_us is not None for m in kept)
     types = [event.type for event in sf.journal.tail(limit=100).events]
     assert types.count("message.said") == types.count("message.retracted") == 3
 

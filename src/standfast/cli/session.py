@@ -80,7 +80,8 @@ def show(out: Out, key: str, last: int, after: int | None, node: str | None) -> 
     _print(out, record)
     for one in messages:
         said = one.content if isinstance(one.content, str) else str(one.content)
-        out.text(out.styled(f"{one.position} {one.role}  {_moment(one.occurred_us)}", "bold"))
+        taken_back = "  (taken back)" if one.retracted_us is not None else ""
+        out.text(out.styled(f"{one.position} {one.role}  {_moment(one.occurred_us)}{taken_back}", "bold"))
         out.text(clean_lines(said))
     out.then(_next(record))
 

@@ -15,7 +15,7 @@ WHERE session.id = :id
 -- Never owned, so never crashed; whoever wants to work in it may open it.
 -- name: add_session
 INSERT INTO session (id, scope, key, state, reason, agent, openings, actor, fence, created_us, updated_us, ended_us)
-VALUES (:id, :scope, :key, 'completed', 'a conversation', :agent, 0, :actor, 0, :now_us, :now_us, :now_us)
+VALUES (:id, :scope, :key, 'completed', NULL, :agent, 0, :actor, 0, :now_us, :now_us, :now_us)
 ON CONFLICT (scope, key) DO NOTHING
 
 -- While nobody has it open, a session is as old as the last thing said in it, to the second.

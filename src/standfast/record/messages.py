@@ -45,6 +45,8 @@ class Message(NamedTuple):
     actor: str
     created_us: int
     occurred_us: int
+    retracted_us: int | None = None
+    """When it was taken back; it stays, and is marked."""
     receipt: Receipt | None = None
 
 
@@ -102,6 +104,7 @@ def say(tx: Tx, session_id: str, segments: Sequence[Segment], said: Utterance) -
         "occurred_us": now_us if said.occurred_us is None else said.occurred_us,
     }
     tx.run(SQL.say, **row)
+    row["retracted_us"] = None
     preview = serial.clean(said.content, PREVIEW_MAX)
     if said.role == "user":
         tx.run(SQL.preview, session_id=session_id, preview=preview)
