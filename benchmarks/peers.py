@@ -6,7 +6,10 @@ Without a network the benchmark says so and does what it can by hand.
 
 from __future__ import annotations
 
+import fcntl
 import functools
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +21,20 @@ def installed(requirement: str) -> str | None:
     target = Path(sys.prefix) / "bench-peers" / requirement
     if target.is_dir():
         return str(target)
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(target), requirement]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    return str(target) if done.returncode == 0 else None
+    target.parent.mkdir(exist_ok=True)
+    with open(target.parent / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of several that want it, one installs it
+        return str(target) if target.is_dir() or _install(requirement, target) else None
+
+
+def _install(requirement: str, target: Path) -> bool:
+    """Whole or not at all: the directory has its name once everything is in it."""
+    fresh = target.with_name(f".{os.getpid()}")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--retries", "1", "--target", str(fresh), requirement]
+    try:
+        if subprocess.run(command, check=False, capture_output=True, text=True).returncode != 0:
+            return False
+        fresh.rename(target)
+        return True
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
