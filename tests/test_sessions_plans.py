@@ -8,10 +8,10 @@ import pytest
 
 import standfast
 from standfast.db.sql import Statement
-from standfast.record import messages, nodes, state, steps
+from standfast.record import messages, nodes, steps
 from standfast.record.sessions import finding, forking, owning
 
-MODULES = (finding, forking, messages, nodes, owning, state, steps)
+MODULES = (finding, forking, messages, nodes, owning, steps)
 # What a person types, once: the end of an id, and a list over every scope or every holder.
 LOOKS_AT_ALL = {"by_suffix", "page_everywhere", "held"}
 
