@@ -16,6 +16,7 @@ from benchmarks.measure import Plan, Table, at_least, at_most, interleaved, rati
 STEPS = (500, 1000)
 MB = 1_000_000
 FILE_MAX_MB = {500: 3.0, 1000: 6.0}
+"""What the file on SQLite may have; on a server the empty tables alone take a megabyte."""
 
 
 class Grown(NamedTuple):
@@ -65,7 +66,7 @@ def _compared(plan: Plan, engine: str, steps: int, makes: dict[str, Callable[[],
     per_s = {name: [one.per_s for one in grown] for name, grown in found.items()}
     table.add(f"steps: standfast ÷ {theirs}", ratios(per_s["standfast"], per_s[theirs]), "x", at_least(1.0))
     for name, grown in found.items():
-        bound = FILE_MAX_MB.get(steps) if name == "standfast" else None
+        bound = FILE_MAX_MB.get(steps) if name == "standfast" and engine == "SQLite" else None
         table.add(f"{name}: size", [one.size_mb for one in grown], "MB", at_most(bound) if bound else None)
     for name, grown in found.items():
         table.add(f"{name}: read the newest", [one.read_s for one in grown], "s")
