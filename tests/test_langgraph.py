@@ -114,6 +114,19 @@ def test_pruning_keeps_the_newest_and_gives_back_the_values(saver: Saver) -> Non
     assert saver.get_tuple(at("growing")).checkpoint == new  # type: ignore[union-attr]
 
 
+def test_a_thread_is_listed_while_it_is_pruned_and_written(saver: Saver) -> None:
+    """Nothing is held while the caller looks at one; what is taken away meanwhile is passed over."""
+    made = list(growing(saver, 30, size=200))
+    with Saver.from_conn_string(saver.sf.settings.target.location) as other:
+        listing = other.list(at("growing"))
+        first = next(listing)
+        saver.prune(["growing"])
+        saver.put(first.config, checkpoint(31, {"v": 1}, {"v": 1}), {"source": "loop"}, {"v": 1})
+        rest = list(listing)
+    assert first.checkpoint == made[-1]
+    assert [found.checkpoint for found in rest] == made[-2 : -len(rest) - 2 : -1]
+
+
 def test_a_filter_is_compared_and_never_becomes_a_statement(saver: Saver) -> None:
     """CVE-2025-8709 and its kin: names in a filter were put into SQL."""
     saver.put(at("t"), checkpoint(0, {}, {}), {"source": "loop", "step": 0, "user": "a'b"}, {})  # type: ignore[typeddict-unknown-key]

@@ -23,12 +23,15 @@ SQL = load(__name__)
 PAGE = 20
 PAGE_MAX = 1000
 CHAIN_MAX = 100_000
+CLOSED = "closed"
+"""The type of the row that ends a segment for good."""
 _STEPS = 3
 """A put from memory, one from what is stored, and one that builds on nothing."""
 
 Matches: TypeAlias = Callable[[bytes], bool]
 ThreadList: TypeAlias = "list[Thread]"
 PartList: TypeAlias = "list[Part]"
+RowList: TypeAlias = "list[Row]"
 
 
 class _Put(NamedTuple):
@@ -226,9 +229,11 @@ class Threads(Room):
             if not rows:
                 return
             upto, upto_seq = rows[-1]["checkpoint_id"], rows[-1]["seq"]
-            chosen = [row for row in rows if matches is None or matches(_metadata(row, seal))]
+            chosen = [row for row in rows if namespace in (None, row["namespace"])]
+            chosen = [row for row in chosen if matches is None or matches(_metadata(row, seal))]
             chosen = chosen if left is None else chosen[:left]
-            pieces, writes = self._told(chosen)
+            # What was taken away since the page was read is passed over: its values may be gone too.
+            chosen, pieces, writes = self._told(chosen)
             known = self._known(chosen, pieces, seal)
             for row, written in zip(chosen, writes, strict=True):
                 yield self._checkpoint(row.get("key") or thread or "", row, known, written, seal)
@@ -242,8 +247,7 @@ class Threads(Room):
     ) -> Sequence[Row]:
         asked: Row = {"before": before, "upto": upto, "upto_seq": upto_seq, "limit": limit}
         if thread is None:
-            rows = tx.all(SQL.list, scope=self.scope, **asked)
-            return [row for row in rows if namespace is None or row["namespace"] == namespace]
+            return tx.all(SQL.list, scope=self.scope, **asked)
         found = tx.maybe(SQL.find, scope=self.scope, key=thread)
         if found is None or found["deleted_us"] is not None:
             return []
@@ -252,16 +256,20 @@ class Threads(Room):
         return tx.all(SQL.list_namespace, thread_seq=found["seq"], namespace=namespace, **asked)
 
     @query
-    def _told(self, tx: Tx, rows: Sequence[Row]) -> tuple[_Pieces, Sequence[Sequence[Row]]]:
-        """The values and writes of a page's rows."""
+    def _told(self, tx: Tx, rows: Sequence[Row]) -> tuple[RowList, _Pieces, Sequence[Sequence[Row]]]:
+        """Those of a page's rows that are still there, their values and their writes: one snapshot."""
+        places = {
+            row["seq"]: {name: row[name] for name in ("thread_seq", "namespace", "checkpoint_id")} for row in rows
+        }
+        now = {row["seq"]: tx.maybe(SQL.parts, **places[row["seq"]]) for row in rows}
+        there = [row for row in rows if (found := now[row["seq"]]) is not None and found["parts"] == row["parts"]]
         pieces: _Pieces = {}
-        for seq in dict.fromkeys(row["thread_seq"] for row in rows):
-            for segment, more in self._pieces(tx, seq, [row for row in rows if row["thread_seq"] == seq]).items():
+        for seq in dict.fromkeys(row["thread_seq"] for row in there):
+            for segment, more in self._pieces(tx, seq, [row for row in there if row["thread_seq"] == seq]).items():
                 # Copied threads share segments, and these say the same.
                 if segment not in pieces or len(more) > len(pieces[segment]):
                     pieces[segment] = more
-        place = ("thread_seq", "namespace", "checkpoint_id")
-        return pieces, [tx.all(SQL.writes, **{name: row[name] for name in place}) for row in rows]
+        return there, pieces, [tx.all(SQL.writes, **places[row["seq"]]) for row in there]
 
     def ancestry(
         self, thread: str, id: str, channels: Sequence[str], *, namespace: str = "", seal: Seal | None = None
@@ -404,7 +412,9 @@ class Threads(Room):
             return NotFound(f"there is no thread {source!r} in this scope", "standfast sql 'SELECT key FROM thread'")
         if source == target:
             return InvalidInput("a thread cannot be copied onto itself")
-        into = _held(tx, self.scope, target)
+        # Both are held, in one order for everybody, so that no checkpoint comes between its values and itself.
+        held = {key: _held(tx, self.scope, key) for key in sorted((source, target))}
+        found, into = held[source], held[target]
         if into["deleted_us"] is not None:
             tx.run(SQL.revive, seq=into["seq"], now_us=tx.now_us())
         crash.point("thread.before_copy")
@@ -463,9 +473,11 @@ class Threads(Room):
 
     def _value(self, thread: str, ref: str, seal: Seal | None) -> Known | None:
         known = self._cache.value(ref)
-        if known is None and (rows := self._rows_of(thread, ref)):
+        if known is None:
             segment, n = split(ref)
-            known = built(segment, rows, {n}, seal)[ref]
+            rows = self._rows_of(thread, ref)
+            if rows and rows[-1]["n"] == n and rows[-1]["type"] != CLOSED:  # else it was taken away since it was named
+                known = built(segment, rows, {n}, seal)[ref]
         return known
 
     @query
