@@ -398,7 +398,7 @@ def test_a_lease_that_ran_out_is_taken_over_and_its_owner_is_refused(engine_url:
     with first, second:
         s = first.session("k").__enter__()
         clock.advance("59s")
-        with pytest.raises(standfast.InProgress, match="ends in 1 s"):
+        with pytest.raises(standfast.InProgress, match="ends in 1s"):
             second.sessions.open("k")
         clock.advance("1s")
         opened = second.sessions.open("k")
