@@ -16,6 +16,7 @@ from standfast.db.sql import Statement, statement
 from standfast.footings import leases
 from standfast.record.mail import delivery, looking, sending
 from standfast.views import recovery
+from tests.pg import fresh_database
 
 COLUMNS = """(id, scope, box, sender, thread_id, reply_to_id, body, hash, key, priority, state, attempts, attempts_max,
               provenance, ready_us, expires_us, holder, lease_until_us, kept, fence, sent_us, ended_us)"""
@@ -91,20 +92,8 @@ def full(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def pg_module_database(pg_url: str) -> Iterator[str]:
-    import uuid
-
-    import psycopg
-    from psycopg.conninfo import conninfo_to_dict
-
-    from tests.conftest import _database_url
-
-    name = f"standfast_test_{uuid.uuid4().hex}"
-    with psycopg.connect(pg_url, autocommit=True) as admin:
-        admin.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'".encode())
-        try:
-            yield _database_url(dict(conninfo_to_dict(pg_url)), name)
-        finally:
-            admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+    with fresh_database(pg_url) as url:
+        yield url
 
 
 def plan(sf: standfast.Standfast, asked: Statement, **params: object) -> list[str]:

@@ -565,6 +565,9 @@ def test_the_payload_columns_are_the_ones_the_audit_denies() -> None:
         "event.data",
         "tool_call.input",
         "tool_call.output",
+        "thread_value.data",
+        "thread_write.data",
+        "item.value",
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import re
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from standfast.footings import leases
 from standfast.ledger import credits, dead_letters
 from standfast.ledger.webhooks import receiving, room, working
 from standfast.views import recovery
+from tests.pg import fresh_database
 
 ROWS = 10_000
 N_SQLITE = f"WITH RECURSIVE i (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < {ROWS})"
@@ -145,18 +145,8 @@ def full(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def pg_module_database(pg_url: str) -> Iterator[str]:
-    import psycopg
-    from psycopg.conninfo import conninfo_to_dict
-
-    from tests.conftest import _database_url
-
-    name = f"standfast_test_{uuid.uuid4().hex}"
-    with psycopg.connect(pg_url, autocommit=True) as admin:
-        admin.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'".encode())
-        try:
-            yield _database_url(dict(conninfo_to_dict(pg_url)), name)
-        finally:
-            admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+    with fresh_database(pg_url) as url:
+        yield url
 
 
 def plan(sf: standfast.Standfast, asked: Statement, **params: object) -> list[str]:
