@@ -16,6 +16,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,6 +43,8 @@ HAD_STORE_VARIABLE = "STANDFAST_TEST_REAL_HOME_HAD_STORE"
 
 def _move_into_a_home_of_our_own() -> Path:
     root = _shared_root() / os.environ.get("PYTEST_XDIST_WORKER", "main")
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the background: children would ignore Ctrl-C too
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in list(os.environ):
         foreign = name.startswith(FOREIGN_PREFIXES) or name in FOREIGN_NAMES
         if foreign and not name.startswith(KEPT_PREFIX):

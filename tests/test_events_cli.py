@@ -90,7 +90,10 @@ def test_whoever_follows_is_told_as_it_happens(home: Path) -> None:
         said("event", "append", "orders", "new", home=home)
         assert json.loads(following.stdout.readline())["type"] == "new"
         following.send_signal(signal.SIGINT)
-        following.wait(30)
+        try:
+            following.wait(30)
+        finally:
+            following.kill()
 
 
 def test_consumers_come_in_pages(home: Path) -> None:
