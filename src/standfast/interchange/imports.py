@@ -26,7 +26,7 @@ from standfast.ids import IdMaker, new_id
 from standfast.interchange.transcripts import importer as importer_of
 from standfast.interchange.transcripts import writing
 from standfast.interchange.transcripts.neutral import Batch, Entropy, Thread
-from standfast.interchange.transcripts.reading import SIZE_UNKNOWN, Importer, Piece, Place, Reader
+from standfast.interchange.transcripts.reading import HEAD_BYTES, SIZE_UNKNOWN, Importer, Piece, Place, Reader
 
 SQL = load(__name__)
 
@@ -248,6 +248,15 @@ class _Run:
         self.store.write(lambda tx: _restart(tx, row, self.importer, place, note, carry))
         return None
 
+    def _learn_head(self, path: str, row: Row, upto: int) -> None:
+        """A file that was nearly empty when it was first seen is known by too little: by more of it from now on."""
+        known, wanted = _head_bytes(row["head"]), min(HEAD_BYTES, upto)
+        if known >= wanted or not row["head"][:1].isdigit():
+            return
+        head = self.importer.look(path, wanted).head
+        if self.importer.look(path, known).head == row["head"]:
+            self.store.write(lambda tx: tx.run(SQL.learn_head, seq=row["seq"], generation=row["generation"], head=head))
+
     def _go_on(self, path: str, row: Row, place: Place) -> _Outcome:
         carry, counts = json.loads(row["carry"]), json.loads(row["counts"])
         start = row["upto"]
@@ -270,6 +279,8 @@ class _Run:
             self.calls += wrote.calls
             written, moved = written + wrote.messages, True
             self._tell(path, piece.upto)
+        if moved and place.size != SIZE_UNKNOWN:
+            self._learn_head(path, row, start)
         if place.size == SIZE_UNKNOWN:
             settle: Row = {"seq": row["seq"], "generation": row["generation"], "upto": start}
             settle |= {"identity": place.identity, "mtime_us": place.mtime_us}

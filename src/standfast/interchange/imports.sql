@@ -62,3 +62,6 @@ SELECT generation, from_offset, upto, raw FROM import_batch
 WHERE import_seq = :seq AND from_offset <= :offset AND upto > :offset
 ORDER BY generation DESC
 LIMIT 1
+
+-- name: learn_head
+UPDATE import_source SET head = :head WHERE seq = :seq AND generation = :generation
