@@ -128,15 +128,10 @@ def _row(source: dict[str, Any]) -> dict[str, Any]:
 def _since_us(text: str | None) -> int | None:
     if text is None:
         return None
-    from standfast.clock import SYSTEM, parse_duration
-    from standfast.errors import InvalidInput
+    from standfast.clock import SYSTEM
     from standfast.views import when
 
-    now_us = SYSTEM.now_us()
-    try:
-        return now_us - parse_duration(text)
-    except InvalidInput:
-        return when.parse(text, now_us).us
+    return when.since_us(text, SYSTEM.now_us())
 
 
 def _as_json(report: Report) -> dict[str, Any]:

@@ -40,7 +40,7 @@ Json = Any
 
 def build(sf: Standfast) -> MCPServer:
     """The server, over an open store."""
-    tools = [_tool(sf, function, annotations) for function, annotations in _tools(sf)]
+    tools = [_tool(sf, function, annotations) for function, annotations in Tools(sf).all()]
     server: MCPServer = MCPServer(
         "standfast", instructions=INSTRUCTIONS, version=_version(), tools=tools, log_level="ERROR"
     )
@@ -101,13 +101,19 @@ def _version() -> str:
     return __version__
 
 
-def _tools(sf: Standfast) -> list[tuple[Callable[..., Answer], ToolAnnotations]]:
-    def brief(max_tokens: int = 1500) -> Answer:
+class Tools:
+    """The twelve, each a verb of the store with the words a model needs."""
+
+    def __init__(self, sf: Standfast) -> None:
+        self.sf = sf
+
+    def brief(self, max_tokens: int = 1500) -> Answer:
         """What to know before starting: orders, doubts, tasks, mail, where work stopped."""
-        made = sf.brief(max_tokens=max_tokens)
+        made = self.sf.brief(max_tokens=max_tokens)
         return {"text": made.markdown, "tokens": made.tokens}
 
     def search(
+        self,
         query: str,
         kind: Literal["message", "decision", "tool_call", "mail", "task"] | None = None,
         since: Annotated[str | None, Field(description='"7d", "tue 03:00"')] = None,
@@ -116,10 +122,11 @@ def _tools(sf: Standfast) -> list[tuple[Callable[..., Answer], ToolAnnotations]]
         cursor: str | None = None,
     ) -> Answer:
         """Find words in all that was said, decided, called, sent and planned."""
-        found = sf.search(query, kind=kind, since=since, everywhere=everywhere, limit=limit, after=cursor)
+        found = self.sf.search(query, kind=kind, since=since, everywhere=everywhere, limit=limit, after=cursor)
         return {"hits": [hit._asdict() for hit in found.hits], "next": found.next}
 
     def decide(
+        self,
         what: str | None = None,
         why: str | None = None,
         then: Annotated[str | None, Field(description="planned action")] = None,
@@ -147,9 +154,10 @@ def _tools(sf: Standfast) -> list[tuple[Callable[..., Answer], ToolAnnotations]]
             made = rooms.decisions.record(what or "", why=why, then=then, standing=standing)
             return plain(made, "id", "what", "state")
 
-        return once(sf, key, "decide", asked, do)
+        return once(self.sf, key, "decide", asked, do)
 
     def effect_begin(
+        self,
         tool: Annotated[str, Field(description='"github.open_pr"')],
         intent: Annotated[Json, Field(description="what exactly is to be done")] = None,
         by: Annotated[list[str] | None, Field(description="fields of intent that identify it; never prose")] = None,
@@ -159,13 +167,14 @@ def _tools(sf: Standfast) -> list[tuple[Callable[..., Answer], ToolAnnotations]]
         key: Annotated[str | None, Field(description="your own name for it instead of `by`")] = None,
     ) -> Answer:
         """Record what is about to be sent outside. Act only if act=true, then call effect_done."""
-        begun = sf.effects.begin(
+        begun = self.sf.effects.begin(
             tool, intent, by=tuple(by) if by else None, key=key, session=session, approve=approve, again=again
         )
         facts = plain(begun, "id", "state", "attempt", "call_key")
         return {**facts, "act": not begun.done, **({"result": begun.result} if begun.done else {})}
 
     def effect_done(
+        self,
         id: str,
         outcome: Annotated[
             Literal["done", "failed"], Field(description="failed: known that nothing was sent")
@@ -182,9 +191,10 @@ def _tools(sf: Standfast) -> list[tuple[Callable[..., Answer], ToolAnnotations]]
                 return plain(rooms.effects.fail(id, why or "not applied"), "id", "state")
             return plain(rooms.effects.done(id, result), "id", "state")
 
-        return once(sf, key, "effect_done", asked, do)
+        return once(self.sf, key, "effect_done", asked, do)
 
     def approval_request(
+        self,
         tool: str,
         intent: Json = None,
         why: str | None = None,
@@ -193,18 +203,19 @@ def _tools(sf: Standfast) -> list[tuple[Callable[..., Answer], ToolAnnotations]]
         key: Annotated[str | None, Field(description="as in effect_begin")] = None,
     ) -> Answer:
         """Ask a person for a yes to exactly this intent; then approval_wait, then effect_begin with approve."""
-        planned = sf.effects.plan(tool, intent, by=tuple(by) if by else None, key=key, session=session)
-        asked = sf.approvals.request(planned.id, why=why)
+        planned = self.sf.effects.plan(tool, intent, by=tuple(by) if by else None, key=key, session=session)
+        asked = self.sf.approvals.request(planned.id, why=why)
         return {**plain(asked, "id", "state", "expires_us"), "effect_id": planned.id}
 
-    def approval_wait(id: str, timeout_s: Annotated[int, Field(ge=0, le=WAIT_MAX_S)] = 30) -> Answer:
+    def approval_wait(self, id: str, timeout_s: Annotated[int, Field(ge=0, le=WAIT_MAX_S)] = 30) -> Answer:
         """Wait for a person's answer; still requested means not yet."""
         with suppress(ApprovalRequired):
-            sf.approvals.wait(id, timeout_s=timeout_s)
-        found = sf.approvals.get(id)
+            self.sf.approvals.wait(id, timeout_s=timeout_s)
+        found = self.sf.approvals.get(id)
         return plain(found, "id", "state", "approver", "rationale", "expires_us")
 
     def task_add(
+        self,
         title: str,
         body: str | None = None,
         labels: list[str] | None = None,
@@ -220,9 +231,10 @@ def _tools(sf: Standfast) -> list[tuple[Callable[..., Answer], ToolAnnotations]]
             made = rooms.tasks.add(title, **given)  # type: ignore[arg-type]
             return plain(made, "id", "title", "state", "episode", "occurrences", "sighting")
 
-        return once(sf, key, "task_add", asked, do)
+        return once(self.sf, key, "task_add", asked, do)
 
     def task_claim(
+        self,
         id: Annotated[str | None, Field(description="without it, the most urgent that is free")] = None,
         label: str | None = None,
         key: Key = None,
@@ -235,9 +247,9 @@ def _tools(sf: Standfast) -> list[tuple[Callable[..., Answer], ToolAnnotations]]
                 return {"id": None, "hint": "nothing is free; add one with task_add"}
             return plain(taken, "id", "title", "body", "labels", "priority", "branch", "lease_until_us", "fence")
 
-        return once(sf, key, "task_claim", {"id": id, "label": label}, do)
+        return once(self.sf, key, "task_claim", {"id": id, "label": label}, do)
 
-    def task_done(id: str, result: Json = None, note: str | None = None, key: Key = None) -> Answer:
+    def task_done(self, id: str, result: Json = None, note: str | None = None, key: Key = None) -> Answer:
         """Close a task you did."""
 
         def do(rooms: Rooms) -> Answer:
@@ -245,9 +257,10 @@ def _tools(sf: Standfast) -> list[tuple[Callable[..., Answer], ToolAnnotations]]
                 rooms.tasks.note(id, note)
             return plain(rooms.tasks.done(id, result=result), "id", "title", "state", "reason")
 
-        return once(sf, key, "task_done", {"id": id, "result": result, "note": note}, do)
+        return once(self.sf, key, "task_done", {"id": id, "result": result, "note": note}, do)
 
     def mail_send(
+        self,
         to: Annotated[str, Field(description='agent, "role:reviewer" or "session:KEY"')],
         body: Json,
         subject: str | None = None,
@@ -256,12 +269,13 @@ def _tools(sf: Standfast) -> list[tuple[Callable[..., Answer], ToolAnnotations]]
     ) -> Answer:
         """Send mail to another agent; it is kept until done, or says why not."""
         if reply_to is not None:
-            sent = sf.mail.reply(reply_to, body, subject=subject, key=key)
+            sent = self.sf.mail.reply(reply_to, body, subject=subject, key=key)
         else:
-            sent = sf.mail.send(to, body, subject=subject, key=key)
+            sent = self.sf.mail.send(to, body, subject=subject, key=key)
         return plain(sent, "id", "box", "state", "thread_id", "replayed")
 
     def mail_read(
+        self,
         done: Annotated[list[str] | None, Field(description="ids you are done with")] = None,
         box: Annotated[str | None, Field(description="yours unless told")] = None,
         limit: Annotated[int, Field(ge=0, le=20)] = 5,
@@ -279,19 +293,10 @@ def _tools(sf: Standfast) -> list[tuple[Callable[..., Answer], ToolAnnotations]]
                 )
             return {"done": ended, "mail": taken}
 
-        return once(sf, key, "mail_read", {"done": done, "box": box, "limit": limit}, do)
+        return once(self.sf, key, "mail_read", {"done": done, "box": box, "limit": limit}, do)
 
-    return [
-        (brief, READS),
-        (search, READS),
-        (decide, WRITES),
-        (effect_begin, WRITES),
-        (effect_done, WRITES),
-        (approval_request, WRITES),
-        (approval_wait, READS),
-        (task_add, WRITES),
-        (task_claim, WRITES),
-        (task_done, WRITES),
-        (mail_send, WRITES),
-        (mail_read, WRITES),
-    ]
+    def all(self) -> list[tuple[Callable[..., Answer], ToolAnnotations]]:
+        reads = (self.brief, self.search, self.approval_wait)
+        decides = (self.decide, self.effect_begin, self.effect_done, self.approval_request)
+        works = (self.task_add, self.task_claim, self.task_done, self.mail_send, self.mail_read)
+        return [*((tool, READS) for tool in reads), *((tool, WRITES) for tool in (*decides, *works))]

@@ -22,7 +22,7 @@ from standfast.db.sql import load
 from standfast.db.store import Room, query
 from standfast.errors import InvalidInput, StandfastError
 from standfast.ids import is_id, short
-from standfast.record.state import State
+from standfast.record.state import Entry, State
 from standfast.views.recovery import Item, Recovery
 
 SQL = load(__name__)
@@ -128,7 +128,7 @@ class Briefs(Room):
         checkpoint = tx.maybe(SQL.checkpoint, scope=tx.caller.scope)
         yield section("checkpoint", "Where the last work stopped", _checkpoint(checkpoint), "standfast session list")
         facts = State(self.store, tx).list(limit=EACH_MAX)
-        known = [_known(entry.key, entry.value, entry, tx.now_us()) for entry in facts]
+        known = [_known(entry, tx.now_us()) for entry in facts]
         yield section("facts", "What is known", known, "standfast state list")
         recent = tx.all(SQL.recent, **at)
         yield section("recent", "Decided lately", map(_decided, recent), "standfast decision list")
@@ -150,7 +150,7 @@ def _order(row: Row) -> Fact:
 
 
 def _mail(row: Row) -> Fact:
-    said = row["subject"] or _one_line(row["body"])
+    said = row["subject"] or _one_line(serial.read(row["body"]))
     return Fact(
         row["id"], f"from {row['sender']}: {said}", row["sent_us"], command=f"standfast mail read {short(row['id'])}"
     )
@@ -173,24 +173,18 @@ def _checkpoint(row: Row | None) -> list[Fact]:
     return [Fact(row["id"], f"{row['key']}: {said}", row["created_us"], command=f"standfast session show {row['key']}")]
 
 
-def _known(key: str, value: serial.Json, entry: object, now_us: int) -> Fact:
-    verdict: str | None = getattr(entry, "verdict", None)
-    verified_us: int | None = getattr(entry, "verified_us", None)
-    checked = getattr(entry, "verify", None) is not None
-    old = verified_us is None or now_us - verified_us > UNCHECKED_US
-    words = ""
-    if checked:
-        ago = (
-            "never checked"
-            if verified_us is None
-            else f"{verdict} {format_duration(now_us - verified_us, parts=1)} ago"
-        )
-        words = f" ({ago})"
-    stale = checked and (verdict != "fresh" or old)
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
-    command = f"standfast state verify {key}" if stale else None
-    updated_us: int = getattr(entry, "updated_us", now_us)
-    return Fact(f"state:{key}", f"{key} = {text}{words}", updated_us, stale, command)
+def _known(entry: Entry, now_us: int) -> Fact:
+    text = f"{entry.key} = {_one_line(entry.value)}"
+    if entry.verify is None:
+        return Fact(f"state:{entry.key}", text, entry.updated_us)
+    if entry.verified_us is None:
+        stale, words = True, "never checked"
+    else:
+        age_us = now_us - entry.verified_us
+        stale = entry.verdict != "fresh" or age_us > UNCHECKED_US
+        words = f"{entry.verdict} {format_duration(age_us, parts=1)} ago"
+    command = f"standfast state verify {entry.key}" if stale else None
+    return Fact(f"state:{entry.key}", f"{text} ({words})", entry.updated_us, stale, command)
 
 
 def _decided(row: Row) -> Fact:
@@ -198,8 +192,7 @@ def _decided(row: Row) -> Fact:
     return Fact(row["id"], f"{row['what']}{came} ({row['state']}, {row['who']})", row["created_us"])
 
 
-def _one_line(body: str) -> str:
-    value = serial.read(body)
+def _one_line(value: serial.Json) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
