@@ -48,6 +48,7 @@ class Mails(World):
             if (mail := sf.mail.claim("bob")) is not None:
                 self.told("defer", lambda: sf.mail.defer(mail, for_us=1, reason="later"))
             if (read := sf.mail.read(to="bob")) is not None:
+                self.told("renew", lambda: sf.mail.renew(read))
                 self.told("release", lambda: sf.mail.release(read, reason="not me"))
             self.poison(sf)
             sf.mail.sweep()

@@ -73,9 +73,47 @@ WAIT_MAX_S = 10.0
 """How long a write waits for the beginning of its thread, which is on its way in this process."""
 
 T = TypeVar("T")
+A = TypeVar("A", bound="_Opened")
 
 
-class Saver(BaseCheckpointSaver[Any]):
+class _Nothing:
+    """Done already; may be awaited."""
+
+    def __await__(self) -> Iterator[None]:
+        return iter(())
+
+
+class _Opened:
+    """What a saver and a store have in common: how they are opened and closed."""
+
+    _shared: _Shared
+
+    @classmethod
+    def from_conn_string(cls: type[A], conn_string: str | os.PathLike[str] | None = None, **options: Any) -> Opening[A]:
+        """`with` or `async with`: on a path or postgresql:// address, closed at the end of the block."""
+        return Opening(lambda: cls(conn_string, **options))  # type: ignore[call-arg]  # each has its own options
+
+    def setup(self) -> _Nothing:
+        """Nothing to do: the schema is made when the store is opened. Await it or not."""
+        return _Nothing()
+
+    def close(self) -> None:
+        """Wait for what is under way, and close the store; one that was open already stays open."""
+        self._shared.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def sf(self) -> handle.Standfast:
+        """The store beneath: its other rooms are in the same file."""
+        return self._shared.sf
+
+
+class Saver(_Opened, BaseCheckpointSaver[Any]):
     """LangGraph's checkpointer over a store of standfast.
 
     `where` is an open handle, a path, a postgresql:// address, or nothing for the default store. `allow` names
@@ -96,30 +134,6 @@ class Saver(BaseCheckpointSaver[Any]):
             raise InvalidInput(f'writers is "one" or "any", not {writers!r}')
         self.writers = writers
         self._shared = _Shared(where)
-
-    @classmethod
-    def from_conn_string(cls, conn_string: str | os.PathLike[str] | None = None, **options: Any) -> Opening[Saver]:
-        """`with` or `async with`: a saver on a path or postgresql:// address, closed at the end of the block."""
-        return Opening(lambda: cls(conn_string, **options))
-
-    def setup(self) -> None:
-        """Nothing to do: the schema is made when the store is opened. Await it or not, as with any saver."""
-        return _NOTHING  # type: ignore[return-value]
-
-    def close(self) -> None:
-        """Wait for what is under way, and close the store; one that was open already stays open."""
-        self._shared.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    @property
-    def sf(self) -> handle.Standfast:
-        """The store beneath: its other rooms are in the same file."""
-        return self._shared.sf
 
     # -- reading -------------------------------------------------------------------------------------
 
@@ -348,7 +362,7 @@ class Saver(BaseCheckpointSaver[Any]):
         return 1 if current is None else int(current) + 1
 
 
-class Store(BaseStore):
+class Store(_Opened, BaseStore):
     """LangGraph's long-term store over `sf.items`, with time to live. There is no vector search: it is refused."""
 
     supports_ttl = True
@@ -364,29 +378,6 @@ class Store(BaseStore):
             raise _no_vectors()
         self.ttl_config = ttl
         self._shared = _Shared(where)
-
-    @classmethod
-    def from_conn_string(cls, conn_string: str | os.PathLike[str] | None = None, **options: Any) -> Opening[Store]:
-        """`with` or `async with`: a store on a path or postgresql:// address, closed at the end of the block."""
-        return Opening(lambda: cls(conn_string, **options))
-
-    def setup(self) -> None:
-        """Nothing to do, awaited or not."""
-        return _NOTHING  # type: ignore[return-value]
-
-    def close(self) -> None:
-        """Wait for what is under way, and close the store; one that was open already stays open."""
-        self._shared.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    @property
-    def sf(self) -> handle.Standfast:
-        return self._shared.sf
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Reads see what was there before; what is put is committed together, the last of a name counts."""
@@ -562,36 +553,28 @@ def _pending(serde: SerializerProtocol, write: Write) -> tuple[str, str, Any]:
     return write.task_id, write.channel, serde.loads_typed(write.value)
 
 
-class _Nothing:
-    """Done already; may be awaited."""
-
-    def __await__(self) -> Iterator[None]:
-        return iter(())
-
-
-_NOTHING = _Nothing()
-
-
-class Opening(Generic[T]):
+class Opening(Generic[A]):
     """Opened by entering, closed by leaving; `with` and `async with` alike."""
 
-    def __init__(self, make: Callable[[], T]) -> None:
+    def __init__(self, make: Callable[[], A]) -> None:
         self._make = make
-        self._made: T | None = None
+        self._made: A | None = None
 
-    def __enter__(self) -> T:
+    def __enter__(self) -> A:
         self._made = self._make()
         return self._made
 
     def __exit__(self, *exc: object) -> None:
-        self._made.close()  # type: ignore[union-attr]
+        if self._made is not None:
+            self._made.close()
 
-    async def __aenter__(self) -> T:
+    async def __aenter__(self) -> A:
         self._made = await asyncio.to_thread(self._make)
         return self._made
 
     async def __aexit__(self, *exc: object) -> None:
-        await asyncio.to_thread(self._made.close)  # type: ignore[union-attr]
+        if self._made is not None:
+            await asyncio.to_thread(self._made.close)
 
 
 class _Shared:
