@@ -347,9 +347,9 @@ def _count(workers: int) -> str:
 
 
 def _backlog(plan: Plan) -> int:
-    return min(BACKLOG_MAX, plan.rows // 2)
+    return min(BACKLOG_MAX, max(plan.rows // 2, 2 * _short(plan)))
 
 
 def _short(plan: Plan) -> int:
-    """Enough for every round of the fastest of them, and no more."""
-    return max(2_000, round(20_000 * plan.window_s * plan.rounds))
+    """Enough for every round of the fastest of them, also where a sync costs nothing, and the warm-up."""
+    return max(10_000, round(20_000 * plan.window_s * (plan.rounds + 1)))
