@@ -1,4 +1,4 @@
-"""How bytes are laid down: made smaller where that pays, or sealed by a cipher of the caller's and bound to their place.
+"""How bytes are laid down: made smaller where that pays, or sealed by a caller's cipher and bound to their place.
 
 Sealing comes after the splice, a row at a time: a cipher makes every byte of a value different each
 time, and nothing could be kept once. What is sealed begins with a digest of where it belongs, so that
