@@ -25,8 +25,8 @@ check: .venv/dev ## formatter, linter, types, import contracts
 bench: .venv/dev ## ratios against the usual ways, side by side in one run
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-prove: .venv/dev ## the long campaigns: kills, power loss, torture
-	@$(BIN)/python -m tests.prove $(ARGS)
+prove: .venv/dev ## the evaluation: kills, power loss, races, and seeded bugs that must be found
+	@$(BIN)/standfast prove $(ARGS)
 
 fmt: .venv/dev ## format and fix what can be fixed
 	@$(BIN)/ruff check --quiet --fix-only .

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.crew import Crew
 from benchmarks.measure import Plan, Table, interleaved, ratios
-from tests import pg
+from standfast.prove import postgres as pg
 
 
 def postgres(plan: Plan) -> list[Table]:

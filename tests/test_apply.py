@@ -15,8 +15,8 @@ import standfast
 from standfast import config, handle
 from standfast.db.sql import statement
 from standfast.errors import InvalidInput, KeyConflict
+from standfast.prove.faults.children import Nursery
 from standfast.record.apply import read, read_text
-from tests.faults.children import Nursery
 from tests.test_cli import run
 
 FLEET: dict[str, Any] = {

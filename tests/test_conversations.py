@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import standfast
 from standfast.errors import Conflict, InvalidInput, NotFound
+from standfast.prove.faults.children import Nursery
 from standfast.record.conversations import Conversations, line
-from tests.faults.children import Nursery
 
 
 def said(*items: Any, redact: bool = True) -> list[Any]:

@@ -14,8 +14,9 @@ from standfast.clock import SYSTEM
 from standfast.daemon import keeper
 from standfast.daemon.children import Child, Spool
 from standfast.footings.leases import parse_process
-from tests.daemons import fill, until
-from tests.faults import mounts, or_skip
+from standfast.prove.faults import mounts
+from standfast.prove.faults.daemons import fill, until
+from tests.skipping import or_skip
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import pytest
 import standfast
 from standfast.daemon import unit
 from standfast.errors import Conflict, InvalidInput, NotFound
-from tests.daemons import Running, noted, noting, opened, until
+from standfast.prove.faults.daemons import Running, noted, noting, opened, until
 from tests.test_cli import run
 
 

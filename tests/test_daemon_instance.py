@@ -16,8 +16,9 @@ from standfast.daemon import instance, stopping
 from standfast.daemon.instance import Found, Instance, find
 from standfast.errors import InProgress, NotFound, StorageError, UnsafeStorage
 from standfast.footings.leases import process
-from tests.daemons import fill
-from tests.faults import mounts, or_skip
+from standfast.prove.faults import mounts
+from standfast.prove.faults.daemons import fill
+from tests.skipping import or_skip
 
 HOLDING = """
 import sys

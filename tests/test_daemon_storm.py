@@ -1,14 +1,14 @@
 """Daemons in real processes and real time, killed, cut off and locked out while loops fire and mail flows.
 
-Short samples of what `make prove` does for minutes (`tests/prove/daemons.py`).
+Short samples of what `make prove` does for minutes (`standfast.prove.campaigns.daemons`).
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests.faults import or_skip
-from tests.prove import daemons
+from standfast.prove.campaigns import daemons
+from tests.skipping import or_skip
 
 
 def held(outcome: object) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import standfast
-from tests.effects import orphan, prune
+from standfast.prove.scenes import orphan, prune
 
 KEYS = st.sampled_from(["a", "b"])
 REFUSALS = (

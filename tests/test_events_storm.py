@@ -18,8 +18,8 @@ import pytest
 import standfast
 from standfast import config, handle
 from standfast.errors import VersionConflict
+from standfast.prove.faults.children import Nursery
 from standfast.record.events import Event
-from tests.faults.children import Nursery
 
 WRITERS = 8
 READERS = {"ann": "shared", "bob": None, "pair": "shared", "pair of the journal": None}

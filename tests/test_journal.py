@@ -15,8 +15,8 @@ import standfast
 from standfast.db.contract import Tx
 from standfast.db.sqlite import migrate
 from standfast.footings import journal
-from tests.faults.children import Nursery
-from tests.faults.rows import COUNT_UP, INSERT
+from standfast.prove.faults.children import Nursery
+from standfast.prove.faults.rows import COUNT_UP, INSERT
 from tests.test_sqlite_write import Task
 
 

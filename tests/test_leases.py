@@ -17,9 +17,12 @@ from standfast import config, handle
 from standfast.clock import MINUTE_US, SECOND_US, SYSTEM, ManualClock
 from standfast.db.contract import Caller
 from standfast.footings import leases
-from tests.faults import Unavailable, or_skip
-from tests.faults.children import ROOT, Child, Nursery, heard, say
-from tests.faults.rows import noted
+from standfast.prove.faults import Unavailable
+from standfast.prove.faults.children import Child, Nursery, heard, say
+from standfast.prove.faults.rows import noted
+from tests.skipping import or_skip
+
+ROOT = Path(__file__).resolve().parent.parent
 
 Open = Callable[..., standfast.Standfast]
 

@@ -16,8 +16,8 @@ from standfast.clock import ManualClock
 from standfast.db.contract import Caller
 from standfast.errors import LeaseLost
 from standfast.footings import leases
+from standfast.prove.loops_soak import LEASE_US, Going, Kind, Model, Worker, add
 from standfast.record.loops import Run
-from tests.loops_soak import LEASE_US, Going, Kind, Model, Worker, add
 
 OUTCOMES = ("done", "failed", "timed_out")
 

@@ -19,8 +19,8 @@ from standfast.db.postgres.engine import PostgresEngine
 from standfast.db.postgres.registry import open_engine
 from standfast.db.sql import statement
 from standfast.errors import Busy, CommitUnknown, InvalidInput, SchemaTooNew, StandfastError, StorageError
-from tests.pg import TemporaryPostgres
-from tests.pgproxy import CuttableLine
+from standfast.prove.faults.proxy import CuttableLine
+from standfast.prove.postgres import TemporaryPostgres
 
 CALLER = Caller(actor="tester", holder="h", scope="", clock=SYSTEM)
 

@@ -23,7 +23,7 @@ from standfast.db.postgres.engine import PostgresEngine
 from standfast.db.postgres.registry import open_engine
 from standfast.db.sql import statement
 from standfast.errors import Corrupt, SchemaTooNew, StorageError, UnsafeStorage
-from tests.pg import TemporaryPostgres
+from standfast.prove.postgres import TemporaryPostgres
 
 CALLER = Caller(actor="tester", holder="h", scope="", clock=SYSTEM)
 PROCESSES, ROUNDS = 8, 20

@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 
 import standfast
-from tests.faults import or_skip
-from tests.faults.children import Child, heard, say
-from tests.faults.disk import Disk, fail_next_sync
-from tests.faults.limits import set_limit
-from tests.faults.mounts import memory, read_only
-from tests.faults.rows import Oracle, integrity, keys, noted, put
+from standfast.prove.faults.children import Child, heard, say
+from standfast.prove.faults.disk import Disk, fail_next_sync
+from standfast.prove.faults.limits import set_limit
+from standfast.prove.faults.mounts import memory, read_only
+from standfast.prove.faults.rows import Oracle, integrity, keys, noted, put
+from tests.skipping import or_skip
 from tests.test_sqlite_write import Task
 
 

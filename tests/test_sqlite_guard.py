@@ -15,9 +15,9 @@ import pytest
 
 import standfast
 from standfast.db.sqlite import library
-from tests.faults.children import Child, heard, say
-from tests.faults.limits import set_limit
-from tests.faults.rows import keys, put
+from standfast.prove.faults.children import Child, heard, say
+from standfast.prove.faults.limits import set_limit
+from standfast.prove.faults.rows import keys, put
 
 
 @pytest.fixture
@@ -225,7 +225,7 @@ def spill_and_fail(path: str) -> None:
 
     def write(n: int) -> None:
         from standfast.db.contract import Tx
-        from tests.faults.rows import INSERT
+        from standfast.prove.faults.rows import INSERT
 
         def body(tx: Tx) -> None:
             tx.run(INSERT, key=f"k{n:02}", value="x" * 600_000)

@@ -21,10 +21,10 @@ from typing import Any
 import pytest
 
 import standfast
-from tests.faults import or_skip
-from tests.faults.children import Child, heard, say
-from tests.faults.disk import Disk
-from tests.faults.rows import COUNT_UP, INSERT, Oracle, keys, noted, put, value
+from standfast.prove.faults.children import Child, heard, say
+from standfast.prove.faults.disk import Disk
+from standfast.prove.faults.rows import COUNT_UP, INSERT, Oracle, keys, noted, put, value
+from tests.skipping import or_skip
 from tests.test_sqlite_faults import in_a_fork
 from tests.test_sqlite_write import Task
 

@@ -13,8 +13,10 @@ import pytest
 
 import standfast
 from standfast.db.sqlite import place
-from tests.faults.children import ROOT, Child, say
-from tests.faults.rows import keys, put
+from standfast.prove.faults.children import Child, say
+from standfast.prove.faults.rows import keys, put
+
+ROOT = Path(__file__).resolve().parent.parent
 
 MOUNTS = """\
 22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw

@@ -11,8 +11,8 @@ import pytest
 import standfast
 from standfast.db.contract import Tx
 from standfast.db.sql import statement
-from tests.faults.limits import set_limit
-from tests.faults.rows import INSERT, KEYS, keys, put
+from standfast.prove.faults.limits import set_limit
+from standfast.prove.faults.rows import INSERT, KEYS, keys, put
 from tests.test_sqlite_write import Task
 
 FOR_EVER = statement(

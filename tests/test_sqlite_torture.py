@@ -1,4 +1,4 @@
-"""Short samples of the campaigns in `tests/prove`: boots, kills, power loss, each with its control.
+"""Short samples of the campaigns in `standfast.prove`: boots, kills, power loss, each with its control.
 
 `make prove` runs the same code for minutes. A control is the same campaign with the protection
 taken away in the child processes: it must go wrong, or the campaign could not see anything.
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import or_skip
-from tests.prove import boot, checkpoints, power, torture
+from standfast.prove.campaigns import boot, checkpoints, power, torture
+from tests.skipping import or_skip
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["fresh", "old"])

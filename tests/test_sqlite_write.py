@@ -14,11 +14,11 @@ import pytest
 
 import standfast
 from standfast.db.contract import Tx
-from tests.faults import or_skip
-from tests.faults.children import Child, heard, say
-from tests.faults.disk import Disk
-from tests.faults.limits import set_limit
-from tests.faults.rows import COUNT_UP, INSERT, KEYS, inserting, keys, put, value
+from standfast.prove.faults.children import Child, heard, say
+from standfast.prove.faults.disk import Disk
+from standfast.prove.faults.limits import set_limit
+from standfast.prove.faults.rows import COUNT_UP, INSERT, KEYS, inserting, keys, put, value
+from tests.skipping import or_skip
 
 
 @pytest.fixture

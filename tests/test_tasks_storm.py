@@ -22,8 +22,8 @@ import standfast
 from standfast import config, handle
 from standfast.clock import SECOND_US
 from standfast.errors import LeaseLost
-from tests.faults.children import Nursery
-from tests.linearizability import Call, linearizable
+from standfast.prove.faults.children import Nursery
+from standfast.prove.linearizability import Call, linearizable
 
 PROCESSES = 8
 LEASE_US = 10 * SECOND_US

@@ -14,7 +14,7 @@ import pytest
 
 import standfast
 from standfast import config, crash, handle
-from tests.crash.footings import World
+from standfast.prove.crashes.footings import World
 from tests.test_apply import FLEET, with_
 
 # Loaded once here, or each of hundreds of children would load them again.

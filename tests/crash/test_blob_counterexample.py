@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from standfast import crash
-from tests.crash.effects import Agent, World
+from standfast.prove.crashes.effects import Agent, World
 
 Resume = Callable[[dict[str, Any]], bool]
 

@@ -16,8 +16,8 @@ import pytest
 import standfast
 from standfast import crash
 from standfast.clock import MINUTE_US, SECOND_US, SYSTEM
-from tests.crash.footings import World
-from tests.daemons import Later, daemon, noted, noting, opened, until
+from standfast.prove.crashes.footings import World
+from standfast.prove.faults.daemons import Later, daemon, noted, noting, opened, until
 
 # Loaded once here, or each of hundreds of children would load them again.
 for name in (

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.effects import STORIES
-from tests.faults.children import Child
+from standfast.prove.crashes.effects import STORIES
+from standfast.prove.faults.children import Child
 
 SCHEDULES = {
     "three_kinds": 420,
@@ -25,7 +25,9 @@ SCHEDULES = {
 
 
 def played(story: str, place: Path, schedules: int, url: str | None = None) -> int:
-    with Child("tests.crash.effects:sweep", story=story, place=str(place), schedules=schedules, url=url) as child:
+    with Child(
+        "standfast.prove.crashes.effects:sweep", story=story, place=str(place), schedules=schedules, url=url
+    ) as child:
         (number,) = child.end(900)
     return int(number)
 

@@ -18,9 +18,9 @@ import pytest
 
 import standfast
 from standfast import config, crash, handle
+from standfast.prove.crashes.footings import World
+from standfast.prove.faults.children import say
 from standfast.record.events import Event
-from tests.crash.footings import World
-from tests.faults.children import say
 
 # Loaded once here, or each of hundreds of children would load them again.
 for name in ("standfast.db.sqlite.registry", "standfast.db.postgres.engine", "standfast.record.events"):

@@ -16,8 +16,8 @@ import pytest
 import standfast
 from standfast import config, crash, handle
 from standfast.interchange.transcripts import reading
-from tests.crash.footings import World
-from tests.faults.children import say
+from standfast.prove.crashes.footings import World
+from standfast.prove.faults.children import say
 from tests.transcripts import append, claude, night, user, write
 
 # Loaded once here, or each of hundreds of children would load them again.

@@ -22,7 +22,7 @@ from standfast import config, crash, handle
 from standfast.clock import ManualClock
 from standfast.errors import IllegalTransition, LeaseLost
 from standfast.footings import leases
-from tests.crash.footings import World
+from standfast.prove.crashes.footings import World
 
 # Loaded once here, or each of hundreds of children would load them again.
 for name in ("standfast.db.sqlite.registry", "standfast.db.postgres.engine", "standfast.record.runs", "cronsim"):

@@ -18,8 +18,8 @@ import pytest
 
 import standfast
 from standfast import config, crash, handle
+from standfast.prove.crashes.footings import World
 from standfast.record.mail import Mail
-from tests.crash.footings import World
 
 # Loaded once here, or each of hundreds of children would load them again.
 for name in ("standfast.db.sqlite.registry", "standfast.db.postgres.engine", "standfast.record.mail"):

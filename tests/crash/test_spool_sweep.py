@@ -15,7 +15,7 @@ import pytest
 
 from standfast import crash
 from standfast.interchange.hooks import spool
-from tests.crash.footings import World
+from standfast.prove.crashes.footings import World
 from tests.hooks import bash, heard, payload
 
 for name in (

@@ -22,7 +22,7 @@ from standfast import config, crash, handle
 from standfast.cli import state_verify
 from standfast.clock import SYSTEM
 from standfast.errors import NotFound
-from tests.crash.footings import World
+from standfast.prove.crashes.footings import World
 
 # Loaded once here, or each of hundreds of children would load them again.
 for name in (

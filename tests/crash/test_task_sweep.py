@@ -19,8 +19,8 @@ import pytest
 import standfast
 from standfast import config, crash, handle
 from standfast.clock import HOUR_US
+from standfast.prove.crashes.footings import World
 from standfast.record.tasks import Task
-from tests.crash.footings import World
 
 # Loaded once here, or each of hundreds of children would load them again.
 for name in ("standfast.db.sqlite.registry", "standfast.db.postgres.engine", "standfast.record.tasks"):

@@ -16,9 +16,9 @@ import pytest
 
 import standfast
 from standfast import config, crash, handle
+from standfast.prove.crashes.footings import World
 from standfast.record.items import Change
 from standfast.record.threads import Write
-from tests.crash.footings import World
 
 # Loaded once here, or each of hundreds of children would load them again.
 for name in ("standfast.db.sqlite.registry", "standfast.db.postgres.engine", "standfast.record.threads"):

@@ -22,8 +22,8 @@ import standfast
 from standfast import config, crash, handle
 from standfast.errors import IllegalTransition
 from standfast.ledger.webhooks import WebhookEvent
-from tests.crash.footings import World
-from tests.faults.children import say
+from standfast.prove.crashes.footings import World
+from standfast.prove.faults.children import say
 
 # Loaded once here, or each of hundreds of children would load them again.
 for name in (

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tests.prove.outcome import Outcome
+from standfast.prove.outcome import Outcome
 
 CANCELLED = 60
 OPENED = 15

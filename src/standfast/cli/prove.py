@@ -1,0 +1,55 @@
+"""`standfast prove`: the evaluation, on this machine and this disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from standfast.cli import exits
+from standfast.cli.frame import command
+from standfast.cli.output import Out
+
+_EXAMPLES = (
+    "standfast prove --minutes 5",
+    "standfast prove --only effects --minutes 60 --continue",
+)
+
+
+@command("prove", examples=_EXAMPLES)
+@click.option("--minutes", type=click.FloatRange(min=0), default=10.0, show_default=True, help="In all; 0.5 is fine.")
+@click.option("--seed", type=click.IntRange(min=0), help="Of the first run of each campaign (0).")
+@click.option("--continue", "go_on", is_flag=True, help="Take the seeds after those in --results.")
+@click.option("--only", multiple=True, metavar="NAME", help="This campaign or workload; may be given again.")
+@click.option("--engine", multiple=True, type=click.Choice(["sqlite", "postgres"]), help="Only this one.")
+@click.option("--mutants", is_flag=True, help="The seeded bugs alone: is each found?")
+@click.option("--results", type=click.Path(file_okay=False, path_type=Path), help="Where the result file goes (here).")
+@click.option("--report", is_flag=True, help="Run nothing: a page of everything in --results.")
+@click.option("--list", "listing", is_flag=True, help="Run nothing: the campaigns there are.")
+def prove(
+    out: Out,
+    minutes: float,
+    seed: int | None,
+    go_on: bool,
+    only: tuple[str, ...],
+    engine: tuple[str, ...],
+    mutants: bool,
+    results: Path | None,
+    report: bool,
+    listing: bool,
+) -> None:
+    """Try to lose or double a record on this machine: kills, power loss, races. Exits 1 if anything was."""
+    from standfast.cli import prove_run as run
+    from standfast.errors import InvalidInput
+
+    if go_on and seed is not None:
+        raise InvalidInput("--continue takes the seeds after the last, --seed names one", "give one of them")
+    if listing:
+        return run.listing(out)
+    directory = results or Path("standfast-prove")
+    if report:
+        return run.report(out, directory)
+    wanted = run.Wanted(minutes, seed, go_on, only, engine, mutants, directory)
+    if not run.prove(out, wanted):
+        raise click.exceptions.Exit(exits.FAILED)
+    return None

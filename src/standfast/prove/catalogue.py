@@ -1,0 +1,130 @@
+"""Which campaigns there are. A new one is a line here and a function in `campaigns/`.
+
+Nothing is imported to show this table. A campaign is `run(place, seed=…, url=…, **arguments)`: a short
+run in an empty directory, on SQLite, or on the PostgreSQL of `url`, that returns an `Outcome`. It raises
+`Unavailable` where the machine cannot do it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+SQLITE, POSTGRES = "sqlite", "postgres"
+BOTH = (SQLITE, POSTGRES)
+ONLY_SQLITE = (SQLITE,)
+ONLY_POSTGRES = (POSTGRES,)
+
+WORKLOADS = {
+    "crashes": "killed around intent, dispatch, acknowledgement and checkpoint, and again in the recovery",
+    "actors": "many processes on one store: schedulers, workers, approvers, auditors, mail, loops",
+    "migration": "interrupted, migrated and resumed, from every schema",
+    "audit": "what happened, told with every payload denied",
+    "growth": "bytes per event, hot calls and recovery as the history grows",
+    "power": "power loss, full and failing disks",
+    "time": "clocks that jump, leases, years of loops",
+    "partitions": "machines that cannot reach each other or their server",
+    "simulation": "everything at once on a virtual clock, from a seed that replays",
+    "histories": "recorded histories, checked for an order in which they could have happened",
+    "models": "random programs, compared with a model of a few lines",
+    "inputs": "garbage at every door",
+}
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+class Campaign(NamedTuple):
+    """One campaign: where it lives, what it is about, how much of the time it gets."""
+
+    name: str
+    workload: str
+    place: str
+    """ "module:function", the module inside `standfast.prove.campaigns`."""
+    unit: str
+    """What `seen` of its outcome counts as one try."""
+    share: float = 1.0
+    """Of the time, against the others."""
+    engines: tuple[str, ...] = ONLY_SQLITE
+    arguments: Mapping[str, Any] = _NONE
+    control: str = ""
+    """The protection that is taken away: then it has to go wrong."""
+
+
+CAMPAIGNS = (
+    Campaign("effects", "crashes", "effects:run", "schedules", 4, BOTH, {"schedules": 60}),
+    Campaign("footings", "crashes", "sweeps:run", "schedules", 2, ONLY_SQLITE, {"schedules": 60}),
+    Campaign("webhooks", "crashes", "webhooks:run", "schedules", 1, BOTH, {"schedules": 60}),
+    Campaign("events-sweep", "crashes", "events:run_sweep", "schedules", 1, BOTH, {"schedules": 60}),
+    Campaign("state-sweep", "crashes", "state:sweep", "schedules", 1, ONLY_SQLITE, {"schedules": 60}),
+    Campaign("imports", "crashes", "imports:run", "schedules", 1, ONLY_SQLITE, {"schedules": 60}),
+    Campaign("daemon-sweep", "crashes", "daemons:sweep", "schedules", 1, ONLY_SQLITE, {"schedules": 30}),
+    Campaign("interrupts", "crashes", "interrupts:run", "interrupts", 1, ONLY_SQLITE),
+    Campaign("boot", "actors", "boot:run", "rounds", 1, ONLY_SQLITE, {"rounds": 20}),
+    Campaign("boot-old", "migration", "boot:run", "rounds", 1, ONLY_SQLITE, {"rounds": 20, "old": True}),
+    Campaign("torture", "actors", "torture:run", "kills", 4, ONLY_SQLITE, {"seconds": 10}),
+    Campaign(
+        "torture-control",
+        "actors",
+        "torture:run",
+        "kills",
+        0.5,
+        ONLY_SQLITE,
+        {"seconds": 5, "guard": False},
+        control="the guard of the log",
+    ),
+    Campaign("tail", "actors", "followers:run", "events", 1, BOTH),
+    Campaign("events", "actors", "events:run", "events", 1, BOTH),
+    Campaign("checkpoints", "power", "checkpoints:run", "rows", 1, ONLY_SQLITE, {"seconds": 10}),
+    Campaign("power", "power", "power:run", "losses", 4, ONLY_SQLITE, {"losses": 36}),
+    Campaign(
+        "power-control",
+        "power",
+        "power:run",
+        "losses",
+        0.5,
+        ONLY_SQLITE,
+        {"losses": 12, "synced": False},
+        control="the sync",
+    ),
+    Campaign("power-failing", "power", "power:run_failing", "losses", 2, ONLY_SQLITE, {"losses": 24}),
+    Campaign("cuts", "power", "power:run_cuts", "losses", 2, ONLY_SQLITE, {"losses": 36}),
+    Campaign(
+        "cuts-control",
+        "power",
+        "power:run_cuts",
+        "losses",
+        0.5,
+        ONLY_SQLITE,
+        {"losses": 12, "synced": False},
+        control="the sync",
+    ),
+    Campaign("loops", "time", "loops:run", "slots", 2, ONLY_SQLITE, {"years": 1}),
+    Campaign("mail", "histories", "mail:run", "mails", 2, BOTH),
+    Campaign("state", "histories", "state:run", "calls", 1, BOTH, {"calls": 100, "kills": 16}),
+    Campaign("daemon-kills", "actors", "daemons:kills", "kills", 1, ONLY_SQLITE, {"seconds": 30}),
+    Campaign(
+        "daemon-kills-control",
+        "actors",
+        "daemons:kills",
+        "kills",
+        0.5,
+        ONLY_SQLITE,
+        {"seconds": 10, "careless": True},
+        control="looking for who still runs",
+    ),
+    Campaign("daemon-keepers", "actors", "daemons:keepers", "kills", 0.5, ONLY_SQLITE, {"seconds": 30}),
+    Campaign("daemon-rivals", "actors", "daemons:rivals", "kills", 0.5, ONLY_SQLITE, {"seconds": 30}),
+    Campaign("daemon-machines", "partitions", "daemons:machines", "partitions", 1, ONLY_POSTGRES, {"rounds": 2}),
+)
+
+
+def named(names: tuple[str, ...]) -> Iterator[Campaign]:
+    """Those that were asked for by their name or their workload; all of them for nothing."""
+    for one in CAMPAIGNS:
+        if not names or one.name in names or one.workload in names:
+            yield one
+
+
+def known() -> list[str]:
+    return [*WORKLOADS, *(one.name for one in CAMPAIGNS)]

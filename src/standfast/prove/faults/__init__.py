@@ -1,0 +1,17 @@
+"""What goes wrong, made to go wrong: children to kill, disks that forget, fail and fill up.
+
+    children   processes with a conversation, and a nursery that forks them in milliseconds
+    disk       a library loaded before libc: only synced bytes survive, syncs fail on command
+    mounts     small file systems: full, read-only, or cut off as by a power failure
+    daemons    daemons of a store, watched and killed
+    proxy      a way to a server that can be cut, slowed down and made to swallow an answer
+    rows       the simplest rows a store can hold, and looking at what is left of them
+
+Nothing outside of `prove` imports this, and the product has no switch for any of it.
+"""
+
+from __future__ import annotations
+
+
+class Unavailable(Exception):
+    """This machine cannot make that go wrong; the message says what is missing."""
