@@ -568,6 +568,7 @@ def test_the_payload_columns_are_the_ones_the_audit_denies() -> None:
         "thread_value.data",
         "thread_write.data",
         "item.value",
+        "item_vector.vector",
     )
 
 

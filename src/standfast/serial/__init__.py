@@ -49,6 +49,7 @@ PAYLOAD_COLUMNS: Final[tuple[str, ...]] = (
     "thread_value.data",
     "thread_write.data",
     "item.value",
+    "item_vector.vector",
 )
 
 _ATOMS = frozenset({str, bool, float, type(None)})

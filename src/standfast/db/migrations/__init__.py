@@ -27,6 +27,7 @@ from standfast.db.migrations import (
     m0006_transcripts,
     m0007_search,
     m0008_threads,
+    m0009_vectors,
 )
 from standfast.db.migrations.migration import Migration
 
@@ -39,6 +40,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     m0006_transcripts.MIGRATION,
     m0007_search.MIGRATION,
     m0008_threads.MIGRATION,
+    m0009_vectors.MIGRATION,
 )
 
 LATEST = MIGRATIONS[-1].version
