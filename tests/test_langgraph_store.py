@@ -86,11 +86,15 @@ def test_an_items_time_begins_again_when_it_is_read(engine_url: str, tmp_path: o
         assert store.sweep_ttl() == 0
 
 
-def test_vector_search_is_refused_with_what_to_do(store: Store) -> None:
-    with pytest.raises(standfast.InvalidInput, match="no vector search"):
-        store.search(("a",), query="something like this")
-    with pytest.raises(standfast.InvalidInput, match="no vector search"):
-        Store(store.sf, index={"dims": 3})
+def test_without_an_index_a_query_is_left_aside(store: Store) -> None:
+    """As in the official stores: the last changed first, and nothing has a score."""
+    store.put(("a",), "old", {"text": "something like this"}, index=["text"])
+    store.put(("a",), "new", {"text": "otherwise"})
+    assert [(item.key, item.score) for item in store.search(("a",), query="like this")] == [
+        ("new", None),
+        ("old", None),
+    ]
+    assert list(store.sf.rows("SELECT COUNT(*) AS n FROM item_vector")) == [{"n": 0}]
 
 
 def test_a_graph_has_its_threads_and_its_memory_in_one_store(engine_url: str) -> None:

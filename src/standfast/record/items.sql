@@ -22,10 +22,30 @@ WHERE scope = :scope AND path = :path AND key = :key AND ttl_us IS NOT NULL AND 
 -- name: paths
 SELECT DISTINCT path FROM item WHERE scope = :scope AND (expires_us IS NULL OR expires_us > :now_us) ORDER BY path
 
+-- A path with everything below it lies together: its text ends in a bracket where theirs go on with a comma.
 -- name: page
 SELECT path, key, value, created_us, updated_us, ttl_us FROM item
-WHERE scope = :scope AND path = :path AND key > :after AND (expires_us IS NULL OR expires_us > :now_us)
-ORDER BY key
+WHERE scope = :scope AND (path, key) > (:after_path, :after_key) AND path <= :upto_path
+  AND (expires_us IS NULL OR expires_us > :now_us)
+ORDER BY path, key
+LIMIT :limit
+
+-- name: drop_vectors
+DELETE FROM item_vector
+WHERE item_seq = (SELECT seq FROM item WHERE scope = :scope AND path = :path AND key = :key)
+
+-- name: put_vector
+INSERT INTO item_vector (item_seq, field, vector)
+SELECT seq, CAST(:field AS TEXT), :vector FROM item WHERE scope = :scope AND path = :path AND key = :key
+
+-- name: vectors
+SELECT i.path AS path, i.key AS key, i.value AS value, i.created_us AS created_us, i.updated_us AS updated_us,
+       i.ttl_us AS ttl_us, v.field AS field, v.vector AS vector
+FROM item i JOIN item_vector v ON v.item_seq = i.seq
+WHERE i.scope = :scope AND (i.path, i.key) >= (:after_path, :after_key) AND i.path <= :upto_path
+  AND (i.path <> :after_path OR i.key <> :after_key OR v.field > :after_field)
+  AND (i.expires_us IS NULL OR i.expires_us > :now_us)
+ORDER BY i.path, i.key, v.field
 LIMIT :limit
 
 -- name: sweep

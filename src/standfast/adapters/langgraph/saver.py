@@ -1,119 +1,39 @@
-"""LangGraph: a checkpointer and a store over `sf.threads` and `sf.items`.
-
-    from standfast.adapters.langgraph import Saver
-
-    with Saver.from_conn_string("app.db") as saver:          # or postgresql://…
-        graph = builder.compile(checkpointer=saver)
-
-One class, sync and async. Acknowledged means durable. What is stored is what changed; what is read back
-is made only of types on an allow-list, and nothing is ever unpickled. Two runs of one thread: the one
-that comes second is told, with Conflict. A deleted thread stays deleted.
-"""
+"""LangGraph's checkpointer over `sf.threads`: what it calls each thing, encoded and handed on."""
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import json
-import operator
 import os
-import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
-from typing import Any, Generic, Self, TypeVar
+from typing import Any
 
-from standfast import config, handle
-from standfast.errors import Conflict, InvalidInput
-from standfast.record.items import Change
-from standfast.record.items import Item as Remembered
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    get_checkpoint_id,
+    get_checkpoint_metadata,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from standfast import handle
+from standfast.adapters.langgraph.opening import Opened, Shared
+from standfast.errors import InvalidInput
 from standfast.record.threads.nouns import Checkpoint as Kept
 from standfast.record.threads.nouns import Value, Write
 from standfast.record.threads.room import fields_match
 from standfast.record.threads.sealing import Seal
 
-try:
-    from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import (
-        WRITES_IDX_MAP,
-        BaseCheckpointSaver,
-        ChannelVersions,
-        Checkpoint,
-        CheckpointMetadata,
-        CheckpointTuple,
-        DeltaChannelHistory,
-        get_checkpoint_id,
-        get_checkpoint_metadata,
-    )
-    from langgraph.checkpoint.serde.base import SerializerProtocol
-    from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
-    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-    from langgraph.store.base import (
-        BaseStore,
-        GetOp,
-        Item,
-        ListNamespacesOp,
-        MatchCondition,
-        Op,
-        PutOp,
-        Result,
-        SearchItem,
-        SearchOp,
-        TTLConfig,
-    )
-except ImportError as error:
-    raise InvalidInput(
-        f"LangGraph's checkpoint package is not installed ({error.name})", "pip install 'standfast[langgraph]'"
-    ) from error
 
-THREADS_MAX = 64
-"""Calls under way at once in one saver; more wait for a thread."""
-WAIT_MAX_S = 10.0
-"""How long a write waits for the beginning of its thread, which is on its way in this process."""
-
-T = TypeVar("T")
-A = TypeVar("A", bound="_Opened")
-
-
-class _Nothing:
-    """Done already; may be awaited."""
-
-    def __await__(self) -> Iterator[None]:
-        return iter(())
-
-
-class _Opened:
-    """What a saver and a store have in common: how they are opened and closed."""
-
-    _shared: _Shared
-
-    @classmethod
-    def from_conn_string(cls: type[A], conn_string: str | os.PathLike[str] | None = None, **options: Any) -> Opening[A]:
-        """`with` or `async with`: on a path or postgresql:// address, closed at the end of the block."""
-        return Opening(lambda: cls(conn_string, **options))  # type: ignore[call-arg]  # each has its own options
-
-    def setup(self) -> _Nothing:
-        """Nothing to do: the schema is made when the store is opened. Await it or not."""
-        return _Nothing()
-
-    def close(self) -> None:
-        """Wait for what is under way, and close the store; one that was open already stays open."""
-        self._shared.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    @property
-    def sf(self) -> handle.Standfast:
-        """The store beneath: its other rooms are in the same file."""
-        return self._shared.sf
-
-
-class Saver(_Opened, BaseCheckpointSaver[Any]):
+class Saver(Opened, BaseCheckpointSaver[Any]):
     """LangGraph's checkpointer over a store of standfast.
 
     `where` is an open handle, a path, a postgresql:// address, or nothing for the default store. `allow` names
@@ -133,7 +53,7 @@ class Saver(_Opened, BaseCheckpointSaver[Any]):
         if writers not in ("one", "any"):
             raise InvalidInput(f'writers is "one" or "any", not {writers!r}')
         self.writers = writers
-        self._shared = _Shared(where)
+        self._shared = Shared(where)
 
     # -- reading -------------------------------------------------------------------------------------
 
@@ -362,141 +282,7 @@ class Saver(_Opened, BaseCheckpointSaver[Any]):
         return 1 if current is None else int(current) + 1
 
 
-class Store(_Opened, BaseStore):
-    """LangGraph's long-term store over `sf.items`, with time to live. There is no vector search: it is refused."""
-
-    supports_ttl = True
-
-    def __init__(
-        self,
-        where: handle.Standfast | str | os.PathLike[str] | None = None,
-        *,
-        ttl: TTLConfig | None = None,
-        index: object = None,
-    ) -> None:
-        if index is not None:
-            raise _no_vectors()
-        self.ttl_config = ttl
-        self._shared = _Shared(where)
-
-    def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Reads see what was there before; what is put is committed together, the last of a name counts."""
-        asked = list(ops)
-        results = [self._read(op) for op in asked]
-        changes = [
-            Change(op.namespace, op.key, None if op.value is None else dict(op.value), _ttl_us(op.ttl))
-            for op in asked
-            if isinstance(op, PutOp)
-        ]
-        if changes:
-            self.sf.items.change(changes)
-        return results
-
-    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        return await self._shared.run(functools.partial(self.batch, list(ops)))
-
-    def sweep_ttl(self) -> int:
-        """Remove what is over; nobody sees it anyway. How many went."""
-        total = 0
-        while gone := self.sf.items.sweep():
-            total += gone
-        return total
-
-    def _read(self, op: Op) -> Result:
-        match op:
-            case GetOp():
-                found = self.sf.items.get(op.namespace, op.key, refresh=op.refresh_ttl)
-                return None if found is None else Item(**_fields(found))
-            case SearchOp():
-                return self._search(op)
-            case ListNamespacesOp():
-                return self._namespaces(op)
-            case PutOp():
-                return None
-        raise InvalidInput(f"{type(op).__name__} is no operation of a store")
-
-    def _search(self, op: SearchOp) -> list[SearchItem]:
-        if op.query:
-            raise _no_vectors()
-        found = self.sf.items.search(
-            op.namespace_prefix,
-            matches=functools.partial(_fits, wanted=op.filter) if op.filter else None,
-            limit=op.limit,
-            offset=op.offset,
-            refresh=op.refresh_ttl,
-        )
-        return [SearchItem(**_fields(item)) for item in found]
-
-    def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
-        conditions = op.match_conditions or ()
-        found = [path for path in self.sf.items.paths() if all(_matches(each, path) for each in conditions)]
-        if op.max_depth is not None:
-            found = sorted({path[: op.max_depth] for path in found})
-        return found[op.offset : op.offset + op.limit]
-
-
 # -- small parts -------------------------------------------------------------------------------------
-
-
-def _no_vectors() -> InvalidInput:
-    return InvalidInput(
-        "this store has no vector search: it keeps and filters, it does not embed",
-        "search by namespace and filter, or give the graph a vector store beside this one",
-    )
-
-
-def _ttl_us(minutes: float | None) -> int | None:
-    return None if minutes is None else int(minutes * 60_000_000)
-
-
-def _fields(item: Remembered) -> dict[str, Any]:
-    return {
-        "namespace": item.path,
-        "key": item.key,
-        "value": item.value,
-        "created_at": _moment(item.created_us),
-        "updated_at": _moment(item.updated_us),
-    }
-
-
-def _moment(us: int) -> datetime:
-    return datetime.fromtimestamp(us / 1_000_000, UTC)
-
-
-def _matches(condition: MatchCondition, path: tuple[str, ...]) -> bool:
-    wanted = condition.path
-    if len(path) < len(wanted):
-        return False
-    part = path[: len(wanted)] if condition.match_type == "prefix" else path[len(path) - len(wanted) :]
-    return all(name in ("*", found) for name, found in zip(wanted, part, strict=True))
-
-
-_COMPARED: dict[str, Callable[[Any, Any], bool]] = {
-    "$eq": operator.eq,
-    "$ne": operator.ne,
-    "$gt": operator.gt,
-    "$gte": operator.ge,
-    "$lt": operator.lt,
-    "$lte": operator.le,
-}
-
-
-def _fits(value: Any, wanted: Any) -> bool:
-    """Whether a value has what a filter names: fields within fields, compared in Python, never put into SQL."""
-    if not isinstance(wanted, dict):
-        return bool(value == (list(wanted) if isinstance(wanted, tuple) else wanted))
-    if any(name.startswith("$") for name in wanted):
-        return all(_compares(value, name, other) for name, other in wanted.items())
-    return isinstance(value, dict) and all(_fits(value.get(name), other) for name, other in wanted.items())
-
-
-def _compares(value: Any, name: str, other: Any) -> bool:
-    if name not in _COMPARED:
-        raise InvalidInput(f"{name!r} is no comparison", f"one of {', '.join(_COMPARED)}")
-    try:
-        return bool(_COMPARED[name](value, other))
-    except TypeError:  # a number and a text have no order
-        return False
 
 
 def strict(allow: Iterable[type | tuple[str, ...]] = ()) -> JsonPlusSerializer:
@@ -551,98 +337,3 @@ def _header(serde: SerializerProtocol, data: bytes) -> Any:
 
 def _pending(serde: SerializerProtocol, write: Write) -> tuple[str, str, Any]:
     return write.task_id, write.channel, serde.loads_typed(write.value)
-
-
-class Opening(Generic[A]):
-    """Opened by entering, closed by leaving; `with` and `async with` alike."""
-
-    def __init__(self, make: Callable[[], A]) -> None:
-        self._make = make
-        self._made: A | None = None
-
-    def __enter__(self) -> A:
-        self._made = self._make()
-        return self._made
-
-    def __exit__(self, *exc: object) -> None:
-        if self._made is not None:
-            self._made.close()
-
-    async def __aenter__(self) -> A:
-        self._made = await asyncio.to_thread(self._make)
-        return self._made
-
-    async def __aexit__(self, *exc: object) -> None:
-        if self._made is not None:
-            await asyncio.to_thread(self._made.close)
-
-
-class _Shared:
-    """What a saver and its shallow copies have in common: the open store, its threads, and what is beginning."""
-
-    def __init__(self, where: handle.Standfast | str | os.PathLike[str] | None) -> None:
-        self._own = not isinstance(where, handle.Standfast)
-        if isinstance(where, handle.Standfast):
-            self.sf = where
-        else:
-            # A database is one world, as it is for the official savers: the directory of a process tells nothing.
-            self.sf = handle.connect(config.load(where)._replace(scope=""))
-        self._threads: ThreadPoolExecutor | None = None
-        self._mutex = threading.Lock()
-        self._beginnings: dict[str, int] = {}
-
-    def close(self) -> None:
-        with self._mutex:
-            threads, self._threads = self._threads, None
-        if threads is not None:
-            threads.shutdown(wait=True)
-        if self._own:
-            self.sf.close()
-
-    async def run(self, act: Callable[[], T]) -> T:
-        """On a worker thread. A cancelled caller does not stop what is under way, and nothing is left open."""
-        with self._mutex:
-            if self._threads is None:
-                self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="standfast-langgraph")
-            threads = self._threads
-        return await asyncio.get_running_loop().run_in_executor(threads, act)
-
-    def beginning(self, thread: str, begins: bool) -> _Beginning:
-        return _Beginning(self, thread, begins)
-
-    def after_beginning(self, thread: str, act: Callable[[], Any], *, own: bool = False) -> None:
-        """Tasks may be faster than the first checkpoint of their thread: of one that was deleted, they wait for it."""
-        end = time.monotonic() + WAIT_MAX_S
-        while True:
-            with self._mutex:
-                on_its_way = not own and bool(self._beginnings.get(thread))
-            try:
-                act()
-                return
-            except Conflict as error:
-                if error.code != "thread_deleted" or not on_its_way or time.monotonic() > end:
-                    raise
-            time.sleep(0.002)
-
-
-class _Beginning:
-    """The block in which a thread's first checkpoint is on its way."""
-
-    def __init__(self, shared: _Shared, thread: str, begins: bool) -> None:
-        self._shared = shared
-        self._thread = thread
-        self._step = int(begins)
-
-    def __enter__(self) -> None:
-        self._count(self._step)
-
-    def __exit__(self, *exc: object) -> None:
-        self._count(-self._step)
-
-    def _count(self, step: int) -> None:
-        if step:
-            counts = self._shared._beginnings
-            with self._shared._mutex:
-                counts[self._thread] = counts.get(self._thread, 0) + step
-                if not counts[self._thread]:
-                    del counts[self._thread]
