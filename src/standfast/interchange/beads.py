@@ -72,13 +72,13 @@ def _issues(file: str) -> tuple[dict[str, dict[str, Any]], int]:
     bad = 0
     with open(file, "rb") as opened:
         for piece in pieces(opened, 0):
-            bad += piece.broken + piece.oversized
-            for record in piece.records:
+            for record in piece:
                 issue = record.value
                 if isinstance(issue, dict) and isinstance(issue.get("id"), str) and isinstance(issue.get("title"), str):
                     found[issue["id"]] = issue  # the last line of an id stands
                 else:
                     bad += 1
+            bad += piece.broken + piece.oversized
             if len(found) > ISSUES_MAX:
                 raise InvalidInput(f"{file} has more than {ISSUES_MAX:,} issues")
     return found, bad

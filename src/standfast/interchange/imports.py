@@ -22,11 +22,11 @@ from standfast.db.sql import load
 from standfast.db.store import Room, Store, query, refused_inside
 from standfast.errors import InvalidInput, NotFound, StandfastError
 from standfast.footings import journal
-from standfast.ids import IdMaker, new_id
+from standfast.ids import new_id
 from standfast.interchange.transcripts import importer as importer_of
 from standfast.interchange.transcripts import writing
-from standfast.interchange.transcripts.neutral import Batch, Entropy, Thread
-from standfast.interchange.transcripts.reading import HEAD_BYTES, SIZE_UNKNOWN, Importer, Piece, Place, Reader
+from standfast.interchange.transcripts.neutral import Batch, Thread
+from standfast.interchange.transcripts.reading import HEAD_BYTES, SIZE_UNKNOWN, Importer, Line, Piece, Place, Reader
 
 SQL = load(__name__)
 
@@ -152,7 +152,6 @@ class _Run:
         self.done = self.total = 0
         self.sessions = self.calls = 0
         self.scopes: dict[tuple[str | None, str | None], str] = {}
-        self.ids = IdMaker(Entropy())
         self.packer = ThreadPoolExecutor(1, "standfast-import")
 
     def all(self, roots: list[str], since_us: int | None) -> Report:
@@ -267,7 +266,7 @@ class _Run:
             return _Outcome(0, False, False, native_id, session_id, counts)
         for piece in self.importer.pieces(path, start, carry, redact=self.store.redact):
             reader = self.importer.reader(path, carry, counts)
-            packed = self.packer.submit(_packed, piece.raw)  # beside the reading: it needs no interpreter
+            packed = self.packer.submit(_packed, piece.lines)  # beside the reading: it needs no interpreter
             batch = self._batch(reader, piece)
             wrote = self._write(path, row, place, piece, batch, reader, packed)
             if wrote is None:
@@ -288,18 +287,19 @@ class _Run:
         return _Outcome(written, moved, False, native_id, session_id, counts)
 
     def _batch(self, reader: Reader, piece: Piece) -> Batch:
+        batch = Batch(self.importer.agent)
+        read = reader.read
+        for record in piece:
+            read(record, batch)
         counts = reader.counts
         for name, value in (
-            ("lines", piece.lines),
-            ("records", len(piece.records)),
+            ("lines", piece.counted),
+            ("records", piece.records),
             ("bad", piece.broken),
             ("oversized", piece.oversized),
             ("multi_object_lines", piece.doubled),
         ):
             counts[name] = counts.get(name, 0) + value
-        batch = Batch(self.importer.agent, self.ids)
-        for record in piece.records:
-            reader.read(record, batch)
         return batch
 
     def _write(
@@ -318,7 +318,7 @@ class _Run:
             note=row["note"] if row["state"] == "current" else None,
             label=os.path.basename(path),
             raw=packed.result(),
-            records=len(piece.raw),
+            records=len(piece.lines),
             in_place=self.importer.in_place,
         )
         scopes = {thread: self._scope(batch, thread) for thread in batch.facts}
@@ -391,8 +391,9 @@ class _Outcome(NamedTuple):
     counts: dict[str, Any]
 
 
-def _packed(lines: Sequence[bytes]) -> bytes:
-    return zlib.compress(b"\n".join(lines), 1) if lines else b""
+def _packed(lines: Sequence[Line]) -> bytes:
+    """Each line as it is kept: where it begins, a tab, its text."""
+    return zlib.compress(b"\n".join([b"%d\t%b" % line for line in lines]), 1) if lines else b""
 
 
 def _add(tx: Tx, importer: Importer, host: str, path: str, place: Place) -> None:

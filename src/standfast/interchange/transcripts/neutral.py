@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from standfast import serial
-from standfast.ids import IdMaker
 
 TEXT_MAX = 2_000_000
 """Characters of one message, input or output that are stored; the raw record has all of it."""
@@ -27,20 +25,6 @@ _TELLING = ("command", "cmd", "file_path", "filePath", "path", "pattern", "query
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
-class Entropy:
-    """Random bytes, fetched a page at a time: thousands of ids are made for each batch."""
-
-    def __init__(self) -> None:
-        self._page = b""
-        self._used = 0
-
-    def __call__(self, count: int) -> bytes:
-        if self._used + count > len(self._page):
-            self._page, self._used = os.urandom(4096), 0
-        self._used += count
-        return self._page[self._used - count : self._used]
 
 
 class Thread(NamedTuple):
@@ -66,7 +50,6 @@ class Said(NamedTuple):
     summary: str | None
     occurred_us: int
     offset: int
-    id: str
 
 
 class Used(NamedTuple):
@@ -98,9 +81,8 @@ class Folded(NamedTuple):
 class Batch:
     """Some records of one source, as they will be written."""
 
-    def __init__(self, agent: str, ids: IdMaker | None = None) -> None:
+    def __init__(self, agent: str) -> None:
         self.agent = agent
-        self.new_id = (ids or IdMaker(Entropy())).new_id
         self.facts: dict[Thread, dict[str, Any]] = {}
         self.said: list[Said] = []
         self.calls: list[dict[str, Any]] = []
@@ -135,21 +117,9 @@ class Batch:
         """One message of text. What is not `shown` is left out of the timeline."""
         if thread not in self.facts:
             self.facts[thread] = {}
-        content = fit(content)
-        self.said.append(
-            Said(
-                thread,
-                native,
-                role,
-                "text",
-                content,
-                _hash(role, content),
-                f"{role}: {one_line(content, SUMMARY_MAX - len(role) - 2)}" if shown else None,
-                at_us,
-                offset,
-                self.new_id("msg"),
-            )
-        )
+        content, hash = _hashed(role, content)
+        summary = f"{role}: {one_line(content, SUMMARY_MAX - len(role) - 2)}" if shown else None
+        self.said.append(Said(thread, native, role, "text", content, hash, summary, at_us, offset))
 
     def use(self, used: Used) -> None:
         """The usage of one response, however many records repeat it."""
@@ -169,10 +139,8 @@ class Batch:
         """A record that only calls or answers tools: its place in the conversation, the rest is the tool call's."""
         if thread not in self.facts:
             self.facts[thread] = {}
-        text = fit(_encode(value))
-        self.said.append(
-            Said(thread, native, "tool", "json", text, _hash("tool", text), None, at_us, offset, self.new_id("msg"))
-        )
+        text, hash = _hashed("tool", _encode(value))
+        self.said.append(Said(thread, native, "tool", "json", text, hash, None, at_us, offset))
 
     def call(
         self, thread: Thread, native: str, call_id: str, tool: str, input: Any, at_us: int, offset: int, **more: Any
@@ -225,8 +193,16 @@ def one_line(text: str, limit: int) -> str:
     return line[: limit - 1].rstrip() + "…"
 
 
-def _hash(role: str, content: str) -> str:
-    return "h1:" + hashlib.sha256(f"{role}\n{content}".encode()).hexdigest()
+def _hashed(role: str, content: str) -> tuple[str, str]:
+    """Fit text and its hash."""
+    try:
+        data = content.encode()
+    except UnicodeEncodeError:
+        data = b"\x00"
+    if len(data) > TEXT_MAX or b"\x00" in data:
+        content = fit(content)
+        data = content.encode()
+    return content, "h1:" + hashlib.sha256(role.encode() + b"\n" + data).hexdigest()
 
 
 def fit(text: str) -> str:

@@ -32,31 +32,73 @@ FILES_MAX = 200_000
 SIZE_UNKNOWN = 2**62
 
 _decode = json.JSONDecoder().raw_decode
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _SPACE = re.compile(r"\s*")
 # Letters written as escapes could hide a secret from the search. No agent writes them so; a stranger might.
+_HIDING = b"\\u00"
 _DISGUISED = re.compile(r"\\u00[2-7]|(?<!\\)\\/")
 
 
+Line = tuple[int, bytes]
+"""Where a line begins, and its text, redacted."""
+
+
 class Record(NamedTuple):
-    """One record: where it begins, its redacted text, and its value."""
+    """One record: where it begins, and its value."""
 
     offset: int
-    text: str
     value: Any
 
 
-class Piece(NamedTuple):
-    """Some records in a row: from one place in the source to the next."""
+class Piece:
+    """Some records in a row: from one place in the source to the next.
 
-    start: int
-    upto: int
-    records: list[Record]
-    raw: list[bytes]
-    """Each line as it is kept: where it begins, a tab, its redacted text."""
-    lines: int
-    broken: int
-    oversized: int
-    doubled: int
+    They are decoded as they are asked for, and none is held: values forgotten before the next is made cost the
+    collector of garbage nothing, and those of a whole piece twice their decoding. What is counted is known
+    when all were.
+    """
+
+    __slots__ = ("_values", "broken", "doubled", "lines", "oversized", "records", "start", "upto")
+
+    def __init__(
+        self, start: int, upto: int, lines: list[Line], *, oversized: int = 0, values: list[Any] | None = None
+    ) -> None:
+        self.start = start
+        self.upto = upto
+        self.lines = lines
+        self.oversized = oversized
+        self._values = values
+        self.records = self.broken = self.doubled = 0
+
+    @property
+    def counted(self) -> int:
+        """How many lines there are; none where the source is no file of lines."""
+        return len(self.lines) if self._values is None else 0
+
+    def __iter__(self) -> Iterator[Record]:
+        return map(self._known, self.lines, self._values) if self._values is not None else self._decoded()
+
+    def _known(self, line: Line, value: Any) -> Record:
+        self.records += 1
+        return Record(line[0], value)
+
+    def _decoded(self) -> Iterator[Record]:
+        for offset, line in self.lines:
+            text = line.decode("utf-8", "replace")
+            try:
+                value, end = _decode(text)
+            except (ValueError, RecursionError):
+                self.broken += 1
+                continue
+            self.records += 1
+            if end == len(text):
+                yield Record(offset, value)
+                continue
+            values, whole = _several(text, value, end=end)
+            self.records += len(values) - 1
+            self.doubled += len(values) > 1
+            self.broken += not whole
+            yield from (Record(offset + n, value) for n, value in enumerate(values))
 
 
 class Place(NamedTuple):
@@ -176,11 +218,13 @@ def pieces(file: IO[bytes], start: int, *, redact: bool = True) -> Iterator[Piec
             size += len(raw)
         if not lines and not oversized:
             return
-        piece = _decoded(begin, place, lines, oversized, redact=redact)
-        if piece.upto > begin:
-            yield piece
-        if piece.upto < place:
-            return  # the last line is not finished
+        upto = place
+        if lines and lines[-1][1][-1] != 10 and not _whole(lines[-1][1]):
+            upto, _ = lines.pop()  # it is not finished
+        if upto > begin:
+            yield Piece(begin, upto, _readable(lines, redact=redact), oversized=oversized)
+        if upto < place:
+            return
 
 
 def _rest_of_line(file: IO[bytes]) -> int | None:
@@ -192,55 +236,39 @@ def _rest_of_line(file: IO[bytes]) -> int | None:
     return None
 
 
-def _decoded(begin: int, upto: int, lines: list[tuple[int, bytes]], oversized: int, *, redact: bool) -> Piece:
-    block = b"".join([raw for _, raw in lines])
-    suspects = suspicious(block) if redact else []
+def _whole(raw: bytes) -> bool:
+    """Whether a line that has no end yet can be read as it is."""
+    text = raw.decode("utf-8", "replace").strip()
+    return not text or _several(text, end=0)[1]
+
+
+def _readable(lines: list[Line], *, redact: bool) -> list[Line]:
+    """The lines that are not blank, without secrets."""
+    if redact:
+        block = b"".join([raw for _, raw in lines])
+        suspects = suspicious(block)
+        if suspects or _HIDING in block:
+            return list(_searched(lines, suspects))
+    return [(offset, line) for offset, raw in lines if (line := raw.strip())]
+
+
+def _searched(lines: list[Line], suspects: list[int]) -> Iterator[Line]:
     suspects.append(SIZE_UNKNOWN)  # behind everything
-    disguised = redact and (b"\\u00" in block or b"\\/" in block)
     nth = passed = 0
-    records: list[Record] = []
-    kept: list[bytes] = []
-    broken = doubled = counted = 0
     for offset, raw in lines:
         line = raw.strip()
         passed += len(raw)
-        if not line:
-            continue
-        text = line.decode("utf-8", "replace")
-        if suspects[nth] < passed:
+        if suspects[nth] < passed or _HIDING in line:
             while suspects[nth] < passed:
                 nth += 1
-            text = redacted(text)
-            line = text.encode("utf-8", "surrogatepass")
-        if disguised and (b"\\u00" in line or b"\\/" in line):
-            text = _undisguised(text)
-            line = text.encode("utf-8", "surrogatepass")
-        try:
-            value, end = _decode(text)
-        except (ValueError, RecursionError):
-            if raw[-1] != 10:
-                return Piece(begin, offset, records, kept, counted, broken, oversized, doubled)
-            counted += 1
-            broken += 1
-            kept.append(b"%d\t%b" % (offset, line))
-            continue
-        counted += 1
-        kept.append(b"%d\t%b" % (offset, line))
-        if end == len(text):
-            records.append(Record(offset, text, value))
-            continue
-        values, whole = _several(text, value, end)
-        if not whole and raw[-1] != 10:
-            return Piece(begin, offset, records, kept[:-1], counted - 1, broken, oversized, doubled)
-        doubled += len(values) > 1
-        broken += not whole
-        records += [Record(offset + n, text, value) for n, value in enumerate(values)]
-    return Piece(begin, upto, records, kept, counted, broken, oversized, doubled)
+            line = _undisguised(redacted(line.decode("utf-8", "replace"))).encode()
+        if line:
+            yield offset, line
 
 
-def _several(text: str, first: Any, end: int) -> tuple[list[Any], bool]:
+def _several(text: str, *known: Any, end: int) -> tuple[list[Any], bool]:
     """The values of a line that holds more than one, and whether it holds nothing else."""
-    values = [first]
+    values = [*known]
     while True:
         skipped = _SPACE.match(text, end)
         end = skipped.end() if skipped else end
@@ -260,7 +288,8 @@ def _undisguised(text: str) -> str:
     try:
         value, end = _decode(text)
         if end == len(text):
-            text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+            lone = "\\ud" in text.lower()  # half a letter cannot be written as one
+            text = json.dumps(value, ensure_ascii=lone, separators=(",", ":"))
     except (ValueError, RecursionError):
         pass
     return redacted(text)
@@ -301,20 +330,17 @@ def document(path: str, *, redact: bool) -> Any:
 
 def in_pieces(values: Iterable[tuple[int, Any]], *, total: int) -> Iterator[Piece]:
     """Values that are no lines, numbered: their number is their place."""
-    records: list[Record] = []
+    lines: list[Line] = []
+    held: list[Any] = []
     start: int | None = None
     size = 0
     for n, value in values:
         start = n if start is None else start
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        records.append(Record(n, text, value))
-        size += len(text)
-        if len(records) >= PIECE_LINES or size >= PIECE_BYTES:
-            yield Piece(start, n + 1, records, _kept(records), 0, 0, 0, 0)
-            records, start, size = [], None, 0
-    if records and start is not None:
-        yield Piece(start, total, records, _kept(records), 0, 0, 0, 0)
-
-
-def _kept(records: list[Record]) -> list[bytes]:
-    return [f"{record.offset}\t{record.text}".encode("utf-8", "surrogatepass") for record in records]
+        lines.append((n, _encode(value).encode("utf-8", "surrogatepass")))
+        held.append(value)
+        size += len(lines[-1][1])
+        if len(lines) >= PIECE_LINES or size >= PIECE_BYTES:
+            yield Piece(start, n + 1, lines, values=held)
+            lines, held, start, size = [], [], None, 0
+    if lines and start is not None:
+        yield Piece(start, total, lines, values=held)

@@ -17,8 +17,8 @@ from standfast import serial
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.footings import journal, keys
-from standfast.ids import new_id
-from standfast.interchange.transcripts.neutral import Batch, Folded, Said, Thread
+from standfast.ids import new_id, several
+from standfast.interchange.transcripts.neutral import Batch, Folded, Said, Thread, Used
 from standfast.interchange.transcripts.reading import Place
 from standfast.record import nodes
 
@@ -241,31 +241,30 @@ def _say(tx: Tx, agent: str, fresh: list[Said], homes: dict[Thread, _Home], seq:
         node_id: tx.one(SQL.take_positions, node_id=node_id, count=count)["position"] for node_id, count in each.items()
     }
     placed: dict[str, int] = {}
-    now_us = tx.now_us()
+    common: Row = {"actor": agent, "now_us": tx.now_us(), "import_seq": seq}
 
-    def row(said: Said) -> Row:
-        home = homes[said.thread]
-        placed[said.native] = position = following[home.node_id]
-        following[home.node_id] = position + 1
+    def row(id: str, said: Said) -> Row:
+        thread, native, role, format, content, hash, summary, occurred_us, offset = said
+        session_id, node_id, _ = homes[thread]
+        placed[native] = position = following[node_id]
+        following[node_id] = position + 1
         return {
-            "id": said.id,
-            "session_id": home.session_id,
-            "node_id": home.node_id,
+            **common,
+            "id": id,
+            "session_id": session_id,
+            "node_id": node_id,
             "position": position,
-            "role": said.role,
-            "format": said.format,
-            "content": said.content,
-            "hash": said.hash,
-            "actor": agent,
-            "now_us": now_us,
-            "occurred_us": said.occurred_us,
-            "native": said.native,
-            "summary": said.summary,
-            "import_seq": seq,
-            "import_offset": said.offset,
+            "role": role,
+            "format": format,
+            "content": content,
+            "hash": hash,
+            "occurred_us": occurred_us,
+            "native": native,
+            "summary": summary,
+            "import_offset": offset,
         }
 
-    tx.many(SQL.message, map(row, fresh))
+    tx.many(SQL.message, map(row, several("msg", len(fresh)), fresh))
     return placed
 
 
@@ -312,11 +311,11 @@ def _call(
         _merge(row, told, positions)
     now_us = tx.now_us()
 
-    def whole(known: tuple[tuple[str, str], Row]) -> Row:
+    def whole(id: str, known: tuple[tuple[str, str], Row]) -> Row:
         (session_id, call_id), row = known
         called_us, answered_us = row.get("called_us"), row.get("answered_us")
         return {
-            "id": batch.new_id("tcl"),
+            "id": id,
             "session_id": session_id,
             "node_id": row["node_id"],
             "call_id": call_id,
@@ -336,7 +335,7 @@ def _call(
             "import_offset": row.get("offset"),
         }
 
-    tx.many(SQL.tool_call, map(whole, rows.items()))
+    tx.many(SQL.tool_call, map(whole, several("tcl", len(rows)), rows.items()))
     return len(rows)
 
 
@@ -358,24 +357,30 @@ def _merge(row: Row, told: dict[str, Any], positions: dict[str, int]) -> None:
 
 
 def _use(tx: Tx, batch: Batch, homes: dict[Thread, _Home], seq: int) -> None:
-    for used in batch.used.values():
-        tx.run(
-            SQL.usage_newest if used.last_wins else SQL.usage_largest,
-            id=batch.new_id("usg"),
-            session_id=homes[used.thread].session_id,
-            node_id=homes[used.thread].node_id,
-            response=used.response,
-            model=used.model,
-            input_tokens=used.input,
-            cached_input_tokens=used.cached,
-            cache_write_tokens=used.cache_write,
-            output_tokens=used.output,
-            reasoning_tokens=used.reasoning,
-            cost_microusd=used.cost_microusd,
-            occurred_us=used.occurred_us,
-            now_us=tx.now_us(),
-            import_seq=seq,
-        )
+    now_us = tx.now_us()
+
+    def row(id: str, used: Used) -> Row:
+        home = homes[used.thread]
+        return {
+            "id": id,
+            "session_id": home.session_id,
+            "node_id": home.node_id,
+            "response": used.response,
+            "model": used.model,
+            "input_tokens": used.input,
+            "cached_input_tokens": used.cached,
+            "cache_write_tokens": used.cache_write,
+            "output_tokens": used.output,
+            "reasoning_tokens": used.reasoning,
+            "cost_microusd": used.cost_microusd,
+            "occurred_us": used.occurred_us,
+            "now_us": now_us,
+            "import_seq": seq,
+        }
+
+    for statement, last_wins in ((SQL.usage_largest, False), (SQL.usage_newest, True)):
+        chosen = [used for used in batch.used.values() if used.last_wins is last_wins]
+        tx.many(statement, map(row, several("usg", len(chosen)), chosen))
     for response in batch.dropped:
         tx.run(SQL.drop_usage, response=response)
 
