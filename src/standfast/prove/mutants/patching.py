@@ -1,9 +1,14 @@
-"""Attributes exchanged for the length of a block: what a mutant is made with."""
+"""What a mutant is made of: attributes exchanged for the length of a block, and the words about it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol, Self
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, Self
+
+from standfast.db.sql import Statement
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Setter(Protocol):
@@ -13,6 +18,18 @@ class Setter(Protocol):
 
 
 Patch = Callable[[Setter], object]
+
+
+class Mutant(NamedTuple):
+    """One bug: what it does, who has to find it, how it is made."""
+
+    what: str
+    harness: str
+    """ "sweep STORY", "check SCENE", "soak" or "campaign NAME"."""
+    patch: Patch
+    arguments: Mapping[str, Any] = _NONE
+    """Of the campaign, in the place of those of the catalogue: shorter ones."""
+    engine: str = "sqlite"
 
 
 class Patching:
@@ -33,3 +50,37 @@ class Patching:
     def __exit__(self, *_: object) -> None:
         for target, name, value in reversed(self._before):
             setattr(target, name, value)
+
+
+# -- kinds of patches -----------------------------------------------------------------------------------------
+
+
+def swapped(target: Any, name: str, make: Callable[[Any], Any]) -> Patch:
+    """A function in the place of another; it is given the other."""
+    return lambda m: m.setattr(target, name, make(getattr(target, name)))
+
+
+def without(target: Any, name: str) -> Patch:
+    """A function that does nothing."""
+    return swapped(target, name, lambda _: lambda *args, **more: None)
+
+
+def reworded(queries: Any, name: str, old: str, new: str) -> Patch:
+    """A statement with a piece of it missing, or another in its place."""
+
+    def patch(m: Setter) -> None:
+        found: Statement = getattr(queries, name)
+        texts = found._texts
+        assert any(old in text for text in texts.values()), f"{name} has no {old!r} any more"
+        sqlite, postgres = (texts[engine].replace(old, new) for engine in ("sqlite", "postgres"))
+        m.setattr(queries, name, Statement(name, sqlite, postgres))
+
+    return patch
+
+
+def both(*patches: Patch) -> Patch:
+    def patch(m: Setter) -> None:
+        for one in patches:
+            one(m)
+
+    return patch
