@@ -1,109 +1,12 @@
-"""Agents against a model of a few lines: what they say, what they hold, and how long ago they were heard of."""
+"""Agents against a model of a few lines: `standfast.prove.models.agents`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
-
-import standfast
-from standfast import config, handle
-from standfast.clock import ManualClock
-
-NAMES = ("ann", "bob")
-LEASE_M, STALE_M, NOTICE_M = 15, 60, 5
-
-
-@dataclass
-class Known:
-    """The model of one agent: what it said, when it was heard of, until when it holds its task."""
-
-    said: str = "idle"
-    seen: int = 0
-    task: bool = False
-    until: int = 0
-
-
-def machine_on(place: str, data: Path) -> type[RuleBasedStateMachine]:
-    class Machine(RuleBasedStateMachine):
-        round = 0
-
-        @initialize()
-        def fresh(self) -> None:
-            Machine.round += 1
-            self.clock, self.minute = ManualClock(), 0
-            self.known: dict[str, Known] = {}
-            self.noticed: dict[str, int] = {}
-            self.sf: dict[str, standfast.Standfast] = {}
-            for name in NAMES:
-                chosen = config.load(place, data_dir=data, actor=name, scope=f"scope {Machine.round}")
-                self.sf[name] = handle.connect(chosen, clock=self.clock, as_actor=True)
-                self.sf[name].tasks.add(f"for {name}", assignee=name)
-
-        def teardown(self) -> None:
-            for sf in getattr(self, "sf", {}).values():
-                sf.close()
-
-        @rule(name=st.sampled_from(NAMES))
-        def works(self, name: str) -> None:
-            self.sf[name].tasks.claim(f"{self.task(name)}")
-            known = self.known.setdefault(name, Known())
-            known.task, known.until = True, self.minute + LEASE_M
-            if self.minute - self.noticed.get(name, -NOTICE_M) >= NOTICE_M:
-                known.seen = self.noticed[name] = self.minute
-
-        def task(self, name: str) -> str:
-            (found,) = self.sf[name].tasks.list(assignee=name)
-            return found.id
-
-        @rule(name=st.sampled_from(NAMES))
-        def gives_back(self, name: str) -> None:
-            self.sf[name].tasks.release(self.task(name), force=True)
-            if name in self.known:
-                self.known[name].task = False
-
-        @rule(name=st.sampled_from(NAMES), status=st.sampled_from(["idle", "active", "blocked", "error"]))
-        def says(self, name: str, status: str) -> None:
-            self.sf[name].agents.set(status=status, why="because")
-            known = self.known.setdefault(name, Known())
-            known.said, known.seen = status, self.minute
-
-        @rule(minutes=st.sampled_from([1, 6, 16, 61]))
-        def waits(self, minutes: int) -> None:
-            self.clock.advance(minutes * 60)
-            self.minute += minutes
-
-        @invariant()
-        def both_agree(self) -> None:
-            if not hasattr(self, "known"):
-                return
-            shown = {}
-            for name, known in self.known.items():
-                working = known.task and self.minute < known.until
-                status = known.said if known.said in ("blocked", "error") or not working else "active"
-                silent = self.minute - known.seen > STALE_M
-                stale = not working and silent and (known.said != "idle" or known.task)
-                shown[name] = (status, known.task, stale, False)
-            found = self.sf["ann"].agents.list()
-            assert {one.name: (one.status, one.task_id is not None, one.stale, one.crashed) for one in found} == shown
-
-    return Machine
+from standfast.prove.models.playing import play
 
 
 def test_agents_are_what_a_model_of_them_is(engine_url: str, tmp_path: Path) -> None:
     """001-50: status and current task, with stale derived and nothing stored about it."""
-    run_state_machine_as_test(
-        machine_on(engine_url, tmp_path / "data"),
-        settings=settings(
-            max_examples=6 if engine_url.startswith("postgres") else 16,
-            stateful_step_count=25,
-            deadline=None,
-            database=None,
-            derandomize=True,
-            phases=[Phase.generate, Phase.shrink],
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    play("agents", engine_url, tmp_path / "data", examples=6 if engine_url.startswith("postgres") else 16)

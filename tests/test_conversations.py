@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import standfast
 from standfast.errors import Conflict, InvalidInput, NotFound
 from standfast.prove.faults.children import Nursery
+from standfast.prove.models.playing import play
 from standfast.record.conversations import Conversations, line
 
 
@@ -126,34 +125,8 @@ def test_a_conversation_is_the_session_of_its_key(sf: standfast.Standfast, talks
             talks.items(bad)
 
 
-Moves = st.lists(st.one_of(st.integers(1, 3), st.sampled_from(["pop", "clear", "fork"])), max_size=25)
-
-
-@given(moves=Moves)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_history_reads_like_a_list(sf: standfast.Standfast, talks: Conversations, moves: list[Any]) -> None:
-    from uuid import uuid4
-
-    name = uuid4().hex
-    model: dict[str, list[int]] = {name: []}
-    floor = count = 0
-    for move in moves:
-        if move == "pop" and len(model[name]) > floor:
-            assert talks.take_back(name) == (model[name].pop(),)
-        elif move == "clear":
-            talks.clear(name)
-            model[name], floor = [], 0
-        elif move == "fork" and count:
-            new = uuid4().hex
-            sf.sessions.fork(name, new)
-            model[new], floor, name = list(model[name]), len(model[name]), new
-        elif isinstance(move, int):
-            items = list(range(count, count + move))
-            talks.add(name, said(*items))
-            model[name], count = model[name] + items, count + move
-        for key, items in model.items():
-            assert talks.items(key) == items
-            assert talks.items(key, last=2) == items[-2:]
+def test_any_history_reads_like_a_list(engine_url: str, tmp_path: Path) -> None:
+    play("conversations", engine_url, tmp_path / "data", examples=25)
 
 
 def test_each_item_is_taken_back_by_one(talks: Conversations) -> None:

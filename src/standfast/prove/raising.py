@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 @contextmanager
-def raising(kind: type[BaseException]) -> Iterator[None]:
-    """Around what must end in this error; AssertionError if it does not."""
+def raising(kind: type[BaseException] | tuple[type[BaseException], ...], *, match: str = "") -> Iterator[None]:
+    """Around what must end in this error, in words that `match`; AssertionError if it does not."""
     try:
         yield
-    except kind:
+    except kind as error:
+        if not re.search(match, str(error)):
+            raise AssertionError(f"{error!r} does not say {match!r}") from error
         return
-    raise AssertionError(f"{kind.__name__} was not raised")
+    names = [one.__name__ for one in kind] if isinstance(kind, tuple) else [kind.__name__]
+    raise AssertionError(f"{' or '.join(names)} was not raised")
