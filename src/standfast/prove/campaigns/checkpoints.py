@@ -41,7 +41,7 @@ def run(place: Path, *, seconds: float, seed: int = 0) -> Outcome:
     acknowledged = {line for n in range(3) for line in noted(place / f"oracle.{n}")}
     with standfast.open(path, data_dir=place) as sf:
         outcome.refuse(sorted(acknowledged - set(keys(sf))), "acknowledged rows are missing")
-    outcome.count("acknowledged", len(acknowledged))
+    outcome.count("rows", len(acknowledged))
     state = integrity(path)
     outcome.refuse(state != "ok", f"integrity: {state}")
     return outcome

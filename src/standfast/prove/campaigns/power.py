@@ -50,7 +50,9 @@ def run_cuts(place: Path, *, losses: int, seed: int = 0, synced: bool = True) ->
     """Cut a real ext4 off `losses` times. Raises Unavailable where that is not allowed."""
     chance = random.Random(seed)
     with Ext4(place / "ext4") as disk, Nursery(words=place / "words") as nursery:
-        lives = _Lives(nursery, place, disk.point / "store" / "standfast.db", chance, synced=synced)
+        lives = _Lives(
+            nursery, place, disk.point / "store" / "standfast.db", chance, synced=synced, unit="cuts", pause_s=0.1
+        )
         outcome = lives.live(losses, begin=disk.format, cut=disk.cut, restart=disk.restart)
     outcome.name = "power loss, ext4 cut off" + ("" if synced else ", without our sync")
     return outcome
@@ -82,6 +84,8 @@ class _Lives:
         *,
         synced: bool,
         target: str = "write",
+        unit: str = "losses",
+        pause_s: float = 0.4,
     ) -> None:
         self._nursery = nursery
         self._target = f"standfast.prove.campaigns.power:{target}"
@@ -89,6 +93,8 @@ class _Lives:
         self._path = path
         self._chance = chance
         self._synced = synced
+        self._unit = unit
+        self._pause_s = pause_s
         self._outcome = Outcome("")
         self._acknowledged: set[str] = set()
         self._late: set[str] = set()
@@ -107,7 +113,7 @@ class _Lives:
             self._acknowledged.update(told)
             restart()
             self._look()
-        self._outcome.count("losses of power", losses)
+        self._outcome.count(self._unit, losses)
         return self._outcome
 
     def _write_until(self, loss: int, cut: Callable[[], None] | None, processes: int = 3) -> list[str]:
@@ -116,7 +122,7 @@ class _Lives:
         wrap = self._chance.choice(WRAP_EVERY_PAGES)
         pids = [self._start(oracle, f"k{loss}-{n}", wrap) for n, oracle in enumerate(oracles)]
         _until_told(oracles)
-        time.sleep(self._chance.uniform(0.0, 0.4))
+        time.sleep(self._chance.uniform(0.0, self._pause_s))
         told = _all_told(oracles)
         if cut is not None:
             cut()

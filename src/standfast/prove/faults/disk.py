@@ -21,13 +21,18 @@ SOURCE = Path(__file__).with_name("disk.c")
 SECTOR_BYTES = 512
 
 
-@functools.cache
 def library() -> Path:
+    return compiled(SOURCE)
+
+
+@functools.cache
+def compiled(source: Path) -> Path:
+    """A library to be loaded before libc."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
-        raise Unavailable("no C compiler to build disk.c with")
-    made = Path(tempfile.mkdtemp(prefix="standfast-disk-")) / "disk.so"
-    command = [compiler, "-Wall", "-Werror", "-O2", "-shared", "-fPIC", "-o", str(made), str(SOURCE), "-ldl"]
+        raise Unavailable(f"no C compiler to build {source.name} with")
+    made = Path(tempfile.mkdtemp(prefix="standfast-disk-")) / f"{source.stem}.so"
+    command = [compiler, "-Wall", "-Werror", "-O2", "-shared", "-fPIC", "-o", str(made), str(source), "-ldl"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return made

@@ -5,6 +5,7 @@ All of them need root and a kernel that lets us mount; elsewhere `Unavailable` s
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 import shutil
@@ -47,7 +48,7 @@ def read_only(point: Path) -> Iterator[None]:
 class Ext4:
     """A real ext4 on a loop device, which can be cut off as if the machine had lost its power."""
 
-    def __init__(self, point: Path, *, size_mb: int = 48) -> None:
+    def __init__(self, point: Path, *, size_mb: int = 24) -> None:
         self.point = point
         self.point.mkdir()
         memory_backed = Path("/dev/shm")
@@ -68,8 +69,8 @@ class Ext4:
         if os.path.ismount(self.point):
             self.restart()  # so that nobody has the old one any more
             self._unmount()
-        _command("mkfs.ext4", "-q", "-F", self._device)
-        _command("mount", self._device, str(self.point))
+        _command("mkfs.ext4", "-q", "-F", "-m", "0", "-N", "256", "-J", "size=4", self._device)
+        self._mount()
 
     def cut(self) -> None:
         """From now on nothing reaches the device: not even what the file system had in its journal."""
@@ -90,7 +91,7 @@ class Ext4:
         end = time.monotonic() + 30
         while True:
             self._unmount()
-            _command("mount", self._device, str(self.point))
+            self._mount()
             try:
                 (self.point / ".probe").touch()
                 return
@@ -99,9 +100,13 @@ class Ext4:
                     raise Unavailable(f"another mount namespace keeps the file system: {error}") from error
             time.sleep(0.05)
 
+    def _mount(self) -> None:
+        point = os.fsencode(self.point)
+        _call("mount", self._device.encode(), point, b"ext4", 0, None)
+
     def _unmount(self) -> None:
         if os.path.ismount(self.point):
-            _command("umount", str(self.point))
+            _call("umount2", os.fsencode(self.point), 0)
 
     def close(self) -> None:
         try:
@@ -116,6 +121,12 @@ class Ext4:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _call(name: str, *arguments: object) -> None:
+    """The system call itself: ten times as fast as the command, and there are thousands of cuts."""
+    if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) != 0:
+        raise Unavailable(f"{name}: {os.strerror(ctypes.get_errno())}")
 
 
 def _command(*words: str) -> str:
