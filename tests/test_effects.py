@@ -874,6 +874,19 @@ def test_an_actor_holds_what_it_began_until_its_time_is_up(engine_url: str, tmp_
         assert anna.effects.done("d", 1).result == 1  # late, and yet the first to know
 
 
+def test_a_look_at_one_attempt_does_not_settle_the_next(sf: standfast.Standfast) -> None:
+    """002-05: two people look at attempt 1; one settles it, it is sent and lost again, then the other speaks."""
+    sf.effects.begin("d", key="d")
+    orphan(sf, "d")
+    seen = sf.effects.in_doubt()[0]
+    sf.effects.resolve("d", "not_applied", evidence="not there", attempt=seen.attempt)
+    sf.effects.dispatch("d")
+    orphan(sf, "d")
+    with pytest.raises(standfast.LeaseLost, match=r"attempt 1 of .* as attempt 2"):
+        sf.effects.resolve("d", "not_applied", evidence="not there", attempt=seen.attempt)
+    assert sf.effects.resolve("d", "applied", evidence="there", attempt=2).state == "acknowledged"
+
+
 def test_resolve_wants_evidence_and_only_settles_what_is_in_doubt(sf: standfast.Standfast) -> None:
     sf.effects.begin("deploy", key="d")
     with pytest.raises(standfast.InProgress):

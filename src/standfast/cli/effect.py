@@ -125,12 +125,13 @@ def fail(out: Out, effect: str, why: str, attempt: int | None) -> None:
 @click.option("--not-applied", "answer", flag_value="not_applied", help="It did not happen: the next call acts.")
 @click.option("--evidence", required=True, help="What you looked at, and what it said.")
 @click.option("--result", help="What it would have returned: JSON, or text; - is stdin.")
-def resolve(out: Out, effect: str, answer: str | None, evidence: str, result: str | None) -> None:
+@click.option("--attempt", type=int, help="The attempt you looked at: a later one is left as it is.")
+def resolve(out: Out, effect: str, answer: str | None, evidence: str, result: str | None, attempt: int | None) -> None:
     """Settle an EFFECT that is in doubt, after having looked."""
     if answer is None:
         raise InvalidInput("did it happen?", "add --applied or --not-applied")
     with _opened() as sf:
-        settled = sf.effects.resolve(effect, answer, evidence=evidence, result=value_of(result))
+        settled = sf.effects.resolve(effect, answer, evidence=evidence, result=value_of(result), attempt=attempt)
     _print(out, settled)
 
 

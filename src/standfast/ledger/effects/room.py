@@ -19,7 +19,7 @@ from standfast.db.store import Room, query, refused_inside, verb
 from standfast.errors import ApprovalRequired, InvalidInput, LeaseLost, StandfastError
 from standfast.footings import leases
 from standfast.footings.journal import Receipt
-from standfast.ids import new_id
+from standfast.ids import new_id, short
 from standfast.ledger.effects import finding, identity, transitions, words
 from standfast.ledger.effects.finding import Doubt
 from standfast.ledger.effects.identity import Wanted
@@ -179,11 +179,20 @@ class Effects(Room):
 
     @verb
     def resolve(
-        self, tx: Tx, effect: str, answer: str, *, evidence: str, result: serial.Json = None
+        self,
+        tx: Tx,
+        effect: str,
+        answer: str,
+        *,
+        evidence: str,
+        result: serial.Json = None,
+        attempt: int | None = None,
     ) -> Effect | StandfastError:
         """Settle what is in doubt: "applied" (with its result) or "not_applied", and by what evidence.
 
-        Raises InProgress while somebody alive is at it, IllegalTransition for what is not in doubt.
+        `attempt` is the one that was looked at: what is known of it says nothing about a later one, which
+        somebody may have settled, sent and lost meanwhile. Raises LeaseLost then, InProgress while somebody
+        alive is at it, IllegalTransition for what is not in doubt.
         """
         if answer not in ("applied", "not_applied"):
             return InvalidInput(f"{serial.clean(str(answer), 40)!r} is no answer", '"applied" or "not_applied"')
@@ -192,6 +201,12 @@ class Effects(Room):
         row = find(tx, self.scope, effect, lock=True)
         if isinstance(row, StandfastError):
             return row
+        if attempt is not None and row["attempt"] != attempt:
+            return LeaseLost(
+                f"attempt {attempt} of {words.named(row)} is not in doubt any more: it is {row['state']} as attempt "
+                f"{row['attempt']}",
+                f"look again, at that one: standfast effect show {short(row['id'])}",
+            )
         text = serial.dumps(result, what="result") if answer == "applied" else None
         return self._resolved(tx, row, answer, text, serial.clean(evidence, transitions.EVIDENCE_MAX))
 
