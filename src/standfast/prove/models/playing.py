@@ -36,7 +36,7 @@ MODELS = (
 )
 
 
-def play(name: str, url: str, data: Path, *, examples: int, seed: int = 0) -> int:
+def play(name: str, url: str, data: Path, *, examples: int, seed: int = 0, small: bool = True) -> int:
     """How many programs were played. The first one that differs from the model is made small, and raises."""
     module = import_module(f"standfast.prove.models.{name}")
     how = hypothesis.settings(
@@ -45,7 +45,7 @@ def play(name: str, url: str, data: Path, *, examples: int, seed: int = 0) -> in
         deadline=None,
         database=None,
         derandomize=False,
-        phases=[Phase.generate, Phase.shrink],
+        phases=[Phase.generate, Phase.shrink] if small else [Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
