@@ -185,3 +185,15 @@ def test_what_cannot_be_the_end_of_an_id_is_no_suffix(text: str) -> None:
 def test_every_prefix_is_in_the_reference() -> None:
     page = (Path(__file__).parents[1] / "docs/reference/values.md").read_text(encoding="utf-8")
     assert [prefix for prefix, noun in ids.PREFIXES.items() if f"| `{prefix}` | {noun} |" not in page] == []
+
+
+@pytest.mark.parametrize("tail", [0, (1 << 60) - (3 << 32), (1 << 73) - 1, (1 << 74) - 5])
+def test_ids_made_in_bulk_only_grow_with_those_made_one_by_one(tail: int) -> None:
+    maker = ids.IdMaker()
+    made = [maker.new_id("msg")]
+    maker._tail = max(tail, maker._tail)
+    for count in (1, 0, 700, 3):
+        made += [*maker.several("msg", count), maker.new_id("msg")]
+    assert made == sorted(set(made))
+    assert len(made) == 709
+    assert all(map(ids.is_id, made))

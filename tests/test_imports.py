@@ -15,7 +15,7 @@ import standfast
 from standfast.interchange.imports import Imported
 from standfast.interchange.transcripts import reading
 from standfast.record import redaction
-from tests.transcripts import (
+from standfast.prove.transcripts import (
     SESSION,
     append,
     assistant,
@@ -878,7 +878,10 @@ def test_the_timeline_answers_about_last_tuesday_right_after_an_import(
     assert [gap.until_us for gap in gaps] == [1_794_279_600_000_000]
 
 
-def test_an_import_is_one_row_of_the_journal_per_batch(lite: standfast.Standfast, tmp_path: Path) -> None:
+def test_an_import_is_one_row_of_the_journal_per_batch(
+    lite: standfast.Standfast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "PIECE_LINES", 500)
     run(lite, "claude-code", write(tmp_path / "s.jsonl", *night(count=150)))
     events = [event.type for event in lite.journal.tail(limit=100).events]
     assert events.count("import.recorded") == 2  # 600 records in pieces of 500
@@ -886,11 +889,11 @@ def test_an_import_is_one_row_of_the_journal_per_batch(lite: standfast.Standfast
 
 
 def test_memory_is_flat_in_the_size_of_the_file(tmp_path: Path) -> None:
-    """Measured: a file four times as large takes no more memory, give or take a batch."""
+    """Measured: a file three times as large takes no more memory, give or take a batch."""
     import tracemalloc
 
     peaks, path = [], tmp_path
-    for size in (1000, 3000):
+    for size in (1500, 4500):  # one piece and a bit; more than three
         folder = tmp_path / str(size)
         path = write(folder / "s.jsonl", *(user(f"{size}-{n}", "x" * 3000) for n in range(size)))
         with standfast.open(folder / "standfast.db", data_dir=folder) as sf:
@@ -898,6 +901,6 @@ def test_memory_is_flat_in_the_size_of_the_file(tmp_path: Path) -> None:
             sf.imports.run("claude-code", path)
             peaks.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
-    assert path.stat().st_size > 9_000_000
+    assert path.stat().st_size > 3 * reading.PIECE_BYTES
     assert peaks[1] < 1.3 * peaks[0]
-    assert peaks[1] < 16_000_000
+    assert peaks[1] < 9 * reading.PIECE_BYTES

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.test_cli import on_a_terminal, run
-from tests.transcripts import SESSION, message, meta, night, rollout, user, write
+from standfast.prove.transcripts import SESSION, message, meta, night, rollout, user, write
 
 THREAD = "0199812e-64f0-7f73-91fc-095dda01c36e"
 
@@ -90,11 +90,11 @@ def test_a_terminal_sees_how_far_it_is_and_a_pipe_does_not(home: Path, tmp_path:
 
 
 def test_killed_by_hand_it_goes_on_where_it_was(home: Path, tmp_path: Path) -> None:
-    path = write(tmp_path / "s.jsonl", *night(count=300))
+    path = write(tmp_path / "s.jsonl", *night(count=1200))
     killed = run("import", "claude-code", str(path), home=home, STANDFAST_CRASH_AT="import.after_batch:2")
     assert killed.returncode == -signal.SIGKILL
     first = said("import", "list", home=home)[0]
     assert 0 < first["upto"] < first["size_bytes"]
     rest = said("import", "claude-code", str(path), home=home)
-    assert rest["messages"] == 200
-    assert rest["sources"][0]["counts"]["messages"] == 1200
+    assert rest["messages"] == 800
+    assert rest["sources"][0]["counts"]["messages"] == 4800

@@ -278,6 +278,7 @@ class _Run:
             self.calls += wrote.calls
             written, moved = written + wrote.messages, True
             self._tell(path, piece.upto)
+            del piece, batch, packed  # before the next is read
         if moved and place.size != SIZE_UNKNOWN:
             self._learn_head(path, row, start)
         if place.size == SIZE_UNKNOWN:

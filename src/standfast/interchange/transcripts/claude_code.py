@@ -73,6 +73,7 @@ class _Reader(Reader):
         self.owner = short_id(below.group(1)) if below else None
         self.subagent = name_of(below.group(2)) if below else name_of(beside.group(1)) if beside else None
         self.title = _agent_type(path) if self.subagent else None
+        self.own: Thread | None = None
         self.seen: tuple[Any, ...] = ()
         self.counted: tuple[Any, ...] = ()
         self.chain: dict[str, str] = carry.setdefault("chain", {})
@@ -94,7 +95,10 @@ class _Reader(Reader):
             return
         type = value.get("type")
         type = type if isinstance(type, str) else "(no type)"
-        self.count(type, known=type in KNOWN)
+        if type in KNOWN and type in self.types:
+            self.types[type] += 1
+        else:
+            self.count(type, known=type in KNOWN)
         self._note(value)
         at_us = moment(value.get("timestamp"))
         if at_us is not None:
@@ -131,10 +135,10 @@ class _Reader(Reader):
     def _thread(self, value: dict[str, Any]) -> Thread:
         """Whose conversation a record belongs to."""
         session = self.owner or self.carry.get("session") or short_id(os.path.basename(self.path))
-        if self.subagent is not None:
-            return Thread(session, self.subagent)
-        if value.get("isSidechain") is not True:
-            return Thread(session)
+        if self.subagent is not None or value.get("isSidechain") is not True:
+            if self.own is None or self.own.session != session:
+                self.own = Thread(session, self.subagent)
+            return self.own
         agent = value.get("agentId")
         return Thread(session, name_of(agent) if isinstance(agent, str) and agent else self._chained(value))
 
@@ -151,8 +155,6 @@ class _Reader(Reader):
         return chain
 
     def _known(self, thread: Thread, value: dict[str, Any], batch: Batch, at_us: int) -> None:
-        if batch.facts.get(thread):
-            return
         forked = value.get("forkedFrom")
         cwd = value.get("cwd")
         batch.know(
@@ -170,19 +172,14 @@ class _Reader(Reader):
         message = message if isinstance(message, dict) else {}
         thread = self._thread(value)
         at_us = self.carry.get("at", 0)
-        self._known(thread, value, batch, at_us)
+        if not batch.facts.get(thread):
+            self._known(thread, value, batch, at_us)
         native = self._native(record, value)
         content = message.get("content")
-        texts: list[str] = []
-        thoughts: list[str] = []
-        tools: list[dict[str, Any]] = []
         if isinstance(content, str):
-            texts.append(content)
-        elif isinstance(content, list):
-            for block in content:
-                if isinstance(block, dict):
-                    self._block(record, block, thread, native, batch, at_us, texts, thoughts, tools)
-        text = "\n".join(texts)
+            text, thoughts, tools = content, None, None
+        else:
+            text, thoughts, tools = self._blocks(record, content, thread, native, batch, at_us)
         if text or not (thoughts or tools):
             role = self._role(value, type, text)
             batch.say(thread, native, role, text, at_us, record.offset, shown=bool(text))
@@ -196,40 +193,39 @@ class _Reader(Reader):
         if type == "assistant":
             self._usage(record, value, message, thread, batch, at_us)
 
-    def _block(
-        self,
-        record: Record,
-        block: dict[str, Any],
-        thread: Thread,
-        native: str,
-        batch: Batch,
-        at_us: int,
-        texts: list[str],
-        thoughts: list[str],
-        tools: list[dict[str, Any]],
-    ) -> None:
-        kind = block.get("type")
-        if kind == "text" and isinstance(block.get("text"), str):
-            texts.append(block["text"])
-        elif kind == "thinking" and isinstance(block.get("thinking"), str):
-            thoughts.append(block["thinking"])
-        elif kind == "tool_use":
-            tool = short_id(block.get("name") or "(unnamed)")
-            if not block.get("id"):  # nothing could ever be paired with it
-                tools.append({"tool": tool})
-                return
-            call_id = short_id(block["id"])
-            batch.call(thread, native, call_id, tool, block.get("input"), at_us, record.offset)
-            tools.append({"call": call_id, "tool": tool})
-        elif kind == "tool_result":
-            call_id = short_id(block.get("tool_use_id") or "(none)")
-            failed = block.get("is_error") is True
-            self.counts["error_results"] += failed
-            status = "error" if failed else "ok"
-            batch.answer(thread, native, call_id, status, text_of(block.get("content")), at_us, record.offset)
-            tools.append({"result": call_id, "status": status})
-        else:
-            texts.append(f"[{short_id(kind)}]")
+    def _blocks(
+        self, record: Record, content: Any, thread: Thread, native: str, batch: Batch, at_us: int
+    ) -> tuple[str, list[str], list[dict[str, Any]]]:
+        """What the blocks of a message say, think, and tell of tools."""
+        texts: list[str] = []
+        thoughts: list[str] = []
+        tools: list[dict[str, Any]] = []
+        for block in content if isinstance(content, list) else ():
+            if not isinstance(block, dict):
+                continue
+            kind = block.get("type")
+            if kind == "text" and isinstance(block.get("text"), str):
+                texts.append(block["text"])
+            elif kind == "thinking" and isinstance(block.get("thinking"), str):
+                thoughts.append(block["thinking"])
+            elif kind == "tool_use":
+                tool = short_id(block.get("name") or "(unnamed)")
+                if not block.get("id"):  # nothing could ever be paired with it
+                    tools.append({"tool": tool})
+                    continue
+                call_id = short_id(block["id"])
+                batch.call(thread, native, call_id, tool, block.get("input"), at_us, record.offset)
+                tools.append({"call": call_id, "tool": tool})
+            elif kind == "tool_result":
+                call_id = short_id(block.get("tool_use_id") or "(none)")
+                failed = block.get("is_error") is True
+                self.counts["error_results"] += failed
+                status = "error" if failed else "ok"
+                batch.answer(thread, native, call_id, status, text_of(block.get("content")), at_us, record.offset)
+                tools.append({"result": call_id, "status": status})
+            else:
+                texts.append(f"[{short_id(kind)}]")
+        return "\n".join(texts), thoughts, tools
 
     @staticmethod
     def _role(value: dict[str, Any], type: str, text: str) -> str:
@@ -285,7 +281,8 @@ class _Reader(Reader):
         boundary = value.get("subtype") == "compact_boundary"
         if not boundary and not isinstance(content, str):
             return
-        self._known(thread, value, batch, at_us)
+        if not batch.facts.get(thread):
+            self._known(thread, value, batch, at_us)
         text = content if isinstance(content, str) else "Conversation compacted"
         batch.say(thread, native, "system", text, at_us, record.offset, shown=boundary)
         if boundary:

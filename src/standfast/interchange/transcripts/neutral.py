@@ -24,7 +24,8 @@ LISTED_MAX = 50
 _TELLING = ("command", "cmd", "file_path", "filePath", "path", "pattern", "query", "url", "description", "prompt")
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+# What a record was decoded from has no circles.
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
 
 class Thread(NamedTuple):
@@ -179,7 +180,7 @@ class Batch:
             "answered_us": at_us,
             "offset": offset,
         }
-        self.calls.append(row | more)
+        self.calls.append(row | more if more else row)
 
 
 def one_line(text: str, limit: int) -> str:

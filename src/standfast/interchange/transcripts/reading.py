@@ -16,7 +16,9 @@ import os
 import re
 import stat
 from abc import ABC, abstractmethod
+from bisect import bisect
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
 from typing import IO, Any, NamedTuple
 
 from standfast.errors import InvalidInput
@@ -24,8 +26,8 @@ from standfast.interchange.transcripts.neutral import Batch
 from standfast.record.redaction import redacted, suspicious
 
 LINE_MAX_BYTES = 64 * 1024 * 1024
-PIECE_BYTES = 1024 * 1024
-PIECE_LINES = 500
+PIECE_BYTES = 4 * 1024 * 1024
+PIECE_LINES = 2000
 DOCUMENT_MAX_BYTES = 256 * 1024 * 1024
 HEAD_BYTES = 4096
 FILES_MAX = 200_000
@@ -199,32 +201,23 @@ class Reader(ABC):
 
 def pieces(file: IO[bytes], start: int, *, redact: bool = True) -> Iterator[Piece]:
     """The lines of a file from `start` on, in bounded pieces."""
-    place = start
-    while True:
-        begin, lines, oversized, size = place, list[tuple[int, bytes]](), 0, 0
-        while size < PIECE_BYTES and len(lines) < PIECE_LINES:
-            raw = file.readline(LINE_MAX_BYTES)
-            if not raw:
-                break
-            if len(raw) == LINE_MAX_BYTES and raw[-1] != 10:
-                skipped = _rest_of_line(file)
-                if skipped is None:  # it has no end yet
-                    break
-                place += len(raw) + skipped
-                oversized += 1
-                continue
-            lines.append((place, raw))
-            place += len(raw)
-            size += len(raw)
-        if not lines and not oversized:
-            return
-        upto = place
-        if lines and lines[-1][1][-1] != 10 and not _whole(lines[-1][1]):
-            upto, _ = lines.pop()  # it is not finished
-        if upto > begin:
-            yield Piece(begin, upto, _readable(lines, redact=redact), oversized=oversized)
-        if upto < place:
-            return
+    place, rest = start, b""
+    while data := file.read(PIECE_BYTES):
+        cut = data.rfind(b"\n") + 1
+        block, rest = (rest + data[:cut], data[cut:]) if cut else (b"", rest + data)
+        if cut:
+            cuts, place = _cut(place, block, redact=redact), place + len(block)
+            del block, data  # while somebody works on a piece, no more than it is held
+            while cuts:
+                yield cuts.pop(0)
+        elif len(rest) >= LINE_MAX_BYTES:
+            skipped = _rest_of_line(file)
+            if skipped is None:  # it has no end yet
+                return
+            yield Piece(place, place + len(rest) + skipped, [], oversized=1)
+            place, rest = place + len(rest) + skipped, b""
+    if rest and _whole(rest):
+        yield from _cut(place, rest, redact=redact)
 
 
 def _rest_of_line(file: IO[bytes]) -> int | None:
@@ -237,33 +230,36 @@ def _rest_of_line(file: IO[bytes]) -> int | None:
 
 
 def _whole(raw: bytes) -> bool:
-    """Whether a line that has no end yet can be read as it is."""
+    """Whether a last line, which has no end yet, can be read as it is."""
     text = raw.decode("utf-8", "replace").strip()
     return not text or _several(text, end=0)[1]
 
 
-def _readable(lines: list[Line], *, redact: bool) -> list[Line]:
-    """The lines that are not blank, without secrets."""
-    if redact:
-        block = b"".join([raw for _, raw in lines])
-        suspects = suspicious(block)
-        if suspects or _HIDING in block:
-            return list(_searched(lines, suspects))
-    return [(offset, line) for offset, raw in lines if (line := raw.strip())]
-
-
-def _searched(lines: list[Line], suspects: list[int]) -> Iterator[Line]:
-    suspects.append(SIZE_UNKNOWN)  # behind everything
-    nth = passed = 0
-    for offset, raw in lines:
-        line = raw.strip()
-        passed += len(raw)
-        if suspects[nth] < passed or _HIDING in line:
-            while suspects[nth] < passed:
-                nth += 1
-            line = _undisguised(redacted(line.decode("utf-8", "replace"))).encode()
-        if line:
-            yield offset, line
+def _cut(place: int, block: bytes, *, redact: bool) -> list[Piece]:
+    """Whole lines, as pieces: where each line begins, without secrets; the blank ones are left out."""
+    raws = block.split(b"\n")
+    if not raws[-1]:
+        del raws[-1]
+    begins = list(accumulate([len(raw) + 1 for raw in raws], initial=place))
+    begins[-1] = place + len(block)
+    oversized = 0
+    for n, raw in enumerate(raws) if len(block) > LINE_MAX_BYTES else ():
+        if len(raw) >= LINE_MAX_BYTES:
+            raws[n] = b""
+            oversized += 1
+    suspects = suspicious(block) if redact else []
+    if redact and (suspects or _HIDING in block):
+        touched = {bisect(begins, place + suspect) - 1 for suspect in suspects}
+        touched.update(n for n, raw in enumerate(raws) if _HIDING in raw)
+        for n in touched:
+            raws[n] = _undisguised(redacted(raws[n].decode("utf-8", "replace"))).encode()
+    cuts = []
+    for n in range(0, len(raws), PIECE_LINES):
+        upto = min(n + PIECE_LINES, len(raws))
+        numbered = zip(begins[n:upto], raws[n:upto], strict=True)
+        lines = [(begin, line) for begin, raw in numbered if (line := raw.strip())]
+        cuts.append(Piece(begins[n], begins[upto], lines, oversized=oversized if n == 0 else 0))
+    return cuts
 
 
 def _several(text: str, *known: Any, end: int) -> tuple[list[Any], bool]:
