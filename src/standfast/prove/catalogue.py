@@ -117,6 +117,17 @@ CAMPAIGNS = (
         control="one transaction for all steps",
     ),
     Campaign("boot-old", "migration", "boot:run", "rounds", 1, BOTH, {"rounds": 20, "old": True}),
+    Campaign("audit", "audit", "audit:run", "facts", 1, BOTH, {"histories": 5, "things": 120}),
+    Campaign(
+        "audit-control",
+        "audit",
+        "audit:run",
+        "facts",
+        0.2,
+        BOTH,
+        {"things": 120, "forgetful": True},
+        control="a row of the journal for every change",
+    ),
     Campaign("torture", "actors", "torture:run", "kills", 4, ONLY_SQLITE, {"seconds": 10}),
     Campaign(
         "torture-control",
