@@ -535,6 +535,21 @@ def test_idempotent_is_sent_again_with_the_same_key_and_the_words_of_the_first_t
     assert sf.effects.get(id).intent["text"] == "first words"
 
 
+def test_a_repetition_that_was_not_sent_leaves_the_doubt_about_the_attempt_before_it(sf: standfast.Standfast) -> None:
+    """Found by a simulation: it was taken for a proof that nothing had ever been sent."""
+    id = begun(sf)
+
+    def refused(call: standfast.Call) -> None:
+        raise standfast.NotApplied("no route")
+
+    with sf.session("a") as s, pytest.raises(standfast.NotApplied):
+        s.effect("pay", {"cents": 3, "text": "other words"}, by="cents", do=refused, idempotent=True)
+    assert (sf.effects.get(id).attempt, sf.effects.get(id).in_doubt) == (2, True)
+    with sf.session("a") as s:
+        assert pay(s, world := [], idempotent=True) == "paid by attempt 3"
+    assert world == [("sent", 3, "first words")]
+
+
 def test_with_both_the_probe_comes_first_and_what_it_cannot_tell_the_key_decides(sf: standfast.Standfast) -> None:
     begun(sf)
     with sf.session("a") as s:

@@ -236,7 +236,8 @@ def _acted(store: Store, work: Work, go: Go, call: Call) -> str:
     try:
         value = work.act(serial.read(row["intent"]) if go.resent else None, call)
     except BaseException as error:
-        if isinstance(error, (NotApplied, *work.options.not_applied)) or foreign.never_ran(error, work.function):
+        unsent = isinstance(error, (NotApplied, *work.options.not_applied)) or foreign.never_ran(error, work.function)
+        if unsent and not go.resent:  # of a repetition it says nothing about the attempt that was in doubt before
             _failed(store, row, error)
         else:
             _gave_up(store, work, row, error)

@@ -81,8 +81,10 @@ class Effects(RuleBasedStateMachine):
         if expected == "found":
             model.state, model.result = "acknowledged", "found"
         elif expected == "sent":
+            # That a repetition was not sent says nothing about the attempt before it.
+            unsent = "dispatched" if model.in_doubt and kind == "idempotent" else "failed"
             model.attempt += 1
-            model.state = {"ok": "acknowledged", "no": "failed", "lost": "dispatched"}[ending]
+            model.state = {"ok": "acknowledged", "no": unsent, "lost": "dispatched"}[ending]
             model.live, model.result = False, f"attempt {model.attempt}" if ending == "ok" else None
 
     def perform(self, key: str, kind: str, ending: str) -> str:
