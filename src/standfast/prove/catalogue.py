@@ -196,6 +196,7 @@ CAMPAIGNS = (
         {"losses": 12, "synced": False},
         control="the sync",
     ),
+    Campaign("simulation", "simulation", "simulation:run", "simulations", 3, BOTH, {"simulations": 100}),
     Campaign("models", "models", "models:run", "programs", 3, BOTH, {"examples": 20}),
     Campaign("loops", "time", "loops:run", "slots", 2, ONLY_SQLITE, {"years": 1}),
     Campaign("mail", "histories", "mail:run", "mails", 2, BOTH),

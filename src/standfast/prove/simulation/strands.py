@@ -1,0 +1,53 @@
+"""Threads of which one runs at a time: whoever has the baton.
+
+A process of the simulation may stop in the middle of somebody else's code, so it needs a stack of its own. Only
+one of all these threads ever runs, and it says itself who is next; so what happens is decided by the seed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+class Strand:
+    """One such thread, used for one process after another. It runs when it is given its baton."""
+
+    def __init__(self) -> None:
+        self.baton = threading.Lock()
+        self.baton.acquire()
+        self._body: Callable[[], None] | None = None
+        threading.Thread(target=self._live, name="standfast-strand", daemon=True).start()
+
+    def begin(self, body: Callable[[], None] | None) -> None:
+        """What to run when it is given the baton; None: it ends then."""
+        self._body = body
+
+    def _live(self) -> None:
+        while True:
+            self.baton.acquire()
+            body, self._body = self._body, None
+            if body is None:
+                return
+            body()
+
+
+class Strands:
+    """Those that are there to be used again: starting a thread costs more than a step."""
+
+    def __init__(self) -> None:
+        self._idle: list[Strand] = []
+
+    def take(self, body: Callable[[], None]) -> Strand:
+        strand = self._idle.pop() if self._idle else Strand()
+        strand.begin(body)
+        return strand
+
+    def give_back(self, strand: Strand) -> None:
+        self._idle.append(strand)
+
+    def close(self) -> None:
+        for strand in self._idle:
+            strand.begin(None)
+            strand.baton.release()
+        self._idle.clear()
