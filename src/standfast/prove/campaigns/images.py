@@ -1,10 +1,9 @@
 """One run is recorded, operation by operation; then the power goes after each of them, in many ways.
 
-`record`: two processes of three threads write rows with their lines in the journal, perform effects, put
-artifacts, send mail and add tasks, into a log so small that it wraps and is checkpointed all the time.
-`faults/operations.c` writes down each write, truncation, rename and sync, and between them stands what
-the program was told. `faults/platter.py` then makes contents that a disk may hold if the power went
-there, and each is opened by the product's engine, read and written to:
+Two processes of three threads write in every way there is (`writing.py`), into a log so small that it
+wraps and is checkpointed all the time. `faults/operations.c` writes down each write, truncation, rename and
+sync, and between them stands what the program was told. `faults/platter.py` then makes contents that
+a disk may hold if the power went there, and each is opened by the product's engine, read and written to:
 
     what was acknowledged by then is there; what was sent to the world has its intent
     journal and rows agree, counters and rows agree, an artifact with a row has its bytes
@@ -22,19 +21,22 @@ import shutil
 import threading
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from standfast.prove.campaigns import writing
 from standfast.prove.faults.children import Nursery
 from standfast.prove.faults.operations import Operation, Operations, Told
 from standfast.prove.faults.platter import Image, Platter
-from standfast.prove.faults.rows import COUNT_UP, INSERT, integrity
+from standfast.prove.faults.rows import INSERT, integrity
 from standfast.prove.outcome import Outcome
 
 if TYPE_CHECKING:
     from standfast.db.contract import Caller, Tx
 
 DATABASE = "standfast.db"
-PROCESSES, THREADS, ROUNDS = 2, 3, 14
+PROCESSES, THREADS, ROUNDS = 2, 3, 12
+KINDS = ("row", "row", "row", *(kind for kind in writing.KINDS if kind != "spool"))
+"""The spool waits outside of the database."""
 WRAP_EVERY_PAGES = (12, 30, 90)
 FRESH_EVERY = 8
 """In one recording of so many the store itself is made."""
@@ -202,45 +204,10 @@ def _caller() -> Caller:
 
 
 def _seen(tx: Tx, checked: bool) -> tuple[set[str], list[str]]:
-    """What is there, and what is half there."""
-    from standfast.db.sql import statement
-
-    global _STATEMENTS
-    if not _STATEMENTS:
-        _STATEMENTS = tuple(statement(text) for text in (_FOUND, _WRONG, "PRAGMA integrity_check(3)"))
-    found, wrong, check = _STATEMENTS
-    lines = {row["line"] for row in tx.all(found)}
-    bad = [row["line"] for row in tx.all(wrong)]
-    if checked:
-        bad += [row["integrity_check"] for row in tx.all(check) if row["integrity_check"] != "ok"]
-    tx.run(INSERT, key="proof", value="it can be written to")
-    return lines, bad
-
-
-_STATEMENTS: tuple[Any, ...] = ()
-_FOUND = """
-SELECT 'row ' || key AS line FROM meta WHERE key LIKE 'k%'
-UNION ALL SELECT 'sent ' || key FROM effect WHERE state IN ('dispatched', 'acknowledged', 'in_doubt')
-UNION ALL SELECT 'done ' || key FROM effect WHERE state = 'acknowledged'
-UNION ALL SELECT 'step ' || name FROM step
-UNION ALL SELECT 'artifact ' || digest FROM artifact
-UNION ALL SELECT 'mail ' || id FROM mail
-UNION ALL SELECT 'task ' || id FROM task
-"""
-_WRONG = """
-WITH thing (id) AS (
-    SELECT key FROM meta WHERE key LIKE 'k%' UNION ALL SELECT id FROM effect UNION ALL SELECT id FROM artifact
-    UNION ALL SELECT id FROM mail UNION ALL SELECT id FROM task
-)
-SELECT 'not in the journal: ' || id AS line FROM thing WHERE id NOT IN (SELECT subject FROM event)
-UNION ALL
-SELECT 'only in the journal: ' || subject FROM event
-WHERE type IN ('prove.row', 'mail.sent', 'task.opened', 'artifact.put', 'effect.dispatched')
-    AND subject NOT IN (SELECT id FROM thing)
-UNION ALL
-SELECT 'counted: ' || value FROM meta WHERE key = 'n:rows'
-    AND CAST(value AS INTEGER) <> (SELECT count(*) FROM meta WHERE key LIKE 'k%')
-"""
+    """What is there and what is half there; and it can be written to."""
+    lines, half = writing.found(tx, checked=checked)
+    tx.run(INSERT, key="proof", value="")
+    return set(lines), half
 
 
 def _without_bytes(found: set[str], image: Image) -> list[str]:
@@ -254,91 +221,22 @@ def _without_bytes(found: set[str], image: Image) -> list[str]:
 
 def work(*, path: str, log: str, name: str, wrap: int, without: str) -> None:
     import standfast
-    from standfast.db.sql import statement
 
-    _take_away(without)
+    writing.take_away(without)
     sf = standfast.open(path, data_dir=os.path.dirname(log))
-    often = statement(f"PRAGMA wal_autocheckpoint={wrap}")
-    sf._store.write(lambda tx: tx.run(often))
-    failed: list[str] = []
+    writing.wrap_every(sf, wrap)
+    ended: list[int] = []
 
     def live(thread: int) -> None:
-        try:
-            _Worker(sf, Told(log), f"{name}-{thread}").work()
-        except BaseException:
-            failed.append("")
-            raise
+        chance = random.Random(f"{name}-{thread}")
+        writer = writing.Writer(sf, Told(log).note, chance, data_dir=os.path.dirname(log))
+        for n in range(ROUNDS):
+            writer.write(chance.choice(KINDS), f"{name}-{thread}-{n}")
+        ended.append(thread)
 
     threads = [threading.Thread(target=live, args=(n,)) for n in range(THREADS)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert not failed
-
-
-def _take_away(protection: str) -> None:
-    """In this process only: the product has no such switch."""
-    from standfast.db.sqlite import guard
-    from standfast.footings import artifact_files
-
-    def sync_and_close(fd: int) -> None:
-        os.fdatasync(fd)
-        os.close(fd)
-
-    def later(fd: int) -> None:
-        threading.Timer(0.01, sync_and_close, (os.dup(fd),)).start()
-
-    if protection == "sync":
-        guard._sync = lambda fd: None
-    elif protection == "waiting":
-        guard._sync = later
-    elif protection == "names":
-        artifact_files._sync_directory = lambda path: None
-
-
-class _Worker:
-    """One thread: what it was told stands in the recording."""
-
-    def __init__(self, sf: Any, told: Told, name: str) -> None:
-        self._sf, self._told, self._name = sf, told, name
-        self._chance = random.Random(name)
-
-    def work(self) -> None:
-        kinds = (self.row, self.row, self.row, self.effect, self.step, self.artifact, self.mail, self.task)
-        with self._sf.session(self._name) as self._session:
-            for n in range(ROUNDS):
-                self._chance.choice(kinds)(f"{self._name}-{n}")
-
-    def row(self, key: str) -> None:
-        from standfast.footings import journal
-
-        def body(tx: Tx) -> None:
-            tx.run(INSERT, key=key, value="x" * self._chance.choice((10, 300, 5000)))
-            tx.run(COUNT_UP, key="n:rows")
-            journal.append(tx, "prove.row", key)
-
-        self._sf._store.write(body)
-        self._told.note(f"row {key}")
-
-    def effect(self, key: str) -> None:
-        def send(call: Any) -> str:
-            self._told.note(f"sent {key}")
-            return "x" * 100
-
-        self._session.effect("world.send", {"what": key}, do=send, key=key)
-        self._told.note(f"done {key}")
-
-    def step(self, key: str) -> None:
-        self._session.step(key, lambda: "x" * 200)
-        self._told.note(f"step {key}")
-
-    def artifact(self, key: str) -> None:
-        made = self._sf.artifacts.put(key.encode() * self._chance.choice((1, 40, 400)), name=key)
-        self._told.note(f"artifact {made.digest}")
-
-    def mail(self, key: str) -> None:
-        self._told.note(f"mail {self._sf.mail.send('somebody', {'n': key}, key=key).id}")
-
-    def task(self, key: str) -> None:
-        self._told.note(f"task {self._sf.tasks.add(key).id}")
+    assert len(ended) == THREADS

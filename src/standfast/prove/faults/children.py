@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, NoReturn, Self
@@ -177,6 +178,10 @@ class Nursery:
         self._ask(do="go")
         return pids
 
+    def load(self, modules: Sequence[str]) -> None:
+        """What a child was seen to need, so that the next ones need not load it."""
+        self._ask(do="load", modules=list(modules))
+
     def wait(self, pid: int, timeout_s: float = PATIENCE_S) -> int | None:
         """The exit code (negative for a signal), or None if it is still running."""
         code: int | None = self._ask(do="wait", pid=pid, timeout_s=timeout_s)
@@ -251,6 +256,13 @@ class _Server:
         finally:
             sys.stderr.flush()
             os._exit(code)
+
+    def _load(self, modules: list[str]) -> bool:
+        for name in modules:
+            if name not in sys.modules and not name.startswith("__"):
+                with suppress(ImportError):
+                    import_module(name)
+        return True
 
     def _go(self) -> bool:
         reader, writer = self._gate

@@ -9,7 +9,7 @@
  * bytes writes half of them first, as a full disk does. operations_counted() says how many there were.
  *
  * Kinds: o open, c create, w write, t truncate, b a sync begins, s a sync has ended, r rename, u unlink, m make
- * a directory. What is mapped into memory (the index of the log) is not on any disk and not written down.
+ * a directory, i read (counted and refused only). What is mapped into memory (the index of the log) is not on any disk and not written down.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -114,15 +114,27 @@ static void note(char kind, const char *name, int64_t at, const void *data, size
     errno = before;
 }
 
+/* The same for a name in an open directory. */
+static const char *named_in(int directory, const char *path, char *whole)
+{
+    if (path[0] == '/' || directory == AT_FDCWD)
+        return below(path);
+    char there[PATH_MAX];
+    if (!named(directory, there) || snprintf(whole, PATH_MAX, "%s/%s", there, path) >= PATH_MAX)
+        return 0;
+    return below(whole);
+}
+
 static int open_at(int directory, const char *path, int flags, int mode)
 {
-    const char *name = path[0] == '/' ? below(path) : 0;
+    char whole[PATH_MAX];
+    const char *name = named_in(directory, path, whole);
     if (!name)
         return (int)syscall(SYS_openat, directory, path, flags, mode);
     if (refused('o'))
         return -1;
     struct stat seen;
-    int created = flags & O_CREAT && stat(path, &seen);
+    int created = flags & O_CREAT && fstatat(directory, path, &seen, AT_SYMLINK_NOFOLLOW);
     int fd = (int)syscall(SYS_openat, directory, path, flags, mode);
     if (fd >= 0 && created)
         note('c', name, 0, 0, 0);
@@ -237,35 +249,76 @@ int fdatasync(int fd)
     return synced(fd, SYS_fdatasync);
 }
 
-int rename(const char *from, const char *to)
+static ssize_t read_at(int fd, void *bytes, size_t count, off_t at)
 {
-    const char *old = below(from), *new = below(to);
+    char path[PATH_MAX];
+    if (strchr(kinds, 'i') && named(fd, path) && refused('i'))
+        return -1;
+    return at < 0 ? syscall(SYS_read, fd, bytes, count) : syscall(SYS_pread64, fd, bytes, count, at);
+}
+
+ssize_t read(int fd, void *bytes, size_t count)
+{
+    return read_at(fd, bytes, count, -1);
+}
+
+ssize_t pread(int fd, void *bytes, size_t count, off_t at)
+{
+    return read_at(fd, bytes, count, at);
+}
+
+ssize_t pread64(int fd, void *bytes, size_t count, off_t at)
+{
+    return read_at(fd, bytes, count, at);
+}
+
+int renameat(int from_directory, const char *from, int to_directory, const char *to)
+{
+    char from_whole[PATH_MAX], to_whole[PATH_MAX];
+    const char *old = named_in(from_directory, from, from_whole), *new = named_in(to_directory, to, to_whole);
     if (old && refused('r'))
         return -1;
-    int done = (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+    int done = (int)syscall(SYS_renameat2, from_directory, from, to_directory, to, 0);
     if (!done && old && new)
         note('r', old, 0, new, strlen(new));
     return done;
 }
 
-int unlink(const char *path)
+int rename(const char *from, const char *to)
 {
-    const char *name = below(path);
+    return renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
+
+int unlinkat(int directory, const char *path, int flags)
+{
+    char whole[PATH_MAX];
+    const char *name = named_in(directory, path, whole);
     if (name && refused('u'))
         return -1;
-    int done = (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
+    int done = (int)syscall(SYS_unlinkat, directory, path, flags);
     if (!done && name)
         note('u', name, 0, 0, 0);
     return done;
 }
 
-int mkdir(const char *path, mode_t mode)
+int unlink(const char *path)
 {
-    const char *name = below(path);
+    return unlinkat(AT_FDCWD, path, 0);
+}
+
+int mkdirat(int directory, const char *path, mode_t mode)
+{
+    char whole[PATH_MAX];
+    const char *name = named_in(directory, path, whole);
     if (name && refused('m'))
         return -1;
-    int done = (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+    int done = (int)syscall(SYS_mkdirat, directory, path, mode);
     if (!done && name)
         note('m', name, 0, 0, 0);
     return done;
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+    return mkdirat(AT_FDCWD, path, mode);
 }
