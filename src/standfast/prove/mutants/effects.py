@@ -70,20 +70,26 @@ def nobody_else(*_: Any) -> Iterator[None]:
 
 MUTANTS: dict[str, Mutant] = {
     "act before the intent is recorded": Mutant(
-        "the world is touched first", "sweep only_plain", swapped(performing, "walk", act_first)
+        "the world is touched first", "sweep effects:OnlyPlain", swapped(performing, "walk", act_first)
     ),
     "acknowledge before commit": Mutant(
-        "the result is returned and never written", "sweep only_plain", swapped(performing, "_recorded", never_recorded)
+        "the result is returned and never written",
+        "sweep effects:OnlyPlain",
+        swapped(performing, "_recorded", never_recorded),
     ),
     "doubt taken for done": Mutant(
-        "what was perhaps sent is skipped", "sweep only_plain", swapped(doubting, "inquire", settled_as("applied"))
+        "what was perhaps sent is skipped",
+        "sweep effects:OnlyPlain",
+        swapped(doubting, "inquire", settled_as("applied")),
     ),
     "doubt taken for failed": Mutant(
-        "what was perhaps sent is sent", "sweep only_plain", swapped(doubting, "inquire", settled_as("not_applied"))
+        "what was perhaps sent is sent",
+        "sweep effects:OnlyPlain",
+        swapped(doubting, "inquire", settled_as("not_applied")),
     ),
     "an error proves that nothing was sent": Mutant(
         "any exception makes it failed",
-        "sweep failing",
+        "sweep effects:Failing",
         swapped(
             performing, "_gave_up", lambda _: lambda store, work, row, error: performing._failed(store, row, error)
         ),
@@ -93,7 +99,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "prose identifies": Mutant(
         "by is not used",
-        "sweep only_probed",
+        "sweep effects:OnlyProbed",
         swapped(identity, "project", lambda _: lambda intent, by: intent),
     ),
     "key not compared": Mutant(
@@ -102,7 +108,7 @@ MUTANTS: dict[str, Mutant] = {
         swapped(finding, "mismatch", lambda _: lambda row, wanted: None),
     ),
     "probe unknown taken for not applied": Mutant(
-        "a shrug sends it again", "sweep shrugging", swapped(doubting, "_asked", taken_for_no)
+        "a shrug sends it again", "sweep effects:Shrugging", swapped(doubting, "_asked", taken_for_no)
     ),
     "not applied counts at once": Mutant(
         "a sleeping holder is not waited for",
@@ -115,11 +121,11 @@ MUTANTS: dict[str, Mutant] = {
         swapped(finding, "remembered", lambda _: lambda tx, row, window_us: window_us is not None),
     ),
     "another key for each attempt": Mutant(
-        "the remote cannot know it again", "sweep only_idempotent", swapped(identity, "call_key", one_call_key)
+        "the remote cannot know it again", "sweep effects:OnlyIdempotent", swapped(identity, "call_key", one_call_key)
     ),
     "other words under the same key": Mutant(
         "a resend says what the caller says now",
-        "sweep only_idempotent",
+        "sweep effects:OnlyIdempotent",
         swapped(
             performing, "_acted", lambda acted: lambda s, w, go, call: acted(s, w, go._replace(resent=False), call)
         ),
@@ -144,7 +150,9 @@ MUTANTS: dict[str, Mutant] = {
         "two threads of one process", "check second_thread", swapped(performing, "alone", lambda _: nobody_else)
     ),
     "the dead are alive": Mutant(
-        "a crash is waited for", "sweep only_plain", swapped(leases, "is_gone", lambda _: lambda holder, clock: False)
+        "a crash is waited for",
+        "sweep effects:OnlyPlain",
+        swapped(leases, "is_gone", lambda _: lambda holder, clock: False),
     ),
     "replay without sync": Mutant(
         "acting on what may vanish", "check young", swapped(transitions, "YOUNG_US", lambda _: 0)

@@ -1,13 +1,15 @@
 """Looking for seeded bugs: each harness runs in a child that has one, and has to complain.
 
-A campaign counts only if it finds its own. What is not found within `LIMIT_S` has survived.
+And it has to be quiet in a child that has none, or its complaint means nothing. What is not found within
+`LIMIT_S` has survived.
 """
 
 from __future__ import annotations
 
 import json
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -16,11 +18,10 @@ from standfast.prove.catalogue import POSTGRES
 from standfast.prove.faults import Unavailable
 from standfast.prove.faults.children import Nursery
 from standfast.prove.mutants import registry
-from standfast.prove.mutants.patching import Mutant
+from standfast.prove.mutants.harnesses import looked
+from standfast.prove.runner import missing_extra
 
 LIMIT_S = 20.0
-SCHEDULES = 400
-"""Of a sweep: every single crash, and the first of the second ones."""
 
 
 class Found(NamedTuple):
@@ -29,10 +30,10 @@ class Found(NamedTuple):
     mutant: str
     what: str
     harness: str
-    found: bool
-    tries: int
-    """Seeds, soaks or lives that were played, the one that noticed included."""
-    seconds: float
+    found: bool = False
+    tries: int = 0
+    """Lives, seeds or programs that were played, the one that noticed included."""
+    seconds: float = 0.0
     complaint: str = ""
     not_run: str = ""
     """Why this machine could not look; then it neither survived nor was found."""
@@ -53,119 +54,60 @@ class Hunter:
         """Blocks: `place()` with an empty directory, `database()` with the address of an empty database."""
         self._place = place
         self._database = database
-        self._nursery = Nursery()
+        self._quiet: dict[tuple[str, str], str] = {}
+        self._words = tempfile.NamedTemporaryFile(prefix="standfast-words-")  # noqa: SIM115  closed with the hunter
+        self._nursery = Nursery(words=Path(self._words.name))
 
     def hunt(self, name: str) -> Found:
         mutant, start = registry.named(name), time.monotonic()
-        said = Found(name, mutant.what, mutant.harness, False, 0, 0.0)
-        with ExitStack() as stack:
-            try:
-                url = stack.enter_context(self._database()) if mutant.engine == POSTGRES else None
-            except Unavailable as missing:
-                return said._replace(not_run=str(missing))
-            told = self._sent(name, stack.enter_context(self._place()), url)
-        return said._replace(seconds=round(time.monotonic() - start, 1), found=bool(told["complaint"]), **told)
+        said = Found(name, mutant.what, mutant.harness)
+        try:
+            told = self._sent(name, bug=True)
+            if told["complaint"] and (noise := self._noise(name)):
+                told["complaint"], told["found"] = f"complains without the bug too: {noise}", False
+        except Unavailable as missing:
+            return said._replace(not_run=str(missing))
+        return said._replace(seconds=round(time.monotonic() - start, 1), **told)
 
-    def _sent(self, name: str, directory: Path, url: str | None) -> dict[str, Any]:
-        answer = directory / "answer.json"
-        (directory / "place").mkdir()
-        arguments: dict[str, object] = {"name": name, "place": str(directory / "place"), "answer": str(answer)}
-        pid = self._nursery.start(f"{__name__}:stalk", **arguments, url=url)
-        if self._nursery.wait(pid, LIMIT_S * 3) is None:
-            self._nursery.kill(pid)
-        told: dict[str, Any] = json.loads(answer.read_text()) if answer.exists() else {"complaint": "", "tries": 0}
-        return told
+    def _noise(self, name: str) -> str:
+        """What the harness of this mutant says where there is no bug: asked once for each harness."""
+        mutant = registry.named(name)
+        key = (mutant.harness, mutant.engine)
+        if key not in self._quiet:
+            self._quiet[key] = self._sent(name, bug=False)["complaint"]
+        return self._quiet[key]
+
+    def _sent(self, name: str, *, bug: bool) -> dict[str, Any]:
+        with ExitStack() as stack:
+            url = stack.enter_context(self._database()) if registry.named(name).engine == POSTGRES else None
+            directory = stack.enter_context(self._place())
+            answer = directory / "answer.json"
+            (directory / "place").mkdir()
+            asked: dict[str, object] = {"name": name, "place": str(directory / "place"), "answer": str(answer)}
+            pid = self._nursery.start(f"{__name__}:stalk", **asked, url=url, bug=bug)
+            if self._nursery.wait(pid, LIMIT_S * 2) is None:
+                self._nursery.kill(pid)
+            told: dict[str, Any] = {"complaint": "", "tries": 0, "found": False}
+            return told | (json.loads(answer.read_text()) if answer.exists() else {})
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._nursery.close()
+        self._words.close()
 
 
-# -- in the child ------------------------------------------------------------------------------------------------
-
-
-def stalk(*, name: str, place: str, answer: str, url: str | None) -> None:
-    """Become the mutant, run its harness, write down what it said."""
-    mutant = registry.named(name)
-    look = _harness(mutant, Path(place), url)
-    registry.become(name)
-    told: dict[str, object] = {"complaint": "", "tries": 0}
+def stalk(*, name: str, place: str, answer: str, url: str | None, bug: bool) -> None:
+    """In the child: become the mutant, run its harness, write down what it said."""
+    if bug:
+        registry.become(name)
+    told: dict[str, object]
     try:
-        told["tries"], told["complaint"] = _looked(look)
+        seen = looked(registry.named(name), Path(place), url, limit_s=LIMIT_S if bug else 0.0)
+        told = {"tries": seen.tries, "complaint": seen.complaint, "found": bool(seen.complaint)}
     except Unavailable as missing:
-        told["not_run"] = str(missing)
+        told = {"not_run": str(missing)}
+    except ModuleNotFoundError as missing:
+        told = {"not_run": missing_extra(missing) or f"this harness is broken: {missing}"}
     Path(answer).write_text(json.dumps(told))
-
-
-def complaint(mutant: Mutant, place: Path, url: str | None = None) -> str:
-    """What its harness says in this process, patched or not; "" for nothing."""
-    return _looked(_harness(mutant, place, url))[1]
-
-
-def _looked(look: Iterator[str]) -> tuple[int, str]:
-    tries, end = 0, time.monotonic() + LIMIT_S
-    try:
-        for tries, said in enumerate(look, 1):
-            if said:
-                return tries, _first(said)
-            if time.monotonic() > end:
-                break
-    except Unavailable:
-        raise
-    except Exception as error:  # noqa: BLE001  however it falls over, it was noticed
-        return tries + 1, _first(f"{type(error).__name__}: {error}")
-    return tries, ""
-
-
-def _first(words: str) -> str:
-    """The end of what was said, on one line: that is where the reason stands."""
-    return " ".join(words.split())[-200:] or "without a word"
-
-
-def _harness(mutant: Mutant, place: Path, url: str | None) -> Iterator[str]:
-    kind, _, name = mutant.harness.partition(" ")
-    made: Iterator[str] = _HARNESSES[kind](mutant, name, place, url)
-    return made
-
-
-def _sweep(mutant: Mutant, name: str, place: Path, url: str | None) -> Iterator[str]:
-    from standfast.prove.crashes.effects import swept
-
-    swept(place, name, SCHEDULES)
-    yield ""
-
-
-def _check(mutant: Mutant, name: str, place: Path, url: str | None) -> Iterator[str]:
-    from standfast.prove.mutants.effect_scenes import play
-
-    play(name, place)
-    yield ""
-
-
-def _soak(mutant: Mutant, name: str, place: Path, url: str | None) -> Iterator[str]:
-    from standfast.prove.mutants.loops import soaked
-
-    for _ in soaked(place):
-        yield ""
-
-
-def _campaign(mutant: Mutant, name: str, place: Path, url: str | None) -> Iterator[str]:
-    """Seed after seed, shorter than `prove` alone would play them."""
-    from standfast.prove.catalogue import named
-    from standfast.prove.runner import play, wrong
-
-    (campaign,) = (one for one in named((name,)) if one.name == name)
-    for seed in range(1000):
-        (place / str(seed)).mkdir()
-        more = {"url": url} if url else {}
-        yield wrong(play(campaign, place / str(seed), seed=seed, **more, **mutant.arguments))
-
-
-_HARNESSES: dict[str, Callable[[Mutant, str, Path, str | None], Iterator[str]]] = {
-    "sweep": _sweep,
-    "check": _check,
-    "soak": _soak,
-    "campaign": _campaign,
-}
