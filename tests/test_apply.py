@@ -15,33 +15,17 @@ import standfast
 from standfast import config, handle
 from standfast.db.sql import statement
 from standfast.errors import InvalidInput, KeyConflict
+from standfast.prove.crashes.apply import FLEET, with_
 from standfast.prove.faults.children import Nursery
 from standfast.record.apply import read, read_text
 from tests.test_cli import run
 
-FLEET: dict[str, Any] = {
-    "tasks": [
-        {"name": "keys", "title": "rotate the keys", "priority": 1, "labels": ["ops", "keys"], "cool_down": "1d"},
-        {"title": "publish 1.2", "needs": ["keys"], "parent": "release", "due": "2026-12-01T09:00:00Z"},
-        {"name": "release", "title": "release", "body": "all of it"},
-    ],
-    "loops": [{"name": "nightly", "command": ["make", "test"], "cron": "0 3 * * *", "zone": "UTC", "timeout": "30m"}],
-    "state": [{"key": "limits", "value": {"cpu": 2}, "json_schema": {"type": "object"}, "verify": "true", "for": "9d"}],
-    "gates": [{"pattern": "git push*", "why": "main"}, {"pattern": "rm *", "need": "effect", "global": True}],
-}
 TABLES = ("task", "task_need", "loop", "state", "gate", "event", "application", "agent")
 
 
 def contents(sf: standfast.Standfast) -> dict[str, list[str]]:
     """Every row of every table that apply could touch."""
     return {table: sorted(map(repr, sf.rows(f"SELECT * FROM {table}"))) for table in TABLES}
-
-
-def with_(document: dict[str, Any], section: str, number: int, **fields: Any) -> dict[str, Any]:
-    """The same document with one entry changed."""
-    copy: dict[str, Any] = json.loads(json.dumps(document))
-    copy[section][number] |= fields
-    return copy
 
 
 def actions(applied: Any) -> list[str]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import random
 from contextlib import closing
 from pathlib import Path
 
@@ -15,9 +13,10 @@ import standfast
 from standfast.db.contract import Tx
 from standfast.db.sqlite import migrate
 from standfast.footings import journal
+from standfast.prove.campaigns.followers import follow_to_the_end
 from standfast.prove.faults.children import Nursery
 from standfast.prove.faults.rows import COUNT_UP, INSERT
-from tests.test_sqlite_write import Task
+from standfast.prove.faults.threads import Task
 
 
 def append(sf: standfast.Standfast, subject: str, **fields: object) -> journal.Receipt:
@@ -98,21 +97,6 @@ def test_what_is_no_cursor_is_refused(sf: standfast.Standfast, cursor: str) -> N
         sf.journal.tail(cursor)
 
 
-def follow_to_the_end(sf: standfast.Standfast, expected: int, seed: int = 0, cursor: str | None = None) -> list[str]:
-    """Tail with pages of odd sizes until as many events came as were promised."""
-    chance, seen = random.Random(seed), []
-    with sf._store.watch() as watch:
-        for _ in range(10_000):
-            page = sf.journal.tail(cursor, limit=chance.choice([1, 3, 50]))
-            cursor = page.cursor
-            seen += [event.subject for event in page.events if event.type == "test.happened"]
-            if len(seen) >= expected and not page.events:
-                return seen
-            if not page.events:
-                watch.wait(0.05)
-    raise AssertionError(f"only {len(seen)} of {expected} events came")
-
-
 def test_a_tail_beside_writers_in_many_processes_neither_skips_nor_repeats(engine_url: str, tmp_path: Path) -> None:
     """Some transactions append early and commit late, which on PostgreSQL others overtake."""
     writers, events = 4, 60
@@ -120,7 +104,7 @@ def test_a_tail_beside_writers_in_many_processes_neither_skips_nor_repeats(engin
         starters: list[dict[str, object]] = [
             {"url": engine_url, "place": str(tmp_path), "name": f"w{n}", "events": events} for n in range(writers)
         ]
-        pids = nursery.race("tests.test_journal:write_events", starters)
+        pids = nursery.race("standfast.prove.campaigns.followers:write_events", starters)
         seen = follow_to_the_end(sf, writers * events)
         assert [nursery.wait(pid) for pid in pids] == [0] * writers, (tmp_path / "words").read_text()[-2000:]
         assert subjects(sf.journal.tail(sf.journal.now())) == []
@@ -128,26 +112,6 @@ def test_a_tail_beside_writers_in_many_processes_neither_skips_nor_repeats(engin
     for n in range(writers):
         own = [subject for subject in seen if subject.startswith(f"w{n}-")]
         assert own == sorted(own), "one writer's events come in its order"
-
-
-def write_events(url: str, place: str, name: str, events: int) -> None:
-    """Events alone, and in transactions that take their time between the append and the commit."""
-    import time
-
-    chance = random.Random(name)
-    with standfast.open(url, data_dir=os.path.join(place, "data")) as sf:
-        written = 0
-        while written < events:
-            if chance.random() < 0.3:
-                with sf._store.transaction() as tx:
-                    for _ in range(min(chance.randint(1, 4), events - written)):
-                        journal.append(tx, "test.happened", f"{name}-{written:03}")
-                        tx.maybe(journal.SQL.by_seq, seq=0)  # a round trip: the append has been done
-                        written += 1
-                    time.sleep(chance.uniform(0, 0.01))
-            else:
-                append(sf, f"{name}-{written:03}")
-                written += 1
 
 
 def test_an_event_that_is_committed_late_is_not_skipped_on_postgresql(pg_database: str, tmp_path: Path) -> None:

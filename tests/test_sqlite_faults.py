@@ -17,13 +17,14 @@ from pathlib import Path
 import pytest
 
 import standfast
+from standfast.prove.campaigns.interrupts import in_a_fork
 from standfast.prove.faults.children import Child, heard, say
 from standfast.prove.faults.disk import Disk, fail_next_sync
 from standfast.prove.faults.limits import set_limit
 from standfast.prove.faults.mounts import memory, read_only
 from standfast.prove.faults.rows import Oracle, integrity, keys, noted, put
+from standfast.prove.faults.threads import Task
 from tests.skipping import or_skip
-from tests.test_sqlite_write import Task
 
 
 @pytest.fixture
@@ -386,23 +387,6 @@ def test_a_stopped_lock_holder_keeps_an_opening_waiting_no_longer_than_the_deadl
 
 
 # -- fork -----------------------------------------------------------------------------------------------------
-
-
-def in_a_fork(function: object) -> int:
-    """Run it in a forked child that dies rather than hang; its exit code."""
-    pid = os.fork()
-    if pid == 0:
-        signal.alarm(20)
-        try:
-            function()  # type: ignore[operator]
-            os._exit(0)
-        except BaseException:  # noqa: BLE001  the parent sees the code
-            import traceback
-
-            traceback.print_exc()
-        os._exit(1)
-    _, status = os.waitpid(pid, 0)
-    return os.waitstatus_to_exitcode(status)
 
 
 def fork_and_write(path: str) -> None:

@@ -13,7 +13,7 @@ from standfast.db.contract import Tx
 from standfast.db.sql import statement
 from standfast.prove.faults.limits import set_limit
 from standfast.prove.faults.rows import INSERT, KEYS, keys, put
-from tests.test_sqlite_write import Task
+from standfast.prove.faults.threads import Task
 
 FOR_EVER = statement(
     "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT count(*) AS n FROM c", name="for_ever"

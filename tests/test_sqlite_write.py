@@ -18,6 +18,7 @@ from standfast.prove.faults.children import Child, heard, say
 from standfast.prove.faults.disk import Disk
 from standfast.prove.faults.limits import set_limit
 from standfast.prove.faults.rows import COUNT_UP, INSERT, KEYS, inserting, keys, put, value
+from standfast.prove.faults.threads import Task
 from tests.skipping import or_skip
 
 
@@ -30,28 +31,6 @@ def path(tmp_path: Path) -> Path:
 def sf(path: Path, tmp_path: Path) -> Iterator[standfast.Standfast]:
     with standfast.open(path, data_dir=tmp_path) as store:
         yield store
-
-
-class Task(threading.Thread):
-    """A thread that keeps what its function returned or raised."""
-
-    def __init__(self, function: Callable[..., object], *args: object) -> None:
-        super().__init__(daemon=True)
-        self._function, self._args = function, args
-        self.error: BaseException | None = None
-        self.start()
-
-    def run(self) -> None:
-        try:
-            self._function(*self._args)
-        except BaseException as error:  # noqa: BLE001  whatever it is, the test looks at it
-            self.error = error
-
-    def done(self) -> BaseException | None:
-        """Wait for its end; what it raised."""
-        self.join(60)
-        assert not self.is_alive(), "a thread waits for ever"
-        return self.error
 
 
 class OnPurpose(Exception):

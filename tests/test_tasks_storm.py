@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import random
 import select
 import signal
-import struct
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ from standfast import config, handle
 from standfast.clock import SECOND_US
 from standfast.errors import LeaseLost
 from standfast.prove.faults.children import Nursery
+from standfast.prove.faults.clocks import SharedClock
 from standfast.prove.linearizability import Call, linearizable
 
 PROCESSES = 8
@@ -85,30 +84,6 @@ def test_episodes_opened_and_closed_by_eight_processes_leave_no_gap_and_no_doubl
 
 
 # -- claims ------------------------------------------------------------------------------------------------
-
-
-class SharedClock:
-    """A clock that one process moves and all others read; each has its own idea of the date."""
-
-    def __init__(self, path: Path) -> None:
-        if not path.exists():
-            path.write_bytes(struct.pack("q", SECOND_US))
-        with open(path, "r+b") as file:
-            self._map = mmap.mmap(file.fileno(), 8)
-        self.jump_us = 0
-
-    def mono_us(self) -> int:
-        value: int = struct.unpack_from("q", self._map)[0]
-        return value
-
-    def now_us(self) -> int:
-        return 1_767_225_600_000_000 + self.mono_us() + self.jump_us
-
-    def boot_id(self) -> str:
-        return "one boot for all"
-
-    def advance(self, us: int) -> None:
-        struct.pack_into("q", self._map, 0, self.mono_us() + us)
 
 
 def work(url: str, data: str, clock: str, history: str, number: int, jumps: bool) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from standfast import crash
-from standfast.prove.crashes.effects import Agent, World
+from standfast.prove.crashes.effects import Agent, Books
 
 Resume = Callable[[dict[str, Any]], bool]
 
@@ -30,7 +30,7 @@ class Blob:
 
     def __init__(self, directory: Path) -> None:
         self.file = directory / "session.json"
-        self.world = World(directory / "world.log")
+        self.world = Books(directory / "world.log")
 
     def load(self) -> dict[str, Any]:
         loaded: dict[str, Any] = json.loads(self.file.read_text()) if self.file.exists() else {"effects": {}}
@@ -88,18 +88,24 @@ def test_one_blob_has_two_crashes_nobody_can_tell_apart(resume: Resume, tmp_path
     assert blob.load()["effects"]["pr"] == "sent"
 
 
+class OnePullRequest(Agent):
+    kind = ""
+
+    def story(self, s: Any) -> None:
+        getattr(self, self.kind)(s, "pr")
+
+
 @pytest.mark.parametrize("kind", ["plain", "probed", "idempotent"])
 def test_standfast_tells_them_from_what_is_settled_and_ends_with_one_request(kind: str, tmp_path: Path) -> None:
     """002-10, 002-11: the same two crashes; never a silent second request, never a lost one."""
     for point in ("effect.after_begin", "effect.before_done"):
-        place = tmp_path / point
-        place.mkdir()
-        agent = Agent(None, place, lambda agent, s: getattr(agent, kind)(s, "pr"))
+        agent = OnePullRequest(tmp_path / point)
+        agent.kind = kind
         agent.warm()
         agent.reset()
-        names = crash._live(agent.run, 0, crash.Schedule(), 60.0).points
+        names = crash._live(agent.live, 0, crash.Schedule(), 60.0).points
         agent.reset()
-        killed_at(names.index(point) + 1, agent.run)
+        killed_at(names.index(point) + 1, agent.live)
         with agent.open() as sf:
             (doubt,) = sf.effects.in_doubt()
             assert sf.effects.may_replay(doubt.id).action == {"plain": "ask", "probed": "probe"}.get(kind, "replay")

@@ -276,21 +276,6 @@ def machines(place: Path, *, url: str, rounds: int, seed: int, haste: bool) -> O
     return outcome
 
 
-def sweep(place: Path, *, schedules: int, seed: int) -> Outcome:
-    """Killed at every crash point it passes, and the next one too."""
-    from standfast import crash
-    from tests.crash.test_daemon_sweep import Scheduled
-
-    outcome = Outcome("daemon-sweep")
-    world = Scheduled(str(place / "store" / "standfast.db"), place)
-    try:
-        tried = crash.sweep(world.live, world.live, world.check, reset=world.reset, max_schedules=schedules, seed=seed)
-        outcome.count("schedules", tried)
-    except AssertionError as error:
-        outcome.bad.append(str(error)[-600:])
-    return outcome
-
-
 # -- small parts ---------------------------------------------------------------------------------------------
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
+import time
+from functools import partial
 from pathlib import Path
 
 import standfast
+from standfast.db.contract import Tx
+from standfast.footings import journal
 from standfast.prove.faults.children import Nursery
 from standfast.prove.outcome import Outcome
-from tests.test_journal import follow_to_the_end
 
 
 def run(place: Path, *, url: str | None = None, seed: int = 0, writers: int = 4, events: int = 150) -> Outcome:
@@ -20,7 +24,7 @@ def run(place: Path, *, url: str | None = None, seed: int = 0, writers: int = 4,
         starters: list[dict[str, object]] = [
             {"url": url, "place": str(place), "name": f"{prefix}{n}", "events": events} for n in range(writers)
         ]
-        pids = nursery.race("tests.test_journal:write_events", starters)
+        pids = nursery.race("standfast.prove.campaigns.followers:write_events", starters)
         seen = follow_to_the_end(sf, writers * events, seed, start)
         codes = [nursery.wait(pid) for pid in pids]
     outcome.count("events followed", len(seen))
@@ -28,3 +32,40 @@ def run(place: Path, *, url: str | None = None, seed: int = 0, writers: int = 4,
     expected = sorted(f"{prefix}{n}-{i:03}" for n in range(writers) for i in range(events))
     outcome.refuse(sorted(seen) != expected, "events were skipped or came twice")
     return outcome
+
+
+def follow_to_the_end(sf: standfast.Standfast, expected: int, seed: int = 0, cursor: str | None = None) -> list[str]:
+    """Tail with pages of odd sizes until as many events came as were promised."""
+    chance, seen = random.Random(seed), []
+    with sf._store.watch() as watch:
+        for _ in range(10_000):
+            page = sf.journal.tail(cursor, limit=chance.choice([1, 3, 50]))
+            cursor = page.cursor
+            seen += [event.subject for event in page.events if event.type == "test.happened"]
+            if len(seen) >= expected and not page.events:
+                return seen
+            if not page.events:
+                watch.wait(0.05)
+    raise AssertionError(f"only {len(seen)} of {expected} events came")
+
+
+def write_events(url: str, place: str, name: str, events: int) -> None:
+    """In a child: events alone, and in transactions that take their time between the append and the commit."""
+    chance = random.Random(name)
+    with standfast.open(url, data_dir=os.path.join(place, "data")) as sf:
+        written = 0
+        while written < events:
+            if chance.random() < 0.3:
+                with sf._store.transaction() as tx:
+                    for _ in range(min(chance.randint(1, 4), events - written)):
+                        journal.append(tx, "test.happened", f"{name}-{written:03}")
+                        tx.maybe(journal.SQL.by_seq, seq=0)  # a round trip: the append has been done
+                        written += 1
+                    time.sleep(chance.uniform(0, 0.01))
+            else:
+                sf._store.write(partial(_happened, subject=f"{name}-{written:03}"))
+                written += 1
+
+
+def _happened(tx: Tx, subject: str) -> None:
+    journal.append(tx, "test.happened", subject)

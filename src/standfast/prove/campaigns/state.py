@@ -17,12 +17,12 @@ from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from standfast import config, crash, handle
+from standfast import config, handle
 from standfast.errors import NotFound, VersionConflict
-from standfast.prove.faults.children import Child, Nursery, say
+from standfast.prove.faults.children import Nursery
+from standfast.prove.faults.clocks import SharedClock
 from standfast.prove.linearizability import Call, linearizable
 from standfast.prove.outcome import Outcome
-from tests.test_tasks_storm import SharedClock
 
 PROCESSES = 8
 KEYS = ("leader", "limits")
@@ -166,30 +166,3 @@ def _progress(history: Path) -> None:
     end = time.monotonic() + 0.1
     while (not history.exists() or history.stat().st_size < size + 2_000) and time.monotonic() < end:
         select.select([], [], [], 0.002)
-
-
-# -- the crash sweeps, longer ------------------------------------------------------------------------------
-
-
-def swept(world: str, place: str, schedules: int, seed: int) -> None:
-    """In a child: kill at every point, say how many schedules were played."""
-    from tests.crash.test_apply_sweep import Fleet
-    from tests.crash.test_state_sweep import Values
-
-    made: Values | Fleet = (Values if world == "values" else Fleet)(f"{place}/store/standfast.db", Path(place))
-    say(crash.sweep(made.live, made.live, made.check, reset=made.reset, max_schedules=schedules, seed=seed))
-
-
-def sweep(place: Path, *, schedules: int, seed: int) -> Outcome:
-    """Values, files that are applied and agents, killed anywhere and again in the recovery."""
-    outcome = Outcome("crash sweep of state and apply")
-    for world in ("values", "fleet"):
-        (place / world).mkdir()
-        target = "standfast.prove.campaigns.state:swept"
-        with Child(target, world=world, place=str(place / world), schedules=schedules, seed=seed) as child:
-            try:
-                (played,) = child.end(3600)
-                outcome.count("schedules", int(played))
-            except AssertionError as error:
-                outcome.refuse(error, world)
-    return outcome

@@ -61,6 +61,18 @@ def integrity(path: str | Path) -> str:
         connection.close()
 
 
+def checkpoint(path: str | Path) -> None:
+    """Move the whole log into the file. Nobody may have it open."""
+    import apsw
+
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        busy, *_ = next(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)"))
+        assert not busy, f"{path} is in use"
+    finally:
+        connection.close()
+
+
 class Oracle:
     """What was acknowledged, written down outside the store by the process that was told.
 

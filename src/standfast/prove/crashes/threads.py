@@ -7,22 +7,12 @@ is gone whole, and what was told to be pruned does not come back.
 
 from __future__ import annotations
 
-import json
-import os
-from importlib import import_module
-from pathlib import Path
-
-import pytest
-
 import standfast
-from standfast import config, crash, handle
-from standfast.prove.crashes.footings import World
+from standfast.crash import Schedule
+from standfast.prove.crashes.world import World
+from standfast.prove.raising import raising
 from standfast.record.items import Change
 from standfast.record.threads import Write
-
-# Loaded once here, or each of hundreds of children would load them again.
-for name in ("standfast.db.sqlite.registry", "standfast.db.postgres.engine", "standfast.record.threads"):
-    import_module(name)
 
 STEPS = 4
 
@@ -33,9 +23,6 @@ def value(thread: str, step: int) -> bytes:
 
 class Threads(World):
     """A thread that stays, and one that is copied, pruned and deleted."""
-
-    def open(self) -> standfast.Standfast:
-        return handle.connect(config.load(self.url, data_dir=self.place / "data", scope=self.name))
 
     def grow(self, sf: standfast.Standfast, thread: str) -> None:
         for step in range(STEPS):
@@ -69,8 +56,8 @@ class Threads(World):
             self.tell("deleted")
             sf.items.change([Change(("a",), "left", {"n": 1}), Change(("a",), "right", {"n": 1})])
 
-    def check(self, schedule: crash.Schedule) -> None:
-        told = set(self.oracle.read_text().splitlines())
+    def check(self, schedule: Schedule) -> None:
+        told = set(self.lines())
         with self.open() as sf:
             for thread, steps in (("stays", STEPS), ("copy", STEPS - 1)):
                 found = {one.id: one for one in sf.threads.list(thread)}
@@ -88,42 +75,8 @@ class Threads(World):
                 {"scope": self.name},
             )
             assert [row["n"] for row in gone] == [0]
-            with pytest.raises(standfast.Conflict, match="was deleted"):
+            with raising(standfast.Conflict, match="was deleted"):
                 sf.threads.put_writes("goes", "c9", [Write("late", "", 0, "said", ("text", b""))])
             assert [item.key for item in sf.items.search(("a",))] == ["left", "right"]
             assert f"put stays c{STEPS - 1}" in told
         self.sound()
-
-
-@pytest.fixture
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Threads:
-    """One engine each; the parent of a sweep never opens the store."""
-    place = tmp_path / "place"
-    place.mkdir()
-    if request.param == "sqlite":
-        return Threads(str(place / "store" / "standfast.db"), place)
-    return Threads(request.getfixturevalue("pg_database"), place)
-
-
-SCHEDULES = int(os.environ.get("STANDFAST_TEST_SCHEDULES", "24"))
-
-
-@pytest.mark.parametrize("world", ["sqlite", "postgres"], indirect=True)
-def test_killed_anywhere_a_thread_is_whole_and_what_was_told_is_there(world: Threads) -> None:
-    """002-11: whatever dies where, the next process finds every checkpoint that was told, and can read it."""
-    assert crash.sweep(world.live, world.live, world.check, reset=world.reset, max_schedules=SCHEDULES) == SCHEDULES
-
-
-@pytest.mark.parametrize("world", ["sqlite"], indirect=True)
-def test_the_sweep_passes_every_point_of_a_thread(world: Threads) -> None:
-    world.reset()
-    if (pid := os.fork()) == 0:
-        try:
-            with crash.record() as names:
-                world.live()
-            (world.place / "names.json").write_text(json.dumps(names))
-        finally:
-            os._exit(0)
-    os.waitpid(pid, 0)
-    passed = set(json.loads((world.place / "names.json").read_text()))
-    assert {name for name in crash.POINTS if name.startswith(("thread.", "item."))} <= passed

@@ -7,26 +7,17 @@ was told is there, and the rows and the journal tell one story.
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
-from importlib import import_module
-from pathlib import Path
-
-import pytest
 
 import standfast
-from standfast import config, crash, handle
+from standfast import config, handle
 from standfast.clock import ManualClock
+from standfast.crash import Schedule
 from standfast.errors import IllegalTransition, LeaseLost
 from standfast.footings import leases
-from standfast.prove.crashes.footings import World
-
-# Loaded once here, or each of hundreds of children would load them again.
-for name in ("standfast.db.sqlite.registry", "standfast.db.postgres.engine", "standfast.record.runs", "cronsim"):
-    import_module(name)
+from standfast.prove.crashes.world import World
 
 SLOTS = (1, 2)
 
@@ -35,14 +26,10 @@ class Loops(World):
     """A person who keeps loops, and a daemon that fires and runs them; both start over when they are killed."""
 
     def open(self, hour: int = 0) -> standfast.Standfast:
-        settings = config.load(self.url, data_dir=self.place / "data", scope=self.name)
+        settings = config.load(self.url, data_dir=self.data, scope=self.name)
         clock = ManualClock()
         clock.jump(hour * 3600)
         return handle.connect(settings, clock=clock)
-
-    def told(self, what: str, act: Callable[[], object]) -> None:
-        act()
-        self.tell(f"told {what}")
 
     def live(self) -> None:
         """From the top, whatever happened before."""
@@ -77,8 +64,8 @@ class Loops(World):
                 done = sf.runs.finish(run.id, run.attempt, exit_code=code, duration_us=1)
                 self.tell(f"told {done.state} {done.id} {done.attempt}")
 
-    def check(self, schedule: crash.Schedule) -> None:
-        lines = Counter(self.oracle.read_text().splitlines()) if self.oracle.exists() else Counter[str]()
+    def check(self, schedule: Schedule) -> None:
+        lines = self.noted()
         assert max(lines[line] for line in lines if line.startswith("ran ")) == 1, "an attempt ran twice"
         with self.open(SLOTS[-1]) as sf:
             rows = sf.runs.list(limit=1000, everywhere=False)
@@ -106,36 +93,3 @@ class Loops(World):
             assert {loop.state for loop in others} == {"removed"}
             assert sf.loops.absent() == []
         self.sound()
-
-
-@pytest.fixture
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Loops:
-    """One engine each; the parent of a sweep never opens the store."""
-    place = tmp_path / "place"
-    place.mkdir()
-    if request.param == "sqlite":
-        return Loops(str(place / "store" / "standfast.db"), place)
-    return Loops(request.getfixturevalue("pg_database"), place)
-
-
-@pytest.mark.parametrize("world", ["sqlite", "postgres"], indirect=True)
-def test_killed_anywhere_every_slot_has_its_row_and_no_attempt_runs_twice(world: Loops) -> None:
-    """000-36, 000-37, 000-50."""
-    most = 36 if "://" not in world.url else 12
-    assert crash.sweep(world.live, world.live, world.check, reset=world.reset, max_schedules=most) == most
-
-
-@pytest.mark.parametrize("world", ["sqlite"], indirect=True)
-def test_the_sweep_passes_every_point_of_loops_and_runs(world: Loops) -> None:
-    world.reset()
-    if (pid := os.fork()) == 0:
-        try:
-            with crash.record() as names:
-                world.live()
-            (world.place / "names.json").write_text(json.dumps(names))
-        finally:
-            os._exit(0)
-    os.waitpid(pid, 0)
-    passed = set(json.loads((world.place / "names.json").read_text()))
-    own = {name for name in crash.POINTS if name.startswith(("loop.", "run."))}
-    assert own - passed <= {"run.before_adopt", "run.before_requeue"}  # the daemon's own, killed there by its tests

@@ -7,37 +7,18 @@ and the mail, its attempts, its dead letters and the journal tell one story.
 
 from __future__ import annotations
 
-import json
-import os
 from collections import Counter
-from collections.abc import Callable
-from importlib import import_module
-from pathlib import Path
-
-import pytest
 
 import standfast
-from standfast import config, crash, handle
-from standfast.prove.crashes.footings import World
+from standfast.crash import Schedule
+from standfast.prove.crashes.world import World
 from standfast.record.mail import Mail
-
-# Loaded once here, or each of hundreds of children would load them again.
-for name in ("standfast.db.sqlite.registry", "standfast.db.postgres.engine", "standfast.record.mail"):
-    import_module(name)
 
 KEYS = ("one", "two")
 
 
 class Mails(World):
     """A sender, a reader that hesitates, a mail that nobody can handle, and a person who settles it."""
-
-    def open(self) -> standfast.Standfast:
-        return handle.connect(config.load(self.url, data_dir=self.place / "data", scope=self.name))
-
-    def told(self, what: str, act: Callable[[], object]) -> None:
-        self.tell(f"tried {what}")
-        act()
-        self.tell(f"told {what}")
 
     def live(self) -> None:
         """From the top, whatever happened before."""
@@ -70,8 +51,8 @@ class Mails(World):
         if sf.mail.dead():
             self.told("resolve", lambda: sf.mail.resolve(poison.id, note="by hand"))
 
-    def check(self, schedule: crash.Schedule) -> None:
-        noted = Counter(self.oracle.read_text().splitlines())
+    def check(self, schedule: Schedule) -> None:
+        noted = self.noted()
         with self.open() as sf:
             assert sf.mail.list("bob") == []
             assert sf.mail.list("eve") == []
@@ -102,37 +83,3 @@ class Mails(World):
         back = types["deferred"] + types["returned"] + types["lost"]
         assert mail.fence == types["leased"] + back + types["dead"] + types["retried"]
         assert [one.fence for one in attempts] == sorted({one.fence for one in attempts})
-
-
-@pytest.fixture
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Mails:
-    """One engine each; the parent of a sweep never opens the store."""
-    place = tmp_path / "place"
-    place.mkdir()
-    if request.param == "sqlite":
-        return Mails(str(place / "store" / "standfast.db"), place)
-    return Mails(request.getfixturevalue("pg_database"), place)
-
-
-SCHEDULES = int(os.environ.get("STANDFAST_TEST_SCHEDULES", "50"))
-
-
-@pytest.mark.parametrize("world", ["sqlite", "postgres"], indirect=True)
-def test_killed_anywhere_every_mail_ends_once_and_nothing_that_was_told_is_lost(world: Mails) -> None:
-    """000-40: whatever dies where, a mail is done, or a dead letter that says why."""
-    assert crash.sweep(world.live, world.live, world.check, reset=world.reset, max_schedules=SCHEDULES) == SCHEDULES
-
-
-@pytest.mark.parametrize("world", ["sqlite"], indirect=True)
-def test_the_sweep_passes_every_point_of_a_mail(world: Mails) -> None:
-    world.reset()
-    if (pid := os.fork()) == 0:
-        try:
-            with crash.record() as names:
-                world.live()
-            (world.place / "names.json").write_text(json.dumps(names))
-        finally:
-            os._exit(0)
-    os.waitpid(pid, 0)
-    passed = set(json.loads((world.place / "names.json").read_text()))
-    assert {name for name in crash.POINTS if name.startswith(("mail.", "dead_letter."))} <= passed

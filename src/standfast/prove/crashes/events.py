@@ -7,24 +7,12 @@ side, and what a consumer wrote together with its place tells of every event exa
 
 from __future__ import annotations
 
-import json
-import os
 from collections import Counter
-from collections.abc import Callable
-from importlib import import_module
-from pathlib import Path
-
-import pytest
 
 import standfast
-from standfast import config, crash, handle
-from standfast.prove.crashes.footings import World
-from standfast.prove.faults.children import say
+from standfast.crash import Schedule
+from standfast.prove.crashes.world import World
 from standfast.record.events import Event
-
-# Loaded once here, or each of hundreds of children would load them again.
-for name in ("standfast.db.sqlite.registry", "standfast.db.postgres.engine", "standfast.record.events"):
-    import_module(name)
 
 
 def count(state: dict[str, int], event: Event) -> dict[str, int]:
@@ -33,14 +21,6 @@ def count(state: dict[str, int], event: Event) -> dict[str, int]:
 
 class Events(World):
     """A writer, a consumer with work of its own, one that is done by going on, and a fold."""
-
-    def open(self) -> standfast.Standfast:
-        return handle.connect(config.load(self.url, data_dir=self.place / "data", scope=self.name))
-
-    def told(self, what: str, act: Callable[[], object]) -> None:
-        self.tell(f"tried {what}")
-        act()
-        self.tell(f"told {what}")
 
     def live(self) -> None:
         """From the top, whatever happened before."""
@@ -83,8 +63,8 @@ class Events(World):
                 tx.events.commit(batch)
         return found
 
-    def check(self, schedule: crash.Schedule) -> None:
-        noted = Counter(self.oracle.read_text().splitlines())
+    def check(self, schedule: Schedule) -> None:
+        noted = self.noted()
         with self.open() as sf:
             orders, invoices = sf.events.read("orders", limit=1000), sf.events.read("invoices", limit=1000)
             assert [event.version for event in orders] == list(range(1, len(orders) + 1)), schedule
@@ -106,41 +86,3 @@ class Events(World):
             named = sf.events.fold("orders", count, {}, name="count")
             assert named.state == sf.events.fold("orders", count, {}).state == dict(seen)
         self.sound()
-
-
-def sweep(url: str, place: str, schedules: int, seed: int) -> None:
-    """In a child of a long campaign: says how many schedules were played."""
-    world = Events(url, Path(place))
-    say(crash.sweep(world.live, world.live, world.check, reset=world.reset, max_schedules=schedules, seed=seed))
-
-
-@pytest.fixture
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Events:
-    """One engine each; the parent of a sweep never opens the store."""
-    place = tmp_path / "place"
-    place.mkdir()
-    if request.param == "sqlite":
-        return Events(str(place / "store" / "standfast.db"), place)
-    return Events(request.getfixturevalue("pg_database"), place)
-
-
-@pytest.mark.parametrize("world", ["sqlite", "postgres"], indirect=True)
-def test_killed_anywhere_nothing_told_is_lost_and_everything_is_consumed_once(world: Events) -> None:
-    schedules = 12 if "://" in world.url else 25
-    count = crash.sweep(world.live, world.live, world.check, reset=world.reset, max_schedules=schedules)
-    assert count == schedules
-
-
-@pytest.mark.parametrize("world", ["sqlite"], indirect=True)
-def test_the_sweep_passes_every_point_of_an_event(world: Events) -> None:
-    world.reset()
-    if (pid := os.fork()) == 0:
-        try:
-            with crash.record() as names:
-                world.live()
-            (world.place / "names.json").write_text(json.dumps(names))
-        finally:
-            os._exit(0)
-    os.waitpid(pid, 0)
-    passed = set(json.loads((world.place / "names.json").read_text()))
-    assert {name for name in crash.POINTS if name.startswith("event.")} <= passed

@@ -6,29 +6,31 @@ The oracle is a file outside the store: what was told to have been committed, wi
 from __future__ import annotations
 
 import json
-import os
-from importlib import import_module
-from pathlib import Path
-
-import pytest
+from typing import Any
 
 import standfast
-from standfast import config, crash, handle
-from standfast.prove.crashes.footings import World
-from tests.test_apply import FLEET, with_
+from standfast import config, handle
+from standfast.crash import Schedule
+from standfast.prove.crashes.world import World
 
-# Loaded once here, or each of hundreds of children would load them again.
-for name in (
-    "standfast.db.sqlite.registry",
-    "standfast.db.postgres.engine",
-    "standfast.record.agents",
-    "standfast.record.apply",
-    "standfast.record.loops",
-    "standfast.record.tasks",
-    "standfast.record.state",
-    "standfast.ledger.gates",
-):
-    import_module(name)
+FLEET: dict[str, Any] = {
+    "tasks": [
+        {"name": "keys", "title": "rotate the keys", "priority": 1, "labels": ["ops", "keys"], "cool_down": "1d"},
+        {"title": "publish 1.2", "needs": ["keys"], "parent": "release", "due": "2026-12-01T09:00:00Z"},
+        {"name": "release", "title": "release", "body": "all of it"},
+    ],
+    "loops": [{"name": "nightly", "command": ["make", "test"], "cron": "0 3 * * *", "zone": "UTC", "timeout": "30m"}],
+    "state": [{"key": "limits", "value": {"cpu": 2}, "json_schema": {"type": "object"}, "verify": "true", "for": "9d"}],
+    "gates": [{"pattern": "git push*", "why": "main"}, {"pattern": "rm *", "need": "effect", "global": True}],
+}
+
+
+def with_(document: dict[str, Any], section: str, number: int, **fields: Any) -> dict[str, Any]:
+    """The same document with one entry changed."""
+    copy: dict[str, Any] = json.loads(json.dumps(document))
+    copy[section][number] |= fields
+    return copy
+
 
 SECOND = with_(with_(FLEET, "tasks", 0, priority=0), "state", 0, value={"cpu": 3})
 
@@ -37,12 +39,8 @@ class Fleet(World):
     """A program that applies a file, then a changed one, and says what it is."""
 
     def open(self) -> standfast.Standfast:
-        chosen = config.load(self.url, data_dir=self.place / "data", scope=self.name, actor="ann")
+        chosen = config.load(self.url, data_dir=self.data, scope=self.name, actor="ann")
         return handle.connect(chosen)
-
-    def reset(self) -> None:
-        super().reset()
-        (self.place / "data" / "gates.json").unlink(missing_ok=True)
 
     def live(self) -> None:
         """From the top, whatever happened before."""
@@ -53,8 +51,8 @@ class Fleet(World):
             sf.agents.set(status="active", config={"model": "m"})
             self.tell("said")
 
-    def check(self, schedule: crash.Schedule) -> None:
-        told = self.oracle.read_text().splitlines()
+    def check(self, schedule: Schedule) -> None:
+        told = self.lines()
         assert len({line for line in told if line.startswith("one ")}) == 1, "a key answered with other references"
         with self.open() as sf:
             tasks = {task.title: task for task in sf.tasks.list(state="any")}
@@ -78,40 +76,8 @@ class Fleet(World):
             assert types.count("agent.set") >= told.count("said")
             patterns = {
                 one["pattern"]
-                for gates in json.loads((self.place / "data" / "gates.json").read_text())["stores"].values()
+                for gates in json.loads((self.data / "gates.json").read_text())["stores"].values()
                 for one in gates
             }
             assert patterns == {"git push*", "rm *"}
         self.sound()
-
-
-@pytest.fixture
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Fleet:
-    """One engine each; the parent of a sweep never opens the store."""
-    place = tmp_path / "place"
-    place.mkdir()
-    if request.param == "sqlite":
-        return Fleet(str(place / "store" / "standfast.db"), place)
-    return Fleet(request.getfixturevalue("pg_database"), place)
-
-
-@pytest.mark.parametrize("world", ["sqlite", "postgres"], indirect=True)
-def test_killed_anywhere_a_file_is_applied_as_a_whole_and_once(world: Fleet) -> None:
-    schedules = 6 if world.url.startswith("postgres") else 18
-    count = crash.sweep(world.live, world.live, world.check, reset=world.reset, max_schedules=schedules)
-    assert count == schedules
-
-
-@pytest.mark.parametrize("world", ["sqlite"], indirect=True)
-def test_the_sweep_passes_the_points_of_apply_and_of_agents(world: Fleet) -> None:
-    world.reset()
-    if (pid := os.fork()) == 0:
-        try:
-            with crash.record() as names:
-                world.live()
-            (world.place / "names.json").write_text(json.dumps(names))
-        finally:
-            os._exit(0)
-    os.waitpid(pid, 0)
-    passed = set(json.loads((world.place / "names.json").read_text()))
-    assert {name for name in crash.POINTS if name.startswith(("apply.", "agent."))} <= passed

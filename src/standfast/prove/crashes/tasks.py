@@ -7,38 +7,19 @@ once by whoever held it last, and the row and the journal tell one story.
 
 from __future__ import annotations
 
-import json
-import os
 from collections import Counter
-from collections.abc import Callable
-from importlib import import_module
-from pathlib import Path
-
-import pytest
 
 import standfast
-from standfast import config, crash, handle
 from standfast.clock import HOUR_US
-from standfast.prove.crashes.footings import World
+from standfast.crash import Schedule
+from standfast.prove.crashes.world import World
 from standfast.record.tasks import Task
-
-# Loaded once here, or each of hundreds of children would load them again.
-for name in ("standfast.db.sqlite.registry", "standfast.db.postgres.engine", "standfast.record.tasks"):
-    import_module(name)
 
 TOPICS = ("parser", "docs")
 
 
 class Tasks(World):
     """A source that sweeps, a person who puts things aside, a worker who does the rest."""
-
-    def open(self) -> standfast.Standfast:
-        return handle.connect(config.load(self.url, data_dir=self.place / "data", scope=self.name))
-
-    def told(self, what: str, act: Callable[[], object]) -> None:
-        self.tell(f"tried {what}")
-        act()
-        self.tell(f"told {what}")
 
     def live(self) -> None:
         """From the top, whatever happened before."""
@@ -58,10 +39,7 @@ class Tasks(World):
                 self.tell(f"work {task.title} {task.id} {task.fence}")
                 self.told(f"done {task.id}", lambda task=task: sf.tasks.done(task, result=task.fence))  # type: ignore[misc]
 
-    def noted(self) -> Counter[str]:
-        return Counter(self.oracle.read_text().splitlines())
-
-    def check(self, schedule: crash.Schedule) -> None:
+    def check(self, schedule: Schedule) -> None:
         noted = self.noted()
         with self.open() as sf:
             lives = sf.tasks.list(state="any", limit=1000)
@@ -94,34 +72,3 @@ class Tasks(World):
             if task.result is not None:
                 assert task.result == task.fence  # whoever held it last
             assert [event.state for event in events][-1] == "closed"
-
-
-@pytest.fixture
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Tasks:
-    """One engine each; the parent of a sweep never opens the store."""
-    place = tmp_path / "place"
-    place.mkdir()
-    if request.param == "sqlite":
-        return Tasks(str(place / "store" / "standfast.db"), place)
-    return Tasks(request.getfixturevalue("pg_database"), place)
-
-
-@pytest.mark.parametrize("world", ["sqlite", "postgres"], indirect=True)
-def test_killed_anywhere_every_task_is_done_once_and_nothing_that_was_told_is_lost(world: Tasks) -> None:
-    count = crash.sweep(world.live, world.live, world.check, reset=world.reset, max_schedules=130)
-    assert count == 130
-
-
-@pytest.mark.parametrize("world", ["sqlite"], indirect=True)
-def test_the_sweep_passes_every_point_of_a_task(world: Tasks) -> None:
-    world.reset()
-    if (pid := os.fork()) == 0:
-        try:
-            with crash.record() as names:
-                world.live()
-            (world.place / "names.json").write_text(json.dumps(names))
-        finally:
-            os._exit(0)
-    os.waitpid(pid, 0)
-    passed = set(json.loads((world.place / "names.json").read_text()))
-    assert {name for name in crash.POINTS if name.startswith("task.")} <= passed

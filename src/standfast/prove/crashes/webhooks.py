@@ -8,43 +8,18 @@ once, each burial has its letter, each payment is credited once, and rows and jo
 
 from __future__ import annotations
 
-import json
-import os
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
-from importlib import import_module
-from pathlib import Path
-
-import pytest
 
 import standfast
-from standfast import config, crash, handle
+from standfast.crash import Schedule
 from standfast.errors import IllegalTransition
 from standfast.ledger.webhooks import WebhookEvent
-from standfast.prove.crashes.footings import World
-from standfast.prove.faults.children import say
-
-# Loaded once here, or each of hundreds of children would load them again.
-for name in (
-    "standfast.db.sqlite.registry",
-    "standfast.db.postgres.engine",
-    "standfast.ledger.webhooks",
-    "standfast.ledger.credits",
-):
-    import_module(name)
+from standfast.prove.crashes.world import World
 
 
 class Payments(World):
     """A sender that delivers until it is told, a handler, and a person who looks after what is dead."""
-
-    def open(self) -> standfast.Standfast:
-        return handle.connect(config.load(self.url, data_dir=self.place / "data", scope=self.name))
-
-    def told(self, what: str, act: Callable[[], object]) -> None:
-        self.tell(f"tried {what}")
-        act()
-        self.tell(f"told {what}")
 
     def live(self) -> None:
         """From the top, whatever happened before."""
@@ -76,8 +51,8 @@ class Payments(World):
     def count(self, sf: standfast.Standfast, event: str, type: str) -> int:
         return sum(told.type == type for told in sf.webhooks.show(event).history)
 
-    def check(self, schedule: crash.Schedule) -> None:
-        noted = Counter(self.oracle.read_text().splitlines())
+    def check(self, schedule: Schedule) -> None:
+        noted = self.noted()
         with self.open() as sf:
             events = {event.name: event for event in sf.webhooks.list()}
             assert {name: event.state for name, event in events.items()} == dict.fromkeys(
@@ -111,41 +86,3 @@ class Payments(World):
         for letter in letters:
             told = [event.type for event in sf.journal.about(letter.id)]
             assert told == ["dead_letter.buried", f"dead_letter.{letter.settlement}"]
-
-
-@pytest.fixture
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Payments:
-    """One engine each; the parent of a sweep never opens the store."""
-    place = tmp_path / "place"
-    place.mkdir()
-    if request.param == "sqlite":
-        return Payments(str(place / "store" / "standfast.db"), place)
-    return Payments(request.getfixturevalue("pg_database"), place)
-
-
-@pytest.mark.parametrize(("world", "sample"), [("sqlite", 25), ("postgres", 10)], indirect=["world"])
-def test_killed_anywhere_every_event_is_done_once_and_every_payment_credited_once(world: Payments, sample: int) -> None:
-    """000-20, 000-22. A sample of the schedules; STANDFAST_TEST_SCHEDULES asks for more of them."""
-    schedules = int(os.environ.get("STANDFAST_TEST_SCHEDULES", sample))
-    assert crash.sweep(world.live, world.live, world.check, reset=world.reset, max_schedules=schedules) == schedules
-
-
-@pytest.mark.parametrize("world", ["sqlite"], indirect=True)
-def test_the_sweep_passes_every_point_of_webhooks_dead_letters_and_credits(world: Payments) -> None:
-    world.reset()
-    if (pid := os.fork()) == 0:
-        try:
-            with crash.record() as names:
-                world.live()
-            (world.place / "names.json").write_text(json.dumps(names))
-        finally:
-            os._exit(0)
-    os.waitpid(pid, 0)
-    passed = set(json.loads((world.place / "names.json").read_text()))
-    assert {name for name in crash.POINTS if name.startswith(("webhook.", "dead_letter.", "credit."))} <= passed
-
-
-def sweep(place: str, schedules: int, url: str | None = None, seed: int = 0) -> None:
-    """In a child of a campaign: say how many schedules were played."""
-    world = Payments(url or os.path.join(place, "store", "standfast.db"), Path(place))
-    say(crash.sweep(world.live, world.live, world.check, reset=world.reset, max_schedules=schedules, seed=seed))

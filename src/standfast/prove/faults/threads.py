@@ -1,0 +1,28 @@
+"""Threads that keep what became of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+class Task(threading.Thread):
+    """A thread that keeps what its function returned or raised."""
+
+    def __init__(self, function: Callable[..., object], *args: object) -> None:
+        super().__init__(daemon=True)
+        self._function, self._args = function, args
+        self.error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self._function(*self._args)
+        except BaseException as error:  # noqa: BLE001  whatever it is, the test looks at it
+            self.error = error
+
+    def done(self) -> BaseException | None:
+        """Wait for its end; what it raised."""
+        self.join(60)
+        assert not self.is_alive(), "a thread waits for ever"
+        return self.error

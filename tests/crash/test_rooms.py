@@ -1,0 +1,105 @@
+"""Every room killed at the crash points it passes, and again in its recovery; an oracle outside the store judges.
+
+The worlds are in `standfast.prove.crashes`; `standfast prove --only crashes` plays many more of their schedules.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import standfast
+from standfast import crash
+from standfast.cli import state_verify
+from standfast.prove.crashes.footings import Writes
+from standfast.prove.crashes.rooms import ROOMS, world
+from standfast.prove.crashes.state import Values
+from standfast.prove.crashes.sweeping import sweep
+from standfast.prove.faults.rows import put
+from standfast.record.state import Entry
+
+WORLDS = [name for room in ROOMS.values() for name in room]
+FIRSTS, SECONDS = 60, 6
+SLOW = ("daemon:Scheduled",)
+"""A life waits for processes: killed at its own points here."""
+ONLY_AFTER_A_CRASH: dict[str, str | tuple[str, ...]] = {
+    "effects:OnlyProbed": "effect.before_done",
+    "daemon:Scheduled": ("daemon.after_claim", "daemon.after_go"),
+}
+"""What looks at the world, or takes over: the crashes that make it."""
+ELSEWHERE = {
+    "daemon.before_drain": "a whole service is told to end: below",
+    "state.before_verify": "the command line alone runs stored commands: below",
+}
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_killed_anywhere_a_room_comes_to_the_right_end(name: str, tmp_path: Path) -> None:
+    """000-1, 002-33, 001-78, 002-11: every first crash, and a sample of the second ones.
+
+    000-9 imports, 000-11, 000-36 and 000-37 loops, 000-20 and 000-22 webhooks and credits, 000-40 mail.
+    """
+    swept = sweep(world(name, tmp_path), firsts=FIRSTS, seconds=SECONDS, at="daemon." if name in SLOW else "")
+    assert swept.schedules > min(FIRSTS, 10)
+    assert swept.second_crashes
+
+
+@pytest.mark.parametrize("name", [name for name in WORLDS if name.partition(":")[2] not in ("Migrations", "Collected")])
+def test_the_same_on_postgresql(name: str, pg_database: str, tmp_path: Path) -> None:
+    """000-1, 002-33: a sample of both."""
+    assert sweep(world(name, tmp_path, pg_database), firsts=3, seconds=2).second_crashes == 2
+
+
+def test_every_crash_point_is_in_some_world(pg_database: str, tmp_path: Path) -> None:
+    """A window that no sweep ever opens is a window nobody has looked through."""
+    found = set[str]()
+    for name in WORLDS:
+        at = ONLY_AFTER_A_CRASH.get(name)
+        found |= sweep(world(name, tmp_path), firsts=0 if at is None else 4, at=at or "").passed
+    found |= sweep(world("artifacts:Artifacts", tmp_path / "server", pg_database), firsts=0).passed
+    assert set(crash.POINTS) - found == ELSEWHERE.keys()
+
+
+class Verified(Values):
+    """As a person does it, with the command that the value came with."""
+
+    def verify(self, sf: standfast.Standfast, branch: Entry) -> None:
+        state_verify.run(sf, [branch], 60.0)
+
+
+def test_killed_while_values_are_verified(tmp_path: Path) -> None:
+    swept = sweep(Verified(tmp_path / "place"), firsts=10, seconds=4)
+    assert "state.before_verify" in swept.passed
+
+
+class TooEarly(Writes):
+    """A program that says "acknowledged" before it was."""
+
+    def _put(self, sf: standfast.Standfast, key: str) -> None:
+        self.tell(key)
+        put(sf, key)
+
+
+def test_a_program_that_acknowledges_too_early_is_found_out(tmp_path: Path) -> None:
+    """The control: the sweep can see a loss, and names the schedule."""
+    with pytest.raises(AssertionError, match=r"killed at commit\.(before_begin|after_begin|before_commit):1"):
+        sweep(TooEarly(tmp_path / "place"))
+
+
+def test_the_next_seed_plays_other_schedules(tmp_path: Path) -> None:
+    """A bad one is found again by its seed; and more seeds are more schedules."""
+    played: list[set[crash.Schedule]] = []
+
+    class Noting(Writes):
+        def check(self, schedule: crash.Schedule) -> None:
+            with (self.place / "played").open("a") as notes:
+                notes.write(",".join(schedule) + "\n")
+
+    for n, seed in enumerate((1, 1, 2)):
+        made = Noting(tmp_path / str(n))
+        sweep(made, firsts=4, seconds=8, seed=seed)
+        played.append({crash.Schedule(line.split(",")) for line in (made.place / "played").read_text().splitlines()})
+    assert played[0] == played[1]
+    assert len(played[0]) == 13
+    assert {one for one in played[0] & played[2] if one != ("",)} == set()
