@@ -83,6 +83,16 @@ def test_only_the_cellar_knows_the_drivers() -> None:
     assert guilty == []
 
 
+def test_the_evaluation_stands_without_the_tests() -> None:
+    """It runs from an installed wheel, where there are no tests and no pytest; nor is one named for a child to run."""
+    guilty = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in (PACKAGE / "prove").rglob("*.py")
+        for name in (imported(path) & {"tests", "pytest"}) | set(re.findall(r"[\"']tests\.[\w.]*", path.read_text()))
+    ]
+    assert guilty == []
+
+
 def imported(path: Path) -> set[str]:
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
