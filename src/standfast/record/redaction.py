@@ -90,16 +90,16 @@ _CLUES = (
         rb"_(?:[A-Za-z0-9]{30}(?:(?<=gh[pousr]_.{30})|(?<=npm_.{30})|(?<=hf_.{30})|(?<=gsk_.{30})|(?<=dop_v1_.{30}))"
         rb"|[A-Za-z0-9+/=\\]{24}(?<=whsec_.{24})|pat_[\w-]{20}|(?:live|test)_[A-Za-z0-9]{16}|secret_access_key)"
     ),
-    rb"k(?:-(?:ant-|proj-|svcacct-|admin-|or-|[A-Za-z0-9]{32})|\.com\\?/services\\?/)",
+    (
+        rb"-(?:(?<=[ktXabprsi]-)(?:(?<=sk-)(?:ant-|proj-|svcacct-|admin-|or-|[A-Za-z0-9]{32})"
+        rb"|(?<=glpat-)|(?<=GOCSPX-)|(?<=xox[abprs]-)|(?<=xapp-)|(?<=xai-))|----BEGIN )"
+    ),
     rb"A(?:[KS]IA[0-9A-Z]{16}|Iza[\w-]{35}|gE[\w-]{50}(?<=pypi-AgE.{50})|GE-SECRET-KEY-1)",
     rb"J[\w-]{10,}\.eyJ",
-    rb"P(?:X-|RIVATE KEY-----)",
-    rb"x(?:ox[abprs]|app|ai)-",
-    rb"\.[\w-]{16}(?:(?<=ya29\..{16})|(?<=SG\..{16})|(?<=hvs\..{16}))",
+    rb"\.(?:com\\?/services\\?/|[\w-]{16}(?:(?<=ya29\..{16})|(?<=SG\..{16})|(?<=hvs\..{16})))",
     rb"B[e]arer [\w.~+/\\-]{20}",
     rb"b[e]arer [\w.~+/\\-]{20}",
     rb":\\?/\\?/[^\s:/?#@\"]{0,100}:[^\s/?#@\"]{1,200}@",
-    rb"g[l]pat-",
 )
 
 
