@@ -36,7 +36,12 @@ class Opened:
 
     @classmethod
     def from_conn_string(cls: type[A], conn_string: str | os.PathLike[str] | None = None, **options: Any) -> Opening[A]:
-        """`with` or `async with`: on a path or postgresql:// address, closed at the end of the block."""
+        """`with` or `async with`: on a path or postgresql:// address, closed at the end of the block.
+
+        `pipeline` and `pool_config`, which the official classes take, are left aside: there is one pool, and it
+        is pipelined.
+        """
+        options = {name: value for name, value in options.items() if name not in ("pipeline", "pool_config")}
         return Opening(lambda: cls(conn_string, **options))  # type: ignore[call-arg]  # each has its own options
 
     def setup(self) -> _Nothing:

@@ -78,6 +78,7 @@ class Store(Opened, BaseStore):
         self.ttl_config = ttl
         self._index = None if index is None else _Index(index)
         self.index_config = None if index is None else dict(index)
+        self.embeddings = None if self._index is None else self._index.embed
         self._sweeping = threading.Event()
         self._sweeper: threading.Thread | None = None
         self._shared = Shared(where)
@@ -217,7 +218,7 @@ class _Index:
             )
         self.dims = dims
         self.distance = str(distance)
-        self._embed = ensure_embeddings(told["embed"])
+        self.embed = ensure_embeddings(told["embed"])
         # SqliteStore says text_fields where the others say fields.
         fields = told.get("fields") or told.get("text_fields") or ["$"]
         self._fields = [fields] if isinstance(fields, str) else list(fields)
@@ -235,13 +236,13 @@ class _Index:
 
     def meant(self, asked: Sequence[Op]) -> _Meant:
         texts, queries = self._wanted(asked)
-        embedded = self._embed.embed_documents(texts) if texts else []
-        return self._checked(texts, embedded, queries, [self._embed.embed_query(query) for query in queries])
+        embedded = self.embed.embed_documents(texts) if texts else []
+        return self._checked(texts, embedded, queries, [self.embed.embed_query(query) for query in queries])
 
     async def ameant(self, asked: Sequence[Op]) -> _Meant:
         texts, queries = self._wanted(asked)
-        embedded = await self._embed.aembed_documents(texts) if texts else []
-        found = await asyncio.gather(*(self._embed.aembed_query(query) for query in queries))
+        embedded = await self.embed.aembed_documents(texts) if texts else []
+        found = await asyncio.gather(*(self.embed.aembed_query(query) for query in queries))
         return self._checked(texts, embedded, queries, found)
 
     def _wanted(self, asked: Sequence[Op]) -> tuple[list[str], list[str]]:
