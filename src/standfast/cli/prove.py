@@ -17,15 +17,30 @@ _EXAMPLES = (
 
 
 @command("prove", examples=_EXAMPLES)
-@click.option("--minutes", type=click.FloatRange(min=0), default=10.0, show_default=True, help="In all; 0.5 is fine.")
-@click.option("--seed", type=click.IntRange(min=0), help="Of the first run of each campaign (0).")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    help="In all, 0.5 is fine; 0 plays one seed of each.",
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Of the first try of each campaign (0).")
 @click.option("--continue", "go_on", is_flag=True, help="Take the seeds after those in --results.")
-@click.option("--only", multiple=True, metavar="NAME", help="This campaign or workload; may be given again.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="NAME",
+    help="This campaign or workload, without the seeded bugs; may be given again.",
+)
 @click.option("--engine", multiple=True, type=click.Choice(["sqlite", "postgres"]), help="Only this one.")
 @click.option("--mutants", is_flag=True, help="The seeded bugs alone: is each found?")
-@click.option("--results", type=click.Path(file_okay=False, path_type=Path), help="Where the result file goes (here).")
+@click.option(
+    "--results", type=click.Path(file_okay=False, path_type=Path), help="Where the result goes (./standfast-prove)."
+)
 @click.option("--report", is_flag=True, help="Run nothing: a page of everything in --results.")
-@click.option("--list", "listing", is_flag=True, help="Run nothing: the campaigns there are.")
+@click.option(
+    "--list", "listing", is_flag=True, help="Run nothing: the campaigns there are; with --mutants the seeded bugs."
+)
 def prove(
     out: Out,
     minutes: float,
@@ -45,11 +60,11 @@ def prove(
     if go_on and seed is not None:
         raise InvalidInput("--continue takes the seeds after the last, --seed names one", "give one of them")
     if listing:
-        return run.listing(out)
+        return run.listing(out, mutants=mutants)
     directory = results or Path("standfast-prove")
     if report:
         return run.report(out, directory)
-    wanted = run.Wanted(minutes, seed, go_on, only, engine, mutants, directory)
-    if not run.prove(out, wanted):
-        raise click.exceptions.Exit(exits.FAILED)
+    code = run.prove(out, run.Wanted(minutes, seed, go_on, only, engine, mutants, directory))
+    if code != exits.OK:
+        raise click.exceptions.Exit(code)
     return None

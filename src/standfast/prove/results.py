@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,16 +53,35 @@ class Run(NamedTuple):
     versions: dict[str, str]
     results: list[Result]
     mutants: list[dict[str, Any]]
+    """As `mutants.hunting.Found` says it."""
+    seconds: float = 0.0
+    """By the clock on the wall."""
+
+
+class Table(NamedTuple):
+    """A table that another program made: how peers fare, how fast it is."""
+
+    kind: str
+    command: str
+    versions: dict[str, str]
+    rows: list[dict[str, Any]]
+    title: str = ""
 
 
 def write(directory: Path, run: Run) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f"prove-{run.started.replace(':', '').replace('-', '')}.json"
+    path = _free(directory / f"prove-{run.started.replace(':', '').replace('-', '')}.json")
     data = {"format": FORMAT, **run._asdict(), "results": [one._asdict() for one in run.results]}
     spare = path.with_suffix(".part")
     spare.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
     os.replace(spare, path)
     return path
+
+
+def _free(path: Path) -> Path:
+    """A name of its own, also for two runs that began in the same second."""
+    names = chain([path], (path.with_stem(f"{path.stem}-{n}") for n in count(2)))
+    return next(name for name in names if not name.exists())
 
 
 def read(directory: Path) -> list[Run]:
@@ -78,6 +98,21 @@ def _read(path: Path) -> Run:
         return Run(results=results, **data)
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"{path} is not a result of standfast prove: {error}", "move it elsewhere") from None
+
+
+def tables(directory: Path) -> list[Table]:
+    """`peers-*.json` and `bench-*.json`: {"format": 1, "kind", "command", "versions", "rows": [{column: value}]}."""
+    return [_table(path) for kind in ("peers", "bench") for path in sorted(directory.glob(f"{kind}-*.json"))]
+
+
+def _table(path: Path) -> Table:
+    try:
+        data = json.loads(path.read_text())
+        if data.pop("format") != FORMAT:
+            raise ValueError("another format")
+        return Table(**{name: data[name] for name in Table._fields if name in data})
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(f"{path} is not a table of results: {error}", "move it elsewhere") from None
 
 
 def every(runs: Iterable[Run]) -> Iterator[Result]:

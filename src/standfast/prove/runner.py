@@ -67,6 +67,8 @@ class Runner:
             total = Outcome()
         elif campaign.control and not self.interrupted:
             total.bad = _judged(campaign, total)
+        elif not total.bad and not self.interrupted and not total.seen.get(campaign.unit):
+            total.bad.append(f"it counted no {campaign.unit}: nothing was shown")
         elif total.bad:
             again = f"standfast prove --only {campaign.name} --engine {engine} --seed {seed} --minutes 0"
             total.bad.append(f"again with: {again}")

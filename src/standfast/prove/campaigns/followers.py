@@ -36,7 +36,7 @@ def run(place: Path, *, url: str | None = None, seed: int = 0, writers: int = 4,
 
         seen = follow_to_the_end(sf, writers * events, seed, start, over=over)
         codes |= {pid: nursery.wait(pid) or 0 for pid in pids if pid not in codes}
-    outcome.count("events followed", len(seen))
+    outcome.count("events", len(seen))
     outcome.refuse(
         [code for code in codes.values() if code != 0], "writers failed: " + (place / "words").read_text()[-1500:]
     )
