@@ -128,6 +128,17 @@ CAMPAIGNS = (
         {"things": 120, "forgetful": True},
         control="a row of the journal for every change",
     ),
+    Campaign("growth", "growth", "growth:run", "events", 1, BOTH),
+    Campaign(
+        "growth-control",
+        "growth",
+        "growth:run",
+        "events",
+        0.2,
+        BOTH,
+        {"sizes": (1_000,), "samples": 5, "kills": 0, "forged": True},
+        control="a journal that nobody changes",
+    ),
     Campaign("torture", "actors", "torture:run", "kills", 4, ONLY_SQLITE, {"seconds": 10}),
     Campaign(
         "torture-control",
