@@ -53,10 +53,12 @@ SELECT (SELECT COUNT(*) FROM step WHERE session_id = :id) AS steps,
        (SELECT COUNT(*) FROM effect WHERE session_id = :id) AS effects,
        (SELECT COALESCE(SUM(next_position - 1), 0) FROM node WHERE session_id = :id) AS messages
 
+-- By the index of what is open, however many effects the session has had: COALESCE keeps its own index out of it,
+-- and SQLite uses a partial index only for a query that repeats its condition.
 -- name: dispatched
 SELECT id, tool, key, holder, actor, lease_until_us, lease_boot, lease_mono_us, gave_up_us, dispatched_us
 FROM effect
-WHERE session_id = :id AND state = 'dispatched'
+WHERE state = 'dispatched' AND state IN ('planned', 'dispatched') AND COALESCE(session_id, '') = :id
 ORDER BY planned_us
 LIMIT :limit
 
