@@ -22,6 +22,8 @@ AREAS = {
     "wakeup": "wakeup",
     "opening": "opening",
     "growth": "growth",
+    "history": "growth",
+    "history_postgres": "growth",
     "postgres": "postgres",
     "start": "start",
     "steps": "steps",

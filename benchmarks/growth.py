@@ -1,4 +1,4 @@
-"""What a record costs in a large store, against a small one."""
+"""What a record costs in a large store, against a small one; and what a long history of everything costs."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 SMALL = 1000
 CHUNK = 20_000
+SAMPLES = 100
+"""Of each hot call at each size."""
 ROWS = statement(
     "INSERT INTO bench_row (body) WITH RECURSIVE i (n) AS (SELECT :first UNION ALL SELECT n + 1 FROM i WHERE n < :last)"
     " SELECT printf('%0200d', n) FROM i",
@@ -49,6 +51,43 @@ def growth(plan: Plan) -> list[Table]:
         table.add(f"at {plan.rows:,}{key}", costs[f"large{key}"], "s")
         table.add(f"large / small{key}", ratios(costs[f"large{key}"], costs[f"small{key}"]), "x", reach)
     return [table]
+
+
+def history(plan: Plan) -> list[Table]:
+    """Sessions, effects, messages, tasks and streams: ten million events in full, hot calls at every power of ten."""
+    place = plan.fresh("history")
+    return [_history(place, str(place / "standfast.db"), 2 * plan.rows, "SQLite")]
+
+
+def history_postgres(plan: Plan) -> list[Table]:
+    """The same on a server: a million events in full."""
+    from benchmarks.postgres import server
+    from standfast.prove.postgres import fresh_database
+
+    with server(plan.directory) as url, fresh_database(url) as database:
+        return [_history(plan.fresh("history"), database, plan.rows // 5, "PostgreSQL")]
+
+
+def _history(place: Path, where: str, most: int, engine: str) -> Table:
+    from standfast.prove.campaigns.growth import Growing
+    from standfast.prove.campaigns.warm import warmed
+    from standfast.prove.faults.children import Nursery
+
+    sizes = [size for size in (10**n for n in range(3, 8)) if size < most] + [most]
+    table = Table(
+        f"{engine}, a long history",
+        "Of ten events three are an effect's, two are messages, two a task's, two a stream's, one a step's, each with "
+        "its rows. Effect: a session, one effect, the end. Resume: all of it belongs to the session that is resumed. "
+        "Recovery: a process was killed in an effect; from a cold start until it is done.",
+    )
+    with Nursery(words=place / "words") as nursery:
+        warmed(nursery, postgres="://" in where)
+        growing = Growing(nursery, place, where)
+        for size in sizes:
+            for what, number in growing.measure(size, min(SAMPLES, most // 200)).items():
+                value, unit = (number / 1e6, "s") if what.endswith("µs") else (float(number), "bytes")
+                table.add(f"{what.removesuffix(' µs')} at {size:,}", [value], unit)
+    return table
 
 
 def _grown(place: Path, rows: int) -> Standfast:

@@ -90,6 +90,11 @@ MOVE_STREAM = statement(
 )
 _NEXT = statement("SELECT next_position FROM node WHERE id = :id", name="grow_next")
 _VERSION = statement("SELECT version FROM stream WHERE scope = :scope AND name = :name", name="grow_version")
+SAID = "SELECT m.id FROM message m JOIN session s ON s.id = m.session_id WHERE s.key = :key"
+SPAN = (
+    "SELECT count(*) AS count, min(m.position) AS first, max(m.position) AS last"
+    " FROM message m JOIN session s ON s.id = m.session_id WHERE s.key = :key"
+)
 BYTES = Statement(
     "bytes",
     "SELECT page_count * page_size AS bytes FROM pragma_page_count(), pragma_page_size()",
@@ -275,8 +280,7 @@ def _judge(outcome: Outcome, place: Path, where: str) -> None:
             if "receipt" in line:
                 outcome.count("receipts verified")
                 _verify(outcome, sf, line["receipt"])
-        ids = {row["id"] for row in sf.rows("SELECT m.id FROM message m JOIN session s ON s.id = m.session_id "
-                                            f"WHERE s.key = '{LONG}'")}  # fmt: skip
+        ids = {row["id"] for row in sf.rows(SAID, {"key": LONG})}
         missing = [line["said"] for line in told if "said" in line and line["said"] not in ids]
         outcome.refuse(missing, "messages are missing")
         _judge_folds(outcome, sf)
@@ -294,8 +298,7 @@ def _verify(outcome: Outcome, sf: standfast.Standfast, receipt: str) -> None:
 
 def _judge_folds(outcome: Outcome, sf: standfast.Standfast) -> None:
     """What was folded step by step is what everything together gives."""
-    (row,) = sf.rows("SELECT count(*) AS count, min(position) AS first, max(position) AS last FROM message m"
-                     f" JOIN session s ON s.id = m.session_id WHERE s.key = '{LONG}'")  # fmt: skip
+    (row,) = sf.rows(SPAN, {"key": LONG})
     outcome.refuse(row["last"] - row["first"] + 1 != row["count"] and dict(row), "positions of messages")
     latest = sf.checkpoints.latest(LONG)
     if latest is not None:
