@@ -62,6 +62,9 @@ CAMPAIGNS = (
     _crashes("sessions"),
     _crashes("effects", 4, firsts=6, seconds=18),
     _crashes("approvals", 2, firsts=6, seconds=18),
+    _crashes("checkpoints"),
+    _crashes("conversations"),
+    _crashes("hooks"),
     _crashes("artifacts"),
     _crashes("state"),
     _crashes("apply"),
@@ -227,6 +230,30 @@ CAMPAIGNS = (
     Campaign("daemon-rivals", "actors", "daemons:rivals", "kills", 0.5, ONLY_SQLITE, {"seconds": 30}),
     Campaign("daemon-machines", "partitions", "daemons:machines", "partitions", 1, ONLY_POSTGRES, {"rounds": 2}),
 )
+
+
+_INPUTS = (
+    Campaign("inputs-values", "inputs", "inputs:run", "inputs", 0.5, ONLY_SQLITE, {"door": "values", "inputs": 5000}),
+    Campaign("inputs-verbs", "inputs", "inputs:run", "inputs", 2, BOTH, {"door": "verbs", "inputs": 1000}),
+    Campaign("inputs-apply", "inputs", "inputs:run", "inputs", 1, BOTH, {"door": "apply", "inputs": 500}),
+    Campaign("inputs-config", "inputs", "inputs:run", "inputs", 0.5, ONLY_SQLITE, {"door": "config", "inputs": 2000}),
+    Campaign("inputs-transcripts", "inputs", "inputs:run", "inputs", 1, BOTH, {"door": "transcripts", "inputs": 300}),
+    Campaign("inputs-hooks", "inputs", "inputs:run", "inputs", 0.5, BOTH, {"door": "hooks", "inputs": 2000}),
+    *(
+        Campaign(
+            f"inputs-{door}",
+            "inputs",
+            "inputs:run",
+            "inputs",
+            1,
+            ONLY_SQLITE,
+            {"door": door, "inputs": 100, "program": True},
+        )
+        for door in ("commands", "hook", "stores", "mcp")
+    ),
+)
+
+CAMPAIGNS += _INPUTS
 
 
 def named(names: tuple[str, ...]) -> Iterator[Campaign]:
