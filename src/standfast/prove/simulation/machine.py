@@ -38,6 +38,7 @@ class Process:
         self.wakes_us = 0
         """Awake time before which it does nothing: asleep by its own will, or stopped."""
         self.stopped_at = -1
+        self.stops = 0
         self.sending: str | None = None
         """What it is about to send: the intent is recorded, and the world has not heard of it yet."""
         self.strand: Strand
@@ -90,7 +91,8 @@ class Machine:
         self.clock = ManualClock(1_767_225_600_000_000 + seed % 997 * SECOND_US)
         self.engine, self.settings, self.scope = engine, settings, f"simulation {seed}"
         self.jumps, self.latest_us = jumps, 0
-        self.before_boot_us = 0
+        self.mono_us = 0
+        """Time that passed, over all boots."""
         self.faulty = True
         self.processes: list[Process] = []
         self.bodies: dict[str, tuple[Callable[[Process], None], tuple[str, ...]]] = {}
@@ -109,11 +111,6 @@ class Machine:
         self._pids = 100
         self._strands = strands
         self._trace = hashlib.sha256()
-
-    @property
-    def mono_us(self) -> int:
-        """Time that passed, over all boots."""
-        return self.before_boot_us + self.clock.mono_us()
 
     # -- playing -----------------------------------------------------------------------------------------
 
@@ -216,10 +213,13 @@ class Machine:
 
     def pass_time(self, us: int) -> None:
         """Everybody who is awake renews what it holds, as its thread would have."""
+        for one in self.processes:
+            one.stops += us > 15 * SECOND_US and not one.renewing.started  # its thread was not there yet
         while us > 0:
             part_us = min(us, 15 * SECOND_US)
             us -= part_us
             self.clock.advance(part_us / SECOND_US)
+            self.mono_us += part_us
             mono_us = self.clock.mono_us()
             for one in self.processes:
                 if one.renewing.started and one.renewing.due(mono_us) and one.alive and not self._stopped(one):
@@ -235,15 +235,12 @@ class Machine:
         process.renewing.start()
 
     def heal(self) -> None:
-        """Nothing goes wrong from here on, and nobody stays stopped."""
+        """Nothing goes wrong from here on; who is stopped comes back in its time."""
         self.faulty = False
         self.tell("healed")
         behind_us = self.latest_us - self.clock.now_us()
         if behind_us > 0:  # what was put off by a clock ahead of its time would wait for as long
             self.clock.jump(behind_us / SECOND_US)
-        for one in self.processes:
-            one.wakes_us = min(one.wakes_us, self.mono_us)
-            one.stopped_at = -1
 
     def end(self) -> None:
         """Whoever still waits for more is not needed any more."""
@@ -283,10 +280,11 @@ class Machine:
 
     def _stop(self, process: Process) -> None:
         """Stopped, perhaps for longer than its lease: it will speak up late."""
-        for_us = round(self.draw.choice((5, 70, 200)) * SECOND_US * (0.5 + self.draw.random()))
+        for_us = round(self.draw.choice((5, 40, 110)) * SECOND_US * (0.5 + self.draw.random()))
         if process.sending is not None and process.kind != HERE:
             for_us = min(for_us, ASLEEP_MAX_US)
         process.stopped_at = process.steps
+        process.stops += 1
         process.wakes_us = max(process.wakes_us, self.mono_us + for_us)
         self.count("stops")
         self.tell(process.role, "is stopped")
@@ -303,7 +301,6 @@ class Machine:
     def _reboots(self) -> None:
         for process in list(self.processes):
             self._killed(process)
-        self.before_boot_us += self.clock.mono_us()
         self.clock.reboot()
         self.count("reboots")
 

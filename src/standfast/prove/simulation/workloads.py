@@ -27,7 +27,7 @@ from standfast.handle import Standfast
 from standfast.prove.simulation.machine import ACTOR, HERE, THERE, Machine, Process
 from standfast.record.mail import Mails
 
-LEASE_US = 60 * SECOND_US
+LEASE_US = 20 * SECOND_US
 
 
 class Workload:
@@ -91,6 +91,7 @@ class Payments(Workload):
 
     def agent(self, process: Process) -> None:
         while True:
+            stops = process.stops
             try:
                 with process.sf.session("agent") as session:
                     for one in self.asked:
@@ -102,6 +103,8 @@ class Payments(Workload):
                 process.sleeps(3)
             except (InProgress, EffectInDoubt, LeaseLost, Lost, standfast.NotApplied) as error:
                 process.tells(type(error).__name__)
+                if isinstance(error, LeaseLost) and process.stops == stops:
+                    self.machine.bad.append(f"{process.role} was awake, and its session was taken from it")
                 process.sleeps(self.draw.choice((1, 5, 25)))
 
     def ask(self, process: Process, session: Any, one: Asked) -> None:
@@ -221,19 +224,27 @@ class Payments(Workload):
 
 
 class Fences:
-    """Who was given what with which fence: each once, and each greater than the one before."""
+    """Who was given what with which fence: each once."""
 
     def __init__(self, machine: Machine) -> None:
-        self._machine, self._last = machine, defaultdict[str, int](int)
+        self._machine = machine
+        self._given: dict[str, dict[int, int]] = defaultdict(dict)
         self.done: dict[str, list[int]] = defaultdict(list)
         self.tried: dict[str, set[int]] = defaultdict(set)
 
-    def given(self, process: Process, name: str, fence: int) -> None:
+    def given(self, process: Process, name: str, fence: int, stops: int) -> None:
+        """Whoever was given it may hear of it late: the order says nothing."""
         process.tells("has", name, fence)
-        if fence <= self._last[name]:
-            self._machine.bad.append(f"{name} was given out with fence {fence} after {self._last[name]}")
-        self._last[name] = fence
+        if fence in self._given[name]:
+            self._machine.bad.append(f"{name} was given out twice with fence {fence}")
+        self._given[name][fence] = stops
         self._machine.count("claims")
+
+    def late(self, process: Process, name: str, fence: int) -> None:
+        """Refused: whoever was awake all the time has renewed its lease, and may not be."""
+        self._machine.count("late and refused")
+        if process.kind != ACTOR and process.stops == self._given[name][fence]:
+            self._machine.bad.append(f"{process.role} was awake, and {name} was taken from it")
 
     def wrong(self, name: str, fence: int, over: bool) -> Iterator[str]:
         """At the end: it is over, once, by whoever had it last."""
@@ -263,18 +274,19 @@ class Chores(Workload):
 
     def worker(self, process: Process) -> None:
         while True:
+            stops = process.stops
             task = process.sf.tasks.claim(for_us=LEASE_US)
             if task is None:
-                process.sleeps(7)
+                process.sleeps(12)
                 continue
-            self.fences.given(process, task.title, task.fence)
+            self.fences.given(process, task.title, task.fence, stops)
             process.stands("work")
             self.fences.tried[task.title].add(task.fence)
             try:
                 process.sf.tasks.done(task)
                 self.fences.done[task.title].append(task.fence)
             except LeaseLost:
-                self.machine.count("late and refused")
+                self.fences.late(process, task.title, task.fence)
 
     def settled(self) -> bool:
         found = self.sf.tasks.list(state="any")
@@ -310,13 +322,14 @@ class Letters(Workload):
 
     def reader(self, process: Process) -> None:
         while True:
+            stops = process.stops
             room = Mails(process.store)  # a new one looks for the dead each time, not by the real clock
             mail = room.claim("role:clerk", for_us=LEASE_US)
             if mail is None:
-                process.sleeps(7)
+                process.sleeps(12)
                 continue
             name = str(mail.body)
-            self.fences.given(process, name, mail.fence)
+            self.fences.given(process, name, mail.fence, stops)
             process.stands("read it")
             try:
                 if self.machine.faulty and self.draw.random() < 0.2:
@@ -326,7 +339,7 @@ class Letters(Workload):
                 room.done(mail)
                 self.fences.done[name].append(mail.fence)
             except LeaseLost:
-                self.machine.count("late and refused")
+                self.fences.late(process, name, mail.fence)
 
     def settled(self) -> bool:
         found = self.sf.mail.list(state="any")
@@ -360,16 +373,17 @@ class Orders(Workload):
 
     def clerk(self, process: Process) -> None:
         while True:
+            stops = process.stops
             event = process.sf.webhooks.claim(source="shop", for_us=LEASE_US)
             if event is None:
-                process.sleeps(7)
+                process.sleeps(12)
                 continue
-            self.fences.given(process, event.event_id, event.fence)
+            self.fences.given(process, event.event_id, event.fence, stops)
             process.stands("handle")
             try:
                 self.book(process, event)
             except LeaseLost:
-                self.machine.count("late and refused")
+                self.fences.late(process, event.event_id, event.fence)
 
     def book(self, process: Process, event: Any) -> None:
         """The credits and the end of the event together; or one after the other, known by the key."""
@@ -418,19 +432,20 @@ class Rounds(Workload):
 
     def runner(self, process: Process) -> None:
         while True:
+            stops = process.stops
             run = process.sf.runs.claim(host="host")
             if run is None:
                 process.sleeps(15)
                 continue
             name = f"slot {run.slot_us - self.loops[0].anchor_us}"
-            self.fences.given(process, name, run.attempt)
+            self.fences.given(process, name, run.attempt, stops)
             process.stands("run")
             self.fences.tried[name].add(run.attempt)
             try:
                 process.sf.runs.finish(run.id, run.attempt, exit_code=0, duration_us=1)
                 self.fences.done[name].append(run.attempt)
             except LeaseLost:
-                self.machine.count("late and refused")
+                self.fences.late(process, name, run.attempt)
 
     def heal(self) -> None:
         """No more slots: what is due has been fired, and goes to its end."""
