@@ -166,10 +166,11 @@ class Chains(Room):
                 known[native] = row["position"] if row is not None else -1
                 if row is None:
                     new.append(line._replace(native=native))
-        said = conversations.append(tx, home, new) if new else []
-        if isinstance(said, StandfastError):
-            return said
-        known |= {line.native or "": position for line, position in zip(new, said, strict=True)}
+        if new:
+            said = conversations.append(tx, home, new)
+            if isinstance(said, StandfastError):
+                return said
+            known |= {line.native or "": position for line, position in zip(new, said.positions, strict=True)}
         return _ranges([known[native] for native in natives])
 
     @query

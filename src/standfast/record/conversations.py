@@ -36,6 +36,8 @@ BATCH_MAX = 100_000
 ALL = 2**62
 CLEARED = "conversation.cleared"
 """The value of a session that says from which position on its conversation is read."""
+TOUCH_US = 1_000_000
+"""How exactly a session's row says when something was last said in it."""
 RAW = "standfast:json"
 """The one field of an item that is kept as text."""
 
@@ -62,6 +64,10 @@ class Home(NamedTuple):
     created_us: int
     node_id: str
     first_position: int
+    unnamed: int = 1
+    """Whether nothing says yet what it is about."""
+    touched_us: int = 0
+    """When it was last told how old it is, by whoever holds this."""
 
 
 class Added(NamedTuple):
@@ -144,8 +150,7 @@ class Conversations(Room):
         where = home or find(tx, session) or made(tx, session, agent)
         if isinstance(where, StandfastError):
             return where
-        positions = append(tx, where, lines)
-        return positions if isinstance(positions, StandfastError) else Added(where, positions)
+        return append(tx, where, lines)
 
     @query
     def items(self, tx: Tx, session: str, *, last: int | None = None, home: Home | None = None) -> list[Item]:
@@ -219,7 +224,7 @@ def made(tx: Tx, session: str, agent: str | None) -> Home | StandfastError:
     return found
 
 
-def append(tx: Tx, home: Home, lines: Sequence[Line]) -> list[int] | StandfastError:
+def append(tx: Tx, home: Home, lines: Sequence[Line]) -> Added | StandfastError:
     if len(lines) > BATCH_MAX:
         return InvalidInput(f"{len(lines):,} items at once, and the limit is {BATCH_MAX:,}", "add them in parts")
     crash.point("conversation.before_add")
@@ -244,10 +249,18 @@ def append(tx: Tx, home: Home, lines: Sequence[Line]) -> list[int] | StandfastEr
             now_us=now_us,
         )
         _tell(tx, home, "message.said", id, f"{said.role}: {said.summary}", source="said")
-    asked = next((said.summary for said in lines if said.role == "user"), None)
+    return Added(_touched(tx, home, lines), list(range(first, first + len(lines))))
+
+
+def _touched(tx: Tx, home: Home, lines: Sequence[Line]) -> Home:
+    """Say in the session's row how old it is and what it is about, where that is news."""
+    now_us = tx.now_us()
+    asked = next((said.summary for said in lines if said.role == "user"), None) if home.unnamed else None
+    if asked is None and 0 <= now_us - home.touched_us < TOUCH_US:
+        return home
     preview = None if asked is None else serial.clean(asked, PREVIEW_MAX)
     tx.run(SQL.touch, id=home.session_id, preview=preview, now_us=now_us)
-    return list(range(first, first + len(lines)))
+    return home._replace(unnamed=int(bool(home.unnamed) and preview is None), touched_us=now_us)
 
 
 def standing(tx: Tx, home: Home, last: int | None) -> list[Row]:

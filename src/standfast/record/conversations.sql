@@ -2,13 +2,13 @@
 
 -- name: home
 SELECT session.id AS session_id, session.scope, session.key, session.parent_id, session.created_us,
-       node.id AS node_id, node.first_position
+       node.id AS node_id, node.first_position, CASE WHEN session.preview IS NULL THEN 1 ELSE 0 END AS unnamed
 FROM session JOIN node ON node.session_id = session.id AND node.parent_id = '' AND node.name = ''
 WHERE session.scope = :scope AND session.key = :key
 
 -- name: home_by_id
 SELECT session.id AS session_id, session.scope, session.key, session.parent_id, session.created_us,
-       node.id AS node_id, node.first_position
+       node.id AS node_id, node.first_position, CASE WHEN session.preview IS NULL THEN 1 ELSE 0 END AS unnamed
 FROM session JOIN node ON node.session_id = session.id AND node.parent_id = '' AND node.name = ''
 WHERE session.id = :id
 
