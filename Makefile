@@ -5,7 +5,7 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench prove fmt clean
+.PHONY: help demo test check bench prove fuzz fmt clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ bench: .venv/dev ## ratios against the usual ways, side by side in one run
 
 prove: .venv/dev ## the evaluation: kills, power loss, races, and seeded bugs that must be found
 	@$(BIN)/standfast prove $(ARGS)
+
+fuzz: .venv/dev ## garbage at every door: values, verbs, files, hooks, commands, requests, broken stores
+	@$(BIN)/standfast prove --only inputs $(ARGS)
 
 fmt: .venv/dev ## format and fix what can be fixed
 	@$(BIN)/ruff check --quiet --fix-only .

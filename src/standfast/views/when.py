@@ -42,6 +42,8 @@ def parse(text: str, now_us: int, zone: tzinfo | None = None) -> Moment:
     if not words:
         raise InvalidInput("no moment was given", _HINT)
     words, named = _take_zone(words, plain, text)
+    if not words:
+        raise InvalidInput(f"{text!r} names a zone and no moment", _HINT)
     zone = named or zone
     now = _local(now_us, zone)
     return _moment(_resolve(words, now, zone, text), zone)

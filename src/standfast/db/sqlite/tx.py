@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from standfast.db.contract import Caller, Row, Tx
+from standfast.errors import Corrupt, InvalidInput, StandfastError
 
 if TYPE_CHECKING:
     import apsw
@@ -25,29 +26,38 @@ class SqliteTx(Tx):
         self._connection = connection
 
     def maybe(self, statement: Statement, /, **params: object) -> Row | None:
-        cursor = self._connection.execute(statement.sqlite, statement.bind(params))
-        if statement.columns is not None:
-            rows = cursor.fetchall()
-            return dict(zip(statement.columns, rows[0], strict=True)) if rows else None
-        first = cursor.fetchone()
-        if first is None:
-            return None
-        names = _name_columns(statement, cursor)
-        # A statement with RETURNING has done its work only when it was stepped to its end.
-        for _ in cursor:
-            pass
-        return dict(zip(names, first, strict=True))
+        try:
+            cursor = self._connection.execute(statement.sqlite, statement.bind(params))
+            if statement.columns is not None:
+                rows = cursor.fetchall()
+                return dict(zip(statement.columns, rows[0], strict=True)) if rows else None
+            first = cursor.fetchone()
+            if first is None:
+                return None
+            names = _name_columns(statement, cursor)
+            # A statement with RETURNING has done its work only when it was stepped to its end.
+            for _ in cursor:
+                pass
+            return dict(zip(names, first, strict=True))
+        except _UNFIT as error:
+            raise _refused(params, error) from None
 
     def all(self, statement: Statement, /, **params: object) -> list[Row]:
-        cursor = self._connection.execute(statement.sqlite, statement.bind(params))
-        rows = []
-        for row in cursor:
-            names = statement.columns or _name_columns(statement, cursor)
-            rows.append(dict(zip(names, row, strict=True)))
-        return rows
+        try:
+            cursor = self._connection.execute(statement.sqlite, statement.bind(params))
+            rows = []
+            for row in cursor:
+                names = statement.columns or _name_columns(statement, cursor)
+                rows.append(dict(zip(names, row, strict=True)))
+            return rows
+        except _UNFIT as error:
+            raise _refused(params, error) from None
 
     def run(self, statement: Statement, /, **params: object) -> None:
-        self._connection.execute(statement.sqlite, statement.bind(params)).fetchall()
+        try:
+            self._connection.execute(statement.sqlite, statement.bind(params)).fetchall()
+        except _UNFIT as error:
+            raise _refused(params, error) from None
 
     def many(self, statement: Statement, rows: Iterable[Row]) -> None:
         self._connection.executemany(statement.sqlite, map(statement.bind, rows)).fetchall()
@@ -56,13 +66,34 @@ class SqliteTx(Tx):
         then(self.one(statement, **params))
 
     def insert(self, statement: Statement, then: Callable[[int], None], /, **params: object) -> None:
-        self._connection.execute(statement.sqlite, statement.bind(params))
+        try:
+            self._connection.execute(statement.sqlite, statement.bind(params))
+        except _UNFIT as error:
+            raise _refused(params, error) from None
         then(self._connection.last_insert_rowid())
 
     def now_us(self) -> int:
         if self._now_us is None:
             self._now_us = self.caller.clock.now_us()
         return self._now_us
+
+
+_UNFIT = (UnicodeError, OverflowError)
+
+
+def _refused(params: Mapping[str, object], error: Exception) -> StandfastError:
+    """The library could not take one of these, or read what is stored; say which, in words."""
+    if isinstance(error, UnicodeDecodeError):
+        return Corrupt("a text in the store is not text any more: its bytes have changed", "standfast doctor")
+    for name, value in params.items():
+        if isinstance(value, str) and not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                return InvalidInput(f"{name} holds half of a character (a lone surrogate)")
+        elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+            return InvalidInput(f"{name} is {value}: whole numbers have at most 64 bits")
+    return InvalidInput("a value is of a kind that a store cannot hold")
 
 
 def _name_columns(statement: Statement, cursor: apsw.Cursor) -> tuple[str, ...]:
