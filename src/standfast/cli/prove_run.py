@@ -120,8 +120,8 @@ class _Proof:
             result = runner.run(campaign, engine, seed=seed, seconds=campaign.share * share_s)
             self.shown.clear()
             if result.seen or result.bad or result.not_run:
+                self.played.append(result)  # before a word is said: an interrupt may come at any moment
                 _tell(self.out, campaign, result)
-                self.played.append(result)
             if runner.interrupted:
                 return
 

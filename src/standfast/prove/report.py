@@ -145,7 +145,7 @@ def _bugs(runs: Sequence[Run]) -> Iterator[str]:
         return
     found = sum(bool(bug["found"]) for bug in newest.values())
     yield "\n## Seeded bugs\n"
-    yield f"{_mark('mutants')}{found} of {len(newest)} were found, each by a harness that is quiet without it. A bug is a"
+    yield f"{_mark('mutants')}{found} of {len(newest)} were found, by a harness that is quiet without it. A bug is a"
     yield "small patch that only children of `prove` have; the product knows nothing of it.\n"
     yield "| bug | what it does | who looks | found after |\n|---|---|---|---|"
     for bug in newest.values():

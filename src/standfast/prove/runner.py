@@ -48,8 +48,8 @@ class Runner:
         total, last, start = Outcome(campaign.name), seed - 1, time.monotonic()
         first, not_run = seed, ""
         while True:
-            self._say(f"{campaign.name} on {engine}, seed {seed}: {total.figures or 'begun'}")
             try:
+                self._say(f"{campaign.name} on {engine}, seed {seed}: {total.figures or 'begun'}")
                 total.add(self._once(campaign, engine, seed))
                 last = seed
             except Unavailable as missing:

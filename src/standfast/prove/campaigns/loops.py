@@ -19,15 +19,3 @@ def run(place: Path, *, years: int, seed: int = 0) -> Outcome:
     for what, number in sorted(played.items()):
         outcome.count(what, number)
     return outcome
-
-
-def run_mutants(place: Path) -> Outcome:
-    """Loops with one bug each: every one of them has to be found."""
-    from standfast.prove.mutants.loops import MUTANTS, found_by_the_soak
-
-    outcome = Outcome("loops with seeded bugs")
-    for number, (name, mutant) in enumerate(MUTANTS.items()):
-        (place / str(number)).mkdir()
-        outcome.refuse(found_by_the_soak(mutant, place / str(number)) is None, f"not found: {name}")
-        outcome.count("seeded bugs")
-    return outcome

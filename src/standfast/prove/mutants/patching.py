@@ -36,19 +36,20 @@ class Patching:
     """`with Patching() as patch: patch.setattr(module, "name", value)`; everything is put back."""
 
     def __init__(self) -> None:
-        self._before: list[tuple[Any, str, object]] = []
+        self.changed: list[tuple[Any, str, object]] = []
+        """What stood where, before."""
 
     def setattr(self, target: Any, name: str, value: object, /) -> None:
         """Fails if there is no such name: then the patch no longer applies."""
         own = vars(target) if hasattr(target, "__dict__") else {}
-        self._before.append((target, name, own[name] if name in own else getattr(target, name)))
+        self.changed.append((target, name, own[name] if name in own else getattr(target, name)))
         setattr(target, name, value)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for target, name, value in reversed(self._before):
+        for target, name, value in reversed(self.changed):
             setattr(target, name, value)
 
 
