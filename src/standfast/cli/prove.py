@@ -33,6 +33,9 @@ _EXAMPLES = (
     help="This campaign or workload, without the seeded bugs; may be given again.",
 )
 @click.option("--engine", multiple=True, type=click.Choice(["sqlite", "postgres"]), help="Only this one.")
+@click.option(
+    "--short", is_flag=True, help="A fifth of each try; by itself where everything is to fit into a few minutes."
+)
 @click.option("--mutants", is_flag=True, help="The seeded bugs alone: is each found?")
 @click.option(
     "--results", type=click.Path(file_okay=False, path_type=Path), help="Where the result goes (./standfast-prove)."
@@ -48,6 +51,7 @@ def prove(
     go_on: bool,
     only: tuple[str, ...],
     engine: tuple[str, ...],
+    short: bool,
     mutants: bool,
     results: Path | None,
     report: bool,
@@ -64,7 +68,7 @@ def prove(
     directory = results or Path("standfast-prove")
     if report:
         return run.report(out, directory)
-    code = run.prove(out, run.Wanted(minutes, seed, go_on, only, engine, mutants, directory))
+    code = run.prove(out, run.Wanted(minutes, seed, go_on, only, engine, short, mutants, directory))
     if code != exits.OK:
         raise click.exceptions.Exit(code)
     return None

@@ -26,14 +26,24 @@ MUTANTS_SHARE = 0.4
 """Of the time; all of them are tried, however little there is."""
 
 
+WHOLE_MINUTES = 30
+"""Below this all of them together are short."""
+
+
 class Wanted(NamedTuple):
     minutes: float
     seed: int | None
     go_on: bool
     only: tuple[str, ...]
     engine: tuple[str, ...]
+    short: bool
     mutants: bool
     directory: Path
+
+    @property
+    def is_short(self) -> bool:
+        """Every campaign is played at least once: in few minutes that are short tries."""
+        return self.short or (not self.only and 0 < self.minutes < WHOLE_MINUTES)
 
 
 # -- without a run -----------------------------------------------------------------------------------------------
@@ -75,7 +85,7 @@ def prove(out: Out, wanted: Wanted) -> int:
     _check_names(wanted)
     run = _Proof(out, wanted)
     with ExitStack() as stack, _ended_by_a_signal():
-        run.play(Runner(stack, say=run.shown.say))
+        run.play(Runner(stack, say=run.shown.say, short=wanted.is_short))
     if not run.played and not run.bugs:
         raise KeyboardInterrupt  # before anything could be said about anything
     return run.told()

@@ -17,6 +17,7 @@ from standfast.prove.catalogue import POSTGRES, Campaign
 from standfast.prove.faults import Unavailable
 from standfast.prove.outcome import Outcome
 from standfast.prove.results import WENT_WRONG, Result
+from standfast.prove.sizes import shortened
 from standfast.prove.versions import of_server
 
 if TYPE_CHECKING:
@@ -24,11 +25,14 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 
+CONTROL_S = 30.0
+"""A control has this long to go wrong, however short its share is."""
+
 
 class Runner:
     """One run. `say` is told what is going on, for a progress display."""
 
-    def __init__(self, stack: ExitStack, *, say: Say = lambda line: None) -> None:
+    def __init__(self, stack: ExitStack, *, say: Say = lambda line: None, short: bool = False) -> None:
         if not __debug__:
             raise InvalidInput(
                 "the oracles are assertions, and Python was told to ignore those",
@@ -36,6 +40,7 @@ class Runner:
             )
         self._stack = stack
         self._say = say
+        self._short = short
         self._server = ""
         self._root = Path(stack.enter_context(_moved_in()))
         self.interrupted = False
@@ -60,7 +65,8 @@ class Runner:
                 not_run = missing_extra(error)
                 total.bad += [] if not_run else [f"{type(error).__name__}: {str(error)[-600:]}"]
                 last = seed
-            if not_run or self.interrupted or total.bad or time.monotonic() - start >= seconds:
+            wait_s = max(seconds, CONTROL_S) if campaign.control and not wrong(total) else seconds
+            if not_run or self.interrupted or total.bad or time.monotonic() - start >= wait_s:
                 break
             seed += 1
         if not_run:
@@ -71,14 +77,14 @@ class Runner:
             total.bad.append(f"it counted no {campaign.unit}: nothing was shown")
         elif total.bad:
             again = f"standfast prove --only {campaign.name} --engine {engine} --seed {seed} --minutes 0"
-            total.bad.append(f"again with: {again}")
+            total.bad.append(f"again with: {again}{' --short' * self._short}")
         return _result(campaign, engine, (first, last), start, total, not_run)
 
     def _once(self, campaign: Campaign, engine: str, seed: int) -> Outcome:
         with ExitStack() as stack:
             more = {"url": stack.enter_context(self.database())} if engine == POSTGRES else {}
             directory = stack.enter_context(self.place())
-            return play(campaign, directory, seed=seed, **more)
+            return play(campaign, directory, seed=seed, short=self._short, **more)
 
     def place(self) -> AbstractContextManager[Path]:
         return place(self._root)
@@ -106,11 +112,12 @@ class Runner:
         return Hunter(self.place, self.database)
 
 
-def play(campaign: Campaign, directory: Path, *, seed: int, **more: Any) -> Outcome:
+def play(campaign: Campaign, directory: Path, *, seed: int, short: bool = False, **more: Any) -> Outcome:
     """One seed of a campaign in an empty directory; `more` in the place of its own arguments."""
     module, _, name = campaign.place.partition(":")
     run = getattr(import_module(f"standfast.prove.campaigns.{module}"), name)
-    outcome: Outcome = run(directory, seed=seed, **{**campaign.arguments, **more})
+    arguments = shortened(run, campaign.arguments) if short else campaign.arguments
+    outcome: Outcome = run(directory, seed=seed, **{**arguments, **more})
     return outcome
 
 
