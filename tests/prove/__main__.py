@@ -31,7 +31,8 @@ def main(names: list[str]) -> int:
                 print(f"{name}: NOT SHOWN on this machine: {missing}")
                 continue
         print(outcome)
-        wrong |= bool(outcome.bad) != name.endswith("control")
+        # Two of the faults need luck to be seen; a control that finds less than the others finds too little.
+        wrong |= len(outcome.bad) < langgraph.CERTAIN if name.endswith("control") else bool(outcome.bad)
     return int(wrong)
 
 

@@ -19,6 +19,8 @@ from standfast.prove.outcome import Outcome
 CANCELLED = 60
 OPENED = 15
 CROWD = 8
+CERTAIN = 5
+"""How many of them the control finds each time."""
 
 
 def run(place: Path, *, official: bool = False) -> Outcome:
