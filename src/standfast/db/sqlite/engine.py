@@ -392,7 +392,9 @@ class SqliteEngine(Engine):
             return error
         ours = library.translated(error, self.path)
         ours.__cause__ = error
-        if isinstance(ours, Corrupt) or isinstance(error, apsw.IOError):
+        # Where a file cannot be opened for writing, be it for a moment (too many open files), SQLite opens it
+        # for reading and stays with that: the next call opens all of them anew.
+        if isinstance(ours, Corrupt) or isinstance(error, (apsw.IOError, apsw.ReadOnlyError)):
             self.dead = ours
         return ours
 
@@ -496,6 +498,8 @@ class SqliteEngine(Engine):
                 time.sleep(random.uniform(0.001, 0.02))
             except readers.Closed:
                 raise self.dead or _closed() from None
+            except apsw.ReadOnlyError as error:  # a read that wants to write: nothing is wrong with the store
+                raise library.translated(error, self.path) from error
             except apsw.Error as error:
                 raise self.translated(error) from error
 
