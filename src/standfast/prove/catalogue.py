@@ -228,6 +228,28 @@ CAMPAIGNS = (
     ),
     Campaign("daemon-keepers", "actors", "daemons:keepers", "kills", 0.5, ONLY_SQLITE, {"seconds": 30}),
     Campaign("daemon-rivals", "actors", "daemons:rivals", "kills", 0.5, ONLY_SQLITE, {"seconds": 30}),
+    Campaign("disk", "power", "disk:run", "faults", 3, ONLY_SQLITE),
+    Campaign(
+        "disk-control",
+        "power",
+        "disk:run",
+        "faults",
+        0.2,
+        ONLY_SQLITE,
+        {"kinds": ("rum", "s"), "believes": True},
+        control="believing a refusal",
+    ),
+    Campaign("partitions", "partitions", "partitions:run", "partitions", 3, ONLY_POSTGRES, {"partitions": 60}),
+    Campaign(
+        "partitions-control",
+        "partitions",
+        "partitions:run",
+        "partitions",
+        0.3,
+        ONLY_POSTGRES,
+        {"partitions": 60, "careless": True},
+        control="the same key",
+    ),
     Campaign("daemon-machines", "partitions", "daemons:machines", "partitions", 1, ONLY_POSTGRES, {"rounds": 2}),
 )
 

@@ -198,7 +198,7 @@ def _reads(sf: Any, artifact: Any) -> bool:
     import standfast
 
     try:
-        return len(sf.artifacts.read(artifact.id)) == artifact.size_bytes
+        return bool(len(sf.artifacts.read(artifact.id)) == artifact.size_bytes)
     except standfast.StandfastError:
         return False
 

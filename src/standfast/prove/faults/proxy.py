@@ -82,12 +82,32 @@ class _Server:
 
 
 class CuttableLine(_Server):
-    """Passes everything on, until an answer comes that it was told to swallow: then the line is dead."""
+    """Passes everything on, until an answer comes that it was told to swallow: then the line is dead.
+
+    It can also be broken off, or fall silent, until it is mended.
+    """
 
     def __init__(self, target_port: int) -> None:
         super().__init__(target_port)
         self._swallow: bytes | None = None
         self.cuts = 0
+        self._broken = False
+        self._flows = threading.Event()
+        self._flows.set()
+
+    def break_off(self) -> None:
+        """Every line is cut, and nobody gets a new one."""
+        self._broken = True
+        self.cut()
+
+    def fall_silent(self) -> None:
+        """Nothing passes, and nobody is told: what was sent arrives when it is mended."""
+        self._flows.clear()
+
+    def mend(self) -> None:
+        self._swallow = None
+        self._broken = False
+        self._flows.set()
 
     def cut_at(self, tag: str) -> None:
         """Cut, once, where the server says that a command with this tag was completed."""
@@ -95,10 +115,13 @@ class CuttableLine(_Server):
         self._swallow = b"C" + struct.pack("!I", len(body) + 4) + body
 
     def serve(self, client: socket.socket) -> None:
+        if self._broken:
+            return
         server = self.dial()
         threading.Thread(target=self._up, args=(client, server), daemon=True).start()
         tail = b""
         while data := server.recv(65536):
+            self._flows.wait()
             swallow = self._swallow
             seen, tail = tail + data, (tail + data)[-20:]
             # An answer may come in two pieces; one that has passed is not looked at again.
@@ -112,6 +135,7 @@ class CuttableLine(_Server):
     def _up(self, client: socket.socket, server: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := client.recv(65536):
+                self._flows.wait()
                 server.sendall(data)
         _hang_up(server)
 

@@ -1,0 +1,23 @@
+"""Short samples of the failing disk: the nth operation is refused, for every n."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from standfast.prove.campaigns import disk
+from tests.skipping import or_skip
+
+
+def test_a_file_that_cannot_be_opened_for_a_moment_is_an_error_for_a_moment(tmp_path: Path) -> None:
+    """000-1: SQLite would go on with a file it could open for reading only, and refuse every later write."""
+    with or_skip():
+        outcome = disk.run(tmp_path, seed=0, kinds=("o",))
+    assert outcome.bad == []
+    assert outcome.seen["faults"] > 10
+    assert outcome.seen["refusals"] > 5
+
+
+def test_a_program_that_believes_what_was_refused_is_found_out(tmp_path: Path) -> None:
+    """The control."""
+    with or_skip():
+        assert disk.run(tmp_path, seed=1, kinds=("rum",), believes=True).bad != []
