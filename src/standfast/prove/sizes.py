@@ -7,8 +7,25 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 SIZES = frozenset(
-    "calls count events examples families firsts histories images inputs jobs kills losses programs rounds schedules "
-    "seconds simulations".split()
+    (
+        "calls",
+        "count",
+        "events",
+        "examples",
+        "families",
+        "firsts",
+        "histories",
+        "images",
+        "inputs",
+        "jobs",
+        "kills",
+        "losses",
+        "programs",
+        "rounds",
+        "schedules",
+        "seconds",
+        "simulations",
+    )
 )
 """Arguments of campaigns that say how much is done."""
 SHORTER = 5
