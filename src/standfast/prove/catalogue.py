@@ -51,8 +51,8 @@ class Campaign(NamedTuple):
     """The protection that is taken away: then it has to go wrong."""
 
 
-def _crashes(room: str, share: float = 1.0, *, firsts: int = 12, seconds: int = 36) -> Campaign:
-    """A room killed everywhere. On a server each schedule is lived from the top, so fewer make a run."""
+def _crashes(room: str, share: float = 1.0, *, firsts: int = 6, seconds: int = 20) -> Campaign:
+    """A room killed everywhere: so many first crashes of each of its worlds, and second ones in all."""
     asked = {"room": room, "firsts": firsts, "seconds": seconds}
     return Campaign(f"crashes-{room}", "crashes", "crashes:run", "schedules", share, BOTH, asked)
 
@@ -60,8 +60,8 @@ def _crashes(room: str, share: float = 1.0, *, firsts: int = 12, seconds: int = 
 CAMPAIGNS = (
     _crashes("footings"),
     _crashes("sessions"),
-    _crashes("effects", 4, firsts=6, seconds=18),
-    _crashes("approvals", 2, firsts=6, seconds=18),
+    _crashes("effects", 4, firsts=3, seconds=12),
+    _crashes("approvals", 2, firsts=3, seconds=12),
     _crashes("checkpoints"),
     _crashes("conversations"),
     _crashes("hooks"),
@@ -76,7 +76,7 @@ CAMPAIGNS = (
     _crashes("webhooks"),
     _crashes("imports"),
     _crashes("spool"),
-    _crashes("daemon", firsts=4, seconds=8),
+    _crashes("daemon", firsts=3, seconds=6),
     Campaign("interrupts", "crashes", "interrupts:run", "interrupts", 1, ONLY_SQLITE),
     Campaign("actors", "actors", "actors:run", "jobs", 3, BOTH, {"families": 4}),
     Campaign(
@@ -211,6 +211,17 @@ CAMPAIGNS = (
         control="the sync",
     ),
     Campaign("simulation", "simulation", "simulation:run", "simulations", 3, BOTH, {"simulations": 100}),
+    Campaign("histories", "histories", "histories:run", "histories", 3, BOTH),
+    Campaign(
+        "histories-control",
+        "histories",
+        "histories:run",
+        "histories",
+        0.3,
+        ONLY_SQLITE,
+        {"crews": 1, "careless": True},
+        control="the compare in the write",
+    ),
     Campaign("models", "models", "models:run", "programs", 3, BOTH, {"examples": 20}),
     Campaign("loops", "time", "loops:run", "slots", 2, ONLY_SQLITE, {"years": 1}),
     Campaign("mail", "histories", "mail:run", "mails", 2, BOTH),
