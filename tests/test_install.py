@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 import standfast
 from standfast.errors import Conflict, InvalidInput
-from standfast.upkeep.agents import checking, entries, installing, jsonc
+from standfast.upkeep.agents import checking, entries, installing, jsonc, servers, skills
 from standfast.upkeep.agents.known import AGENTS, BY_NAME, is_ours
 from tests.hooks import PROGRAM, environment
 
@@ -238,6 +239,94 @@ def test_only_our_very_command_is_ours(command: Any, ours: bool) -> None:
     assert is_ours(command, "claude-code") == ours
 
 
+# -- the MCP server and the skill ------------------------------------------------------------------------
+
+TOML = {
+    "empty": "",
+    "a line": 'model = "gpt"\n',
+    "no line end": 'model = "gpt"',
+    "tables and comments": '# mine\nmodel = "gpt" # the best\n\n[profiles.a]\nmodel = "x"\n\n# last words\n',
+    "other servers": '[mcp_servers.docs]\ncommand = "docs-mcp"\nargs = [\n  "--stdio",\n]\n',
+    "CRLF": 'model = "gpt"\r\n[tui]\r\ntheme = "dark"\r\n',
+    "a text that looks like ours": 'x = """\n[mcp_servers.nobody]\n"""\n',
+}
+
+
+def servers_of(agent: Any, settings: dict[str, str]) -> dict[str, str]:
+    return TOML if agent is CODEX else settings
+
+
+@pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.name)
+def test_a_server_goes_in_and_out_and_leaves_every_byte_as_it_was(agent: Any, tmp_path: Path) -> None:
+    """001-55: the MCP server is registered with the same care as the hooks; a second time changes nothing."""
+    for name, text in servers_of(agent, SETTINGS).items():
+        path = tmp_path / "settings"
+        path.write_bytes(text.encode())
+        installing.apply(installing.install_plan(agent, str(path), PATH, ("mcp",)), keep_backup=True)
+        mine = path.read_bytes().decode()
+        assert servers.state(agent, mine, PATH) == "current", name
+        assert not installing.install_plan(agent, str(path), PATH, ("mcp",)).changes
+        installing.apply(installing.install_plan(agent, str(path), "/new/standfast", ("mcp",)), keep_backup=True)
+        assert installing.stand(agent, str(path), "/new/standfast", "mcp").state == "current"
+        installing.apply(installing.remove_plan(agent, str(path), "/new/standfast", ("mcp",)), keep_backup=False)
+        assert path.read_bytes() == text.encode(), name
+        assert [one.name for one in tmp_path.iterdir()] == ["settings"]
+
+
+@pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.name)
+def test_what_its_owner_put_into_our_servers_entry_stays_until_it_goes(agent: Any) -> None:
+    """A timeout, `enabled`, a table of the user's behind ours: a newer path changes the path alone."""
+    text = servers.installed(agent, None, "/old/standfast")
+    theirs = (
+        text + "startup_timeout_sec = 30\n\n# theirs\n[tui]\ntheme = 1\n"
+        if agent is CODEX
+        else text.replace('"args"', '"timeout": 30,\n      "args"').replace("true", "false")
+    )
+    newer = servers.installed(agent, theirs, "/new/standfast")
+    assert newer == theirs.replace("/old/", "/new/")
+    assert servers.state(agent, newer, "/new/standfast") == "current"
+    out = servers.removed(agent, newer)
+    assert "standfast" not in out
+    assert agent is not CODEX or out == "\n# theirs\n[tui]\ntheme = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("agent", "text"),
+    [
+        (CODEX, "mcp_servers = {}\n"),
+        (CODEX, "model = \n"),
+        (CODEX, '[mcp_servers.standfast]\ncommand = "theirs"\n'),
+        (CODEX, 'mcp_servers = { standfast = { command = "/old/standfast", args = ["mcp"] } }\n'),
+        (GEMINI, '{"mcpServers": []}'),
+        (CLAUDE, '{"mcpServers": {"standfast": {"command": "theirs"}}}'),
+        (OPENCODE, "{"),
+    ],
+)
+def test_settings_in_which_our_server_has_no_place_are_refused(agent: Any, text: str, tmp_path: Path) -> None:
+    path = tmp_path / "settings"
+    path.write_text(text)
+    with pytest.raises(InvalidInput, match="cannot be edited") as refused:
+        installing.install_plan(agent, str(path), PATH, ("mcp",))
+    assert "--no-mcp" in (refused.value.hint or "")
+    assert path.read_text() == text
+
+
+def test_a_skill_of_somebody_else_is_not_ours(tmp_path: Path) -> None:
+    path = tmp_path / "SKILL.md"
+    path.write_text("---\nname: standfast\n---\nmine\n")
+    with pytest.raises(InvalidInput, match="not standfast's"):
+        installing.install_plan(CLAUDE, str(path), PATH, ("skill",))
+    assert not installing.remove_plan(CLAUDE, str(path), PATH, ("skill",)).changes
+
+
+def test_every_command_the_skill_names_exists() -> None:
+    from standfast.cli.registry import BY_NAME as COMMANDS
+
+    named = set(re.findall(r"`standfast ([a-z]+)", skills.TEXT))
+    assert len(named) > 8
+    assert named <= set(COMMANDS)
+
+
 # -- the command ---------------------------------------------------------------------------------------
 
 
@@ -253,10 +342,13 @@ def test_installed_in_one_command_tested_and_seen_by_doctor(tmp_path: Path) -> N
     hooks = home / ".git" / "hooks"
     hooks.mkdir(parents=True)
     (home / ".claude" / "settings.json").write_text('{"cleanupPeriodDays": 7}\n')
+    (home / ".claude.json").write_text('{"numStartups": 1}\n')
     shown = run(home, "claude-code", "--dry-run")
     assert shown.returncode == 0
     assert "+++" in shown.stdout
     assert "hook claude-code" in shown.stdout
+    assert '"mcpServers"' in shown.stdout
+    assert "name: standfast" in shown.stdout
     assert (home / ".claude" / "settings.json").read_text() == '{"cleanupPeriodDays": 7}\n'
     assert run(home, "claude-code", "--check").returncode == 1
     made = run(home, "claude", "--loop")
@@ -265,6 +357,8 @@ def test_installed_in_one_command_tested_and_seen_by_doctor(tmp_path: Path) -> N
         (loop,) = sf.rows("SELECT name, scope FROM loop")
     assert dict(loop) == {"name": "import-claude-code", "scope": ""}
     assert run(home, "claude-code", "--check").returncode == 0
+    assert json.loads((home / ".claude.json").read_text())["mcpServers"]["standfast"]["args"] == ["mcp"]
+    assert (home / ".claude" / "skills" / "standfast" / "SKILL.md").read_text() == skills.TEXT
     env = {**environment(home / "data"), "HOME": str(home)}
     rows = json.loads(subprocess.run([PROGRAM, "doctor", "--json"], env=env, cwd=home, capture_output=True).stdout)
     found = {row["id"]: row for row in rows["data"]}
@@ -274,8 +368,34 @@ def test_installed_in_one_command_tested_and_seen_by_doctor(tmp_path: Path) -> N
     assert removed.returncode == 0
     assert "standfast loop remove" in removed.stderr
     assert (home / ".claude" / "settings.json").read_text() == '{"cleanupPeriodDays": 7}\n'
-    assert os.listdir(home / ".claude") == ["settings.json"]
+    assert (home / ".claude.json").read_text() == '{"numStartups": 1}\n'
+    assert [str(one.relative_to(home)) for one in sorted(home.rglob(".claude*/**/*")) if one.is_file()] == [
+        ".claude/settings.json"
+    ]
     assert list(hooks.iterdir()) == []
+
+
+def test_a_skill_that_several_agents_read_goes_with_the_last_of_them(tmp_path: Path) -> None:
+    """Nor is a part installed that was left out, or the file made that an agent keeps its own state in."""
+    for name in (".codex", ".gemini", ".claude"):
+        (tmp_path / name).mkdir()
+    skill = tmp_path / ".agents" / "skills" / "standfast" / "SKILL.md"
+    assert run(tmp_path, "codex", "gemini-cli", "--no-test").returncode == 0
+    assert run(tmp_path, "codex", "gemini-cli", "--check").returncode == 0
+    assert run(tmp_path, "codex", "--remove").returncode == 0
+    assert skill.exists()
+    assert run(tmp_path, "gemini-cli", "--remove").returncode == 0
+    assert not skill.parent.exists()
+    assert sorted(os.listdir(tmp_path / ".codex") + os.listdir(tmp_path / ".gemini")) == []
+    made = run(tmp_path, "gemini-cli", "claude-code", "--no-mcp", "--no-skill", "--no-test")
+    assert made.returncode == 0
+    assert "mcpServers" not in (tmp_path / ".gemini" / "settings.json").read_text()
+    assert not skill.exists()
+    assert run(tmp_path, "gemini-cli", "--check", "--no-mcp", "--no-skill").returncode == 0
+    assert run(tmp_path, "gemini-cli", "--check").returncode == 1
+    told = run(tmp_path, "claude-code", "--no-test")
+    assert "claude mcp add" in told.stderr
+    assert not (tmp_path / ".claude.json").exists()
 
 
 def test_a_projects_file_that_others_get_has_to_be_meant(tmp_path: Path) -> None:
@@ -317,12 +437,34 @@ def test_codex_is_installed_only_when_it_is_trusted(tmp_path: Path) -> None:
     installing.apply(installing.install_plan(CODEX, str(path), installing.program()), keep_backup=True)
     found = words(tmp_path)["agent-codex"]
     assert (found.state, "/hooks" in found.remedy) == ("warn", True)
-    events = [event.lower() for event in CODEX.events]
-    lines = [f'[hooks.state."{path}:{event}:0:0"]\ntrusted_hash = "sha256:x"\n' for event in events]
+    lines = [
+        f'[hooks.state."{path}:{checking._snake(event)}:{place}"]\n'
+        f'trusted_hash = "{checking.codex_hash(event, handler, matcher)}"\n'
+        for event, place, handler, matcher in checking._placed(str(path))
+    ]
     (codex / "config.toml").write_text("".join(lines))
     assert words(tmp_path)["agent-codex"].state == "ok"
-    (codex / "config.toml").write_text("".join(lines[1:]))
-    assert words(tmp_path)["agent-codex"].state == "warn"
+    for text, told in (
+        ("".join(lines[1:]), "SessionStart is not trusted"),
+        ("".join([*lines[1:], lines[0].replace("sha256:", "sha256:0")]), "SessionStart has changed since"),
+        ("".join([*lines, "enabled = false\n"]), "SessionEnd is switched off"),
+    ):
+        (codex / "config.toml").write_text(text)
+        found = words(tmp_path)["agent-codex"]
+        assert (found.state, told in found.text) == ("warn", True), found
+
+
+@pytest.mark.parametrize(
+    ("event", "hash"),
+    [
+        ("PreToolUse", "4c303be5d14f6b7f17207f93b76130d9a42b5defb3d8958ec79a06f187649d46"),
+        ("SessionEnd", "dfa16d48b42c54c502ffed691f644593cab3888cdf1a6a79857c049b610237c9"),
+    ],
+)
+def test_the_hash_of_a_hook_is_the_one_codex_shows(event: str, hash: str) -> None:
+    """As `hooks/list` of Codex 0.166.0 has shown them for these very entries."""
+    (group,) = jsonc.plain(entries.installed(CODEX, None, "/opt/bin/standfast"))["hooks"][event]
+    assert checking.codex_hash(event, group["hooks"][0], group.get("matcher")) == f"sha256:{hash}"
 
 
 @pytest.mark.parametrize(

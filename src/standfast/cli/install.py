@@ -1,4 +1,7 @@
-"""`standfast install AGENT`: our hooks in an agent's settings, shown before, tested after, and taken out again."""
+"""`standfast install AGENT`: our hooks, our MCP server and our skill where an agent looks for them.
+
+Shown before, tested after, and taken out again.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ from standfast.cli.render import Column
 
 if TYPE_CHECKING:
     from standfast.config import Settings
-    from standfast.upkeep.agents.installing import Plan
+    from standfast.upkeep.agents.installing import Plan, Standing
     from standfast.upkeep.agents.known import Agent
 
-COLUMNS = [Column("agent"), Column("state"), Column("path"), Column("note")]
+COLUMNS = [Column("agent"), Column("part"), Column("state"), Column("path"), Column("note")]
 TEST_MAX_S = 30
 IMPORT_EVERY = "10m"
 
@@ -30,6 +33,8 @@ IMPORT_EVERY = "10m"
 @click.option("--dry-run", is_flag=True, help="Show the change as a diff; change nothing.")
 @click.option("--check", is_flag=True, help="Say how it stands; exit 1 unless everything is current.")
 @click.option("--remove", is_flag=True, help="Take our entries out again.")
+@click.option("--no-mcp", is_flag=True, help="Leave the MCP server out.")
+@click.option("--no-skill", is_flag=True, help="Leave the skill out.")
 @click.option("--loop/--no-loop", "loop", default=None, help="Import its transcripts every 10 minutes.  [default: ask]")
 @click.option("--no-test", is_flag=True, help="Do not run the installed command once at the end.")
 def install(
@@ -41,12 +46,14 @@ def install(
     dry_run: bool,
     check: bool,
     remove: bool,
+    no_mcp: bool,
+    no_skill: bool,
     loop: bool | None,
     no_test: bool,
 ) -> None:
-    """Put standfast's hooks into an AGENT's settings; without a name, say which agents are here.
+    """Put standfast into an AGENT: hooks, MCP server, skill; without a name, say which agents are here.
 
-    AGENT is claude-code, codex, gemini-cli or opencode. Only our own entries are written; the file as it
+    AGENT is claude-code, codex, gemini-cli or opencode. Only our own entries are written; a file as it
     was stays beside it. Git's hooks are never touched.
     """
     from standfast.config import load
@@ -61,24 +68,30 @@ def install(
     for agent in chosen if scope == "project" and not shared else []:
         installing.refuse_shared(agent)
     program = installing.program()
-    paths = [(agent, agent.path(_scope(scope), os.environ, project, shared=shared)) for agent in chosen]
+    parts = [part for part, left_out in (("hooks", False), ("mcp", no_mcp), ("skill", no_skill)) if not left_out]
+    files = [
+        (agent, path, held)
+        for agent in chosen
+        for path, held in installing.targets(agent, parts, _scope(scope), os.environ, project, shared=shared).items()
+    ]
     if check or not (agents or every):
-        _show(out, [installing.stand(agent, path, program) for agent, path in paths], check=check, asked=bool(agents))
+        found = [installing.stand(agent, path, program, part) for agent, path, held in files for part in held]
+        _show(out, found, check=check)
         return
-    make = installing.remove_plan if remove else installing.install_plan
-    plans = [make(agent, path, program) for agent, path in paths]
+    plans = installing.plans(files, program, remove=remove)
     if dry_run:
         _diff(out, plans)
         return
     for plan in plans:
         installing.apply(plan, keep_backup=not remove)
-    tested = {} if remove or no_test else {plan.agent.name: _tested(settings, plan, program) for plan in plans}
+    tested = {} if remove or no_test else _tested(settings, plans, program)
     _tell(out, plans, tested, remove=remove)
-    for plan in plans:
+    for agent in chosen:
         if remove:
-            _left_behind(out, settings, plan.agent)
+            _left_behind(out, settings, agent)
         else:
-            _left_to_do(out, plan.agent, program, loop)
+            served = any(plan.agent is agent and "mcp" in plan.parts for plan in plans)
+            _left_to_do(out, agent, program, loop, served=served or no_mcp)
     if plans and not remove:
         out.then(f"standfast doctor    (take it out: standfast install {plans[0].agent.name} --remove)")
     if any(problem for problem in tested.values()):
@@ -89,8 +102,11 @@ def _scope(text: str) -> Any:
     return text
 
 
-def _show(out: Out, found: list[Any], *, check: bool, asked: bool) -> None:
-    rows = [{"agent": one.agent.name, "state": one.state, "path": one.path, "note": one.note} for one in found]
+def _show(out: Out, found: list[Standing], *, check: bool) -> None:
+    rows = [
+        {"agent": one.agent.name, "part": one.part, "state": one.state, "path": one.path, "note": one.note}
+        for one in found
+    ]
     missing = [one.agent.name for one in found if one.state != "current"]
     out.rows(
         rows,
@@ -104,7 +120,11 @@ def _show(out: Out, found: list[Any], *, check: bool, asked: bool) -> None:
 
 
 def _diff(out: Out, plans: list[Plan]) -> None:
-    rows = [{"agent": plan.agent.name, "path": plan.path, "diff": plan.diff()} for plan in plans if plan.changes]
+    rows = [
+        {"agent": plan.agent.name, "part": ", ".join(plan.parts), "path": plan.path, "diff": plan.diff()}
+        for plan in plans
+        if plan.changes
+    ]
     if not out.for_people:
         out.rows(rows, COLUMNS, next=None)
         return
@@ -113,19 +133,14 @@ def _diff(out: Out, plans: list[Plan]) -> None:
     out.say("nothing was changed (--dry-run)" if rows else "nothing to change")
 
 
-def _tell(out: Out, plans: list[Plan], tested: dict[str, str], *, remove: bool) -> None:
+def _tell(out: Out, plans: list[Plan], tested: dict[tuple[str, str], str], *, remove: bool) -> None:
     rows = []
     for plan in plans:
-        problem = tested.get(plan.agent.name, "")
         state = ("removed" if remove else "installed") if plan.changes else ("not there" if remove else "current")
-        rows.append(
-            {
-                "agent": plan.agent.name,
-                "state": "partly installed" if problem else state,
-                "path": plan.path,
-                "note": problem,
-            }
-        )
+        for part in plan.parts:
+            problem = tested.get((plan.agent.name, part), "")
+            told = "partly installed" if problem else state
+            rows.append({"agent": plan.agent.name, "part": part, "state": told, "path": plan.path, "note": problem})
     out.rows(rows, COLUMNS, next=None)
 
 
@@ -144,13 +159,10 @@ def _left_behind(out: Out, settings: Settings, agent: Agent) -> None:
         out.say(f"{agent.name}: its transcripts are still imported; to end that: standfast loop remove {short(id)}")
 
 
-def _left_to_do(out: Out, agent: Agent, program: str, loop: bool | None) -> None:
-    from standfast.cli.registry import BY_NAME
-
+def _left_to_do(out: Out, agent: Agent, program: str, loop: bool | None, *, served: bool) -> None:
     out.say(f"{agent.name}: {agent.restart}")
-    if "import" in BY_NAME and "loop" in BY_NAME:
-        _offer_loop(out, agent, program, loop)
-    if "mcp" in BY_NAME:
+    _offer_loop(out, agent, program, loop)
+    if not served:
         out.say(f"{agent.name}: to give it standfast's tools: {_mcp(agent, program)}")
 
 
@@ -191,8 +203,37 @@ def _mcp(agent: Agent, program: str) -> str:
     }[agent.name]
 
 
-def _tested(settings: Settings, plan: Plan, program: str) -> str:
-    """Run the installed command once, as the agent would, and look for what it left. What went wrong, if it did."""
+def _tested(settings: Settings, plans: list[Plan], program: str) -> dict[tuple[str, str], str]:
+    """What went wrong, if it did, when what was installed is run once as the agent would."""
+    found = {(plan.agent.name, "hooks"): _heard(settings, plan, program) for plan in plans if "hooks" in plan.parts}
+    served = [plan for plan in plans if "mcp" in plan.parts]
+    if served:
+        problem = _answers(program)
+        found |= {(plan.agent.name, "mcp"): problem for plan in served}
+    return found
+
+
+def _answers(program: str) -> str:
+    """Say hello to our MCP server, as an agent does."""
+    import json
+    import subprocess
+
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "install", "version": "1"}}
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}) + "\n"
+    try:
+        ran = subprocess.run(
+            [program, "mcp"], input=line.encode(), capture_output=True, timeout=TEST_MAX_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"the MCP server does not answer: {error}"
+    if b'"serverInfo"' in ran.stdout:
+        return ""
+    last = ran.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["nothing was said"]
+    return f"the MCP server does not answer: {last[0][:200]}"
+
+
+def _heard(settings: Settings, plan: Plan, program: str) -> str:
+    """Run the installed hook once, and look for what it left. What went wrong, if it did."""
     import json
     import subprocess
 

@@ -12,7 +12,7 @@ from standfast.db.contract import Tx
 from standfast.interchange.hooks import keeping
 from standfast.upkeep.agents import entries, installing, jsonc
 from standfast.upkeep.agents.installing import Standing
-from standfast.upkeep.agents.known import AGENTS, Agent
+from standfast.upkeep.agents.known import AGENTS, BY_NAME, Agent, is_ours
 
 RETENTION_DAYS = {"claude-code": 30, "gemini-cli": 30}
 """What is deleted without a word unless the settings say otherwise."""
@@ -79,9 +79,10 @@ def _installed(agent: Agent, facts: Facts | None, project: str | None, env: Mapp
     off = switched_off(agent, env)
     if off:
         return Word(id, "warn", f"installed, and {off} switches all its hooks off", f"take {off} out of its settings")
-    untrusted = agent.name == "codex" and not codex_trusts(found.path, env)
-    if untrusted:
-        text = "installed, and Codex has not been told to trust it: its hooks do not run"
+    silent = codex_skips(found.path, env) if agent.name == "codex" else {}
+    if silent:
+        why = ", ".join(f"{event} {reason}" for event, reason in list(silent.items())[:3])
+        text = f"installed, and Codex does not run {len(silent)} of its hooks: {why}{', …' if len(silent) > 3 else ''}"
         return Word(id, "warn", text, "start codex, type /hooks, and trust those of standfast")
     return Word(id, "ok", f"installed in {found.path}{_heard(facts)}")
 
@@ -130,28 +131,55 @@ def switched_off(agent: Agent, env: Mapping[str, str]) -> str:
     return ""
 
 
-def codex_trusts(path: str, env: Mapping[str, str]) -> bool:
-    """Whether Codex has a trusted hash for every hook of ours in this file. Only it can say whether it still fits."""
-    from standfast.upkeep.agents.known import BY_NAME
+def codex_skips(path: str, env: Mapping[str, str]) -> dict[str, str]:
+    """The events whose hook of ours Codex passes over without a word, and why; as Codex 0.166 decides it.
 
-    agent = BY_NAME["codex"]
+    It knows a hook by its file, event and place, and trusts the hash of what it would run. Only a person gives that
+    trust, in codex: it is read here and never written.
+    """
     hooks = _codex_config(env).get("hooks", {})
     state = hooks.get("state", {}) if isinstance(hooks, dict) else {}
-    if not isinstance(state, dict):
-        return False
-    real = {path, os.path.realpath(path)}
-    trusted = [
-        name
-        for name, entry in state.items()
-        if any(name.startswith(one) for one in real) and isinstance(entry, dict) and entry.get("trusted_hash")
-    ]
-    return len(trusted) >= len(agent.events)
+    state = state if isinstance(state, dict) else {}
+    silent: dict[str, str] = {}
+    for event, place, handler, matcher in _placed(path):
+        names = (f"{one}:{_snake(event)}:{place}" for one in (path, os.path.realpath(path)))
+        known: dict[str, Any] = next((state[name] for name in names if isinstance(state.get(name), dict)), {})
+        if known.get("enabled") is False:
+            silent[event] = "is switched off"
+        elif not known.get("trusted_hash"):
+            silent[event] = "is not trusted"
+        elif known["trusted_hash"] != codex_hash(event, handler, matcher):
+            silent[event] = "has changed since it was trusted"
+    return silent
+
+
+def codex_hash(event: str, handler: dict[str, Any], matcher: str | None) -> str:
+    """What Codex 0.166 calls the hash of a hook."""
+    import hashlib
+
+    command = {"type": "command", "command": handler["command"], "timeout": handler.get("timeout", 600), "async": False}
+    identity = {"event_name": _snake(event), "hooks": [command], **({} if matcher is None else {"matcher": matcher})}
+    text = json.dumps(identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _placed(path: str) -> Iterator[tuple[str, str, dict[str, Any], str | None]]:
+    """Each hook of ours in a file: its event, its place there, itself, and the tools it is for."""
+    agent = BY_NAME["codex"]
+    for event, groups in _settings(path).get("hooks", {}).items():
+        for n, group in enumerate(groups if isinstance(groups, list) else []):
+            handlers = group.get("hooks") if isinstance(group, dict) else None
+            for m, handler in enumerate(handlers if isinstance(handlers, list) else []):
+                if isinstance(handler, dict) and is_ours(handler.get("command"), agent.name):
+                    yield event, f"{n}:{m}", handler, group.get("matcher")
+
+
+def _snake(event: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in event).lstrip("_")
 
 
 def _codex_config(env: Mapping[str, str]) -> dict[str, Any]:
     import tomllib
-
-    from standfast.upkeep.agents.known import BY_NAME
 
     try:
         with open(os.path.join(BY_NAME["codex"].directory(env), "config.toml"), "rb") as file:

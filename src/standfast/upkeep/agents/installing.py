@@ -11,16 +11,21 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from itertools import combinations
+from typing import Any, NamedTuple
 
 from standfast.errors import Conflict, InvalidInput, StandfastError
-from standfast.upkeep.agents import entries, jsonc
-from standfast.upkeep.agents.known import ALIASES, BY_NAME, Agent, Scope
+from standfast.upkeep.agents import entries, jsonc, servers, skills
+from standfast.upkeep.agents.known import AGENTS, ALIASES, BY_NAME, Agent, Scope
 
 BACKUP = ".standfast-backup"
 FILE_MAX_BYTES = 8 << 20
+
+PARTS: dict[str, Any] = {"hooks": entries, "mcp": servers, "skill": skills}
+"""What there is to install, and the functions of a text that do it."""
+HOOKS = ("hooks",)
 
 
 class Plan(NamedTuple):
@@ -31,6 +36,7 @@ class Plan(NamedTuple):
     before: bytes | None
     after: bytes | None
     """None: the file goes."""
+    parts: tuple[str, ...] = HOOKS
 
     @property
     def changes(self) -> bool:
@@ -57,6 +63,7 @@ class Standing(NamedTuple):
     state: str
     """missing, current, stale or unreadable."""
     note: str = ""
+    part: str = "hooks"
 
 
 def agent_named(name: str) -> Agent:
@@ -106,45 +113,98 @@ def program() -> str:
     return found
 
 
-def stand(agent: Agent, path: str, program: str) -> Standing:
-    """How our entries stand in a file, without changing it."""
+def targets(
+    agent: Agent,
+    parts: Iterable[str],
+    scope: Scope,
+    environ: Mapping[str, str],
+    project: str,
+    *,
+    shared: bool,
+) -> dict[str, tuple[str, ...]]:
+    """The files to be changed, and what goes into each: one file may take two parts.
+
+    The file Claude Code keeps its own state in is only ever added to: where it is not there yet, it is not made.
+    """
+    where = {"hooks": agent.path, "mcp": agent.server_path, "skill": agent.skill_path}
+    found: dict[str, tuple[str, ...]] = {}
+    for part in parts:
+        path = where[part](scope, environ, project, shared=shared)
+        if path is not None and (os.path.basename(path) != ".claude.json" or os.path.exists(path)):
+            found[path] = (*found.get(path, ()), part)
+    return found
+
+
+def stand(agent: Agent, path: str, program: str, part: str = "hooks") -> Standing:
+    """How a part of us stands in a file, without changing it."""
     try:
         text = _text(path, _read(path))
-        return Standing(agent, path, entries.state(agent, text, program))
+        return Standing(agent, path, PARTS[part].state(agent, text, program), part=part)
     except (StandfastError, jsonc.Broken) as error:
-        return Standing(agent, path, "unreadable", str(error).partition("\n")[0])
+        return Standing(agent, path, "unreadable", str(error).partition("\n")[0], part=part)
 
 
-def install_plan(agent: Agent, path: str, program: str) -> Plan:
+def install_plan(agent: Agent, path: str, program: str, parts: tuple[str, ...] = HOOKS) -> Plan:
     """The change that brings our entries in. Raises InvalidInput for a file that cannot be parsed."""
     before = _read(path)
+    text = _text(path, before)
+    part = parts[0]
     try:
-        after = entries.installed(agent, _text(path, before), program)
-        _same_otherwise(agent, before, after)
+        for part in parts:
+            text = PARTS[part].installed(agent, text, program)
+        assert text is not None
+        _same_otherwise(agent, before, text, parts)
     except jsonc.Broken as error:
-        raise _refused(agent, path, error, program) from None
-    return Plan(agent, path, before, after.encode())
+        raise _refused(agent, path, error, program, part) from None
+    return Plan(agent, path, before, text.encode(), parts)
 
 
-def remove_plan(agent: Agent, path: str, program: str) -> Plan:
+def remove_plan(agent: Agent, path: str, program: str, parts: tuple[str, ...] = HOOKS) -> Plan:
     """The change that takes our entries out: back to the bytes from before, where nothing else has changed."""
     before = _read(path)
     if before is None:
-        return Plan(agent, path, None, None)
+        return Plan(agent, path, None, None, parts)
     text = _text(path, before)
     assert text is not None
+    part, removed = parts[0], text
     try:
-        if entries.state(agent, text, program) == "missing":
-            return Plan(agent, path, before, before)
+        there = [part for part in parts if PARTS[part].state(agent, text, program) != "missing"]
+        if not there:
+            return Plan(agent, path, before, before, parts)
         original = _read(path + BACKUP)
-        if _gives(agent, original, text, program):
-            return Plan(agent, path, before, original)
-        removed = entries.removed(agent, text, None if original is None else original.decode(errors="replace"))
-        if removed is not None:
-            _same_otherwise(agent, before, removed)
+        if _gives(agent, original, text, program, parts):
+            return Plan(agent, path, before, original, parts)
+        for part in there:
+            removed = PARTS[part].removed(
+                agent, removed, None if original is None else original.decode(errors="replace")
+            )
+            if removed is None:
+                return Plan(agent, path, before, None, parts)
+        _same_otherwise(agent, before, removed, parts)
     except jsonc.Broken as error:
-        raise _refused(agent, path, error, program) from None
-    return Plan(agent, path, before, None if removed is None else removed.encode())
+        raise _refused(agent, path, error, program, part) from None
+    return Plan(agent, path, before, removed.encode(), parts)
+
+
+def plans(files: list[tuple[Agent, str, tuple[str, ...]]], program: str, *, remove: bool) -> list[Plan]:
+    """The changes of all files. One that several agents read is changed once, and goes with the last of them."""
+    make = remove_plan if remove else install_plan
+    chosen = [agent for agent, _, _ in files]
+    made: dict[str, Plan] = {}
+    for agent, path, parts in files:
+        if path not in made and not (remove and parts == ("skill",) and _still_read(path, chosen, program)):
+            made[path] = make(agent, path, program, parts)
+    return list(made.values())
+
+
+def _still_read(path: str, leaving: list[Agent], program: str) -> bool:
+    """Whether another agent, one that keeps our hooks, reads the same skill."""
+    return any(
+        other.skill_path("user", os.environ, "") == path
+        and stand(other, other.path("user", os.environ, ""), program).state in ("current", "stale")
+        for other in AGENTS
+        if other not in leaving
+    )
 
 
 def apply(plan: Plan, *, keep_backup: bool) -> None:
@@ -159,6 +219,9 @@ def apply(plan: Plan, *, keep_backup: bool) -> None:
         _write(backup, plan.before, 0o600)
     if plan.after is None:
         os.unlink(path)
+        if plan.parts == ("skill",):
+            with suppress(OSError):
+                os.rmdir(os.path.dirname(path))  # the skill's own, if nothing else is in it
     else:
         mode = stat.S_IMODE(os.stat(path).st_mode) if plan.before is not None else 0o600
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
@@ -172,34 +235,51 @@ def entries_missing(plan: Plan) -> bool:
     """Whether the file was as it was before the first installation."""
     text = None if plan.before is None else plan.before.decode(errors="replace")
     try:
-        return entries.state(plan.agent, text, "") == "missing"
+        return all(PARTS[part].state(plan.agent, text, "") == "missing" for part in _of_one_file(plan))
     except jsonc.Broken:
         return True
 
 
-def _gives(agent: Agent, original: bytes | None, text: str, program: str) -> bool:
-    """Whether installing into the original bytes gives exactly this text."""
-    if original is None:
-        return entries.installed(agent, None, program) == text
+def _of_one_file(plan: Plan) -> tuple[str, ...]:
+    """All parts that the file of this plan may hold, also those that are not asked for now."""
+    return ("hooks", "mcp") if plan.agent.name == "gemini-cli" and plan.parts != ("skill",) else plan.parts
+
+
+def _gives(agent: Agent, original: bytes | None, text: str, program: str, parts: tuple[str, ...]) -> bool:
+    """Whether installing some of the parts into the original bytes gives exactly this text."""
     try:
-        return entries.installed(agent, original.decode(), program) == text
+        before = None if original is None else original.decode()
+        return any(_with(agent, before, program, some) == text for some in _some(parts))
     except (jsonc.Broken, UnicodeDecodeError):
         return False
 
 
-def _same_otherwise(agent: Agent, before: bytes | None, after: str) -> None:
+def _some(parts: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for count in range(len(parts), 0, -1):
+        yield from combinations(parts, count)
+
+
+def _with(agent: Agent, text: str | None, program: str, parts: tuple[str, ...]) -> str | None:
+    for part in parts:
+        text = PARTS[part].installed(agent, text, program)
+    return text
+
+
+def _same_otherwise(agent: Agent, before: bytes | None, after: str, parts: tuple[str, ...]) -> None:
     """What is not ours says the same before and after; an edit that would not be exact is not made."""
-    if not agent.events or before is None or not before.strip():
+    if parts == ("skill",) or not (agent.events or "mcp" in parts) or before is None or not before.strip():
         return
-    for text in (before.decode(), after):
-        jsonc.parse(text)
-    if _others(agent, before.decode()) != _others(agent, after):
+    if _others(agent, before.decode(), parts) != _others(agent, after, parts):
         raise jsonc.Broken("it is too unusual to be edited safely")
 
 
-def _others(agent: Agent, text: str) -> object:
+def _others(agent: Agent, text: str, parts: tuple[str, ...] = HOOKS) -> object:
     """Everything but our entries and what only they needed."""
-    value = jsonc.plain(text)
+    value = servers.values(agent, text) if "mcp" in parts else jsonc.plain(text)
+    if "mcp" in parts:
+        value = servers.others(agent, value)
+    if "hooks" not in parts:
+        return value
     hooks = {
         event: [kept for group in groups if (kept := _without_ours(agent, group))]
         for event, groups in value.get("hooks", {}).items()
@@ -219,13 +299,13 @@ def _without_ours(agent: Agent, group: object) -> object:
     return {**group, "hooks": handlers} if handlers else None
 
 
-def _refused(agent: Agent, path: str, error: jsonc.Broken, program: str) -> InvalidInput:
+def _refused(agent: Agent, path: str, error: jsonc.Broken, program: str, part: str) -> InvalidInput:
     words = f"{path} cannot be edited: {error}"
-    if not agent.events:
+    if part == "skill" or (part == "hooks" and not agent.events):
         return InvalidInput(words, "move it away, then install again", code="not_settings")
-    return InvalidInput(
-        words, f"mend it, or put this in by hand:\n{entries.snippet(agent, program)}", code="not_settings"
-    )
+    written = PARTS[part].snippet(agent, program)
+    without = " (or leave it out: --no-mcp)" if part == "mcp" else ""
+    return InvalidInput(words, f"mend it, or put this in by hand{without}:\n{written}", code="not_settings")
 
 
 def _text(path: str, data: bytes | None) -> str | None:

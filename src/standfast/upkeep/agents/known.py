@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 Scope = Literal["user", "project"]
 
 TIMEOUT_S = 10
+SKILL = "standfast/SKILL.md"
 
 
 class Agent(NamedTuple):
@@ -33,6 +34,10 @@ class Agent(NamedTuple):
     timeout: int = TIMEOUT_S
     restart: str = ""
     """What is left to do by hand."""
+    user_servers: tuple[str, ...] = ()
+    """Where its MCP servers stand, below its directory: the first that is there, else the last."""
+    shared_servers: tuple[str, ...] = ()
+    skills: str = ".agents/skills"
 
     def directory(self, environ: Mapping[str, str]) -> str:
         moved = environ.get(self.home_variable, "").strip()
@@ -45,6 +50,32 @@ class Agent(NamedTuple):
         if scope == "user":
             return os.path.join(self.directory(environ), self.user_file)
         return os.path.join(project, self.shared_file if shared else self.project_file)
+
+    def server_path(
+        self, scope: Scope, environ: Mapping[str, str], project: str, *, shared: bool = False
+    ) -> str | None:
+        """The file our MCP server belongs in; None where there is none that is yours alone."""
+        if scope == "project":
+            return os.path.join(project, _existing(project, *self.shared_servers)) if shared else None
+        directory = self.directory(environ)
+        if self.name == "claude-code" and not environ.get(self.home_variable, "").strip():
+            directory = os.path.dirname(directory)  # the one file it keeps beside its directory
+        return os.path.join(directory, _existing(directory, *self.user_servers))
+
+    def skill_path(self, scope: Scope, environ: Mapping[str, str], project: str, *, shared: bool = False) -> str | None:
+        """The file our skill belongs in. Three of the agents share a directory."""
+        if scope == "project":
+            return os.path.join(project, self.skills, SKILL) if shared else None
+        if self.name == "claude-code":
+            return os.path.join(self.directory(environ), "skills", SKILL)
+        home = environ.get("HOME") or os.path.expanduser("~")
+        if self.home_variable.endswith("_CLI_HOME"):
+            home = environ.get(self.home_variable, "").strip() or home
+        return os.path.join(home, self.skills, SKILL)
+
+
+def _existing(directory: str, *names: str) -> str:
+    return next((name for name in names if os.path.exists(os.path.join(directory, name))), names[-1])
 
 
 AGENTS = (
@@ -70,6 +101,9 @@ AGENTS = (
         ),
         ("PreToolUse", "PostToolUse", "PostToolUseFailure"),
         restart="sessions that are open now notice it when they are started again",
+        user_servers=(".claude.json",),
+        shared_servers=(".mcp.json",),
+        skills=".claude/skills",
     ),
     Agent(
         "codex",
@@ -94,6 +128,8 @@ AGENTS = (
         ("PreToolUse", "PostToolUse"),
         restart="Codex runs no hook you have not trusted, and says nothing about it: start codex, type /hooks, and "
         "trust those of standfast",
+        user_servers=("config.toml",),
+        shared_servers=(".codex/config.toml",),
     ),
     Agent(
         "gemini-cli",
@@ -107,6 +143,8 @@ AGENTS = (
         ("BeforeTool", "AfterTool"),
         timeout=TIMEOUT_S * 1000,
         restart="start gemini again; in a folder it does not trust it runs no hook of the project's",
+        user_servers=("settings.json",),
+        shared_servers=(".gemini/settings.json",),
     ),
     Agent(
         "opencode",
@@ -117,6 +155,8 @@ AGENTS = (
         ".opencode/plugins/standfast.js",
         ".opencode/plugins/standfast.js",
         restart="start opencode again",
+        user_servers=("opencode.jsonc", "opencode.json"),
+        shared_servers=("opencode.jsonc", "opencode.json"),
     ),
 )
 BY_NAME = {agent.name: agent for agent in AGENTS}
