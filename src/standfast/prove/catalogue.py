@@ -261,7 +261,15 @@ CAMPAIGNS = (
         {"partitions": 60, "careless": True},
         control="the same key",
     ),
-    Campaign("daemon-machines", "partitions", "daemons:machines", "partitions", 1, ONLY_POSTGRES, {"rounds": 2}),
+    Campaign(
+        "daemon-machines",
+        "partitions",
+        "daemons:machines",
+        "partitions",
+        1,
+        ONLY_POSTGRES,
+        {"rounds": 1, "haste": True},
+    ),
 )
 
 

@@ -70,7 +70,7 @@ def run(place: Path, *, url: str, partitions: int = 60, seed: int = 0, careless:
 
 def _break(line: CuttableLine, outcome: Outcome, chance: random.Random, partitions: int) -> None:
     for _ in range(partitions):
-        time.sleep(chance.uniform(0.0, 0.06))
+        time.sleep(chance.uniform(0.0, 0.1))
         kind = chance.choice(("cut", "swallowed", "swallowed", "broken off", "silent"))
         if kind == "cut":
             line.cut()
