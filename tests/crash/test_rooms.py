@@ -12,11 +12,10 @@ import pytest
 import standfast
 from standfast import crash
 from standfast.cli import state_verify
-from standfast.prove.crashes.footings import Writes
+from standfast.prove.crashes.footings import TooEarly, Writes
 from standfast.prove.crashes.rooms import ROOMS, world
 from standfast.prove.crashes.state import Values
 from standfast.prove.crashes.sweeping import sweep
-from standfast.prove.faults.rows import put
 from standfast.record.state import Entry
 
 WORLDS = [name for room in ROOMS.values() for name in room]
@@ -71,14 +70,6 @@ class Verified(Values):
 def test_killed_while_values_are_verified(tmp_path: Path) -> None:
     swept = sweep(Verified(tmp_path / "place"), firsts=10, seconds=4)
     assert "state.before_verify" in swept.passed
-
-
-class TooEarly(Writes):
-    """A program that says "acknowledged" before it was."""
-
-    def _put(self, sf: standfast.Standfast, key: str) -> None:
-        self.tell(key)
-        put(sf, key)
 
 
 def test_a_program_that_acknowledges_too_early_is_found_out(tmp_path: Path) -> None:

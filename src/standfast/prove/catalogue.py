@@ -77,6 +77,17 @@ CAMPAIGNS = (
     _crashes("imports"),
     _crashes("spool"),
     _crashes("daemon", firsts=3, seconds=6),
+    Campaign(
+        "crashes-control",
+        "crashes",
+        "crashes:run",
+        "schedules",
+        0.2,
+        ONLY_SQLITE,
+        {"room": "control", "firsts": 12, "seconds": 0},
+        control="waiting for the commit",
+    ),
+    Campaign("spools", "crashes", "spools:run", "kills", 1, BOTH),
     Campaign("interrupts", "crashes", "interrupts:run", "interrupts", 1, ONLY_SQLITE),
     Campaign("actors", "actors", "actors:run", "jobs", 3, BOTH, {"families": 4}),
     Campaign(

@@ -8,6 +8,8 @@ from contextlib import suppress
 NAME = "spool"
 OPEN = "open.ndjson"
 ASIDE = ".draining"
+TORN = ".tmp"
+"""Behind it, while it is written."""
 LOST = "lost"
 KEY = "spool.key"
 """In the data directory: what seals the records of this account."""
@@ -33,4 +35,4 @@ def waiting(places: list[str]) -> list[str]:
 
 
 def _ours(name: str) -> bool:
-    return name in (OPEN, LOST) or name.endswith(ASIDE)
+    return name in (OPEN, LOST) or name.endswith((ASIDE, ASIDE + TORN))

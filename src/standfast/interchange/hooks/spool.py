@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from standfast import crash
 from standfast.interchange.hooks.hearing import AGENTS, Heard
-from standfast.interchange.hooks.places import ASIDE, KEY, LOST, OPEN, places, waiting
+from standfast.interchange.hooks.places import ASIDE, KEY, LOST, OPEN, TORN, places, waiting
 
 if TYPE_CHECKING:
     from standfast.db.store import Store
@@ -141,6 +141,7 @@ def drain(store: Store, places: list[str], data_dir: str, *, limit: int = 100_00
         try:
             with _directory(place, make=False) as directory:
                 lost += _take_lost(directory)
+                _remove_torn(directory)
                 _take_aside(directory)
                 for name in sorted(name for name in os.listdir(directory) if name.endswith(ASIDE)):
                     if taken >= limit:
@@ -176,6 +177,18 @@ def _take_aside(directory: int) -> None:
     with suppress(FileNotFoundError):
         name = f"{time.time_ns()}-{os.urandom(4).hex()}{ASIDE}"
         os.rename(OPEN, name, src_dir_fd=directory, dst_dir_fd=directory)
+
+
+def _remove_torn(directory: int) -> None:
+    """A rest whose writer was killed before it had its name: all of it is still in the file it came from."""
+    for name in [name for name in os.listdir(directory) if name.endswith(ASIDE + TORN)]:
+        with suppress(OSError):  # gone meanwhile, not ours, or its writer is still at it
+            fd = _open(name, os.O_RDWR, directory)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(name, dir_fd=directory)
+            finally:
+                os.close(fd)
 
 
 def _take_lost(directory: int) -> int:
@@ -230,12 +243,13 @@ def _keep(store: Store, records: list[Record]) -> int:
 def _write_rest(directory: int, lines: list[bytes]) -> None:
     """What the limit left, under a name that sorts first; killed before the old file is removed, both are kept."""
     name = f"0-{os.urandom(8).hex()}{ASIDE}"
-    fd = _open(name + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_EXCL, directory)
+    fd = _open(name + TORN, os.O_WRONLY | os.O_CREAT | os.O_EXCL, directory)
     with os.fdopen(fd, "wb") as file:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # or it is taken for one that was left behind
         file.write(b"\n".join(lines) + b"\n")
         file.flush()
         os.fsync(file.fileno())
-    os.rename(name + ".tmp", name, src_dir_fd=directory, dst_dir_fd=directory)
+        os.rename(name + TORN, name, src_dir_fd=directory, dst_dir_fd=directory)
 
 
 def _read(fd: int) -> bytes:

@@ -5,10 +5,11 @@ A run of one seed plays some first crashes and, from each, some second ones; the
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
-from standfast.prove.crashes.rooms import ROOMS, world
+from standfast.prove.crashes.rooms import CONTROL, ROOMS, world
 from standfast.prove.crashes.sweeping import sweep
 from standfast.prove.faults.children import Child, say
 from standfast.prove.outcome import Outcome
@@ -19,30 +20,25 @@ def run(
 ) -> Outcome:
     """Sweep every world of a room, in a process that is small and forks quickly."""
     outcome = Outcome(f"crashes in {room}")
-    asked: dict[str, Any] = {
-        "room": room,
-        "place": str(place),
-        "firsts": firsts,
-        "seconds": seconds,
-        "url": url,
-        "seed": seed,
-    }
-    with Child("standfast.prove.campaigns.crashes:swept", **asked) as child:
-        try:
-            played = [line.split() for line in child.end(3600)]
-        except AssertionError as error:
-            outcome.refuse(error, room)
-            return outcome
-    for schedules, second_crashes in played:
-        outcome.count("schedules", int(schedules))
-        outcome.count("killed twice", int(second_crashes))
+    asked: dict[str, Any] = {"room": room, "place": str(place), "firsts": firsts, "seconds": seconds}
+    with Child("standfast.prove.campaigns.crashes:swept", **asked, url=url, seed=seed) as child:
+        for line in child.end(3600):
+            played = json.loads(line)
+            outcome.bad += played.pop("bad")
+            for what, number in played.items():
+                outcome.count(what, number)
     return outcome
 
 
 def swept(room: str, place: str, firsts: int | None, seconds: int | None, url: str | None, seed: int) -> None:
-    """In a child: say for each world how many schedules were played."""
-    for name in ROOMS[room]:
+    """In a child: say for each world what was played, and what ended wrong."""
+    for name in CONTROL if room == "control" else ROOMS[room]:
         made = world(name, Path(place), url)
         if url is None or made.on_a_server:
-            found = sweep(made, firsts=firsts, seconds=seconds, seed=seed)
-            say(f"{found.schedules} {found.second_crashes}")
+            try:
+                found = sweep(made, firsts=firsts, seconds=seconds, seed=seed)
+                played = {"schedules": found.schedules, "killed twice": found.second_crashes, "bad": list[str]()}
+            except AssertionError as error:
+                schedule, _, words = str(error).partition("\n")
+                played = {"schedules": 1, "bad": [f"{name}, {schedule} {words.strip()[-400:]}"]}
+            say(json.dumps(played))

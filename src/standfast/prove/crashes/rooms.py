@@ -43,6 +43,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "daemon": ("daemon:Scheduled", "daemon:Sweeps"),
 }
 
+CONTROL = ("footings:TooEarly",)
+"""Programs that are wrong: a sweep has to say so."""
+
 
 def world(name: str, place: Path, url: str | None = None) -> World:
     """The world "module:Class", with a directory of its own in `place`."""
