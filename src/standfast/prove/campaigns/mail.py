@@ -16,6 +16,7 @@ def run(place: Path, *, url: str | None = None, seed: int = 0, count: int = 250,
     with opened(url, place) as sf:
         here: dict[str, object] = {"scope": sf.scope}
         for row in sf.rows("SELECT state, count(*) AS n FROM mail WHERE scope = :scope GROUP BY state", here):
+            outcome.count("mails", int(row["n"]))
             outcome.count(f"mails {row['state']}", int(row["n"]))
         ends = """SELECT a.outcome AS outcome, count(*) AS n FROM mail_attempt a JOIN mail m ON m.id = a.mail_id
                   WHERE m.scope = :scope GROUP BY a.outcome"""
