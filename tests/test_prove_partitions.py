@@ -8,7 +8,7 @@ from standfast.prove.campaigns import partitions
 
 
 def test_agents_behind_a_broken_line_do_everything_once(tmp_path: Path, pg_database: str) -> None:
-    """000-1, 000-24: told that nobody can say, they ask again with the same key."""
+    """000-1: told that nobody can say, they ask again with the same key."""
     outcome = partitions.run(tmp_path, url=pg_database, partitions=12, seed=1)
     assert outcome.bad == []
     assert outcome.seen["partitions"] > 5

@@ -250,6 +250,17 @@ CAMPAIGNS = (
     ),
     Campaign("daemon-keepers", "actors", "daemons:keepers", "kills", 0.5, ONLY_SQLITE, {"seconds": 30}),
     Campaign("daemon-rivals", "actors", "daemons:rivals", "kills", 0.5, ONLY_SQLITE, {"seconds": 30}),
+    Campaign("clocks", "time", "clocks:run", "jumps", 1, ONLY_SQLITE, {"steps": 600}),
+    Campaign(
+        "clocks-control",
+        "time",
+        "clocks:run",
+        "jumps",
+        0.1,
+        ONLY_SQLITE,
+        {"steps": 600, "awake": False},
+        control="time awake",
+    ),
     Campaign("disk", "power", "disk:run", "faults", 3, ONLY_SQLITE),
     Campaign(
         "disk-control",

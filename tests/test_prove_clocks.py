@@ -1,0 +1,20 @@
+"""A short sample of the jumping clocks: one lock, real processes, a machine whose date is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from standfast.prove.campaigns import clocks
+
+
+def test_a_lock_has_one_holder_whatever_the_clocks_do(tmp_path: Path) -> None:
+    """000-48: jumps of up to ten years, closed lids, reboots, kills."""
+    outcome = clocks.run(tmp_path, seed=1, steps=200)
+    assert outcome.bad == []
+    assert outcome.seen["jumps"] > 30
+    assert outcome.seen["grants"] > 5
+
+
+def test_leases_that_end_by_the_date_are_found_out(tmp_path: Path) -> None:
+    """The control."""
+    assert clocks.run(tmp_path, seed=1, awake=False).bad != []
