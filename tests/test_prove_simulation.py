@@ -20,7 +20,7 @@ def test_everything_settles_and_the_same_seed_plays_the_same_again(tmp_path: Pat
 
 
 def test_on_postgresql_too(pg_database: str, tmp_path: Path) -> None:
-    assert run(tmp_path, seed=1, simulations=5, url=pg_database).bad == []
+    assert run(tmp_path, seed=1, simulations=20, url=pg_database).bad == []
 
 
 @pytest.mark.parametrize("name", ["compared outside the transaction", "every doubt is a failure"])
