@@ -174,20 +174,41 @@ def test_a_hook_is_a_sign_of_life_of_everything_its_agent_holds(sf: standfast.St
 
 
 def test_what_an_agent_types_belongs_to_its_session_with_no_flag(tmp_path: Path) -> None:
-    """000-18: `standfast decide` inside an agent is attributed to the session its hooks told of."""
+    """000-18: what an agent runs is attributed to the session its hooks told of; STANDFAST_SESSION wins."""
     import subprocess
 
     from tests.hooks import PROGRAM, environment
 
     enter("claude-code", payload("SessionStart", session="abc", cwd=tmp_path), tmp_path / "data")
     typed = environment(tmp_path / "data", CLAUDE_CODE_SESSION_ID="abc", CLAUDECODE="1", STANDFAST_ACTOR="reviewer")
-    made = subprocess.run(
-        [PROGRAM, "decide", "use tabs", "--json"], capture_output=True, env=typed, cwd=tmp_path, text=True
-    )
-    assert made.returncode == 0, made.stderr
+    (tmp_path / "notes.txt").write_text("notes")
+
+    def ran(*words: str, **more: str) -> dict[str, Any]:
+        made = subprocess.run(
+            [PROGRAM, *words, "--json"], capture_output=True, env=typed | more, cwd=tmp_path, text=True
+        )
+        assert made.returncode == 0, made.stderr
+        found: dict[str, Any] = json.loads(made.stdout)["data"]
+        return found
+
+    made = [
+        ran("decide", "use tabs"),
+        ran("task", "add", "a flaky test"),
+        ran("mail", "send", "reviewer", "hello"),
+        ran("artifact", "put", "notes.txt"),
+    ]
+    ran("task", "claim", made[1]["id"])
+    ran("state", "set", "color", "blue")
+    ran("event", "append", "orders", "placed", "1")
     with standfast.open(data_dir=tmp_path / "data") as sf:
         (session,) = sf.sessions.list(everywhere=True)
-        assert json.loads(made.stdout)["data"]["session_id"] == session.id
+        assert {one["session_id"] for one in made} == {session.id}
+        events = {event.type: event.session_id for event in sf.journal.tail(limit=100).events}
+        said = {"decision.made", "task.opened", "task.claimed", "mail.sent", "state.set", "placed"}
+        assert {events[type] for type in said} == {session.id}
+    other = ran("session", "open", "fix-42", STANDFAST_ACTOR="me")
+    named = ran("task", "add", "another", STANDFAST_SESSION="fix-42")
+    assert named["session_id"] == other["id"]
 
 
 def test_the_door_keeps_a_record_and_says_nothing(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def put(out: Out, file: str, name: str | None, kind: str, session: str | None, r
         raise click.UsageError("bytes from stdin need a name: --name build.log")
     with opened() as sf:
         source = sys.stdin.buffer if file == "-" else Path(file)
+        session = session or sf._store.caller.session_id
         made = sf.artifacts.put(source, name=name, kind=kind, session=session, retention=retention)
     out.record(plain(made), [made.id])
     out.then(f"standfast artifact get {made.id[-6:]}")

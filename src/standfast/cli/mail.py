@@ -71,6 +71,7 @@ def send(out: Out, to: str, body: str | None, body_json: str | None, term: str |
     from standfast.cli.store import opened
 
     with opened() as sf:
+        given["session"] = given["session"] or sf._store.caller.session_id
         sent = sf.mail.send(to, _body(body, body_json), for_us=_duration(term), **given)
     out.record(plain(sent), [sent.id])
     if out.for_people and sent.replayed:
@@ -98,6 +99,7 @@ def reply(out: Out, mail: str, body: str | None, body_json: str | None, **given:
     from standfast.cli.store import opened
 
     with opened(create=False) as sf:
+        given["session"] = given["session"] or sf._store.caller.session_id
         sent = sf.mail.reply(mail, _body(body, body_json), **given)
     out.record(plain(sent), [sent.id])
     out.then(f"standfast mail receipts {_short(sent.id)}")

@@ -27,6 +27,8 @@ def opened(settings: Settings | None = None, *, create: bool = True) -> Standfas
     if there:
         _keep(sf)
     _bring_home(sf)
+    if there:
+        attribute(sf)
     return sf
 
 
@@ -88,6 +90,24 @@ def agent_session(sf: Standfast) -> str | None:
 
     hooks = Hooks(sf._store)
     return next((found for name in names if (found := hooks.session_of(name)) is not None), None)
+
+
+def attribute(sf: Standfast) -> None:
+    """What this command does belongs to the session it is run in: the one named, else the agent's own."""
+    named = os.environ.get("STANDFAST_SESSION", "").strip()
+    caller = sf._store.caller
+    try:
+        if named:
+            from standfast.interchange.hooks.keeping import Hooks
+
+            caller.session_id = Hooks(sf._store).session_called(named)
+        else:
+            caller.session_id = agent_session(sf)
+    except StorageError:
+        pass  # the command itself will say what is wrong
+    except BaseException:
+        sf.close()
+        raise
 
 
 def _no_store(settings: Settings) -> NotFound:

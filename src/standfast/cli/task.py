@@ -74,6 +74,7 @@ def add(out: Out, body: str | None, cool_down: str | None, due: str | None, **gi
     from standfast.cli.store import opened
 
     with opened() as sf:
+        given["session"] = given["session"] or sf._store.caller.session_id
         added = sf.tasks.add(body=_text(body), cool_down_us=_duration(cool_down), due_us=_future(due), **given)
     out.record(plain(added), [added.id])
     out.say(f"standfast: {_found(added)}") if out.for_people else None

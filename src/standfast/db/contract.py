@@ -39,13 +39,15 @@ READ_MAX_S = 5.0
 class Caller:
     """Who is asking: carried by each transaction into the journal and the leases."""
 
-    __slots__ = ("actor", "clock", "holder", "scope")
+    __slots__ = ("actor", "clock", "holder", "scope", "session_id")
 
-    def __init__(self, *, actor: str, holder: str, scope: str, clock: Clock) -> None:
+    def __init__(self, *, actor: str, holder: str, scope: str, clock: Clock, session_id: str | None = None) -> None:
         self.actor = actor
         self.holder = holder
         self.scope = scope
         self.clock = clock
+        self.session_id = session_id
+        """The session somebody works in: what they do that belongs to no other is journalled under it."""
 
 
 class Tx(ABC):

@@ -117,7 +117,7 @@ def append(
 ) -> Receipt:
     """Write one row in `tx`. Nothing waits for it: the receipt's `seq` comes with the commit.
 
-    `scope` is the caller's, unless what changed belongs to another.
+    `scope` and session are the caller's, unless what changed belongs to another.
     """
     now_us = tx.now_us()
     caller = tx.caller
@@ -130,7 +130,7 @@ def append(
         "source": source,
         "type": type,
         "subject": subject,
-        "session_id": session_id,
+        "session_id": caller.session_id if session_id is None else session_id,
         "state": state,
         "stream": stream,
         "version": version,

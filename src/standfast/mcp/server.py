@@ -106,6 +106,7 @@ class Tools:
 
     def __init__(self, sf: Standfast) -> None:
         self.sf = sf
+        self.session = sf._store.caller.session_id  # the agent's own, where its environment tells
 
     def brief(self, max_tokens: int = 1500) -> Answer:
         """What to know before starting: orders, doubts, tasks, mail, where work stopped."""
@@ -151,7 +152,7 @@ class Tools:
             if id is not None:
                 end = rooms.decisions.fail if failed else rooms.decisions.done
                 return plain(end(id, outcome), "id", "what", "state", "outcome")
-            made = rooms.decisions.record(what or "", why=why, then=then, standing=standing)
+            made = rooms.decisions.record(what or "", why=why, then=then, standing=standing, session=self.session)
             return plain(made, "id", "what", "state")
 
         return once(self.sf, key, "decide", asked, do)
@@ -167,8 +168,9 @@ class Tools:
         key: Annotated[str | None, Field(description="your own name for it instead of `by`")] = None,
     ) -> Answer:
         """Record what is about to be sent outside. Act only if act=true, then call effect_done."""
+        where = session or self.session
         begun = self.sf.effects.begin(
-            tool, intent, by=tuple(by) if by else None, key=key, session=session, approve=approve, again=again
+            tool, intent, by=tuple(by) if by else None, key=key, session=where, approve=approve, again=again
         )
         facts = plain(begun, "id", "state", "attempt", "call_key")
         return {**facts, "act": not begun.done, **({"result": begun.result} if begun.done else {})}
@@ -203,7 +205,8 @@ class Tools:
         key: Annotated[str | None, Field(description="as in effect_begin")] = None,
     ) -> Answer:
         """Ask a person for a yes to exactly this intent; then approval_wait, then effect_begin with approve."""
-        planned = self.sf.effects.plan(tool, intent, by=tuple(by) if by else None, key=key, session=session)
+        where = session or self.session
+        planned = self.sf.effects.plan(tool, intent, by=tuple(by) if by else None, key=key, session=where)
         asked = self.sf.approvals.request(planned.id, why=why)
         return {**plain(asked, "id", "state", "expires_us"), "effect_id": planned.id}
 
@@ -228,7 +231,7 @@ class Tools:
         given = {name: value for name, value in asked.items() if value is not None and name != "title"}
 
         def do(rooms: Rooms) -> Answer:
-            made = rooms.tasks.add(title, **given)  # type: ignore[arg-type]
+            made = rooms.tasks.add(title, session=self.session, **given)  # type: ignore[arg-type]
             return plain(made, "id", "title", "state", "episode", "occurrences", "sighting")
 
         return once(self.sf, key, "task_add", asked, do)
@@ -269,9 +272,9 @@ class Tools:
     ) -> Answer:
         """Send mail to another agent; it is kept until done, or says why not."""
         if reply_to is not None:
-            sent = self.sf.mail.reply(reply_to, body, subject=subject, key=key)
+            sent = self.sf.mail.reply(reply_to, body, subject=subject, key=key, session=self.session)
         else:
-            sent = self.sf.mail.send(to, body, subject=subject, key=key)
+            sent = self.sf.mail.send(to, body, subject=subject, key=key, session=self.session)
         return plain(sent, "id", "box", "state", "thread_id", "replayed")
 
     def mail_read(

@@ -101,6 +101,12 @@ class Hooks(Room):
         return row["session_id"] if row is not None else None
 
     @query
+    def session_called(self, tx: Tx, session: str) -> str | None:
+        """The session of a key or id; None if there is none here."""
+        row = tx.maybe(SQL.session_called, session=session, scope=tx.caller.scope)
+        return row["id"] if row is not None else None
+
+    @query
     def checked(self, tx: Tx, agent: str, native: str) -> bool:
         """Whether the check of an installation has come through."""
         return tx.maybe(SQL.checked, agent=agent, native=native) is not None

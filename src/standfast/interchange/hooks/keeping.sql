@@ -74,6 +74,9 @@ LIMIT :limit
 -- name: last_heard
 SELECT max(updated_us) AS us FROM session WHERE agent = :agent
 
+-- name: session_called
+SELECT id FROM session WHERE id = :session OR (scope = :scope AND key = :session) LIMIT 1
+
 -- name: checked
 SELECT seq FROM event WHERE subject = :agent AND type = 'hook.checked' AND summary = :native LIMIT 1
 
