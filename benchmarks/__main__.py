@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import sys
 import tempfile
@@ -12,54 +11,41 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks.measure import Neighbours, Plan, Table, as_json, machine, summary, text
+from standfast.prove.bench.areas import OURS, leave_the_users_store_alone, quick
+from standfast.prove.bench.measure import Neighbours, Plan, Table, as_json, machine, summary, text
 
 AREAS = {
-    "alone": "writing",
-    "threads": "writing",
-    "tasks": "writing",
-    "processes": "writing",
-    "wakeup": "wakeup",
-    "opening": "opening",
-    "growth": "growth",
-    "history": "growth",
-    "history_postgres": "growth",
-    "postgres": "postgres",
-    "start": "start",
-    "steps": "steps",
-    "steps_postgres": "steps",
-    "resume": "steps",
-    "claims": "tasks",
-    "claims_postgres": "tasks",
-    "loops": "loops",
-    "mail": "mail",
-    "mail_postgres": "mail",
-    "events": "events",
-    "events_postgres": "events",
-    "search": "search",
-    "imports": "imports",
-    "langgraph": "threads",
-    "langgraph_postgres": "threads",
-    "openai_sessions": "sessions_openai",
-    "openai_sessions_postgres": "sessions_openai",
+    **OURS,
+    "tasks": "benchmarks.aio",
+    "steps": "benchmarks.steps",
+    "steps_postgres": "benchmarks.steps",
+    "resume": "benchmarks.steps",
+    "claims": "benchmarks.tasks",
+    "claims_postgres": "benchmarks.tasks",
+    "loops": "benchmarks.loops",
+    "mail": "benchmarks.mail",
+    "mail_postgres": "benchmarks.mail",
+    "events": "benchmarks.events",
+    "events_postgres": "benchmarks.events",
+    "search": "benchmarks.search",
+    "imports": "benchmarks.imports",
+    "langgraph": "benchmarks.threads",
+    "langgraph_postgres": "benchmarks.threads",
+    "openai_sessions": "benchmarks.sessions_openai",
+    "openai_sessions_postgres": "benchmarks.sessions_openai",
 }
 """The areas in their order, each with the module that has the function of its name."""
 
 
 def area(name: str) -> Callable[[Plan], list[Table]]:
-    function: Callable[[Plan], list[Table]] = getattr(import_module(f"benchmarks.{AREAS[name]}"), name)
+    function: Callable[[Plan], list[Table]] = getattr(import_module(AREAS[name]), name)
     return function
-
-
-def quick(directory: Path) -> Plan:
-    """A look at everything in a few minutes; too short to judge by."""
-    return Plan(directory=directory, rounds=5, window_s=0.25, starts=15, openings=3, rows=200_000)
 
 
 def main() -> int:
     options = _options()
     directory = Path(tempfile.mkdtemp(prefix=".bench-", dir=options.dir)).resolve()
-    _leave_the_users_store_alone(directory)
+    leave_the_users_store_alone(directory)
     plan = quick(directory) if options.quick else Plan(directory=directory)
     plan = replace(plan, patience_s=options.patient)
     print(", ".join(f"{name} {value}" for name, value in machine().items()), end="\n\n", flush=True)
@@ -88,12 +74,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--json", metavar="FILE", help="also write every value of every round")
     parser.add_argument("--dir", default=".", help="where the stores are made: the disk that is measured (here)")
     return parser.parse_args()
-
-
-def _leave_the_users_store_alone(directory: Path) -> None:
-    for name in [name for name in os.environ if name.startswith("STANDFAST_")]:
-        del os.environ[name]
-    os.environ["STANDFAST_DATA_DIR"] = str(directory / "data")
 
 
 if __name__ == "__main__":

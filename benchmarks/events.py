@@ -9,8 +9,8 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.measure import Plan, Table, at_most, interleaved, percentile, ratios
 from standfast.db.sql import Statement, statement
+from standfast.prove.bench.measure import Plan, Table, at_most, interleaved, percentile, ratios
 
 if TYPE_CHECKING:
     from standfast import Standfast
@@ -49,8 +49,8 @@ def events(plan: Plan) -> list[Table]:
 
 def events_postgres(plan: Plan) -> list[Table]:
     """The same on a server."""
-    from benchmarks.postgres import server
     from benchmarks.tasks import _database
+    from standfast.prove.bench.postgres import server
 
     with server(plan.directory) as url:
         fresh = _database(url)

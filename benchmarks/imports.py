@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.measure import Plan, Table, at_most, interleaved, ratios
+from standfast.prove.bench.measure import Plan, Table, at_most, interleaved, ratios
 
 MESSAGES_MAX = 100_000
 PER_TURN = 5

@@ -13,8 +13,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.measure import Plan, Table, interleaved
 from standfast.clock import SECOND_US, SystemClock
+from standfast.prove.bench.measure import Plan, Table, interleaved
 
 if TYPE_CHECKING:
     from standfast import Standfast

@@ -23,7 +23,6 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from benchmarks import peers
-from benchmarks.measure import Plan, Table, at_most, interleaved, percentile, ratios
 from benchmarks.tasks import (
     BARE,
     CHUNK,
@@ -36,8 +35,9 @@ from benchmarks.tasks import (
     fill_litequeue,
     opened,
 )
-from benchmarks.ways import BODY, BUSY_TIMEOUT_MS, Way, Write
 from standfast.db.sql import Statement
+from standfast.prove.bench.measure import Plan, Table, at_most, interleaved, percentile, ratios
+from standfast.prove.bench.ways import BODY, BUSY_TIMEOUT_MS, Way, Write
 
 DBOS = "dbos==3.3.0"
 SENT, SENT_DBOS = 40, 3
@@ -71,7 +71,7 @@ def mail(plan: Plan) -> list[Table]:
 
 def mail_postgres(plan: Plan) -> list[Table]:
     """The same on one server."""
-    from benchmarks.postgres import server
+    from standfast.prove.bench.postgres import server
 
     with server(plan.directory) as url:
         make = _database(url)

@@ -7,7 +7,7 @@ import random
 import time
 from contextlib import closing
 
-from benchmarks.measure import Plan, Table
+from standfast.prove.bench.measure import Plan, Table
 
 WORDS = [
     f"{a}{b}"

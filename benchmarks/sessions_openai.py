@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import peers
-from benchmarks.measure import Plan, Table, at_least, at_most, interleaved, ratios
+from standfast.prove.bench.measure import Plan, Table, at_least, at_most, interleaved, ratios
 
 OPENAI_AGENTS = "openai-agents[sqlalchemy]==0.24.0"
 AIOSQLITE = "aiosqlite==0.22.1"
@@ -37,7 +37,7 @@ def openai_sessions(plan: Plan) -> list[Table]:
 
 def openai_sessions_postgres(plan: Plan) -> list[Table]:
     """On one server."""
-    from benchmarks.postgres import server
+    from standfast.prove.bench.postgres import server
 
     with server(plan.directory) as url:
         makes: dict[str, Make] = {

@@ -29,10 +29,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import peers
-from benchmarks.measure import Plan, Reach, Table, at_least, at_most, interleaved, ratios
-from benchmarks.postgres import server
-from benchmarks.ways import BODY, BUSY_TIMEOUT_MS, INSERT, TABLE
 from standfast.db.sql import statement
+from standfast.prove.bench.measure import Plan, Reach, Table, at_least, at_most, interleaved, ratios
+from standfast.prove.bench.postgres import server
+from standfast.prove.bench.ways import BODY, BUSY_TIMEOUT_MS, INSERT, TABLE
 
 if TYPE_CHECKING:
     from standfast import Standfast

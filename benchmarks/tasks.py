@@ -16,10 +16,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks import peers
-from benchmarks.crew import Crew
-from benchmarks.measure import Plan, Table, interleaved, ratios
-from benchmarks.ways import Way, Write
 from standfast.db.sql import Statement
+from standfast.prove.bench.crew import Crew
+from standfast.prove.bench.measure import Plan, Table, interleaved, ratios
+from standfast.prove.bench.ways import Way, Write
 
 if TYPE_CHECKING:
     from standfast import Standfast
@@ -234,7 +234,7 @@ def claims(plan: Plan) -> list[Table]:
 
 def claims_postgres(plan: Plan) -> list[Table]:
     """The same on a server, against a bare query that does only what must be done."""
-    from benchmarks.postgres import server
+    from standfast.prove.bench.postgres import server
 
     note = "Bare: a connection each, two statements, two commits; no journal, no lease, no fence."
     with server(plan.directory) as url:

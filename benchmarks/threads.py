@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.measure import Plan, Table, at_least, at_most, interleaved, ratios
+from standfast.prove.bench.measure import Plan, Table, at_least, at_most, interleaved, ratios
 
 STEPS = (500, 1000)
 MB = 1_000_000
@@ -40,8 +40,8 @@ def langgraph(plan: Plan) -> list[Table]:
 
 def langgraph_postgres(plan: Plan) -> list[Table]:
     """On one server. The size is that of the tables with all that belongs to them, and what of it was there before."""
-    from benchmarks.postgres import server
     from benchmarks.tasks import _database
+    from standfast.prove.bench.postgres import server
 
     tables = []
     with server(plan.directory) as url:

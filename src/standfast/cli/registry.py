@@ -90,6 +90,7 @@ ENTRIES = (
     Entry("db", "standfast.cli.db:db", "keep", "what is connected and why; choose SQLite or PostgreSQL"),
     Entry("doctor", "standfast.cli.doctor:doctor", "keep", "check the store and its place; --fix what is safe"),
     Entry("import", "standfast.cli.import_:import_", "keep", "transcripts of agents, before they delete them"),
+    Entry("bench", "standfast.cli.bench:bench", "keep", "our own ratios, on this machine and this disk", front=False),
     Entry("prove", "standfast.cli.prove:prove", "keep", "try to lose or double a record, on this machine", front=False),
     Entry("help", "standfast.cli.help:help_command", "keep", "all | exit-codes | COMMAND", front=False),
     Entry("completion", "standfast.cli.completion:completion", "keep", "bash | zsh | fish", front=False),

@@ -8,7 +8,7 @@ import time
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.measure import Plan, Table, at_most, interleaved, percentile
+from standfast.prove.bench.measure import Plan, Table, at_most, interleaved, percentile
 
 if TYPE_CHECKING:
     from standfast import Standfast
@@ -48,7 +48,7 @@ class Pair:
 
     def __init__(self, plan: Plan, *, bell: bool) -> None:
         import standfast
-        from benchmarks.rows import Rows, create
+        from standfast.prove.bench.rows import Rows, create
 
         place = plan.fresh("bell" if bell else "poll")
         self._store = standfast.open(place / "standfast.db", data_dir=place)

@@ -5,24 +5,21 @@ from __future__ import annotations
 from contextlib import ExitStack
 from functools import partial
 
-from benchmarks import peers
-from benchmarks.crew import Crew, Sample
-from benchmarks.measure import Plan, Reach, Table, at_least, at_most, interleaved, ratios
-
-AIOSQLITE = "aiosqlite==0.22.1"
+from standfast.prove.bench.crew import Crew, Sample
+from standfast.prove.bench.measure import Plan, Reach, Table, at_least, at_most, interleaved, ratios
 
 
 def alone(plan: Plan) -> list[Table]:
     """One caller: what a record with its journal row costs over one raw row."""
     with ExitStack() as stack:
         ways = ("raw sync", "connection each", "both rows", "ours", "lease")
-        rounds = _rounds(plan, {way: _crew(stack, plan, way) for way in ways})
+        rounds = played(plan, {way: crew_of(stack, plan, way) for way in ways})
     table = Table(
         "SQLite, one caller",
         "A raw row is one apsw insert and sync. A record is the same row with its journal row and that one's "
         "indexes; by hand means apsw and the same statements, nothing else.",
     )
-    _rates(
+    add_rates(
         table,
         rounds,
         {
@@ -33,13 +30,13 @@ def alone(plan: Plan) -> list[Table]:
             "lease": "a lock taken",
         },
     )
-    table.add("record / raw row", ratios(*_pair(rounds)), "x", at_least(0.7))
+    table.add("record / raw row", ratios(*pair(rounds)), "x", at_least(0.7))
     table.add("raw row's p50 / record's p50", _p50_ratio(rounds), "x")
-    table.add("record / record by hand", ratios(_rate(rounds["ours"]), _rate(rounds["both rows"])), "x")
-    table.add("record by hand / raw row", ratios(_rate(rounds["both rows"]), _rate(rounds["connection each"])), "x")
-    table.add("record / raw sync", ratios(_rate(rounds["ours"]), _rate(rounds["raw sync"])), "x")
-    _waits(table, "record", rounds["ours"])
-    _waits(table, "raw row", rounds["connection each"])
+    table.add("record / record by hand", ratios(rate(rounds["ours"]), rate(rounds["both rows"])), "x")
+    table.add("record by hand / raw row", ratios(rate(rounds["both rows"]), rate(rounds["connection each"])), "x")
+    table.add("record / raw sync", ratios(rate(rounds["ours"]), rate(rounds["raw sync"])), "x")
+    add_waits(table, "record", rounds["ours"])
+    add_waits(table, "raw row", rounds["connection each"])
     return [table]
 
 
@@ -50,9 +47,9 @@ def threads(plan: Plan) -> list[Table]:
 
 def _threads(plan: Plan, count: int) -> Table:
     with ExitStack() as stack:
-        crews = {way: _crew(stack, plan, way, callers=count) for way in ("connection each", "ours")}
-        crews["raw sync"] = _crew(stack, plan, "raw sync")
-        rounds = _rounds(plan, crews)
+        crews = {way: crew_of(stack, plan, way, callers=count) for way in ("connection each", "ours")}
+        crews["raw sync"] = crew_of(stack, plan, "raw sync")
+        rounds = played(plan, crews)
         served = _served(plan, crews, plan.rows_each) if count > 1 else {}
     table = Table(
         f"SQLite, {count} thread{'s' * (count > 1)}", "A connection each: apsw, WAL, FULL, a busy timeout of 10 s."
@@ -62,34 +59,6 @@ def _threads(plan: Plan, count: int) -> Table:
     return _all_served(table, served, plan.rows_each, reach)
 
 
-def tasks(plan: Plan) -> list[Table]:
-    """Many tasks of one event loop, against aiosqlite."""
-    path = peers.installed(AIOSQLITE)
-    usual = "aiosqlite" if path else "executor each"
-    with ExitStack() as stack:
-        kinds = [usual, "aiosqlite mixed"] if path else [usual]
-        crews = {
-            **{k: _crew(stack, plan, k, callers=plan.tasks, tasks=True, path=[path] if path else []) for k in kinds},
-            "connection each": _crew(stack, plan, "connection each", callers=plan.tasks),
-            "ours": _crew(stack, plan, "ours", callers=plan.tasks, tasks=True),
-            "raw sync": _crew(stack, plan, "raw sync"),
-        }
-        rounds = _rounds(plan, crews)
-    name = AIOSQLITE.replace("==", " ") if path else "aiosqlite's pattern by hand"
-    table = Table(
-        f"SQLite, {plan.tasks} asyncio tasks",
-        f"{name}: one connection with its thread, FULL, a lock so that each task commits its own. Mixed is without "
-        "the lock: faster, but a commit takes along what other tasks have half done, and so does a rollback.",
-    )
-    labels = {"raw sync": "raw sync, one caller", usual: name, "aiosqlite mixed": "aiosqlite, mixed transactions"}
-    _rates(table, rounds, {key: label for key, label in labels.items() if key in rounds} | {"ours": "records"})
-    table.add(f"records / {name}", ratios(_rate(rounds["ours"]), _rate(rounds[usual])), "x")
-    table.add("records / a connection and thread each", ratios(*_pair(rounds)), "x", at_least(5.0))
-    _waits(table, "records", rounds["ours"])
-    _waits(table, name, rounds[usual])
-    return [table]
-
-
 def processes(plan: Plan) -> list[Table]:
     """Many processes, each writing single records, against the usual way."""
     return [_processes(plan, count) for count in plan.processes]
@@ -97,9 +66,9 @@ def processes(plan: Plan) -> list[Table]:
 
 def _processes(plan: Plan, count: int) -> Table:
     with ExitStack() as stack:
-        crews = {way: _crew(stack, plan, way, processes=count) for way in ("connection each", "ours")}
-        crews["raw sync"] = _crew(stack, plan, "raw sync")
-        rounds = _rounds(plan, crews)
+        crews = {way: crew_of(stack, plan, way, processes=count) for way in ("connection each", "ours")}
+        crews["raw sync"] = crew_of(stack, plan, "raw sync")
+        rounds = played(plan, crews)
         served = _served(plan, crews, plan.rows_each * 10) if count > 1 else {}
     table = Table(f"SQLite, {count} process{'es' * (count > 1)}, single records", "A connection each, as above.")
     many = count >= 8
@@ -113,12 +82,12 @@ def _processes(plan: Plan, count: int) -> Table:
 Rounds = dict[str, list[Sample]]
 
 
-def _crew(stack: ExitStack, plan: Plan, way: str, **crew: object) -> Crew:
+def crew_of(stack: ExitStack, plan: Plan, way: str, **crew: object) -> Crew:
     place = str(plan.fresh(way.replace(" ", "-")))
     return stack.enter_context(Crew(way, place, **crew))  # type: ignore[arg-type]
 
 
-def _rounds(plan: Plan, crews: dict[str, Crew]) -> Rounds:
+def played(plan: Plan, crews: dict[str, Crew]) -> Rounds:
     """One window of each as a warm-up: the log has its final size then, and is overwritten in place."""
     contestants = {name: partial(crew.round, plan.window_s) for name, crew in crews.items()}
     interleaved(1, contestants)
@@ -131,12 +100,12 @@ def _served(plan: Plan, crews: dict[str, Crew], rows_each: int) -> dict[str, lis
     return interleaved(plan.rounds, contestants, patience_s=plan.patience_s)
 
 
-def _rate(samples: list[Sample]) -> list[float]:
+def rate(samples: list[Sample]) -> list[float]:
     return [sample.rate for sample in samples]
 
 
-def _pair(rounds: Rounds) -> tuple[list[float], list[float]]:
-    return _rate(rounds["ours"]), _rate(rounds["connection each"])
+def pair(rounds: Rounds) -> tuple[list[float], list[float]]:
+    return rate(rounds["ours"]), rate(rounds["connection each"])
 
 
 def _p50_ratio(rounds: Rounds) -> list[float]:
@@ -144,20 +113,20 @@ def _p50_ratio(rounds: Rounds) -> list[float]:
     return ratios([s.wait(0.5) for s in rounds["connection each"]], [s.wait(0.5) for s in rounds["ours"]])
 
 
-def _rates(table: Table, rounds: Rounds, labels: dict[str, str]) -> None:
+def add_rates(table: Table, rounds: Rounds, labels: dict[str, str]) -> None:
     for name, label in labels.items():
-        table.add(label, _rate(rounds[name]), "/s")
+        table.add(label, rate(rounds[name]), "/s")
 
 
 def _compared(
     table: Table, rounds: Rounds, ratio: Reach | None = None, *, wait: Reach | None = None, share: Reach | None = None
 ) -> Table:
     labels = {"raw sync": "raw sync, one caller", "connection each": "a connection each", "ours": "records"}
-    _rates(table, rounds, labels)
-    table.add("records / a connection each", ratios(*_pair(rounds)), "x", ratio)
-    table.add("records / raw sync", ratios(_rate(rounds["ours"]), _rate(rounds["raw sync"])), "x")
-    _waits(table, "records", rounds["ours"], wait=wait, share=share)
-    _waits(table, "a connection each", rounds["connection each"])
+    add_rates(table, rounds, labels)
+    table.add("records / a connection each", ratios(*pair(rounds)), "x", ratio)
+    table.add("records / raw sync", ratios(rate(rounds["ours"]), rate(rounds["raw sync"])), "x")
+    add_waits(table, "records", rounds["ours"], wait=wait, share=share)
+    add_waits(table, "a connection each", rounds["connection each"])
     return table
 
 
@@ -170,7 +139,7 @@ def _all_served(table: Table, served: dict[str, list[float]], rows_each: int, re
     return table
 
 
-def _waits(
+def add_waits(
     table: Table, label: str, samples: list[Sample], *, wait: Reach | None = None, share: Reach | None = None
 ) -> None:
     for name, part in (("p50", 0.5), ("p99", 0.99)):

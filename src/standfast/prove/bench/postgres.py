@@ -9,9 +9,9 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from benchmarks.crew import Crew
-from benchmarks.measure import Plan, Table, interleaved, ratios
 from standfast.prove import postgres as pg
+from standfast.prove.bench.crew import Crew
+from standfast.prove.bench.measure import Plan, Table, interleaved, ratios
 
 
 def postgres(plan: Plan) -> list[Table]:

@@ -9,7 +9,7 @@ import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.measure import Plan, Reach, Table, at_most, interleaved
+from standfast.prove.bench.measure import Plan, Reach, Table, at_most, interleaved
 
 OPEN = "import standfast; standfast.open().close()"
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.measure import Plan, Table, at_most, interleaved, ratios
 from standfast.db.sql import Statement, statement
+from standfast.prove.bench.measure import Plan, Table, at_most, interleaved, ratios
 
 if TYPE_CHECKING:
     from standfast import Standfast
@@ -61,7 +61,7 @@ def history(plan: Plan) -> list[Table]:
 
 def history_postgres(plan: Plan) -> list[Table]:
     """The same on a server: a million events in full."""
-    from benchmarks.postgres import server
+    from standfast.prove.bench.postgres import server
     from standfast.prove.postgres import fresh_database
 
     with server(plan.directory) as url, fresh_database(url) as database:
@@ -92,7 +92,7 @@ def _history(place: Path, where: str, most: int, engine: str) -> Table:
 
 def _grown(place: Path, rows: int) -> Standfast:
     import standfast
-    from benchmarks.rows import create
+    from standfast.prove.bench.rows import create
 
     store = standfast.open(place / "standfast.db", data_dir=place)
     create(store)
@@ -108,9 +108,9 @@ def _grow(store: Standfast, grow: Statement, first: int, last: int) -> None:
 
 
 def _cost(store: Standfast, window_s: float, durable: bool) -> Callable[[], float]:
-    from benchmarks.rows import Rows
-    from benchmarks.ways import BODY
     from standfast.ids import new_id
+    from standfast.prove.bench.rows import Rows
+    from standfast.prove.bench.ways import BODY
 
     def add(tx: Tx) -> object:
         return Rows(store._store, tx).add(new_id("msg"), BODY)

@@ -7,7 +7,7 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from benchmarks.measure import Plan, Table, at_most, interleaved
+from standfast.prove.bench.measure import Plan, Table, at_most, interleaved
 
 PROCESSES = 8
 HEAD_START_S = 0.02

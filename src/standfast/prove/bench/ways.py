@@ -124,45 +124,8 @@ class BothRows(Way):
         return write
 
 
-class AioSqlite(Way):
-    """aiosqlite: one connection with its own thread. A lock keeps the transactions of the tasks apart."""
-
-    shared = False
-
-    def writers(self, count: int) -> list[Write]:
-        raise NotImplementedError
-
-    async def async_writers(self, count: int) -> list[AsyncWrite]:
-        import aiosqlite  # type: ignore[import-not-found,unused-ignore]  # from PyPI, see peers
-
-        self._connection = await aiosqlite.connect(self._file())
-        await self._connection.execute("PRAGMA journal_mode=WAL")
-        await self._connection.execute("PRAGMA synchronous=FULL")
-        await self._connection.execute(TABLE)
-        await self._connection.commit()
-        self._turn = asyncio.Lock()
-        return [self._write_mixed if self.shared else self._write] * count
-
-    async def _write(self) -> None:
-        async with self._turn:
-            await self._write_mixed()
-
-    async def _write_mixed(self) -> None:
-        await self._connection.execute(INSERT, (BODY,))
-        await self._connection.commit()
-
-    async def aclose(self) -> None:
-        await self._connection.close()
-
-
-class AioSqliteMixed(AioSqlite):
-    """The same without the lock: a commit takes along what other tasks have half done, and so does a rollback."""
-
-    shared = True
-
-
 class ExecutorEach(Way):
-    """aiosqlite's pattern by hand, where it cannot be installed: an executor of one thread, a commit each."""
+    """aiosqlite's pattern by hand: an executor of one thread, a commit each."""
 
     def writers(self, count: int) -> list[Write]:
         raise NotImplementedError
@@ -198,8 +161,8 @@ class Ours(Way):
 
     def writers(self, count: int) -> list[Write]:
         import standfast
-        from benchmarks.rows import Rows, create
         from standfast.ids import new_id
+        from standfast.prove.bench.rows import Rows, create
 
         self._store = standfast.open(self._url(), data_dir=self._data_dir())
         create(self._store)
@@ -208,9 +171,9 @@ class Ours(Way):
 
     async def async_writers(self, count: int) -> list[AsyncWrite]:
         import standfast
-        from benchmarks.rows import Rows, create
         from standfast.aio import AsyncObject
         from standfast.ids import new_id
+        from standfast.prove.bench.rows import Rows, create
 
         self._async_store = await standfast.aopen(self._url(), data_dir=self._data_dir()).__aenter__()
         store: Any = self._async_store.sync
@@ -256,8 +219,8 @@ class BarePsycopg(Way):
     def _writer(self) -> Write:
         import psycopg
 
-        from benchmarks.rows import ADD
         from standfast.footings import journal
+        from standfast.prove.bench.rows import ADD
 
         connection = psycopg.connect(self.place, autocommit=True, options="-c search_path=standfast")
         row, event = ADD.postgres.encode(), journal.SQL.append.postgres.encode()
@@ -286,8 +249,6 @@ WAYS: dict[str, type[Way]] = {
     "raw sync": RawSync,
     "connection each": ConnectionEach,
     "both rows": BothRows,
-    "aiosqlite": AioSqlite,
-    "aiosqlite mixed": AioSqliteMixed,
     "executor each": ExecutorEach,
     "bare psycopg": BarePsycopg,
     "ours": Ours,

@@ -20,8 +20,8 @@ from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
-from benchmarks.measure import percentile
-from benchmarks.ways import WAYS, AsyncWrite, Way, Write
+from standfast.prove.bench.measure import percentile
+from standfast.prove.bench.ways import WAYS, AsyncWrite, Way, Write
 
 HEAD_START_S = 0.05
 PATIENCE_S = 120.0
