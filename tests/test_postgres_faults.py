@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import threading
 import time
@@ -14,8 +15,9 @@ import pytest
 
 from standfast.clock import SYSTEM
 from standfast.db.contract import Caller, Tx
-from standfast.db.postgres import effort
+from standfast.db.postgres import address, effort
 from standfast.db.postgres.engine import PostgresEngine
+from standfast.db.postgres.faults import ABSENT, Fault
 from standfast.db.postgres.registry import open_engine
 from standfast.db.sql import statement
 from standfast.errors import Busy, CommitUnknown, InvalidInput, SchemaTooNew, StandfastError, StorageError
@@ -433,3 +435,13 @@ def test_nobody_there_is_said_at_once_and_not_after_the_deadline() -> None:
         open_engine("postgresql://postgres@127.0.0.1:1/postgres", CALLER)
     assert raised.value.code == "unreachable"
     assert time.monotonic() - began < 10
+
+
+def test_a_server_that_never_answers_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """libpq's ping holds the interpreter: the whole process stood still for as long as connecting had taken."""
+    monkeypatch.setattr(address, "pq", None)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://somebody@127.0.0.1:{silent.getsockname()[1]}/db?connect_timeout=2&sslmode=disable"
+        with pytest.raises(Fault) as caught:
+            address.connect(address.Address(url))
+    assert caught.value.sqlstate == ABSENT

@@ -79,6 +79,9 @@ def connect(address: Address) -> psycopg.Connection[Any]:
 def _fault(address: Address, error: psycopg.Error) -> Fault:
     """libpq tells no code for a connection that failed, and its words are in the server's language."""
     words = str(error).strip() or type(error).__name__
+    if isinstance(error, psycopg.errors.ConnectionTimeout):
+        # Nobody answered. To ask once more would take as long again, and libpq's ping lets no other thread run.
+        return Fault(words, sqlstate=ABSENT, lost=True)
     asked = pq.PGconn.ping(psycopg.conninfo.make_conninfo(**address.params).encode())
     if asked == pq.Ping.NO_RESPONSE:
         return Fault(words, sqlstate=ABSENT, lost=True)
