@@ -28,6 +28,7 @@ from standfast.prove.faults.rows import Oracle, integrity, keys, noted, put
 from standfast.prove.outcome import Outcome
 
 WRAP_EVERY_PAGES = (20, 60, 400)
+PROCESSES = 3
 LIVES_MAX = 12
 """Then the store begins anew: a small file is synced, copied and lost more often."""
 
@@ -116,9 +117,9 @@ class _Lives:
         self._outcome.count(self._unit, losses)
         return self._outcome
 
-    def _write_until(self, loss: int, cut: Callable[[], None] | None, processes: int = 3) -> list[str]:
+    def _write_until(self, loss: int, cut: Callable[[], None] | None) -> list[str]:
         """What was acknowledged when the power went."""
-        oracles = [self._place / f"oracle.{loss}.{n}" for n in range(processes)]
+        oracles = [self._place / f"oracle.{loss}.{n}" for n in range(PROCESSES)]
         wrap = self._chance.choice(WRAP_EVERY_PAGES)
         pids = [self._start(oracle, f"k{loss}-{n}", wrap) for n, oracle in enumerate(oracles)]
         _until_told(oracles)
@@ -233,12 +234,22 @@ def write_failing(*, path: str, oracle: str, name: str, synced: bool, wrap: int)
 
     for thread in range(3):
         threading.Thread(target=write, args=(thread,), daemon=True).start()
-    # One process makes it fail, and each failure is told to all. Between two of them everybody has time to open
-    # the store again: who opens it in the very moment of a failure cannot know (docs/durability.md).
+    # One process makes it fail, and each failure is told to all. Before the next one everybody has heard of it,
+    # has opened the store again and was told of a success: who opens it in the very moment of a failure cannot
+    # know (docs/durability.md).
+    others = [Path(oracle).with_suffix(f".{n}") for n in range(PROCESSES)]
+    seen: dict[Path, int] = {}
     while True:
-        time.sleep(chance.uniform(0.1, 0.3))
-        if name.endswith("-0"):
+        time.sleep(chance.uniform(0.05, 0.2))
+        if name.endswith("-0") and all(_over_it(other, seen.get(other)) for other in others):
+            seen = {other: other.stat().st_size for other in others}
             fail_next_sync("-wal", chance.randint(1, 5))
+
+
+def _over_it(oracle: Path, before: int | None) -> bool:
+    """Whether whoever writes there has heard of the failure that came then, and was acknowledged since."""
+    lines = oracle.read_text()[before or 0 :].splitlines() if oracle.exists() else []
+    return bool(lines) and lines[-1] != UNKNOWN and (before is None or UNKNOWN in lines)
 
 
 def look(*, path: str, answer: str) -> None:
