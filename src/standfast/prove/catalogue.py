@@ -234,7 +234,7 @@ CAMPAIGNS = (
         control="the compare in the write",
     ),
     Campaign("models", "models", "models:run", "programs", 3, BOTH, {"examples": 20}),
-    Campaign("loops", "time", "loops:run", "slots", 2, ONLY_SQLITE, {"years": 1}),
+    Campaign("loops", "time", "loops:run", "slots", 2, BOTH, {"years": 1}),
     Campaign("mail", "histories", "mail:run", "mails", 2, BOTH),
     Campaign("state", "histories", "state:run", "calls", 1, BOTH, {"calls": 100, "kills": 16}),
     Campaign("daemon-kills", "actors", "daemons:kills", "kills", 1, ONLY_SQLITE, {"seconds": 30}),
