@@ -14,7 +14,7 @@ def server(url: str) -> str | None:
 
 
 def test_actors_of_every_kind_do_everything_once_while_they_are_killed(engine_url: str, tmp_path: Path) -> None:
-    """002-11, 002-14: scheduler, worker, approver and auditor on one family of sessions."""
+    """002-16, 002-34: scheduler, worker, approver and auditor on one family of sessions."""
     outcome = actors.run(tmp_path, seed=3, url=server(engine_url), jobs=6, workers=3, kills=5)
     assert outcome.bad == []
     assert outcome.seen["jobs"] == 6
@@ -34,7 +34,7 @@ def test_actors_that_do_not_ask_who_is_alive_do_things_twice(tmp_path: Path) -> 
 
 
 def test_what_was_pending_in_an_old_store_is_ended_after_a_killed_migration(engine_url: str, tmp_path: Path) -> None:
-    """002-17, 003-15: interrupted, migrated, resumed. An old schema on one engine, the last one on the other."""
+    """002-17, 002-35, 003-15: interrupted, migrated, resumed. An old schema on one engine, the last one on the other."""
     schema = 2 if server(engine_url) is None else LATEST - 1
     outcome = migration.run(tmp_path, seed=schema - 1, url=server(engine_url), schedules=2)
     assert outcome.bad == []

@@ -23,7 +23,7 @@ from typing import Any
 
 import standfast
 from standfast import config, crash, handle
-from standfast.clock import SYSTEM
+from standfast.clock import HOUR_US, SYSTEM, SystemClock
 from standfast.db.migrations import LATEST, MIGRATIONS
 from standfast.errors import SchemaTooNew
 from standfast.prove.campaigns.boot import engine_of
@@ -54,7 +54,7 @@ def run(place: Path, *, seed: int, url: str | None = None, schedules: int = 20, 
                 outcome.count("schedules")
                 for _ in range(schedules - 1):
                     kills = [draw.randint(1, points) for _ in range(draw.choice([1, 1, 1, 2]))]
-                    scene.play(kills, outcome)
+                    scene.play(kills, outcome, hours=draw.choice([0, 1, 20]))
                     outcome.count("schedules")
             except AssertionError as error:
                 outcome.refuse(f"{error} {_words(place)}", f"from schema {found}")
@@ -81,8 +81,8 @@ class _Scene:
         assert code == -9, f"the old process ended with {code}"
         self._stores.built()
 
-    def play(self, kills: list[int], outcome: Outcome) -> int:
-        """Killed there, and there again; then for good. How many places the whole migration has."""
+    def play(self, kills: list[int], outcome: Outcome, hours: int = 0) -> int:
+        """Killed there, and there again; then for good, so many hours later. How many places the migration has."""
         url, home = self._stores.copy()
         beside = self._nursery.start(HERE + "beside", url=url, home=str(home), schema=self._found)
         _until(home / "beside", "the old process that stays is not there")
@@ -96,7 +96,7 @@ class _Scene:
         (home / "migrated").touch()
         code = self._nursery.wait(beside)
         assert code == 0, f"killed at {kills}: the old process ended with {code}"
-        code = self._child("resume", url, home, schema=self._found)
+        code = self._child("resume", url, home, schema=self._found, hours=hours)
         assert code == 0, f"killed at {kills}: nobody can go on"
         self._judge(json.loads((home / "found").read_text()), kills)
         outcome.count("pending things ended", len(_known(self._found)))
@@ -352,10 +352,25 @@ class _Watched:
         return getattr(self._connection, name)
 
 
-def resume(url: str, home: str, schema: int) -> None:
+class _Later(SystemClock):
+    """So many hours from now, the machine being awake."""
+
+    def __init__(self, hours: int) -> None:
+        super().__init__()
+        self._by_us = hours * HOUR_US
+
+    def now_us(self) -> int:
+        return super().now_us() + self._by_us
+
+    def mono_us(self) -> int:
+        return super().mono_us() + self._by_us
+
+
+def resume(url: str, home: str, schema: int, hours: int) -> None:
     """Today's code ends what was pending; what became of each is written down."""
     found = {}
-    with handle.connect(config.load(url, data_dir=home, actor="new", scope=SCOPE)) as sf:
+    settings = config.load(url, data_dir=home, actor="new", scope=SCOPE)
+    with handle.connect(settings, clock=_Later(hours) if hours else None) as sf:
         for name in _known(schema):
             found[name] = SCENES[name].resume(sf, World(Path(home)))
     Path(home, "found").write_text(json.dumps(found))
