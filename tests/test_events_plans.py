@@ -87,7 +87,7 @@ def reads(tx: Tx) -> Row:
     if tx.dialect == "sqlite":
         import apsw
 
-        connection = tx._connection  # type: ignore[attr-defined]
+        connection = tx._cursor.connection  # type: ignore[attr-defined]
         kinds = (apsw.SQLITE_DBSTATUS_CACHE_HIT, apsw.SQLITE_DBSTATUS_CACHE_MISS)
         return {"pages": sum(connection.status(kind)[0] for kind in kinds), "scanned": 0}
     counted = statement(

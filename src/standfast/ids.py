@@ -132,13 +132,14 @@ class IdMaker:
 
 
 def _body(ms: int, tail: int) -> str:
-    number = ms << 80 | 0x7 << 76 | (tail >> 62) << 64 | 0b10 << 62 | tail & ((1 << 62) - 1)
-    pairs = _PAIRS  # unrolled: every record makes one
+    # Unrolled, and in numbers of two digits of Python's own: every record makes one.
+    pairs = _PAIRS
+    middle = 0x7 << 36 | (tail >> 62) << 24 | 0b10 << 22 | tail >> 40 & 0x3FFFFF
+    low = tail & 0xFFFFFFFFFF
     return (
-        f"{pairs[number >> 120]}{pairs[number >> 110 & 1023]}{pairs[number >> 100 & 1023]}{pairs[number >> 90 & 1023]}"
-        f"{pairs[number >> 80 & 1023]}{pairs[number >> 70 & 1023]}{pairs[number >> 60 & 1023]}"
-        f"{pairs[number >> 50 & 1023]}{pairs[number >> 40 & 1023]}{pairs[number >> 30 & 1023]}"
-        f"{pairs[number >> 20 & 1023]}{pairs[number >> 10 & 1023]}{pairs[number & 1023]}"
+        f"{pairs[ms >> 40]}{pairs[ms >> 30 & 1023]}{pairs[ms >> 20 & 1023]}{pairs[ms >> 10 & 1023]}{pairs[ms & 1023]}"
+        f"{pairs[middle >> 30]}{pairs[middle >> 20 & 1023]}{pairs[middle >> 10 & 1023]}{pairs[middle & 1023]}"
+        f"{pairs[low >> 30]}{pairs[low >> 20 & 1023]}{pairs[low >> 10 & 1023]}{pairs[low & 1023]}"
     )
 
 

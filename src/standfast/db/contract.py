@@ -86,8 +86,11 @@ class Tx(ABC):
         """Run it, and hand its row to `then` no later than the commit, without waiting for it."""
 
     @abstractmethod
-    def insert(self, statement: Statement, then: Callable[[int], None], /, **params: object) -> None:
-        """Add one row that ends in `{key}`, and hand the key the engine counted to `then` no later than the commit."""
+    def insert(self, statement: Statement, then: Callable[[int], None], values: tuple[object, ...]) -> None:
+        """Add one row that ends in `{key}`, and hand the key the engine counted to `then` no later than the commit.
+
+        The values come in the order in which the statement names them: every verb does this once, so it is lean.
+        """
 
     @abstractmethod
     def now_us(self) -> int:

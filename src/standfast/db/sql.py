@@ -77,9 +77,14 @@ class Statement:
         return frozenset(_named(_expand(self._texts["postgres"], "postgres")))
 
     @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The parameters in the order SQLite counts them."""
+        return tuple(_named(self.sqlite))
+
+    @cached_property
     def bind(self) -> Callable[[dict[str, object]], tuple[object, ...]]:
         """The values in the order SQLite counts its parameters: binding by position costs half."""
-        names = _named(self.sqlite)
+        names = self.names
         if len(names) > 1:
             return itemgetter(*names)
         return (lambda params: (params[names[0]],)) if names else lambda params: ()

@@ -52,13 +52,13 @@ class Receipt:
 
     __slots__ = ("_fields", "seq")
 
-    def __init__(self, fields: Row) -> None:
+    def __init__(self, fields: tuple[object, ...]) -> None:
         self._fields = fields
         self.seq: int | None = None
 
     @property
     def hash(self) -> str:
-        return row_hash(self._fields)
+        return _hash(self._fields)
 
     def __str__(self) -> str:
         return f"{self.seq}:{self.hash}"
@@ -121,24 +121,24 @@ def append(
     """
     now_us = tx.now_us()
     caller = tx.caller
-    fields: Row = {
-        "time_us": now_us,
-        "occurred_us": now_us if occurred_us is None else occurred_us,
-        "scope": caller.scope if scope is None else scope,
-        "actor": caller.actor,
-        "holder": caller.holder,
-        "source": source,
-        "type": type,
-        "subject": subject,
-        "session_id": caller.session_id if session_id is None else session_id,
-        "state": state,
-        "stream": stream,
-        "version": version,
-        "summary": serial.clean(summary, SUMMARY_MAX) if summary is not None else None,
-        "data": serial.dumps(data, what="data") if data is not None else None,
-    }
+    fields = (  # in the order of _HASHED, which is that of the statement
+        now_us,
+        now_us if occurred_us is None else occurred_us,
+        caller.scope if scope is None else scope,
+        caller.actor,
+        caller.holder,
+        source,
+        type,
+        subject,
+        caller.session_id if session_id is None else session_id,
+        state,
+        stream,
+        version,
+        serial.clean(summary, SUMMARY_MAX) if summary is not None else None,
+        serial.dumps(data, what="data") if data is not None else None,
+    )
     receipt = Receipt(fields)
-    tx.insert(SQL.append, receipt._written, **fields)
+    tx.insert(SQL.append, receipt._written, fields)
     return receipt
 
 
@@ -226,9 +226,17 @@ def event(row: Row) -> Event:
     return Event._make((*_PLAIN(row), serial.read(row["data"])))
 
 
+_SAID = itemgetter(*_HASHED)
+
+
 def row_hash(row: Row) -> str:
-    """The hash of what a row says. No text may contain NUL, so NUL separates the fields."""
-    return serial.hash_text("\0".join("" if row[name] is None else f"={row[name]}" for name in _HASHED))
+    """The hash of what a row says."""
+    return _hash(_SAID(row))
+
+
+def _hash(fields: tuple[object, ...]) -> str:
+    # No text may contain NUL, so NUL separates the fields.
+    return serial.hash_text("\0".join("" if field is None else f"={field}" for field in fields))
 
 
 _RECEIPT = re.compile(r"(\d{1,18}):(h1:[0-9a-f]{64})")

@@ -169,8 +169,8 @@ class PostgresTx(Tx):
 
         self._queue(statement, params, take)
 
-    def insert(self, statement: Statement, then: Callable[[int], None], /, **params: object) -> None:
-        self.defer(statement, lambda row: then(row["seq"]), **params)
+    def insert(self, statement: Statement, then: Callable[[int], None], values: tuple[object, ...]) -> None:
+        self.defer(statement, lambda row: then(row["seq"]), **dict(zip(statement.names, values, strict=True)))
 
     def now_us(self) -> int:
         if self._now_us is None:

@@ -20,6 +20,7 @@ from standfast.db.contract import Watch
 _IN_ACCESS = 0x1
 _LINUX = sys.platform == "linux"
 _POLL_S = 0.015
+_pread = os.pread
 
 
 class Bell:
@@ -35,7 +36,7 @@ class Bell:
         # A full disk must not turn a durable commit into an error: waiters look again anyway.
         try:  # `suppress` would be three calls more for each commit
             if _LINUX:
-                os.pread(self._fd, 1, 0)
+                _pread(self._fd, 1, 0)
             else:
                 os.pwrite(self._fd, b"!", 0)
         except OSError:

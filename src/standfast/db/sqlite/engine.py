@@ -61,12 +61,20 @@ CARE_WAIT_S = 1.0
 SLOW_BATCH_S = 0.05
 """Past this, the rest of a batch waits for the next one: nobody holds the lock for long."""
 _CARE_EVERY = 512
+_get_ident = threading.get_ident
 _VERSION = statement("SELECT user_version FROM pragma_user_version")
 _PRAGMAS = """
 PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=1000; PRAGMA journal_size_limit=67108864;
 PRAGMA foreign_keys=ON; PRAGMA cache_size=-16384; PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0;
 PRAGMA trusted_schema=OFF
 """
+
+
+class _Inside(threading.local):
+    """Where a thread is."""
+
+    block = False
+    """In a `with sf.transaction()` of its own."""
 
 
 class SqliteEngine(Engine):
@@ -91,7 +99,9 @@ class SqliteEngine(Engine):
         self._mutex = threading.Lock()
         self.queue = Queue()
         self._syncing = threading.Lock()
-        self._inside = threading.local()
+        self._running = 0
+        self._blocks = False
+        self._inside = _Inside()
         self._batches = 0
         self._slow = 0
         self._inbox: Inbox | None = None
@@ -129,6 +139,8 @@ class SqliteEngine(Engine):
         try:
             self._heal()  # before anything is written
             self.connection = connection = self._connect()
+            self.cursor = connection.cursor()
+            self._fenced_at = -1
             # Asked before anything is changed: somebody else's file stays as it is.
             migrate.refuse_foreign(connection, migrate.version(connection))
             mode = connection.execute("PRAGMA journal_mode=WAL").get
@@ -227,12 +239,57 @@ class SqliteEngine(Engine):
     # -- writing ------------------------------------------------------------------------------
 
     def write(self, body: Callable[[Tx], T], caller: Caller, *, durable: bool = True) -> T:
+        if self.dead is not None or self._running == _get_ident() or (self._blocks and self._inside.block):
+            self._usable()
         op = Op(body, caller, durable)
-        self._commit(Entry([op]))
+        with HeldBack() as signals:
+            if not (self.queue.lead_alone() and self._alone(op)):
+                self._commit(Entry([op]), signals)
         if op.error is not None:
             raise op.error
         result: T = op.result
         return result
+
+    def _alone(self, op: Op) -> bool:
+        """One body, and nobody else in sight: straight through. False if it is not as simple, and nothing was done.
+
+        What `_commit` does for a batch, in one piece for one. A sync is long enough for the processor to forget
+        what it knew: between two of them every function costs twice what it costs in a loop.
+        """
+        committed = False
+        try:
+            crash.point("commit.before_begin")
+            if self.dead is not None or not self.lock.take():
+                return False
+            try:
+                self._running = _get_ident()
+                self.begin()
+                op.result = op.body(SqliteTx(self.cursor, op.caller))
+                self.finish()
+                committed = True
+            except library.RETRYABLE:
+                self.rollback()
+                return False
+            except Exception as error:  # noqa: BLE001  # a body may raise anything; it belongs to its caller
+                self.rollback()
+                op.error = self.translated(error)
+            except BaseException:
+                self.rollback()
+                raise
+            finally:
+                self._running = 0
+                self.lock.release()
+        finally:
+            early = self.queue.hand_over_early()
+            try:
+                if committed:
+                    self._batches += 1
+                    self._confirm([op], op.durable)
+                    if self._batches % _CARE_EVERY == 0:
+                        self._care()
+            finally:
+                self.queue.settled(hand_over=not early)
+        return True
 
     def submit(
         self, body: Callable[[Tx], T], caller: Caller, done: Callable[[T | None, BaseException | None], None]
@@ -240,34 +297,36 @@ class SqliteEngine(Engine):
         self._usable()
         with self._mutex:
             if self._inbox is None:
-                self._inbox = Inbox(self._commit)
+                self._inbox = Inbox(self._commit_together)
         if not self._inbox.put(Op(body, caller, True), done):
             raise self.dead or _closed()
 
-    def _commit(self, entry: Entry) -> None:
-        if self.dead is not None or self.inside:
-            self._usable()
+    def _commit_together(self, ops: list[Op]) -> None:
+        """What an event loop has gathered."""
+        self._usable()
         with HeldBack() as signals:
-            self.queue.enter(entry, signals)
-            if not entry.leads:
-                return
-            batch: list[Entry] = []
+            self._commit(Entry(ops), signals)
+
+    def _commit(self, entry: Entry, signals: HeldBack) -> None:
+        if not self.queue.enter(entry, signals):
+            return
+        batch: list[Entry] = []
+        try:
+            if self.dead is None:
+                batch = self._lead(entry, signals)
+            else:  # closed or given up while this one waited for its turn: nothing was run
+                _fail([entry], self.dead)
+        finally:
+            early = self.queue.hand_over_early()
             try:
-                if self.dead is None:
-                    batch = self._lead(entry, signals)
-                else:  # closed or given up while this one waited for its turn: nothing was run
-                    _fail([entry], self.dead)
+                self._acknowledge(batch, entry)
             finally:
-                early = self.queue.hand_over_early()
-                try:
-                    self._acknowledge(batch, entry)
-                finally:
-                    self.queue.settled(hand_over=not early)
+                self.queue.settled(hand_over=not early)
 
     @property
     def inside(self) -> bool:
-        """Whether this thread is in the middle of a transaction."""
-        return getattr(self._inside, "body", False)
+        """Whether this thread is in the middle of a transaction: of a body it runs, or of one it holds."""
+        return self._running == _get_ident() or self._inside.block
 
     def _usable(self) -> None:
         if self.dead is not None:
@@ -281,16 +340,15 @@ class SqliteEngine(Engine):
     def _lead(self, entry: Entry, signals: HeldBack) -> list[Entry]:
         """Commit `entry` and whoever waits. Failures are kept in the ops; returns who was served."""
         batch = [entry]
-        end = entry.since + DEADLINE_S
         try:
             crash.point("commit.before_begin")
-            self.lock.acquire(end - time.monotonic(), signals)
+            self.lock.acquire(entry.deadline() - time.monotonic(), signals)
             try:
                 batch = self.queue.gather(entry)
-                self._inside.body = True
-                batch = self._transact(batch, end, signals)
+                self._running = _get_ident()
+                batch = self._transact(batch, signals)
             finally:
-                self._inside.body = False
+                self._running = 0
                 self.lock.release()
         except Exception as error:  # noqa: BLE001  # whatever it is, everybody in the batch hears of it
             _fail(batch, error)
@@ -301,13 +359,13 @@ class SqliteEngine(Engine):
         self._batches += 1
         return batch
 
-    def _transact(self, batch: list[Entry], end: float, signals: HeldBack) -> list[Entry]:
+    def _transact(self, batch: list[Entry], signals: HeldBack) -> list[Entry]:
         while True:
             try:
                 return self._run(batch)
             except library.RETRYABLE as error:
                 self.rollback()
-                if time.monotonic() > end:
+                if time.monotonic() > batch[0].deadline():
                     raise busy(self.path + ".lock", DEADLINE_S) from error
                 signals.let_through()
                 time.sleep(random.uniform(0.001, 0.05))
@@ -320,13 +378,13 @@ class SqliteEngine(Engine):
 
     def _run(self, batch: list[Entry]) -> list[Entry]:
         self.begin()
-        started = time.monotonic()
         rest: list[Entry] = []
+        started = time.monotonic() if len(batch) > 1 else 0.0
         try:
             for served, entry in enumerate(batch, 1):
                 for op in entry.ops:
                     op.error = None
-                    op.result = op.body(SqliteTx(self.connection, op.caller))
+                    op.result = op.body(SqliteTx(self.cursor, op.caller))
                 if served < len(batch) and time.monotonic() - started > SLOW_BATCH_S:
                     batch, rest = batch[:served], batch[served:]
                     break
@@ -351,7 +409,7 @@ class SqliteEngine(Engine):
             op.error = None
             self.connection.execute("SAVEPOINT op")
             try:
-                op.result = op.body(SqliteTx(self.connection, op.caller))
+                op.result = op.body(SqliteTx(self.cursor, op.caller))
                 self.connection.execute("RELEASE op")
             except library.RETRYABLE:
                 raise
@@ -364,18 +422,21 @@ class SqliteEngine(Engine):
         return batch
 
     def begin(self) -> None:
-        self.connection.execute("BEGIN IMMEDIATE")
+        self.cursor.execute("BEGIN IMMEDIATE")
         crash.point("commit.after_begin")
-        found = self.connection.execute("PRAGMA user_version").get
-        if found != self._schema:
-            self._check_fence(found)
+        if self.connection.data_version() != self._fenced_at:
+            self._check_fence()
 
     def finish(self) -> None:
         crash.point("commit.before_commit")
-        self.connection.execute("COMMIT")
+        self.cursor.execute("COMMIT")
+        self._fenced_at = self.connection.data_version()
 
-    def _check_fence(self, found: int) -> None:
-        """Another process has migrated the store since we opened it: may we still write?"""
+    def _check_fence(self) -> None:
+        """Somebody else has committed since our last commit. Was it a migration, and may we still write?"""
+        found = self.connection.execute("PRAGMA user_version").get
+        if found == self._schema:
+            return
         row = self.connection.execute("SELECT value FROM meta WHERE key = 'min_writer'").get
         if row is not None and int(row) > self._schema:
             raise SchemaTooNew(
@@ -385,7 +446,7 @@ class SqliteEngine(Engine):
 
     def rollback(self) -> None:
         if self.connection.in_transaction:
-            self.connection.execute("ROLLBACK")
+            self.cursor.execute("ROLLBACK")
 
     def translated(self, error: BaseException) -> BaseException:
         if not isinstance(error, apsw.Error):
@@ -406,18 +467,22 @@ class SqliteEngine(Engine):
                     committed.append(op)
                     durable = durable or op.durable
         if committed:
-            crash.point("commit.after_commit")
-            error = self._make_durable(durable)
-            if error is not None:
-                for op in committed:
-                    op.error = error
-            crash.point("commit.after_sync")
-            self._bell.ring()
+            self._confirm(committed, durable)
         for entry in batch:
             if entry is not leader:
                 entry.wake()
         if committed and self._batches % _CARE_EVERY == 0:
             self._care()
+
+    def _confirm(self, committed: list[Op], durable: bool) -> None:
+        """Make durable what was committed, then tell those who wait for news."""
+        crash.point("commit.after_commit")
+        error = self._make_durable(durable)
+        if error is not None:
+            for op in committed:
+                op.error = error
+        crash.point("commit.after_sync")
+        self._bell.ring()
 
     def _make_durable(self, durable: bool) -> BaseException | None:
         """Sync what was committed; an error means that nobody can say whether it is on disk.
@@ -426,18 +491,17 @@ class SqliteEngine(Engine):
         whoever committed behind the gap must not believe its own success.
         """
         with self._syncing:
-            if isinstance(self.dead, CommitUnknown):
+            if self.dead is not None and isinstance(self.dead, CommitUnknown):
                 return self.dead
             try:
                 self._log.settle(durable=durable)
+                return None
             except CommitUnknown as error:
                 self.dead = error
             except OSError as error:
                 with suppress(OSError):
                     os.close(os.open(self._wound, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
                 self.dead = _sync_failed(self.path, error)
-            else:
-                return None
             return self.dead
 
     def sync(self) -> None:
@@ -459,7 +523,7 @@ class SqliteEngine(Engine):
         try:
             with HeldBack() as signals:
                 tx = held.begin(signals)
-            self._inside.body = True
+            self._blocks = self._inside.block = True
             yield tx
             with HeldBack():
                 held.commit()
@@ -468,7 +532,7 @@ class SqliteEngine(Engine):
                 held.abandon()
             raise
         finally:
-            self._inside.body = False
+            self._inside.block = False
 
     def settle(self) -> None:
         """What a held transaction committed: on disk, and told to those who wait for news."""

@@ -47,7 +47,7 @@ class Held:
         engine.queue.enter(self._entry, signals)
         if engine.dead is not None:
             raise engine.dead
-        end = self._entry.since + DEADLINE_S
+        end = self._entry.deadline()
         engine.lock.acquire(end - time.monotonic(), signals)
         self._locked = True
         while True:
@@ -62,7 +62,7 @@ class Held:
             except apsw.Error as error:
                 raise engine.translated(error) from error
         self._timer.start()
-        return HeldTx(engine.connection, self._caller, self)
+        return HeldTx(engine.cursor, self._caller, self)
 
     @contextmanager
     def statement(self) -> Iterator[None]:
@@ -116,8 +116,8 @@ class HeldTx(SqliteTx):
 
     __slots__ = ("_held",)
 
-    def __init__(self, connection: apsw.Connection, caller: Caller, held: Held) -> None:
-        super().__init__(connection, caller)
+    def __init__(self, cursor: apsw.Cursor, caller: Caller, held: Held) -> None:
+        super().__init__(cursor, caller)
         self._held = held
 
     def maybe(self, statement: Statement, /, **params: object) -> Row | None:
@@ -136,6 +136,6 @@ class HeldTx(SqliteTx):
         with self._held.statement():
             super().many(statement, rows)
 
-    def insert(self, statement: Statement, then: Callable[[int], None], /, **params: object) -> None:
+    def insert(self, statement: Statement, then: Callable[[int], None], values: tuple[object, ...]) -> None:
         with self._held.statement():
-            super().insert(statement, then, **params)
+            super().insert(statement, then, values)

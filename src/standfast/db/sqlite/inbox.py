@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from standfast.db.contract import BATCH_MAX
-from standfast.db.sqlite.queue import Entry, Op
+from standfast.db.sqlite.queue import Op
 
 Done = Callable[[Any, BaseException | None], None]
 
 
 class Inbox:
-    def __init__(self, commit: Callable[[Entry], None]) -> None:
+    def __init__(self, commit: Callable[[list[Op]], None]) -> None:
         self._commit = commit
         self._mutex = threading.Lock()
         self._waiting: list[tuple[Op, Done]] = []
@@ -46,7 +46,7 @@ class Inbox:
         if not taken:
             return False
         try:
-            self._commit(Entry([op for op, _ in taken]))
+            self._commit([op for op, _ in taken])
         except BaseException as error:  # noqa: BLE001  # the waiting loops must hear of it, whatever it is
             for op, _ in taken:
                 op.error = op.error or error

@@ -13,12 +13,15 @@ import os
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 
 from standfast.db.sqlite.signals import HeldBack
 from standfast.errors import Busy
 
 TRIES = 5
 """A few tries before queueing: the lock is held for some 50 µs. More of them would starve who queues."""
+_NOW = fcntl.LOCK_EX | fcntl.LOCK_NB
+_flock = fcntl.flock
 
 
 class FileLock:
@@ -34,16 +37,21 @@ class FileLock:
     def acquire(self, timeout_s: float, signals: HeldBack | None = None) -> None:
         """Take the lock, or raise Busy naming the holder after `timeout_s`."""
         for _ in range(TRIES):
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.sched_yield()
-            else:
-                self._held = self._fd
+            if self.take():
                 return
-        self._wait(timeout_s, signals or HeldBack())
+            os.sched_yield()
+        self._wait(timeout_s, signals)
 
-    def _wait(self, timeout_s: float, signals: HeldBack) -> None:
+    def take(self) -> bool:
+        """Take the lock if it is free now."""
+        try:
+            _flock(self._fd, _NOW)
+        except BlockingIOError:
+            return False
+        self._held = self._fd
+        return True
+
+    def _wait(self, timeout_s: float, signals: HeldBack | None) -> None:
         if self._waiter is None:
             self._waiter = _Waiter(self.path)
         if not self._waiter.acquire(timeout_s, signals):
@@ -53,7 +61,7 @@ class FileLock:
     def release(self) -> None:
         fd, self._held = self._held, None
         if fd is not None:
-            fcntl.flock(fd, fcntl.LOCK_UN)
+            _flock(fd, fcntl.LOCK_UN)
 
     def drop_copies(self) -> None:
         """In a forked child: an inherited descriptor would keep the parent's lock after its death."""
@@ -83,7 +91,8 @@ class _Waiter:
         self._granted.acquire()
         threading.Thread(target=self._run, name="standfast-lock", daemon=True).start()
 
-    def acquire(self, timeout_s: float, signals: HeldBack) -> bool:
+    def acquire(self, timeout_s: float, signals: HeldBack | None) -> bool:
+        wait = self._granted.acquire if signals is None else partial(signals.wait, self._granted)
         with self._mutex:
             self._wanted = True
             call = not self._queued
@@ -91,7 +100,7 @@ class _Waiter:
         if call:
             self._call.release()
         try:
-            if signals.wait(self._granted, max(timeout_s, 0.001)):
+            if wait(timeout=max(timeout_s, 0.001)):
                 return True
         except BaseException:
             if self._give_up():

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from standfast.db.contract import BATCH_MAX, Caller, Tx
+from standfast.db.contract import BATCH_MAX, DEADLINE_S, Caller, Tx
 from standfast.db.sqlite.signals import HeldBack
 
 
@@ -33,14 +33,19 @@ class Op:
 class Entry:
     """One thread's place in the queue, with the bodies it brings. Without any, it wants the lead itself."""
 
-    __slots__ = ("alone", "leads", "ops", "since", "turn")
+    __slots__ = ("_end", "leads", "ops", "turn")
 
     def __init__(self, ops: list[Op]) -> None:
         self.ops = ops
-        self.alone = not ops
         self.leads = False
-        self.since = time.monotonic()
+        self._end: float | None = None
         self.turn: threading.Lock | None = None
+
+    def deadline(self) -> float:
+        """Counted from the first moment anybody had to wait: who finds all free never looks at the clock."""
+        if self._end is None:
+            self._end = time.monotonic() + DEADLINE_S
+        return self._end
 
     def wake(self) -> None:
         """Served, or told to lead."""
@@ -57,12 +62,21 @@ class Queue:
         self._settled = threading.Condition(self._mutex)
         self._closing = 0  # threads in wait_settled
 
-    def enter(self, entry: Entry, signals: HeldBack) -> Entry:
-        """Lead at once, or wait until served or told to lead: `entry.leads` says which."""
+    def lead_alone(self) -> bool:
+        """Lead at once if nobody does; then nobody waits either."""
+        with self._mutex:
+            if self._leading:
+                return False
+            self._leading = True
+            return True
+
+    def enter(self, entry: Entry, signals: HeldBack) -> bool:
+        """Lead at once, or wait until served or told to lead: True for those who lead, as `entry.leads` says."""
         with self._mutex:
             if not self._leading:
                 self._leading = entry.leads = True
-                return entry
+                return True
+            entry.deadline()
             entry.turn = turn = threading.Lock()
             turn.acquire()
             self._waiting.append(entry)
@@ -71,7 +85,7 @@ class Queue:
         except BaseException:
             self._leave(entry)
             raise
-        return entry
+        return entry.leads
 
     def _leave(self, entry: Entry) -> None:
         """The waiting thread was interrupted: take its work back, or give the lead on."""
@@ -88,7 +102,7 @@ class Queue:
         if not self._waiting:  # whoever comes this very moment leads the next commit, or shares it
             return batch
         with self._mutex:
-            while self._waiting and not self._waiting[0].alone and len(batch) < BATCH_MAX:
+            while self._waiting and self._waiting[0].ops and len(batch) < BATCH_MAX:
                 batch.append(self._waiting.popleft())
         return batch
 
@@ -100,15 +114,14 @@ class Queue:
         """Let the next one lead. `settling`: this thread still has to sync and answer; see `settled`."""
         with self._mutex:
             self._settling += settling
+            if not self._waiting:
+                self._leading = False
+                return
             following = self._next()
-        if following is not None:
-            following.wake()
+        following.wake()
 
-    def _next(self) -> Entry | None:
+    def _next(self) -> Entry:
         """Whoever leads from now on; the caller holds the mutex, and wakes it."""
-        if not self._waiting:
-            self._leading = False
-            return None
         following = self._waiting.popleft()
         following.leads = True
         return following
@@ -119,13 +132,14 @@ class Queue:
         One commit and one sync overlap; more of them would only make the batches smaller.
         """
         with self._mutex:
-            early = self._settling == 0
             self._settling += 1
-            if not early:
+            if self._settling > 1:
                 return False
+            if not self._waiting:
+                self._leading = False
+                return True
             following = self._next()
-        if following is not None:
-            following.wake()
+        following.wake()
         return True
 
     def hold_files(self) -> None:

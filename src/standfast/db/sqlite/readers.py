@@ -104,6 +104,7 @@ class _Reader:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
+        self._cursor = connection.cursor()
         self._end = 0.0
         connection.execute("PRAGMA query_only=1").fetchall()
         connection.set_progress_handler(self._too_old, _STEPS_BETWEEN_CHECKS)
@@ -114,12 +115,12 @@ class _Reader:
     def run(self, body: Callable[[Tx], T], caller: Caller) -> T:
         self._end = time.monotonic() + READ_MAX_S
         try:
-            self.connection.execute("BEGIN").fetchall()
-            return body(SqliteTx(self.connection, caller))
+            self._cursor.execute("BEGIN")
+            return body(SqliteTx(self._cursor, caller))
         finally:
             if self.connection.in_transaction:
                 self._end = float("inf")
-                self.connection.execute("ROLLBACK").fetchall()
+                self._cursor.execute("ROLLBACK")
 
 
 _READING = frozenset(

@@ -23,6 +23,7 @@ _NUMBERS: tuple[int, ...] = tuple(
 )
 _LOOK_EVERY_S = 0.1
 _get_ident = threading.get_ident
+_signal = _c.signal
 _main_ident = threading.main_thread().ident
 
 
@@ -35,6 +36,21 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
+Handlers = tuple[tuple[int, Callable[[int, Any], Any]], ...]
+_seen: tuple[tuple[object, ...], Handlers] = ((), ())
+
+
+def _callable_now() -> Handlers:
+    """The signals with a handler in Python. They hardly ever change between two writes."""
+    global _seen
+    found = tuple(map(_c.getsignal, _NUMBERS))
+    before, handlers = _seen
+    if found != before:
+        handlers = tuple(pair for pair in zip(_NUMBERS, found, strict=True) if callable(pair[1]))
+        _seen = found, handlers
+    return handlers
+
+
 class Acquirable(Protocol):
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
 
@@ -42,31 +58,29 @@ class Acquirable(Protocol):
 class HeldBack:
     """`with HeldBack() as signals:` — free in every thread but the main one."""
 
-    __slots__ = ("_handlers", "_main", "_noted")
+    __slots__ = ("_handlers", "_noted")
 
-    def __init__(self) -> None:
-        self._main = _get_ident() == _main_ident
-        self._handlers: list[tuple[int, Callable[[int, Any], Any]]] = []
-        self._noted: list[int] = []
+    _handlers: Handlers
+    _noted: dict[int, object]
 
     def __enter__(self) -> HeldBack:
-        if self._main:
+        self._handlers = ()
+        if _get_ident() == _main_ident:
+            # A method of the dict's own is the handler that notes: it runs no instruction of Python's, so
+            # nothing can strike inside it.
+            noted: dict[int, object] = {}
+            self._noted = noted
             try:
-                for number in _NUMBERS:
-                    handler = _c.getsignal(number)
-                    if callable(handler):
-                        self._handlers.append((number, handler))
-                        _c.signal(number, self._note)
+                self._handlers = handlers = _callable_now()
+                for number, _ in handlers:
+                    _signal(number, noted.setdefault)
             except BaseException:  # one that was not held back yet has struck
                 self._restore()
                 raise
         return self
 
-    def _note(self, number: int, _: object) -> None:
-        self._noted.append(number)
-
     def __exit__(self, *exc: object) -> None:
-        if not self._main:
+        if not self._handlers:
             return
         try:
             self._restore()
@@ -79,19 +93,20 @@ class HeldBack:
 
     def _restore(self) -> None:
         for number, handler in self._handlers:
-            _c.signal(number, handler)
+            _signal(number, handler)
 
     def let_through(self) -> None:
         """Run the handlers of what came meanwhile, here, where an exception of theirs does no harm."""
-        while self._noted:
-            number = self._noted.pop(0)
+        while self._handlers and self._noted:
+            number = next(iter(self._noted))
+            del self._noted[number]
             dict(self._handlers)[number](number, sys._getframe())
 
-    def wait(self, lock: Acquirable, timeout_s: float = float("inf")) -> bool:
+    def wait(self, lock: Acquirable, timeout: float = float("inf")) -> bool:
         """Acquire, letting signals through meanwhile. Raises what their handlers raise."""
-        if not self._main:
-            return lock.acquire(timeout=-1 if timeout_s == float("inf") else max(timeout_s, 0.0))
-        end = time.monotonic() + timeout_s
+        if not self._handlers:
+            return lock.acquire(timeout=-1 if timeout == float("inf") else max(timeout, 0.0))
+        end = time.monotonic() + timeout
         while not lock.acquire(timeout=min(_LOOK_EVERY_S, max(end - time.monotonic(), 0.0))):
             self.let_through()
             if time.monotonic() >= end:

@@ -15,19 +15,20 @@ if TYPE_CHECKING:
 
 
 class SqliteTx(Tx):
-    __slots__ = ("_connection",)
+    __slots__ = ("_cursor",)
 
     dialect = "sqlite"
 
-    def __init__(self, connection: apsw.Connection, caller: Caller) -> None:
+    def __init__(self, cursor: apsw.Cursor, caller: Caller) -> None:
+        """The cursor serves statement after statement: each is stepped to its end before the next one begins."""
         self.caller = caller
         self._now_us = None
         self.after = None
-        self._connection = connection
+        self._cursor = cursor
 
     def maybe(self, statement: Statement, /, **params: object) -> Row | None:
         try:
-            cursor = self._connection.execute(statement.sqlite, statement.bind(params))
+            cursor = self._cursor.execute(statement.sqlite, statement.bind(params))
             if statement.columns is not None:
                 rows = cursor.fetchall()
                 return dict(zip(statement.columns, rows[0], strict=True)) if rows else None
@@ -44,7 +45,7 @@ class SqliteTx(Tx):
 
     def all(self, statement: Statement, /, **params: object) -> list[Row]:
         try:
-            cursor = self._connection.execute(statement.sqlite, statement.bind(params))
+            cursor = self._cursor.execute(statement.sqlite, statement.bind(params))
             rows = []
             for row in cursor:
                 names = statement.columns or _name_columns(statement, cursor)
@@ -55,22 +56,23 @@ class SqliteTx(Tx):
 
     def run(self, statement: Statement, /, **params: object) -> None:
         try:
-            self._connection.execute(statement.sqlite, statement.bind(params)).fetchall()
+            self._cursor.execute(statement.sqlite, statement.bind(params)).fetchall()
         except _UNFIT as error:
             raise _refused(params, error) from None
 
     def many(self, statement: Statement, rows: Iterable[Row]) -> None:
-        self._connection.executemany(statement.sqlite, map(statement.bind, rows)).fetchall()
+        # A cursor of its own: whatever makes the rows may ask `tx` for something.
+        self._cursor.connection.executemany(statement.sqlite, map(statement.bind, rows)).fetchall()
 
     def defer(self, statement: Statement, then: Callable[[Row], None], /, **params: object) -> None:
         then(self.one(statement, **params))
 
-    def insert(self, statement: Statement, then: Callable[[int], None], /, **params: object) -> None:
+    def insert(self, statement: Statement, then: Callable[[int], None], values: tuple[object, ...]) -> None:
         try:
-            self._connection.execute(statement.sqlite, statement.bind(params))
+            self._cursor.execute(statement.sqlite, values)
         except _UNFIT as error:
-            raise _refused(params, error) from None
-        then(self._connection.last_insert_rowid())
+            raise _refused(dict(zip(statement.names, values, strict=True)), error) from None
+        then(self._cursor.connection.last_insert_rowid())
 
     def now_us(self) -> int:
         if self._now_us is None:

@@ -47,7 +47,7 @@ def not_taken_back(self: Any, batch: Any) -> Any:
         for op in entry.ops:
             op.error = None
             try:
-                op.result = op.body(SqliteTx(self.connection, op.caller))
+                op.result = op.body(SqliteTx(self.cursor, op.caller))
             except Exception as error:  # noqa: BLE001  as the engine does
                 op.error = error
     self.finish()
@@ -111,9 +111,9 @@ def told_afterwards(append: Any) -> Any:
     """The change is committed, then the journal hears of it."""
 
     def patched(tx: Any, *args: Any, **more: Any) -> Any:
-        tx._connection.execute("COMMIT")
+        tx._cursor.execute("COMMIT")
         crash.point("commit.after_commit")
-        tx._connection.execute("BEGIN IMMEDIATE")
+        tx._cursor.execute("BEGIN IMMEDIATE")
         return append(tx, *args, **more)
 
     return patched
