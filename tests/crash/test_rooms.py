@@ -5,23 +5,27 @@ The worlds are in `standfast.prove.crashes`; `standfast prove --only crashes` pl
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import standfast
 from standfast import crash
 from standfast.cli import state_verify
+from standfast.prove.campaigns.crashes import run
 from standfast.prove.crashes.footings import TooEarly, Writes
 from standfast.prove.crashes.rooms import ROOMS, world
 from standfast.prove.crashes.state import Values
 from standfast.prove.crashes.sweeping import sweep
+from standfast.prove.faults.daemons import Running, noted, noting, opened, until
 from standfast.record.state import Entry
 
-WORLDS = [name for room in ROOMS.values() for name in room]
-FIRSTS, SECONDS = 60, 6
-SLOW = ("daemon:Scheduled",)
-"""A life waits for processes: killed at its own points here."""
+FIRSTS, SECONDS = 40, 5
+SLOW = {"daemon": {"firsts": 12, "at": "daemon."}}
+"""Whose lives wait for processes: killed at its own points here."""
 ONLY_AFTER_A_CRASH: dict[str, str | tuple[str, ...]] = {
     "effects:OnlyProbed": "effect.before_done",
     "daemon:Scheduled": ("daemon.after_claim", "daemon.after_go"),
@@ -33,27 +37,30 @@ ELSEWHERE = {
 }
 
 
-@pytest.mark.parametrize("name", WORLDS)
-def test_killed_anywhere_a_room_comes_to_the_right_end(name: str, tmp_path: Path) -> None:
-    """000-1, 002-33, 001-78, 002-11: every first crash, and a sample of the second ones.
+@pytest.mark.parametrize("room", ROOMS)
+def test_killed_anywhere_a_room_comes_to_the_right_end(room: str, tmp_path: Path) -> None:
+    """000-1, 002-33, 001-78, 002-11: first crashes, all or nearly all of them, and a sample of the second ones.
 
     000-9 imports, 000-11, 000-36 and 000-37 loops, 000-20 and 000-22 webhooks and credits, 000-40 mail.
     """
-    swept = sweep(world(name, tmp_path), firsts=FIRSTS, seconds=SECONDS, at="daemon." if name in SLOW else "")
-    assert swept.schedules > min(FIRSTS, 10)
-    assert swept.second_crashes
+    asked: dict[str, Any] = {"firsts": FIRSTS, "seconds": SECONDS} | SLOW.get(room, {})
+    played = run(tmp_path, room=room, **asked)
+    assert played.bad == []
+    assert played.seen["killed twice"] >= 4 * len(ROOMS[room])
 
 
-@pytest.mark.parametrize("name", [name for name in WORLDS if name.partition(":")[2] not in ("Migrations", "Collected")])
-def test_the_same_on_postgresql(name: str, pg_database: str, tmp_path: Path) -> None:
-    """000-1, 002-33: a sample of both."""
-    assert sweep(world(name, tmp_path, pg_database), firsts=3, seconds=2).second_crashes == 2
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_same_on_postgresql(room: str, pg_database: str, tmp_path: Path) -> None:
+    """000-1, 002-33: a sample of both; what is only a file's is left out."""
+    played = run(tmp_path, room=room, firsts=2, seconds=2, url=pg_database)
+    assert played.bad == []
+    assert played.seen["killed twice"] >= 2
 
 
 def test_every_crash_point_is_in_some_world(pg_database: str, tmp_path: Path) -> None:
     """A window that no sweep ever opens is a window nobody has looked through."""
     found = set[str]()
-    for name in WORLDS:
+    for name in [name for room in ROOMS.values() for name in room]:
         at = ONLY_AFTER_A_CRASH.get(name)
         found |= sweep(world(name, tmp_path), firsts=0 if at is None else 4, at=at or "").passed
     found |= sweep(world("artifacts:Artifacts", tmp_path / "server", pg_database), firsts=0).passed
@@ -94,3 +101,23 @@ def test_the_next_seed_plays_other_schedules(tmp_path: Path) -> None:
     assert played[0] == played[1]
     assert len(played[0]) == 13
     assert {one for one in played[0] & played[2] if one != ("",)} == set()
+
+
+def test_a_daemon_killed_as_it_is_told_to_end_leaves_its_command_to_the_next(tmp_path: Path) -> None:
+    """000-37: what ran goes on under its keeper, and is neither lost nor run again."""
+    url, data, go = str(tmp_path / "standfast.db"), tmp_path / "data", tmp_path / "go"
+    os.mkfifo(go)
+    with opened(url, data) as sf:
+        sf.loops.add("slow", noting(tmp_path / "witness", f"read line < {go}; echo done"), every="1d", cwd="/")
+        run_id = sf.runs.ask("slow").id
+        with Running(data, STANDFAST_DB_URL=url, STANDFAST_CRASH_AT="daemon.before_drain") as killed:
+            until(lambda: noted(tmp_path / "witness"))
+            assert killed.stop() == -signal.SIGKILL
+        with Running(data, STANDFAST_DB_URL=url) as running:
+            running.wait()
+            go.write_text("on\n")
+            until(lambda: sf.runs.get(run_id).ended_us)
+            assert running.stop() == 0
+        ended = sf.runs.get(run_id)
+        assert (ended.state, ended.attempt) == ("done", 1)
+        assert set(noted(tmp_path / "witness").values()) == {1}

@@ -16,11 +16,18 @@ from standfast.prove.outcome import Outcome
 
 
 def run(
-    place: Path, *, room: str, firsts: int | None, seconds: int | None, url: str | None = None, seed: int = 0
+    place: Path,
+    *,
+    room: str,
+    firsts: int | None,
+    seconds: int | None,
+    at: str = "",
+    url: str | None = None,
+    seed: int = 0,
 ) -> Outcome:
-    """Sweep every world of a room, in a process that is small and forks quickly."""
+    """Sweep every world of a room, in a process that is small and forks quickly. `at` is where first crashes are."""
     outcome = Outcome(f"crashes in {room}")
-    asked: dict[str, Any] = {"room": room, "place": str(place), "firsts": firsts, "seconds": seconds}
+    asked: dict[str, Any] = {"room": room, "place": str(place), "firsts": firsts, "seconds": seconds, "at": at}
     with Child("standfast.prove.campaigns.crashes:swept", **asked, url=url, seed=seed) as child:
         for line in child.end(3600):
             played = json.loads(line)
@@ -30,13 +37,13 @@ def run(
     return outcome
 
 
-def swept(room: str, place: str, firsts: int | None, seconds: int | None, url: str | None, seed: int) -> None:
+def swept(room: str, place: str, firsts: int | None, seconds: int | None, at: str, url: str | None, seed: int) -> None:
     """In a child: say for each world what was played, and what ended wrong."""
     for name in CONTROL if room == "control" else ROOMS[room]:
         made = world(name, Path(place), url)
         if url is None or made.on_a_server:
             try:
-                found = sweep(made, firsts=firsts, seconds=seconds, seed=seed)
+                found = sweep(made, firsts=firsts, seconds=seconds, seed=seed, at=at)
                 played = {"schedules": found.schedules, "killed twice": found.second_crashes, "bad": list[str]()}
             except AssertionError as error:
                 schedule, _, words = str(error).partition("\n")
