@@ -320,11 +320,16 @@ CAMPAIGNS += _INPUTS
 
 
 def named(names: tuple[str, ...]) -> Iterator[Campaign]:
-    """Those that were asked for by their name or their workload; all of them for nothing."""
+    """Those that were asked for by their name or their workload; all of them for nothing.
+
+    Some workloads have a campaign of their own name: the name alone is the campaign, "actors/" the workload.
+    """
+    own = {one.name for one in CAMPAIGNS}
     for one in CAMPAIGNS:
-        if not names or one.name in names or one.workload in names:
+        plain = one.workload in names and one.workload not in own
+        if not names or one.name in names or plain or f"{one.workload}/" in names:
             yield one
 
 
 def known() -> list[str]:
-    return [*WORKLOADS, *(one.name for one in CAMPAIGNS)]
+    return [*WORKLOADS, *(f"{workload}/" for workload in WORKLOADS), *(one.name for one in CAMPAIGNS)]

@@ -90,6 +90,7 @@ def _workload(name: str, about: str, found: list[Result]) -> Iterator[str]:
     yield ""
     for played in groups.values():
         yield from _more(played)
+    yield ""
 
 
 def _row(found: Sequence[Result]) -> str:
@@ -144,7 +145,7 @@ def _bugs(runs: Sequence[Run]) -> Iterator[str]:
     if not newest:
         return
     found = sum(bool(bug["found"]) for bug in newest.values())
-    yield "\n## Seeded bugs\n"
+    yield "## Seeded bugs\n"
     yield f"{_mark('mutants')}{found} of {len(newest)} were found, by a harness that is quiet without it. A bug is a"
     yield "small patch that only children of `prove` have; the product knows nothing of it.\n"
     yield "| bug | what it does | who looks | found after |\n|---|---|---|---|"

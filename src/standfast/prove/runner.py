@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 
-CONTROL_S = 30.0
+CONTROL_S = 60.0
 """A control has this long to go wrong, however short its share is."""
 
 
@@ -116,7 +116,7 @@ def play(campaign: Campaign, directory: Path, *, seed: int, short: bool = False,
     """One seed of a campaign in an empty directory; `more` in the place of its own arguments."""
     module, _, name = campaign.place.partition(":")
     run = getattr(import_module(f"standfast.prove.campaigns.{module}"), name)
-    arguments = shortened(run, campaign.arguments) if short else campaign.arguments
+    arguments = shortened(run, campaign.arguments) if short and not campaign.control else campaign.arguments
     outcome: Outcome = run(directory, seed=seed, **{**arguments, **more})
     return outcome
 
