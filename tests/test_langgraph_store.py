@@ -86,6 +86,27 @@ def test_an_items_time_begins_again_when_it_is_read(engine_url: str, tmp_path: o
         assert store.sweep_ttl() == 0
 
 
+def test_what_is_read_again_and_again_is_written_once(engine_url: str, tmp_path: object) -> None:
+    """A time that began a moment ago is not worth a write; it ends a hundredth of it early at most."""
+    clock = clocks.ManualClock()
+    with standfast.open(engine_url, data_dir=str(tmp_path), clock=clock) as sf:
+        store = Store(sf, ttl={"default_ttl": 10})
+        store.put(("a",), "k", {})
+
+        def ends() -> int:
+            (row,) = sf.rows("SELECT expires_us FROM item")
+            return int(row["expires_us"])
+
+        first = ends()
+        clock.advance("5s")
+        assert store.get(("a",), "k") is not None
+        assert len(store.search(("a",))) == 1
+        assert ends() == first
+        clock.advance("2s")
+        assert len(store.search(("a",))) == 1
+        assert ends() == first + 7_000_000
+
+
 def test_without_an_index_a_query_is_left_aside(store: Store) -> None:
     """As in the official stores: the last changed first, and nothing has a score."""
     store.put(("a",), "old", {"text": "something like this"}, index=["text"])

@@ -1,7 +1,7 @@
 """`sf.items`: what a graph remembers beyond its threads, by a path of names and a key.
 
-A JSON object each, with an optional time to live that begins again when it is read. What is over is
-never shown; `sweep` gives back the room. Changes made together are committed together.
+A JSON object each, with an optional time to live that begins again, to a hundredth of it, when it is read. What
+is over is never shown; `sweep` gives back the room. Changes made together are committed together.
 
 An item may come with vectors, made by the caller of texts in it; `nearest` compares a vector with all those at or
 below a path, one by one. That is meant for the memory of an agent, not for a library: see VECTORS_MAX.
@@ -44,6 +44,8 @@ class Item(NamedTuple):
     created_us: int
     updated_us: int
     ttl_us: int | None
+    left_us: int | None
+    """What was left of its time when it was read."""
 
 
 class Found(NamedTuple):
@@ -86,8 +88,8 @@ class Items(Room):
     def get(self, path: Path, key: str, *, refresh: bool = True) -> Item | None:
         """One item, or None. One with a time to live begins it again, unless `refresh` is false."""
         found = self._get(path, key)
-        if found is not None and found.ttl_us is not None and refresh:
-            self.refresh([(path, key)])
+        if found is not None and refresh:
+            self._refresh([found])
         return found
 
     @query
@@ -179,7 +181,7 @@ class Items(Room):
         return page
 
     def _refresh(self, items: Sequence[Item]) -> None:
-        if names := [(item.path, item.key) for item in items if item.ttl_us is not None]:
+        if names := [(item.path, item.key) for item in items if _due(item)]:
             self.refresh(names)
 
     def _below(self, prefix: Path) -> Iterator[Item]:
@@ -277,4 +279,10 @@ def _too_many(prefix: Path) -> InvalidInput:
 
 def _item(row: Row) -> Item:
     path = tuple(json.loads(row["path"]))
-    return Item(path, row["key"], serial.read(row["value"]), row["created_us"], row["updated_us"], row["ttl_us"])
+    times = (row[name] for name in ("created_us", "updated_us", "ttl_us", "left_us"))
+    return Item(path, row["key"], serial.read(row["value"]), *times)
+
+
+def _due(item: Item) -> bool:
+    """Whether beginning its time again is worth a write: not if it began within the last hundredth of it."""
+    return item.ttl_us is not None and item.left_us is not None and item.left_us < item.ttl_us - item.ttl_us // 100

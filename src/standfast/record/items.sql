@@ -1,7 +1,7 @@
 -- What a graph remembers beyond its threads. What is over by its time is read as gone.
 
 -- name: get
-SELECT path, key, value, created_us, updated_us, ttl_us FROM item
+SELECT path, key, value, created_us, updated_us, ttl_us, expires_us - :now_us AS left_us FROM item
 WHERE scope = :scope AND path = :path AND key = :key AND (expires_us IS NULL OR expires_us > :now_us)
 
 -- Written over something whose time is over, it is new.
@@ -24,7 +24,7 @@ SELECT DISTINCT path FROM item WHERE scope = :scope AND (expires_us IS NULL OR e
 
 -- A path with everything below it lies together: its text ends in a bracket where theirs go on with a comma.
 -- name: page
-SELECT path, key, value, created_us, updated_us, ttl_us FROM item
+SELECT path, key, value, created_us, updated_us, ttl_us, expires_us - :now_us AS left_us FROM item
 WHERE scope = :scope AND (path, key) > (:after_path, :after_key) AND path <= :upto_path
   AND (expires_us IS NULL OR expires_us > :now_us)
 ORDER BY path, key
@@ -40,7 +40,7 @@ SELECT seq, CAST(:field AS TEXT), :vector FROM item WHERE scope = :scope AND pat
 
 -- name: vectors
 SELECT i.path AS path, i.key AS key, i.value AS value, i.created_us AS created_us, i.updated_us AS updated_us,
-       i.ttl_us AS ttl_us, v.field AS field, v.vector AS vector
+       i.ttl_us AS ttl_us, i.expires_us - :now_us AS left_us, v.field AS field, v.vector AS vector
 FROM item i JOIN item_vector v ON v.item_seq = i.seq
 WHERE i.scope = :scope AND (i.path, i.key) >= (:after_path, :after_key) AND i.path <= :upto_path
   AND (i.path <> :after_path OR i.key <> :after_key OR v.field > :after_field)
