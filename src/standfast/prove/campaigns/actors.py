@@ -25,10 +25,19 @@ from typing import Any
 
 import standfast
 from standfast import config, crash, handle
-from standfast.clock import DAY_US
+from standfast.clock import DAY_US, SYSTEM
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import statement
-from standfast.errors import ApprovalRequired, Busy, EffectInDoubt, IllegalTransition, InProgress, LeaseLost
+from standfast.errors import (
+    ApprovalRequired,
+    Busy,
+    CommitUnknown,
+    EffectInDoubt,
+    IllegalTransition,
+    InProgress,
+    LeaseLost,
+    StorageError,
+)
 from standfast.footings import journal, leases
 from standfast.prove.campaigns.warm import warmed
 from standfast.prove.faults.children import Nursery
@@ -43,7 +52,10 @@ KINDS = (("probed", "asked"), ("idempotent", "probed"), ("plain",))
 """What each third of the jobs sends. `asked` needs a yes, `plain` a person where it is in doubt."""
 SHORT_US = 20_000
 """A claim that is over before its work is: somebody else takes the task, and the fence has to hold."""
-PATIENCE_S = 120.0
+PATIENCE_S = 600.0
+WEATHER = ("unreachable", "timeout", "transaction_too_long")
+"""A crowd on a busy machine may be too much for a server: whoever meets that gives up, and another comes."""
+GIVEN_UP = 75
 SLOW_S = (0.001, 0.01, 0.1, 1.0)
 
 _MOVES = frozenset(
@@ -176,8 +188,8 @@ class _Stage:
             if code is None:
                 continue
             del self._alive[pid]
-            if code == -signal.SIGKILL:
-                self.seen["kills"] += 1
+            if code in (-signal.SIGKILL, GIVEN_UP):
+                self.seen["kills" if code != GIVEN_UP else "actors that gave up"] += 1
                 again = self._nursery.start(HERE + role, **self._starter(role))
                 self._alive[again] = role
                 self.seen["actors"] += 1
@@ -455,6 +467,14 @@ class Actor:
     def met(self, error: Exception) -> None:
         self.tell("weather", error=type(error).__name__)
 
+    @contextmanager
+    def weather(self) -> Iterator[None]:
+        """A lock that was not free for half a minute: on a machine that is busy enough, that happens."""
+        try:
+            yield
+        except Busy as error:
+            self.met(error)
+
     def over(self) -> bool:
         return bool(self.sf.read(lambda tx: tx.one(_CLOSED)["n"]) >= self.jobs)
 
@@ -471,8 +491,13 @@ def _living(asked: dict[str, Any], role: str) -> Iterator[Actor]:
             patch.setattr(leases, "is_gone", _taken_for_dead)
         if fuse:
             _light(fuse)
-        with _opened(asked, f"{role} {number}") as sf:
-            yield Actor(sf, Path(asked["place"]), asked["jobs"], asked["crowd"], number)
+        try:
+            with _opened(asked, f"{role} {number}") as sf:
+                yield Actor(sf, Path(asked["place"]), asked["jobs"], asked["crowd"], number)
+        except StorageError as error:
+            if not isinstance(error, Busy | CommitUnknown) and error.code not in WEATHER:
+                raise
+            os._exit(GIVEN_UP)
 
 
 def _light(fuse: int) -> None:
@@ -493,25 +518,33 @@ def _taken_for_dead(holder: str, clock: Any) -> bool:
 def schedule(**asked: Any) -> None:
     """Report every job, in any order; somebody else may have done so."""
     with _living(asked, "scheduler") as actor:
-        for job in actor.draw.sample(range(actor.jobs), actor.jobs):
-            actor.sf.tasks.add(f"job {job}", fingerprint=f"job-{job}", cool_down_us=DAY_US)
-            actor.sf.sessions.say(ROOT, "user", f"job {job}", key=f"job-{job}")
+        left = actor.draw.sample(range(actor.jobs), actor.jobs)
+        while left:
+            with actor.weather():
+                actor.sf.tasks.add(f"job {left[0]}", fingerprint=f"job-{left[0]}", cool_down_us=DAY_US)
+                actor.sf.sessions.say(ROOT, "user", f"job {left[0]}", key=f"job-{left[0]}")
+                left.pop(0)
 
 
 def work(**asked: Any) -> None:
     with _living(asked, "worker") as actor:
         while not actor.over():
-            before = time.monotonic()
-            task = actor.sf.tasks.claim(for_us=actor.draw.choice([None, None, SHORT_US]))
-            if task is None:
-                actor.rest()
-                continue
-            actor.tell("claimed", s=round(time.monotonic() - before, 6), task=task.id, fence=task.fence)
-            try:
-                _perform(actor, task)
-            except (InProgress, LeaseLost, EffectInDoubt, ApprovalRequired, IllegalTransition, Busy) as error:
-                actor.met(error)
-                _give_back(actor, task)
+            with actor.weather():
+                _work(actor)
+
+
+def _work(actor: Actor) -> None:
+    before = time.monotonic()
+    task = actor.sf.tasks.claim(for_us=actor.draw.choice([None, None, SHORT_US]))
+    if task is None:
+        actor.rest()
+        return
+    actor.tell("claimed", s=round(time.monotonic() - before, 6), task=task.id, fence=task.fence)
+    try:
+        _perform(actor, task)
+    except (InProgress, LeaseLost, EffectInDoubt, ApprovalRequired, IllegalTransition, Busy) as error:
+        actor.met(error)
+        _give_back(actor, task)
 
 
 def _give_back(actor: Actor, task: Any) -> None:
@@ -559,12 +592,18 @@ def approve(**asked: Any) -> None:
     """Answer what is asked for; look into the world where something is in doubt, and say what is there."""
     with _living(asked, "approver") as actor:
         while not actor.over():
-            for approval in actor.sf.approvals.list(state="requested"):
-                _answer(actor, approval.id)
-            for effect in actor.sf.effects.in_doubt():
-                if effect.tool == "plain":
-                    _settle(actor, effect)
+            with actor.weather():
+                for approval in actor.sf.approvals.list(state="requested"):
+                    _answer(actor, approval.id)
+                for effect in actor.sf.effects.in_doubt():
+                    if effect.tool == "plain" and _silent(effect):
+                        _settle(actor, effect)
             actor.rest()
+
+
+def _silent(effect: Any) -> bool:
+    """Whether its sender cannot send any more. One that is only late may: then nobody should speak yet."""
+    return effect.gave_up_us is not None or not effect.holder or leases.is_gone(effect.holder, SYSTEM)
 
 
 def _answer(actor: Actor, approval: str) -> None:
@@ -594,6 +633,6 @@ def audit(**asked: Any) -> None:
         over = False
         while not over:
             over = actor.over()
-            looking.look()
-            actor.tell("looked")
+            with actor.weather():
+                looking.look()
             actor.rest()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from standfast.db.postgres.engine import PostgresEngine
     from standfast.db.sqlite.engine import SqliteEngine
 
+PATIENCE_S = 300.0
 LATER = tuple(
     Migration(
         version=LATEST + n,
@@ -44,11 +45,16 @@ def run(
             if url is not None:
                 _empty(url)
             if old:
-                assert nursery.wait(nursery.start("standfast.prove.campaigns.boot:open_once", path=path)) == 0
+                assert (
+                    nursery.wait(nursery.start("standfast.prove.campaigns.boot:open_once", path=path), PATIENCE_S) == 0
+                )
             starters: list[dict[str, object]] = [
                 {"path": path, "oracle": str(oracle), "key": f"k{n}", "later": old} for n in range(processes)
             ]
-            codes = [nursery.wait(pid) for pid in nursery.race("standfast.prove.campaigns.boot:open_once", starters)]
+            codes = [
+                nursery.wait(pid, PATIENCE_S)
+                for pid in nursery.race("standfast.prove.campaigns.boot:open_once", starters)
+            ]
             outcome.count("rounds")
             outcome.count("openings", processes)
             outcome.refuse([code for code in codes if code != 0], "openings failed: " + _words(place))

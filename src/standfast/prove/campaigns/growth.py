@@ -35,6 +35,7 @@ STREAM = "orders"
 UNIT = 10
 """Events of one unit of work."""
 CHUNK = 5_000
+PATIENCE_S = 300.0
 HOT = ("append", "say", "effect", "claim", "resume")
 
 _UNITS = "WITH RECURSIVE i (u) AS (SELECT CAST(:first AS BIGINT) UNION ALL SELECT u + 1 FROM i WHERE u < :last)"
@@ -187,9 +188,9 @@ class Growing:
 
     def _recovered(self) -> int:
         where = {"place": str(self._place), "where": self._where, "mark": f"at {self.events}"}
-        code = self._nursery.wait(self._nursery.start(HERE + "dies", **where))
+        code = self._nursery.wait(self._nursery.start(HERE + "dies", **where), PATIENCE_S)
         assert code == -9, f"it should have died, and ended with {code}"
-        code = self._nursery.wait(self._nursery.start(HERE + "recovers", **where))
+        code = self._nursery.wait(self._nursery.start(HERE + "recovers", **where), PATIENCE_S)
         assert code == 0, f"nobody recovered: {code} {(self._place / 'words').read_text()[-1500:]}"
         return int((self._place / "recovered").read_text())
 
@@ -248,7 +249,7 @@ def _compact(outcome: Outcome, nursery: Nursery, place: Path, where: str, draw: 
     for n in range(kills + 1):
         fuse = draw.randint(1, 120) if n < kills else 0
         asked = {"place": str(place), "where": where, "number": draw.randrange(2**32), "fuse": fuse}
-        code = nursery.wait(nursery.start(HERE + "folds", **asked))
+        code = nursery.wait(nursery.start(HERE + "folds", **asked), PATIENCE_S)
         outcome.count("kills", int(code == -9))
         words = (place / "words").read_text(errors="replace")[-1500:]
         outcome.refuse(code not in (0, -9) and code, f"folding ended with an error: {words}")

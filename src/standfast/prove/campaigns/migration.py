@@ -36,7 +36,7 @@ from standfast.prove.outcome import Outcome
 
 HERE = "standfast.prove.campaigns.migration:"
 SCOPE = "here"
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 
 
 def run(place: Path, *, seed: int, url: str | None = None, schedules: int = 20, torn: bool = False) -> Outcome:
@@ -94,7 +94,7 @@ class _Scene:
             assert version in (self._found, LATEST), f"killed at {kill}, the schema is {version}"
         assert self._child("migrate", url, home, kill=0, torn=False) == 0, f"killed at {kills}, it does not migrate"
         (home / "migrated").touch()
-        code = self._nursery.wait(beside)
+        code = self._nursery.wait(beside, PATIENCE_S)
         assert code == 0, f"killed at {kills}: the old process ended with {code}"
         code = self._child("resume", url, home, schema=self._found, hours=hours)
         assert code == 0, f"killed at {kills}: nobody can go on"
