@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from standfast.errors import InvalidInput
-from standfast.prove import results
+from standfast.prove import catalogue, results
 from standfast.prove.catalogue import CAMPAIGNS
 from standfast.prove.report import page
 from standfast.prove.results import Result, Run
@@ -218,3 +218,11 @@ def test_without_assertions_it_refuses_to_run(tmp_path: Path) -> None:
 def test_campaigns_and_seeded_bugs_are_listed(tmp_path: Path) -> None:
     assert "crashes-effects" in prove(tmp_path, "--list").stdout
     assert "no fence at the end" in prove(tmp_path, "--list", "--mutants").stdout
+
+
+def test_a_name_is_a_campaign_first_and_a_workload_with_a_slash() -> None:
+    """So that the command that plays a seed again plays that campaign alone."""
+    assert {one.name for one in catalogue.named(("power",))} == {"power"}
+    assert {one.workload for one in catalogue.named(("power/",))} == {"power"}
+    assert {one.workload for one in catalogue.named(("crashes",))} == {"crashes"}
+    assert len(list(catalogue.named(("power/",)))) > 3

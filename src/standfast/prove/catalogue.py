@@ -317,12 +317,13 @@ _INPUTS = (
 )
 
 CAMPAIGNS += _INPUTS
+CAMPAIGNS += (Campaign("soak", "actors", "soak:run", "kills", 1, BOTH, {"seconds": 40}),)
 
 
 def named(names: tuple[str, ...]) -> Iterator[Campaign]:
     """Those that were asked for by their name or their workload; all of them for nothing.
 
-    Some workloads have a campaign of their own name: the name alone is the campaign, "actors/" the workload.
+    Some workloads have a campaign of their own name: the name alone is the campaign, "power/" the workload.
     """
     own = {one.name for one in CAMPAIGNS}
     for one in CAMPAIGNS:
