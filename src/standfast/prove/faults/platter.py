@@ -149,8 +149,10 @@ def _rename(names: dict[str, File | None], change: tuple[int, str, bool, File | 
 
 
 def _reachable(name: str, names: dict[str, File | None]) -> bool:
+    if "/" not in name:
+        return True
     parent = os.path.dirname(name)
-    return not parent or (parent in names and _reachable(parent, names))
+    return parent in names and _reachable(parent, names)
 
 
 def _apply(data: bytearray, operation: Operation, touched: set[int]) -> None:
