@@ -14,7 +14,6 @@ import pytest
 import standfast
 from standfast.interchange.imports import Imported
 from standfast.interchange.transcripts import reading
-from standfast.record import redaction
 from standfast.prove.transcripts import (
     SESSION,
     append,
@@ -33,6 +32,7 @@ from standfast.prove.transcripts import (
     user,
     write,
 )
+from standfast.record import redaction
 
 KEY = "ghp_" + "a1B2" * 9
 THREAD = "0199812e-64f0-7f73-91fc-095dda01c36e"
@@ -425,6 +425,41 @@ def test_a_codex_fork_leaves_what_it_repeats_with_its_parent(sf: standfast.Stand
     fork = write(rollout(tmp_path, OTHER), meta(OTHER, forked_from_id=THREAD), *shared, *own)
     assert run(sf, "codex", fork).messages == 2
     assert [words for _, words in said(sf, f"codex:{OTHER}")] == ["there", "one"]
+
+
+@pytest.mark.parametrize("piece", [2, 3, 2000])
+def test_a_codex_fork_that_was_imported_before_its_parent_ends_the_same(
+    sf: standfast.Standfast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int
+) -> None:
+    """Whichever comes first, and however both grow meanwhile: what repeats is left with the parent."""
+    monkeypatch.setattr(reading, "PIECE_LINES", piece)
+    call = codex("response_item", {"type": "function_call", "call_id": "c1", "name": "exec", "arguments": "{}"})
+    shared = [message("user", "one"), message("assistant", "two"), call, message("user", "three")]
+    own = [message("assistant", "there"), message("user", "five")]
+    fork = write(rollout(tmp_path, OTHER), meta(OTHER, forked_from_id=THREAD), *shared, own[0])
+    third = "01a1e063-d05c-7193-8291-7ca81d32bbb9"
+    short = write(rollout(tmp_path, third), meta(third, forked_from_id=THREAD), *shared[:2])
+    assert run(sf, "codex", fork).messages == 5
+    run(sf, "codex", short)
+    parent = write(rollout(tmp_path, THREAD), meta(THREAD), *shared[:3])
+    run(sf, "codex", parent)
+    with fork.open("a") as file:
+        file.write(json.dumps(own[1]) + "\n")
+    run(sf, "codex", parent.with_name(fork.name))
+    with parent.open("a") as file:
+        file.write("".join(json.dumps(one) + "\n" for one in (shared[3], message("assistant", "here"))))
+    run(sf, "codex", parent)
+    with short.open("a") as file:
+        file.write("".join(json.dumps(one) + "\n" for one in (*shared[2:], message("user", "else"))))
+    run(sf, "codex", short)
+    spoken = {
+        key: [words for role, words in said(sf, f"codex:{key}") if role != "tool"] for key in (THREAD, OTHER, third)
+    }
+    assert spoken[THREAD] == ["one", "two", "three", "here"]
+    assert spoken[OTHER] == ["there", "five"]
+    assert spoken[third] == ["else"]
+    assert len(rows(sf, "SELECT id FROM tool_call")) == 1
+    assert run(sf, "codex", fork).outcome == "same"
 
 
 def test_a_codex_sub_agent_is_a_node_and_what_it_inherited_is_not_repeated(

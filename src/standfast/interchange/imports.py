@@ -1,6 +1,6 @@
 """`sf.imports`: transcripts of coding agents, and sessions kept elsewhere, brought into the record.
 
-Streaming: a source is read in pieces of a megabyte, and each piece is one transaction that also moves
+Streaming: a source is read in pieces of four megabytes, and each piece is one transaction that also moves
 the place up to which the source is read. Killed anywhere, the next run goes on where that stands; run
 again with nothing new, it writes nothing. Nothing is ever deleted at the source, and when a source
 disappears what was imported stays, with a note.
@@ -155,7 +155,7 @@ class _Run:
         self.packer = ThreadPoolExecutor(1, "standfast-import")
 
     def all(self, roots: list[str], since_us: int | None) -> Report:
-        paths = [path for root in roots for path in self.importer.find(root)]
+        paths = self.importer.in_order([path for root in roots for path in self.importer.find(root)])
         sizes = {path: _size(path) for path in paths}
         self.total = sum(sizes.values())
         sources = []
@@ -321,6 +321,7 @@ class _Run:
             raw=packed.result(),
             records=len(piece.lines),
             in_place=self.importer.in_place,
+            copies=self.importer.copies,
         )
         scopes = {thread: self._scope(batch, thread) for thread in batch.facts}
         crash.point("import.before_batch")

@@ -74,6 +74,7 @@ _NOT_THE_PERSON = ("<environment_context>", "# AGENTS.md instructions", "<skills
 
 class Codex(Importer):
     agent = "codex"
+    copies = True
 
     def roots(self, environ: Mapping[str, str]) -> list[str]:
         home = environ.get("CODEX_HOME") or os.path.expanduser("~/.codex")
@@ -82,7 +83,11 @@ class Codex(Importer):
     def find(self, root: str) -> Iterator[str]:
         """Each rollout once, under its plain name, whichever of its two forms is there. Older ones first."""
         plain = {path.removesuffix(".zst") for path in walk(root, _FILE)}
-        yield from sorted(plain, key=lambda path: (os.path.basename(path), path))
+        yield from self.in_order(list(plain))
+
+    def in_order(self, paths: list[str]) -> list[str]:
+        """By the moment in their names, wherever they lie: a fork after what it was forked from."""
+        return sorted(paths, key=lambda path: (os.path.basename(path), path))
 
     def reader(self, path: str, carry: dict[str, Any], counts: dict[str, Any]) -> Reader:
         return _Reader(path, carry, counts)

@@ -118,6 +118,8 @@ class Importer(ABC):
     agent: str
     version: int = 1
     """Raised when the reader understands more: everything is read again, and what is known is not repeated."""
+    copies = False
+    """Whether its forks repeat their parents without ids: then they are compared, whichever came first."""
     in_place = False
     """Whether its records change after they were written: then a record is compared, not only known."""
 
@@ -132,6 +134,10 @@ class Importer(ABC):
     @abstractmethod
     def reader(self, path: str, carry: dict[str, Any], counts: dict[str, Any]) -> Reader:
         """A reader that goes on where `carry` was left."""
+
+    def in_order(self, paths: list[str]) -> list[str]:
+        """The order to read them in, where they lie under several roots."""
+        return paths
 
     def look(self, path: str, head_bytes: int | None = None) -> Place:
         """What the source is now; raises OSError."""

@@ -25,6 +25,8 @@ from standfast.record import nodes
 SQL = load(__name__)
 
 CHECKPOINTS_KEPT = 20
+SETTLED_MAX = 100_000
+"""Messages of a fork that are compared with its parent's when that comes later."""
 _STRENGTH = {"unknown": 0, "pending": 0, "ok": 1, "cancelled": 2, "error": 3}
 _MERGED = ("tool", "input", "summary", "called_us")
 _NEWER = ("output", "exit_code", "duration_us")
@@ -47,6 +49,7 @@ class Advance(NamedTuple):
     raw: bytes
     records: int
     in_place: bool
+    copies: bool
 
 
 class Written(NamedTuple):
@@ -112,6 +115,8 @@ def write(tx: Tx, batch: Batch, source: Advance, scopes: dict[Thread, str]) -> W
     _title(tx, batch, homes)
     _decide(tx, batch, homes)
     _touch(tx, fresh, homes)
+    if source.copies:
+        _settle_forks(tx, batch, homes)
     _keep_raw(tx, source, changed=bool(fresh or revised or not source.in_place))
     _tell(tx, batch, source, session_id, len(fresh), calls)
     made = sum(home.new for thread, home in homes.items() if thread.node is None)
@@ -189,15 +194,20 @@ def _known(tx: Tx, batch: Batch) -> dict[str, Row]:
 def _copied(tx: Tx, batch: Batch, carry: dict[str, Any], homes: dict[Thread, _Home]) -> int:
     """How many of the first messages repeat, in order, what the conversation this one was forked from said.
 
-    Only while `carry` says that a copy may still be going on: the first that differs ends it.
+    Only while `carry` says that a copy may still be going on: the first that differs ends it. While nothing is known
+    of that conversation everything counts as new; it is settled when it comes (`_settle_forks`).
     """
     parent = carry.get("copy_of")
     if parent is None or not batch.said:
         return 0
     row = tx.maybe(SQL.thread, agent=batch.agent, native_id=parent)
     if row is None:
-        carry["copy_of"] = None
+        carry["late"] = True
         return 0
+    if carry.get("late"):
+        _take_back(tx, homes[batch.said[0].thread].node_id, row, carry)
+        if carry.get("late") or carry.get("copy_of") is None:
+            return 0  # what it said itself is stored already
     position = carry.get("copied", 0)
     theirs = tx.all(SQL.said_behind, node_id=row["node_id"], position=position, limit=len(batch.said))
     count = 0
@@ -209,6 +219,46 @@ def _copied(tx: Tx, batch: Batch, carry: dict[str, Any], homes: dict[Thread, _Ho
     if count < len(batch.said):
         carry["copy_of"] = None
     return count
+
+
+def _settle_forks(tx: Tx, batch: Batch, homes: dict[Thread, _Home]) -> None:
+    """Forks that were imported before the conversation they repeat: what it says itself is left with it."""
+    for thread, home in homes.items():
+        for fork in tx.all(SQL.forks, agent=batch.agent, parent=thread.native):
+            carry, counts = json.loads(fork["carry"]), json.loads(fork["counts"])
+            if carry.get("late") and carry.get("copy_of") == thread.native:
+                taken = _take_back(tx, fork["node_id"], home._asdict(), carry)
+                counts["messages"] = counts.get("messages", 0) - taken
+                counts["duplicates"] = counts.get("duplicates", 0) + taken
+                tx.run(SQL.settle_fork, seq=fork["seq"], carry=_json(carry), counts=_json(counts))
+
+
+def _take_back(tx: Tx, node_id: str, parent: Row, carry: dict[str, Any]) -> int:
+    """Of a fork's stored messages, those its parent says too, in order. How many went.
+
+    `late` stays while the fork may have more of them; the first that differs, or the last, ends it.
+    """
+    position = carry.get("copied", 0)
+    theirs = tx.all(SQL.said_behind, node_id=parent["node_id"], position=position, limit=SETTLED_MAX)
+    if not theirs:
+        return 0
+    ours = tx.all(SQL.said_behind, node_id=node_id, position=0, limit=SETTLED_MAX)
+    taken = upto = 0
+    differs = False
+    for our, their in zip(ours, theirs, strict=False):
+        if our["hash"] != their["hash"]:
+            differs = True
+            break
+        upto, position, taken = our["position"], their["position"], taken + 1
+    if taken:
+        tx.run(SQL.take_back_calls, node_id=node_id, position=upto, session_id=parent["session_id"])
+        tx.run(SQL.take_back, node_id=node_id, position=upto)
+    carry["copied"] = position
+    if differs:
+        carry["copy_of"] = None
+    if differs or taken == len(ours):
+        carry["late"] = False
+    return taken
 
 
 def _sorted(batch: Batch, known: dict[str, Row], copied: int, *, in_place: bool) -> tuple[list[Said], list[Said]]:

@@ -80,6 +80,24 @@ WHERE node_id = :node_id AND position >= :position AND retracted_us IS NULL
 -- name: said_behind
 SELECT position, hash FROM message WHERE node_id = :node_id AND position > :position ORDER BY position LIMIT :limit
 
+-- name: forks
+SELECT s.seq AS seq, s.carry AS carry, s.counts AS counts, t.node_id AS node_id
+FROM import_thread t
+JOIN import_source s ON s.agent = t.agent AND s.native_id = t.native_id
+WHERE t.agent = :agent AND t.forked_from = :parent
+
+-- name: settle_fork
+UPDATE import_source SET carry = :carry, counts = :counts WHERE seq = :seq
+
+-- A fork's copies of what its parent said, which came later: they are the parent's.
+-- name: take_back
+DELETE FROM message WHERE node_id = :node_id AND position <= :position AND import_seq IS NOT NULL
+
+-- name: take_back_calls
+DELETE FROM tool_call
+WHERE node_id = :node_id AND position <= :position AND import_seq IS NOT NULL AND call_id IN (
+    SELECT other.call_id FROM tool_call other WHERE other.session_id = :session_id)
+
 -- name: tool_call
 INSERT INTO tool_call (id, session_id, node_id, call_id, tool, status, input, output, summary, exit_code, duration_us,
                        position, origin, called_us, answered_us, occurred_us, created_us, updated_us, import_seq,
