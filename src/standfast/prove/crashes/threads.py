@@ -54,7 +54,9 @@ class Threads(World):
             sf.threads.prune("goes")
             sf.threads.delete("goes")
             self.tell("deleted")
-            sf.items.change([Change(("a",), "left", {"n": 1}), Change(("a",), "right", {"n": 1})])
+            for n in (1, 2):  # an item has the vectors of what it says, never those of what it said
+                means = {"left": {"text": [n, 1.0]}, "right": {"text": [1.0, n], "more": [1.0, -1.0]}}
+                sf.items.change([Change(("a",), key, {"n": n}, vectors=means[key]) for key in means])
 
     def check(self, schedule: Schedule) -> None:
         told = set(self.lines())
@@ -78,5 +80,7 @@ class Threads(World):
             with raising(standfast.Conflict, match="was deleted"):
                 sf.threads.put_writes("goes", "c9", [Write("late", "", 0, "said", ("text", b""))])
             assert [item.key for item in sf.items.search(("a",))] == ["left", "right"]
+            near = sf.items.nearest(("a",), [2.0, 1.0])
+            assert [(one.item.key, round(one.nearness, 3)) for one in near] == [("left", 1.0), ("right", 0.8)]
             assert f"put stays c{STEPS - 1}" in told
         self.sound()

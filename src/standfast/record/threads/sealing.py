@@ -18,7 +18,7 @@ from standfast.errors import Corrupt, InvalidInput
 
 _BOUND = 16
 _PLAIN, _SMALLER, _SEALED = b"p", b"z", b"s"
-_WORTH_BYTES = 96
+_WORTH_BYTES = 256
 """Below this nothing is gained by making it smaller."""
 _LARGE_BYTES = 16 * 1024
 BYTES_MAX = 1 << 30
