@@ -267,7 +267,7 @@ class Machine:
 
     def trouble(self, process: Process, where: str) -> None:
         """Best in the middle of something: holding it, and about to say so or to send."""
-        if where in ("write", "read", "transaction") or not self.faulty or self.draw.random() > 0.12:
+        if where in ("write", "read", "transaction") or not self.faulty or self.draw.random() > 0.25:
             return
         self._stop(process)
         if self.draw.random() < 0.3:
