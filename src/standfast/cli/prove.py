@@ -12,7 +12,7 @@ from standfast.cli.output import Out
 
 _EXAMPLES = (
     "standfast prove --minutes 5",
-    "standfast prove --only effects --minutes 60 --continue",
+    "standfast prove --only crashes --minutes 60 --continue",
 )
 
 
