@@ -250,6 +250,17 @@ CAMPAIGNS = (
     ),
     Campaign("daemon-keepers", "actors", "daemons:keepers", "kills", 0.5, ONLY_SQLITE, {"seconds": 30}),
     Campaign("daemon-rivals", "actors", "daemons:rivals", "kills", 0.5, ONLY_SQLITE, {"seconds": 30}),
+    Campaign("server-cuts", "power", "server_cuts:run", "cuts", 1, ONLY_POSTGRES, {"losses": 12}),
+    Campaign(
+        "server-cuts-control",
+        "power",
+        "server_cuts:run",
+        "cuts",
+        0.2,
+        ONLY_POSTGRES,
+        {"losses": 3, "waits": False},
+        control="waiting for the commit",
+    ),
     Campaign("clocks", "time", "clocks:run", "jumps", 1, ONLY_SQLITE, {"steps": 600}),
     Campaign(
         "clocks-control",

@@ -72,11 +72,14 @@ rm -rf "$1"
 
 
 class TemporaryPostgres:
-    """One throw-away server with a superuser `postgres`; `conf` is appended to its configuration."""
+    """One throw-away server with a superuser `postgres`; `conf` is appended to its configuration.
 
-    def __init__(self, conf: str = "") -> None:
+    Its data is in memory where there is enough, or below `place`.
+    """
+
+    def __init__(self, conf: str = "", *, place: Path | None = None) -> None:
         self._launcher = launcher()
-        self._root = Path(tempfile.mkdtemp(prefix="standfast-pg-", dir=_data_root())).resolve()
+        self._root = Path(tempfile.mkdtemp(prefix="standfast-pg-", dir=place or _data_root())).resolve()
         self._data = self._root / "data"
         self._log = self._root / "server.log"
         self._conf = conf

@@ -49,7 +49,7 @@ class Ext4:
     """A real ext4 on a loop device, which can be cut off as if the machine had lost its power."""
 
     def __init__(self, point: Path, *, size_mb: int = 24) -> None:
-        self.point = point
+        self.point, self._size_mb = point, size_mb
         self.point.mkdir()
         memory_backed = Path("/dev/shm")
         where = memory_backed if os.access(memory_backed, os.W_OK) else point.parent
@@ -69,7 +69,7 @@ class Ext4:
         if os.path.ismount(self.point):
             self.restart()  # so that nobody has the old one any more
             self._unmount()
-        _command("mkfs.ext4", "-q", "-F", "-m", "0", "-N", "256", "-J", "size=4", self._device)
+        _command("mkfs.ext4", "-q", "-F", "-m", "0", "-N", str(self._size_mb * 16), "-J", "size=4", self._device)
         self._mount()
 
     def cut(self) -> None:
@@ -86,18 +86,18 @@ class Ext4:
         """Mount it again, as after a reboot. Every process that used it is dead.
 
         A mount namespace that somebody made meanwhile has a copy of the mount and keeps the file
-        system cut off until it ends: that is waited for.
+        system cut off until it ends: that is waited for, and so are processes that are still dying.
         """
         end = time.monotonic() + 30
         while True:
-            self._unmount()
-            self._mount()
             try:
+                self._unmount()
+                self._mount()
                 (self.point / ".probe").touch()
                 return
-            except OSError as error:
+            except (Unavailable, OSError) as error:
                 if time.monotonic() > end:
-                    raise Unavailable(f"another mount namespace keeps the file system: {error}") from error
+                    raise Unavailable(f"somebody keeps the file system: {error}") from error
             time.sleep(0.05)
 
     def _mount(self) -> None:
