@@ -5,10 +5,10 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench prove fuzz fmt clean
+.PHONY: help demo test check bench prove fuzz soak fmt clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: .venv/core ## install the core and see a killed process remembered
 	@$(BIN)/standfast demo
@@ -30,6 +30,13 @@ prove: .venv/dev ## the evaluation: kills, power loss, races, and seeded bugs th
 
 fuzz: .venv/dev ## garbage at every door: values, verbs, files, hooks, commands, requests, broken stores
 	@$(BIN)/standfast prove --only inputs $(ARGS)
+
+evaluation: .venv/dev ## docs/evaluation.md from the files in docs/results
+	@$(BIN)/standfast prove --report --results docs/results >docs/evaluation.md.part
+	@mv docs/evaluation.md.part docs/evaluation.md
+
+soak: .venv/dev ## an hour of everything at once under random kills, then every invariant
+	@$(BIN)/standfast prove --only soak --minutes 60 $(ARGS)
 
 fmt: .venv/dev ## format and fix what can be fixed
 	@$(BIN)/ruff check --quiet --fix-only .

@@ -52,7 +52,7 @@ def kills(place: Path, *, seconds: float, seed: int, every_s: float = 1.0, carel
     outcome, random_ = Outcome("daemon-kills"), random.Random(seed)
     url, data, before = str(place / "standfast.db"), place / "data", CARELESS if careless else ""
     with opened(url, data) as sf, _Post(sf) as post:
-        firsts = _loops(sf, place, SLOWER)
+        firsts = loops(sf, place, SLOWER)
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             with Running(data, before=before, STANDFAST_DB_URL=url) as running:
@@ -63,7 +63,7 @@ def kills(place: Path, *, seconds: float, seed: int, every_s: float = 1.0, carel
                 outcome.count("kills")
         with Running(data, before=before, STANDFAST_DB_URL=url) as running:
             running.wait()
-            settled_us = _settle(sf, firsts)
+            settled_us = settle(sf, firsts)
             small = _size(running.pid)
             time.sleep(min(seconds / 4, 10.0))
             after = _size(running.pid)
@@ -73,7 +73,7 @@ def kills(place: Path, *, seconds: float, seed: int, every_s: float = 1.0, carel
         post.stop()
         outcome.refuse(post.wrong(), "mail was lost or doubled")
         outcome.count("mails", len(post.sent))
-        _judge(outcome, sf, place, firsts, settled_us, answered=True)
+        judge(outcome, sf, place, firsts, settled_us, answered=True)
         outcome.refuse(os.listdir(data / "daemon" / "runs"), "places of keepers were left behind")
         outcome.refuse(_keepers(data), "keepers were left behind")
         wal = os.path.getsize(url + "-wal")
@@ -86,7 +86,7 @@ def keepers(place: Path, *, seconds: float, seed: int) -> Outcome:
     outcome, random_ = Outcome("daemon-keepers"), random.Random(seed)
     url, data = str(place / "standfast.db"), place / "data"
     with opened(url, data) as sf:
-        firsts = _loops(sf, place, SLOWER)
+        firsts = loops(sf, place, SLOWER)
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             with Running(data, STANDFAST_DB_URL=url):
@@ -99,9 +99,9 @@ def keepers(place: Path, *, seconds: float, seed: int) -> Outcome:
                                 outcome.count("keepers killed")
             outcome.count("kills")
         with Running(data, STANDFAST_DB_URL=url) as running:
-            settled_us = _settle(sf, firsts)
+            settled_us = settle(sf, firsts)
             outcome.refuse(running.stop(), "it did not end well")
-        _judge(outcome, sf, place, firsts, settled_us, answered=False)
+        judge(outcome, sf, place, firsts, settled_us, answered=False)
         outcome.refuse(os.listdir(data / "daemon" / "runs"), "places of keepers were left behind")
         outcome.refuse(_keepers(data), "keepers were left behind")
     return outcome
@@ -112,7 +112,7 @@ def rivals(place: Path, *, seconds: float, seed: int) -> Outcome:
     outcome, random_ = Outcome("daemon-rivals"), random.Random(seed)
     url, hosts = str(place / "standfast.db"), ("one", "other")
     with opened(url, place / "own") as sf, ExitStack() as stack:
-        firsts = _loops(sf, place, SLOWER)
+        firsts = loops(sf, place, SLOWER)
         running = {host: stack.enter_context(Running(place / host, STANDFAST_DB_URL=url)) for host in hosts}
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -126,10 +126,10 @@ def rivals(place: Path, *, seconds: float, seed: int) -> Outcome:
                 continue
             running[host].kill() if blow == "kill" else running[host].stop()
             running[host] = stack.enter_context(Running(place / host, STANDFAST_DB_URL=url))
-        settled_us = _settle(sf, firsts)
+        settled_us = settle(sf, firsts)
         for one in running.values():
             outcome.refuse(one.stop(), "it did not end well")
-        _judge(outcome, sf, place, firsts, settled_us, answered=False)
+        judge(outcome, sf, place, firsts, settled_us, answered=False)
     return outcome
 
 
@@ -138,12 +138,12 @@ def lives(place: Path, *, seconds: float) -> Outcome:
     outcome = Outcome("daemon-lives")
     url, data = str(place / "standfast.db"), place / "data"
     with opened(url, data) as sf, Running(data, STANDFAST_DB_URL=url) as running:
-        firsts = _loops(sf, place, ("true", "echo x", "head -c 300000 /dev/zero", "exit 1"))
+        firsts = loops(sf, place, ("true", "echo x", "head -c 300000 /dev/zero", "exit 1"))
         running.wait()
         time.sleep(seconds / 4)
         small, pages_kb = _size(running.pid), os.path.getsize(url) // 1024
         time.sleep(seconds * 3 / 4)
-        settled_us = _settle(sf, firsts)
+        settled_us = settle(sf, firsts)
         after = _size(running.pid)
         outcome.refuse(after[0] > small[0] + READER_FDS, f"descriptors grew from {small[0]} to {after[0]}")
         pages_kb = os.path.getsize(url) // 1024 - pages_kb
@@ -152,7 +152,7 @@ def lives(place: Path, *, seconds: float) -> Outcome:
         outcome.refuse(after[1] > small[1] * 1.05 + 3 * pages_kb, grown)
         outcome.refuse(os.path.getsize(url + "-wal") > WAL_MAX_BYTES, "the log has grown")
         outcome.refuse(running.stop(), "it did not end well")
-        _judge(outcome, sf, place, firsts, settled_us, answered=False)
+        judge(outcome, sf, place, firsts, settled_us, answered=False)
         outcome.count("kB of memory", after[1])
     return outcome
 
@@ -162,7 +162,7 @@ def locked_out(place: Path, *, seconds: float) -> Outcome:
     outcome = Outcome("daemon-locked-out")
     url, data = str(place / "standfast.db"), place / "data"
     with opened(url, data) as sf, Running(data, STANDFAST_DB_URL=url) as running:
-        firsts = _loops(sf, place, ("true", "echo x"))
+        firsts = loops(sf, place, ("true", "echo x"))
         running.wait()
         until(lambda: any(run.state == "done" for run in sf.runs.list()))
         lock = os.open(url + ".lock", os.O_RDWR)
@@ -171,10 +171,10 @@ def locked_out(place: Path, *, seconds: float) -> Outcome:
         time.sleep(seconds)
         os.close(lock)
         outcome.count("seconds locked", round(time.monotonic() - held))
-        settled_us = _settle(sf, firsts)
+        settled_us = settle(sf, firsts)
         outcome.refuse(running.process.poll() is not None, "it did not survive")
         outcome.refuse(running.stop(), "it did not end well")
-        _judge(outcome, sf, place, firsts, settled_us, answered=True)
+        judge(outcome, sf, place, firsts, settled_us, answered=True)
     return outcome
 
 
@@ -184,17 +184,17 @@ def full_disk(place: Path, *, seconds: float) -> Outcome:
     with mounts.memory(small, size="16m"):
         url, data = str(small / "standfast.db"), small / "data"
         with opened(url, data) as sf, Running(data, STANDFAST_DB_URL=url) as running:
-            firsts = _loops(sf, place, ("true", "head -c 40000 /dev/urandom"))
+            firsts = loops(sf, place, ("true", "head -c 40000 /dev/urandom"))
             running.wait()
             until(lambda: any(run.state == "done" for run in sf.runs.list()))
             filling = fill(small)
             until(lambda: any(part["state"] == "waiting" for part in running.status()["parts"]))
             time.sleep(seconds)
             filling.unlink()
-            settled_us = _settle(sf, firsts)
+            settled_us = settle(sf, firsts)
             outcome.refuse(running.process.poll() is not None, "it did not survive")
             outcome.refuse(running.stop(), "it did not end well")
-            _judge(outcome, sf, place, firsts, settled_us, answered=True)
+            judge(outcome, sf, place, firsts, settled_us, answered=True)
     return outcome
 
 
@@ -202,7 +202,7 @@ def server_away(place: Path, *, url: str, seconds: float) -> Outcome:
     """The server cannot be reached for a while, also not when the daemon starts."""
     outcome = Outcome("daemon-server-away")
     with Line(urlsplit(url).port or 5432) as line, opened(url, place / "own") as sf:
-        firsts = _loops(sf, place, ("true",))
+        firsts = loops(sf, place, ("true",))
         line.break_off()
         with Running(place / "data", STANDFAST_DB_URL=line.url(url)) as running:
             running.wait("waiting")
@@ -212,10 +212,10 @@ def server_away(place: Path, *, url: str, seconds: float) -> Outcome:
             line.break_off()
             time.sleep(seconds)
             line.mend()
-            settled_us = _settle(sf, firsts)
+            settled_us = settle(sf, firsts)
             outcome.refuse(running.process.poll() is not None, "it did not survive")
             outcome.refuse(running.stop(), "it did not end well")
-        _judge(outcome, sf, place, firsts, settled_us, answered=False)
+        judge(outcome, sf, place, firsts, settled_us, answered=False)
     return outcome
 
 
@@ -224,7 +224,7 @@ def machines(place: Path, *, url: str, rounds: int, seed: int, haste: bool) -> O
     outcome, random_ = Outcome("daemon-machines"), random.Random(seed)
     port, lease_s = urlsplit(url).port or 5432, 4.0 if haste else 60.0
     with opened(url, place / "own") as sf, way(port) as line_a, way(port) as line_b:
-        firsts = _loops(sf, place, ("true", "sleep 0.4"))
+        firsts = loops(sf, place, ("true", "sleep 0.4"))
         lines = {"alpha": line_a, "beta": line_b}
         outcome.count("network namespaces", sum(bool(line.within) for line in lines.values()))
 
@@ -264,13 +264,13 @@ def machines(place: Path, *, url: str, rounds: int, seed: int, haste: bool) -> O
                     else:
                         running[leader].words.close()
                         running[leader] = start(leader)
-            settled_us = _settle(sf, firsts)
+            settled_us = settle(sf, firsts)
             for one in running.values():
                 outcome.refuse(one.stop(), "it did not end well")
         finally:
             for one in running.values():
                 one.__exit__()
-        _judge(outcome, sf, place, firsts, settled_us, answered=False)
+        judge(outcome, sf, place, firsts, settled_us, answered=False)
         hosts = {run.host for name in firsts for run in sf.runs.list(name, limit=1000) if run.host}
         outcome.refuse(hosts != set(lines), f"only {hosts} ran anything")
     return outcome
@@ -279,7 +279,7 @@ def machines(place: Path, *, url: str, rounds: int, seed: int, haste: bool) -> O
 # -- small parts ---------------------------------------------------------------------------------------------
 
 
-def _loops(sf: standfast.Standfast, place: Path, commands: tuple[str, ...]) -> dict[str, int]:
+def loops(sf: standfast.Standfast, place: Path, commands: tuple[str, ...]) -> dict[str, int]:
     """One loop a second for each command; the first slot of each."""
     firsts = {}
     for n, then in enumerate(commands):
@@ -298,7 +298,7 @@ def _loops(sf: standfast.Standfast, place: Path, commands: tuple[str, ...]) -> d
     return firsts
 
 
-def _settle(sf: standfast.Standfast, firsts: dict[str, int]) -> int:
+def settle(sf: standfast.Standfast, firsts: dict[str, int]) -> int:
     """Wait until every slot up to now has ended; that moment. Later ones are not judged."""
     until_us = sf.read(lambda tx: tx.now_us())
 
@@ -313,7 +313,7 @@ def _settle(sf: standfast.Standfast, firsts: dict[str, int]) -> int:
     return until_us
 
 
-def _judge(
+def judge(
     outcome: Outcome, sf: standfast.Standfast, place: Path, firsts: dict[str, int], until_us: int, *, answered: bool
 ) -> None:
     try:
