@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing as mp
 import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
-from multiprocessing.connection import Connection
-from typing import Any
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -23,10 +20,10 @@ from standfast.db.postgres.engine import PostgresEngine
 from standfast.db.postgres.registry import open_engine
 from standfast.db.sql import statement
 from standfast.errors import Corrupt, SchemaTooNew, StorageError, UnsafeStorage
+from standfast.prove.campaigns import boot
 from standfast.prove.postgres import TemporaryPostgres
 
 CALLER = Caller(actor="tester", holder="h", scope="", clock=SYSTEM)
-PROCESSES, ROUNDS = 8, 20
 MINE = statement("INSERT INTO lease (scope, name, fence) VALUES ('', :name, 1)")
 NEXT = Migration(version=LATEST + 1, name="next", text="CREATE TABLE next_thing (key TEXT NOT NULL PRIMARY KEY);")
 FENCING = NEXT._replace(min_writer=LATEST + 1)
@@ -44,85 +41,18 @@ def open_with(url: str, *migrations: Migration) -> None:
 # -- eight at once --------------------------------------------------------------------------------
 
 
-def opener(orders: Connection, gate: Any) -> None:
-    """A process that opens a store whenever it is told to, writes one row, and says how it went."""
-    while (order := orders.recv()) is not None:
-        name, url = order
-        gate.wait(60)
-        try:
-            engine = open_engine(url, CALLER)
-            engine.write(lambda tx: tx.run(MINE, name=name), CALLER)  # noqa: B023 - run at once
-            version = engine.schema_version()
-            engine.release()
-            orders.send((version, ""))
-        except Exception as error:  # noqa: BLE001 - whatever it was, the test wants to see it
-            orders.send((0, repr(error)))
+def test_eight_processes_open_one_fresh_database_at_once_ten_times(pg_database: str, tmp_path: Path) -> None:
+    """003-18, 003-27: 0 of 80 fail here, and each migration is applied once."""
+    outcome = boot.run(tmp_path, url=pg_database, rounds=10)
+    assert outcome.bad == []
+    assert outcome.seen["openings"] == 80
 
 
-@pytest.fixture(scope="module")
-def openers() -> Iterator[list[Connection]]:
-    """Long-lived, because importing takes longer than what is tested."""
-    context = mp.get_context("spawn")
-    gate = context.Barrier(PROCESSES)
-    lines, processes = [], []
-    for _ in range(PROCESSES):
-        ours, theirs = context.Pipe()
-        process = context.Process(target=opener, args=(theirs, gate), daemon=True)
-        process.start()
-        lines.append(ours)
-        processes.append(process)
-    yield lines
-    for line in lines:
-        line.send(None)
-    for process in processes:
-        process.join(30)
-        process.close()
-
-
-def race(openers: list[Connection], url: str) -> list[tuple[int, str]]:
-    for number, line in enumerate(openers):
-        line.send((f"process {number}", url))
-    return [line.recv() for line in openers]
-
-
-@pytest.fixture
-def databases(pg_url: str) -> Iterator[list[str]]:
-    """A fresh database for each round."""
-    names = [f"standfast_race_{uuid.uuid4().hex}" for _ in range(ROUNDS)]
-    base = pg_url.rpartition("/")[0]
-    with psycopg.connect(pg_url, autocommit=True) as admin:
-        for name in names:
-            admin.execute(f"CREATE DATABASE {name} TEMPLATE template0 STRATEGY file_copy".encode())
-        yield [f"{base}/{name}" for name in names]
-        for name in names:
-            admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
-
-
-def test_eight_processes_open_one_fresh_database_at_once_twenty_times(
-    openers: list[Connection], databases: list[str]
-) -> None:
-    """003-18, 003-27: 0 of 160 fail, and each migration is applied once."""
-    for url in databases:
-        assert race(openers, url) == [(LATEST, "")] * PROCESSES
-        assert written(url) == (PROCESSES, LATEST)
-
-
-def test_eight_processes_open_one_old_store_at_once_twenty_times(
-    openers: list[Connection], databases: list[str]
-) -> None:
-    """003-15, 003-18: from the first schema there ever was."""
-    for url in databases:
-        open_with(url, MIGRATIONS[0])
-        store_id = meta(url)["store_id"]
-        assert race(openers, url) == [(LATEST, "")] * PROCESSES
-        assert written(url) == (PROCESSES, LATEST)
-        assert meta(url)["store_id"] == store_id
-
-
-def written(url: str) -> tuple[int, int]:
-    with psycopg.connect(url) as admin:
-        rows = admin.execute("SELECT count(*), (SELECT count(*) FROM standfast.migration) FROM standfast.lease")
-        return rows.fetchone() or (0, 0)
+def test_eight_processes_open_one_old_store_at_once(pg_database: str, tmp_path: Path) -> None:
+    """003-15, 003-18: from the first schema there ever was, and each one after it."""
+    outcome = boot.run(tmp_path, url=pg_database, rounds=LATEST, old=True)
+    assert outcome.bad == []
+    assert outcome.seen["openings"] == 8 * LATEST
 
 
 # -- versions ---------------------------------------------------------------------------------------

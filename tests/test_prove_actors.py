@@ -1,11 +1,11 @@
-"""Short samples of what `standfast prove` plays for minutes: actors, migrations, audits, growth, first openings."""
+"""Short samples of what `standfast prove` plays for minutes: actors, migrations, audits, growth."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from standfast.db.migrations import LATEST
-from standfast.prove.campaigns import actors, audit, boot, growth, migration
+from standfast.prove.campaigns import actors, audit, growth, migration
 from standfast.prove.campaigns.pending import SCENES
 
 
@@ -35,7 +35,7 @@ def test_actors_that_do_not_ask_who_is_alive_do_things_twice(tmp_path: Path) -> 
 
 
 def test_what_was_pending_in_an_old_store_is_ended_after_a_killed_migration(engine_url: str, tmp_path: Path) -> None:
-    """002-17, 002-35, 003-15: interrupted, migrated, resumed. An old schema on one engine, the last one on the other."""
+    """002-17, 002-35, 003-15: interrupted, migrated, resumed; an old schema here, the last one on a server."""
     schema = 2 if server(engine_url) is None else LATEST - 1
     outcome = migration.run(tmp_path, seed=schema - 1, url=server(engine_url), schedules=2)
     assert outcome.bad == []
@@ -66,10 +66,3 @@ def test_folds_that_are_killed_and_thrown_away_lose_nothing(tmp_path: Path) -> N
     assert outcome.bad == []
     assert outcome.seen["receipts verified"] > 10
     assert outcome.seen["bytes per event at 1,000 (sum over stores)"] > 100
-
-
-def test_eight_processes_open_one_fresh_database_at_once(pg_database: str, tmp_path: Path) -> None:
-    """003-18: on a server too."""
-    outcome = boot.run(tmp_path, url=pg_database, rounds=2)
-    assert outcome.bad == []
-    assert outcome.seen["openings"] == 16

@@ -14,7 +14,7 @@ from standfast.prove.campaigns import boot, checkpoints, power, torture
 from tests.skipping import or_skip
 
 
-@pytest.mark.parametrize(("old", "rounds"), [(False, 20), (True, 5)], ids=["fresh", "old"])
+@pytest.mark.parametrize(("old", "rounds"), [(False, 20), (True, 9)], ids=["fresh", "old"])
 def test_eight_processes_open_one_store_at_once_again_and_again(tmp_path: Path, old: bool, rounds: int) -> None:
     """003-18: all 160 succeed, and each migration is applied once."""
     outcome = boot.run(tmp_path, rounds=rounds, old=old)
