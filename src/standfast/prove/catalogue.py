@@ -57,7 +57,7 @@ def _crashes(room: str, share: float = 1.0, *, firsts: int = 6, seconds: int = 2
     return Campaign(f"crashes-{room}", "crashes", "crashes:run", "schedules", share, BOTH, asked)
 
 
-CAMPAIGNS = (
+CAMPAIGNS: tuple[Campaign, ...] = (
     _crashes("footings"),
     _crashes("sessions"),
     _crashes("effects", 4, firsts=3, seconds=12),

@@ -57,7 +57,8 @@ def run(place: Path, *, url: str, partitions: int = 60, seed: int = 0, careless:
             for name in names
         ]
         _until(lambda: all(noted(place / f"{name}.told") for name in names), PATIENCE_S)
-        _break(line, outcome, chance, partitions)
+        told = [place / f"{name}.told" for name in names]
+        _break(line, outcome, chance, partitions, lambda: sum(path.stat().st_size for path in told))
         line.mend()
         stop.touch()
         for pid in agents:
@@ -68,9 +69,14 @@ def run(place: Path, *, url: str, partitions: int = 60, seed: int = 0, careless:
     return outcome
 
 
-def _break(line: CuttableLine, outcome: Outcome, chance: random.Random, partitions: int) -> None:
+def _break(
+    line: CuttableLine, outcome: Outcome, chance: random.Random, partitions: int, progress: Callable[[], int]
+) -> None:
     for _ in range(partitions):
-        time.sleep(chance.uniform(0.0, 0.1))
+        # However slow the machine is, something is done between two of them.
+        goal = progress() + chance.randint(1, 120)
+        _until(lambda: progress() >= goal, 2.0)  # noqa: B023
+        time.sleep(chance.uniform(0.0, 0.02))
         kind = chance.choice(("cut", "swallowed", "swallowed", "broken off", "silent"))
         if kind == "cut":
             line.cut()

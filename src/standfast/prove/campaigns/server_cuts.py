@@ -126,4 +126,4 @@ def _wait_for_nobody() -> None:
     from standfast.db.store import Store
 
     write = Store.write
-    Store.write = lambda self, body, *, durable=True: write(self, body, durable=False)  # type: ignore[method-assign, assignment]
+    Store.write = lambda self, body, *, durable=True: write(self, body, durable=False)  # type: ignore[method-assign]
