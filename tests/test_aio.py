@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import standfast
+from standfast import aio
 from standfast.footings import foreign
 
 
@@ -78,3 +79,54 @@ def test_a_cancelled_task_does_not_stop_a_write_under_way(engine_url: str, tmp_p
             assert (await sf.leases.get("two")).fence == 1
 
     asyncio.run(main())
+
+
+def test_tasks_that_were_answered_together_ask_together(engine_url: str, tmp_path: Path) -> None:
+    """Their bodies go out at the end of one turn of the loop; each is answered, each of them each time."""
+
+    async def main() -> None:
+        async with standfast.aopen(engine_url, data_dir=tmp_path / "data") as sf:
+
+            async def take(name: str) -> list[int]:
+                return [(await sf.leases.acquire(f"{name}-{n}")).fence for n in range(5)]
+
+            fences = await asyncio.gather(*(take(f"task-{n}") for n in range(20)))
+            assert fences == [[1] * 5] * 20
+            assert len(await sf.leases.list(limit=1000)) == 100
+
+    asyncio.run(main())
+
+
+def test_a_body_that_was_cancelled_before_it_went_out_is_not_run(engine_url: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with standfast.aopen(engine_url, data_dir=tmp_path / "data") as sf:
+            _answered_together()
+
+            async def acquire() -> None:
+                await sf.leases.acquire("one")
+
+            task = asyncio.create_task(acquire())
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await sf.leases.acquire("two")
+            with pytest.raises(standfast.NotFound):
+                await sf.leases.get("one")
+
+    asyncio.run(main())
+
+
+def test_whoever_asks_a_closed_store_is_told_also_when_bodies_go_out_together(engine_url: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with standfast.aopen(engine_url, data_dir=tmp_path / "data") as sf:
+            _answered_together()
+            sf.sync.close()
+            with pytest.raises(standfast.InvalidInput, match="closed"):
+                await sf.leases.acquire("one")
+
+    asyncio.run(main())
+
+
+def _answered_together() -> None:
+    aio._Desk.of(asyncio.get_running_loop())._together = True

@@ -20,8 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, Self
 
-from standfast.db.contract import Tx
-from standfast.db.store import Room, raised
+from standfast.db.contract import Tx, Wake
+from standfast.db.store import Room, Store, raised
 from standfast.footings import foreign
 
 THREADS_MAX = 64
@@ -145,15 +145,12 @@ class _Call:
 
     def _submitted(self, room: Room, body: Callable[..., Any]) -> asyncio.Future[Any]:
         """A verb without a thread of its own: the engine answers on the loop."""
-        answers = _Answers.of(asyncio.get_running_loop())
-        future: asyncio.Future[Any] = answers.loop.create_future()
         args, kwargs = self._args, self._kwargs
 
         def work(tx: Tx) -> Any:
             return body(room, tx, *args, **kwargs)
 
-        room.store.submit(work, functools.partial(answers.put, future))
-        return future
+        return _Desk.of(asyncio.get_running_loop()).submit(room.store, work)
 
     async def _run(self) -> Any:
         return await self._owner._run(functools.partial(self._method, *self._args, **self._kwargs))
@@ -259,33 +256,65 @@ async def _awaiting(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
 
 
-class _Answers:
-    """Answers on their way to one loop: one wake-up serves all that came together."""
+class _Desk:
+    """What goes from one loop to the engine, and the answers on their way back.
 
-    _by_loop: dict[int, _Answers] = {}  # noqa: RUF012  # one shared table on purpose
+    Answers that came together wake the loop once. The tasks they wake ask again in one turn of the loop,
+    one after the other; their bodies go out together at its end, or the first of them would be committed
+    and synced alone while the others still come.
+    """
+
+    _by_loop: dict[int, _Desk] = {}  # noqa: RUF012  # one shared table on purpose
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._mutex = threading.Lock()
         self._ready: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
+        self._going: list[tuple[Store, Callable[[Tx], Any], asyncio.Future[Any]]] = []
+        self._together = False  # whether the last answers were more than one
 
     @classmethod
-    def of(cls, loop: asyncio.AbstractEventLoop) -> _Answers:
+    def of(cls, loop: asyncio.AbstractEventLoop) -> _Desk:
         found = cls._by_loop.get(id(loop))
         if found is None or found.loop is not loop:
-            found = cls._by_loop[id(loop)] = _Answers(loop)
+            found = cls._by_loop[id(loop)] = _Desk(loop)
         return found
 
-    def put(self, future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    def submit(self, store: Store, work: Callable[[Tx], Any]) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = self.loop.create_future()
+        if not self._together:  # a lone task does not wait for a turn of the loop
+            store.submit(work, functools.partial(self._put, future))
+            return future
+        self._going.append((store, work, future))
+        if len(self._going) == 1:
+            self.loop.call_soon(self._send)
+        return future
+
+    def _send(self) -> None:
+        going, self._going = self._going, []
+        for store, work, future in going:
+            if future.cancelled():
+                continue
+            try:
+                store.submit(work, functools.partial(self._put, future))
+            except BaseException as error:  # noqa: BLE001  # closed, or given up: whoever awaits it is told
+                future.set_exception(error)
+
+    def _put(self, future: asyncio.Future[Any], result: Any, error: BaseException | None) -> Wake:
         with self._mutex:
             self._ready.append((future, result, error))
-            first = len(self._ready) == 1
-        if first and not self.loop.is_closed():
+        return self._wake
+
+    def _wake(self) -> None:
+        if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
         with self._mutex:
             ready, self._ready = self._ready, []
+        if not ready:  # by two engines at once, and the first call has served both
+            return
+        self._together = len(ready) > 1
         for future, result, error in ready:
             if future.cancelled():
                 continue

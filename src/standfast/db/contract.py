@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Row = dict[str, Any]
 
+Wake = Callable[[], None]
+Done = Callable[[T | None, BaseException | None], Wake | None]
+"""What to do with an answer; it may return what to do once everybody who shared the commit has been answered."""
+
 BATCH_MAX = 256
 """Bodies that share one commit at most."""
 TRANSACTION_MAX_S = 5.0
@@ -158,9 +162,7 @@ class Engine(ABC):
         """The one place where a caller holds a transaction; bounded, never rerun."""
 
     @abstractmethod
-    def submit(
-        self, body: Callable[[Tx], T], caller: Caller, done: Callable[[T | None, BaseException | None], None]
-    ) -> None:
+    def submit(self, body: Callable[[Tx], T], caller: Caller, done: Done[T]) -> None:
         """Like `write`, without blocking: `done` is called on another thread once it is on disk."""
 
     @abstractmethod

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
-from standfast.db.contract import Caller, Engine, Row, Tx, Watch
+from standfast.db.contract import Caller, Done, Engine, Row, Tx, Wake, Watch
 from standfast.errors import InvalidInput, StandfastError, StorageError
 
 if TYPE_CHECKING:
@@ -103,15 +103,15 @@ class Store:
                 if not _forked(engine, error):
                     raise
 
-    def submit(self, body: Callable[[Tx], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+    def submit(self, body: Callable[[Tx], T], done: Done[T]) -> None:
         """Like `write`, answered on another thread."""
         engine = self.engine
 
-        def answered(result: T | None, error: BaseException | None) -> None:
-            if isinstance(error, StorageError) and _forked(engine, error):
-                self.submit(body, done)
-            else:
-                done(result, error)
+        def answered(result: T | None, error: BaseException | None) -> Wake | None:
+            if error is None or not (isinstance(error, StorageError) and _forked(engine, error)):
+                return done(result, error)
+            self.submit(body, done)
+            return None
 
         engine.submit(body, self.caller, answered)
 

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from standfast import crash
-from standfast.db.contract import Caller, Engine, Row, Tx, Watch
+from standfast.db.contract import Caller, Done, Engine, Row, Tx, Watch
 from standfast.db.migrations import MIGRATIONS
 from standfast.db.migrations.migration import Migration
 from standfast.db.postgres import faults, migrate, opening, people
@@ -153,18 +153,18 @@ class PostgresEngine(Engine):
         self._usable()
         return self._perform(self._modes.write if durable else self._modes.relaxed, body, caller)
 
-    def submit(
-        self, body: Callable[[Tx], T], caller: Caller, done: Callable[[T | None, BaseException | None], None]
-    ) -> None:
+    def submit(self, body: Callable[[Tx], T], caller: Caller, done: Done[T]) -> None:
         self._usable()
 
         def job() -> None:
             try:
                 result = self.write(body, caller)
             except BaseException as error:  # noqa: BLE001 - whatever it was, the one who waits is told
-                done(None, error)
+                wake = done(None, error)
             else:
-                done(result, None)
+                wake = done(result, None)
+            if wake is not None:
+                wake()
 
         self._workers.put(job)
 

@@ -34,6 +34,7 @@ from standfast import crash
 from standfast.db.contract import (
     DEADLINE_S,
     Caller,
+    Done,
     Engine,
     Row,
     Tx,
@@ -291,15 +292,17 @@ class SqliteEngine(Engine):
                 self.queue.settled(hand_over=not early)
         return True
 
-    def submit(
-        self, body: Callable[[Tx], T], caller: Caller, done: Callable[[T | None, BaseException | None], None]
-    ) -> None:
+    def submit(self, body: Callable[[Tx], T], caller: Caller, done: Done[T]) -> None:
         self._usable()
+        inbox = self._inbox or self._open_inbox()
+        if not inbox.put(Op(body, caller, True), done):
+            raise self.dead or _closed()
+
+    def _open_inbox(self) -> Inbox:
         with self._mutex:
             if self._inbox is None:
                 self._inbox = Inbox(self._commit_together)
-        if not self._inbox.put(Op(body, caller, True), done):
-            raise self.dead or _closed()
+            return self._inbox
 
     def _commit_together(self, ops: list[Op]) -> None:
         """What an event loop has gathered."""

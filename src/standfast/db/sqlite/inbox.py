@@ -6,22 +6,20 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from standfast.db.contract import BATCH_MAX
+from standfast.db.contract import BATCH_MAX, Done
 from standfast.db.sqlite.queue import Op
-
-Done = Callable[[Any, BaseException | None], None]
 
 
 class Inbox:
     def __init__(self, commit: Callable[[list[Op]], None]) -> None:
         self._commit = commit
         self._mutex = threading.Lock()
-        self._waiting: list[tuple[Op, Done]] = []
+        self._waiting: list[tuple[Op, Done[Any]]] = []
         self._call = threading.Semaphore(0)
         self._stopped = False
         threading.Thread(target=self._run, name="standfast-inbox", daemon=True).start()
 
-    def put(self, op: Op, done: Done) -> bool:
+    def put(self, op: Op, done: Done[Any]) -> bool:
         """False if this inbox is no longer served."""
         with self._mutex:
             if self._stopped:
@@ -50,8 +48,10 @@ class Inbox:
         except BaseException as error:  # noqa: BLE001  # the waiting loops must hear of it, whatever it is
             for op, _ in taken:
                 op.error = op.error or error
-        for op, done in taken:
-            done(op.result if op.error is None else None, op.error)
+        # A loop that is woken takes the interpreter at once: not before all its answers are there.
+        for wake in {done(op.result if op.error is None else None, op.error) for op, done in taken}:
+            if wake is not None:
+                wake()
         return True
 
     def stop(self) -> None:
