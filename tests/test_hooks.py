@@ -236,6 +236,37 @@ def test_the_door_on_a_server_keeps_the_same_and_an_absent_one_holds_nobody(tmp_
         assert [type for type, _ in events(sf)].count("prompt.submitted") == 1
 
 
+def test_how_a_call_ended_is_left_to_the_next_hook_on_a_server_until_a_gate_stands(
+    tmp_path: Path, pg_database: str
+) -> None:
+    """Loading the driver costs more than the rest of a hook: what nobody waits for comes home with the next one."""
+    from standfast.interchange.hooks import spool
+
+    data, waits = tmp_path / "data", tmp_path / "data" / "spool" / "open.ndjson"
+    with standfast.open(pg_database, data_dir=data):
+        spool.key(str(data))
+
+    def tell(event: str, **more: Any) -> None:
+        given = bash(event, "ls", cwd=tmp_path, **more)
+        assert enter("claude-code", given, data, STANDFAST_DB_URL=pg_database).returncode == 0
+
+    def ended() -> list[str]:
+        with standfast.open(pg_database, data_dir=data) as sf:
+            spool.drain(sf._store, [str(data / "spool")], str(data))  # on a busy machine the call may be in there too
+            assert "seen" in {event.source for event in sf.journal.tail(limit=100).events if event.type[:4] == "tool"}
+            return [call["status"] for call in calls(sf)]
+
+    tell("PreToolUse")
+    tell("PostToolUse", tool_response={"stdout": "a"})
+    assert b'"answer"' in waits.read_bytes()
+    assert ended() == ["ok"]
+    with standfast.open(pg_database, data_dir=tmp_path / "another host") as elsewhere:
+        elsewhere.gates.add("git push*")
+    tell("PreToolUse", id="t2")
+    assert (data / "gates.json").exists() or waits.exists()
+    assert ended() == ["ok", "pending"]
+
+
 def test_notify_of_codex_tells_the_end_of_a_turn() -> None:
     given = {"type": "agent-turn-complete", "thread-id": "t1", "cwd": "/", "last-assistant-message": "done"}
     assert heard(given, agent="codex").kind == "stop"

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 WAIT_S = 1.0
 """How long the store may take. A commit takes milliseconds; a stuck one must not be the agent's problem."""
 READ_MAX_BYTES = 64 << 20
+GATES = "gates.json"
+"""In the data directory: the copy of the gates, there once a gate stood anywhere in the store."""
 DRAINED_MAX = 100
 """Records of a spool that one hook brings home: more would make its agent wait."""
 
@@ -103,6 +105,8 @@ class Hearing:
         """What to print: nothing, the brief, or a refusal."""
         from standfast.interchange.hooks import answers
 
+        if self._can_wait():
+            return self._without_the_store()
         thread = threading.Thread(target=self._guarded, name="standfast-hook", daemon=True)
         thread.start()
         thread.join(WAIT_S)
@@ -115,6 +119,24 @@ class Hearing:
         if refused:
             return answers.denied(self.agent, event, refused)
         return answers.context(self.agent, event, brief) if brief else ""
+
+    def _can_wait(self) -> bool:
+        """Whether this is better left to the next hook: how a tool call ended, which nobody waits for.
+
+        Loading PostgreSQL's driver costs more than all the rest of a hook. Where a gate stands, or may, the effect
+        it let through has to be settled now.
+        """
+        from standfast.interchange.hooks.places import KEY
+
+        if self.heard is None or self.heard.kind != "answer" or self.settings is None:
+            return False
+        directory = self.settings.data_dir
+        return (
+            self.settings.target.engine == "postgres"
+            and os.access(directory, os.W_OK)
+            and os.path.exists(os.path.join(directory, KEY))
+            and not os.path.exists(os.path.join(directory, GATES))
+        )
 
     # -- with the store ----------------------------------------------------------------------------
 
@@ -156,6 +178,10 @@ class Hearing:
             return
         from standfast.interchange.hooks import gating
 
+        if not os.path.exists(os.path.join(self._data_dir(), GATES)):  # from now on answers may not wait
+            from standfast.ledger.gates import Gates
+
+            Gates(store).mirror()
         try:
             if self.heard.kind == "answer":
                 given = self.payload.get("tool_input")
