@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Awaitable
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,7 @@ pytest.importorskip("langgraph.store.base", reason="pip install '.[dev]' brings 
 from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp
 
 from standfast.adapters.langgraph import Saver, Store
+from standfast.adapters.langgraph.opening import THREADS_MAX
 
 
 @pytest.fixture
@@ -116,6 +120,46 @@ def test_without_an_index_a_query_is_left_aside(store: Store) -> None:
         ("old", None),
     ]
     assert list(store.sf.rows("SELECT COUNT(*) AS n FROM item_vector")) == [{"n": 0}]
+
+
+def test_awaited_calls_at_once_go_together_and_the_fault_of_one_is_its_own(sf: standfast.Standfast) -> None:
+    store, gate = Store(sf), threading.Event()
+
+    async def together(*calls: Awaitable[object]) -> list[object]:
+        gate.clear()
+        for _ in range(THREADS_MAX):  # so that all of them are waiting before the first begins
+            store._shared.started(gate.wait)
+        under_way = asyncio.gather(*calls, return_exceptions=True)
+        await asyncio.sleep(0)
+        gate.set()
+        return list(await under_way)
+
+    async def act() -> None:
+        assert await together(*(store.aput(("a",), f"k{n}", {"n": n}) for n in range(300))) == [None] * 300
+        assert [row["n"] for row in sf.rows("SELECT COUNT(*) AS n FROM event WHERE type = 'item.changed'")] == [1]
+        done = await together(*(store.aput(("a",), f"k{n}", {"n": n or object()}) for n in range(3)))
+        assert [type(one) for one in done] == [standfast.InvalidInput, type(None), type(None)]
+        found: Any = await together(*(store.asearch(("a",), limit=1000) for _ in range(50)))
+        assert [len(one) for one in found] == [300] * 50
+        found[0][0].value["n"] = "changed by its reader"
+        assert all("changed" not in str(one[0].value) for one in found[1:])
+
+    asyncio.run(act())
+
+
+def test_a_put_that_is_cancelled_happens_whole_or_not_at_all(sf: standfast.Standfast) -> None:
+    store = Store(sf)
+
+    async def act() -> None:
+        puts = [asyncio.ensure_future(store.aput(("a",), f"k{n}", {"n": n})) for n in range(50)]
+        await asyncio.sleep(0)
+        for put in puts[::2]:
+            put.cancel()
+        await asyncio.wait(puts)
+        there = {item.key for item in await store.asearch(("a",), limit=100)}
+        assert {f"k{n}" for n in range(50) if not puts[n].cancelled()} <= there
+
+    asyncio.run(act())
 
 
 def test_a_graph_has_its_threads_and_its_memory_in_one_store(engine_url: str) -> None:
