@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 
+from benchmarks import plot
 from standfast.prove.bench.areas import OURS, leave_the_users_store_alone, quick
-from standfast.prove.bench.measure import Neighbours, Plan, Table, as_json, machine, summary, text
+from standfast.prove.bench.measure import Neighbours, Plan, Table, as_json, machine, shown, summary, text
 
 AREAS = {
     **OURS,
@@ -20,6 +23,8 @@ AREAS = {
     "steps": "benchmarks.steps",
     "steps_postgres": "benchmarks.steps",
     "resume": "benchmarks.steps",
+    "messages": "benchmarks.records",
+    "upsert": "benchmarks.records",
     "claims": "benchmarks.tasks",
     "claims_postgres": "benchmarks.tasks",
     "loops": "benchmarks.loops",
@@ -62,7 +67,33 @@ def main() -> int:
     print(summary(tables))
     if options.json:
         Path(options.json).write_text(as_json(tables) + "\n")
+    if options.results:
+        write_results(Path(options.results), tables)
     return 0
+
+
+def write_results(directory: Path, tables: list[Table]) -> None:
+    """What `docs/evaluation.md` is made of: every ratio and every figure to reach; and the same as a picture."""
+    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    rows = [
+        {
+            "figure": f"{table.title}: {line.label}",
+            "median": shown(line.median, line.unit),
+            "min – max": f"{shown(min(line.values), line.unit)} – {shown(max(line.values), line.unit)}",
+            "reach": f"{line.reach.sign} {shown(line.reach.bound, line.unit)}" if line.reach else "",
+            "": line.verdict,
+            "others used": f"{table.others:.0%}" if table.others == table.others else "",
+        }
+        for table in tables
+        for line in table.lines
+        if line.unit == "x" or line.reach
+    ]
+    command = "python -m benchmarks " + " ".join(sys.argv[1:])
+    document = {"format": 1, "kind": "bench", "command": command.strip(), "versions": machine(), "rows": rows}
+    directory.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    (directory / f"bench-{moment}.json").write_text(text)
+    (directory / f"bench-{moment}.svg").write_text(plot.svg(tables))
 
 
 def _options() -> argparse.Namespace:
@@ -72,6 +103,7 @@ def _options() -> argparse.Namespace:
     patient = "wait up to that long for a quiet machine before each measurement"
     parser.add_argument("--patient", metavar="SECONDS", type=float, default=0.0, help=patient)
     parser.add_argument("--json", metavar="FILE", help="also write every value of every round")
+    parser.add_argument("--results", metavar="DIR", help="also write a result file and a picture there")
     parser.add_argument("--dir", default=".", help="where the stores are made: the disk that is measured (here)")
     return parser.parse_args()
 

@@ -103,12 +103,21 @@ def _write(directory: Path, started: str, rows: list[dict[str, Any]], seconds: f
         "command": command.strip(),
         "seconds": seconds,
         "versions": versions(),
-        "rows": rows,
+        "rows": [_shown(row) for row in rows],
     }
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"peers-{started.replace(':', '').replace('-', '')}.json"
     path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
     print(f"written to {path}", file=sys.stderr)
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """As the page has it."""
+    who = {"contestant": f"{row['label']} {row['version']}".strip()}
+    if row.get("not_run"):
+        return who | {"schedules": f"not run: {row['not_run']}"}
+    figures = {column.replace("_", " "): row[column] for column in COLUMNS}
+    return who | figures | {"recovery": f"{row['recovery_ms']:,} ms", "what it said": "; ".join(row["words"])}
 
 
 def _options() -> argparse.Namespace:
