@@ -271,32 +271,22 @@ def sweep(
     *,
     reset: Callable[[], object] = lambda: None,
     double: bool = True,
-    check_in_parent: bool = False,
-    keep: Callable[[int], object] | None = None,
-    restore: Callable[[int], object] | None = None,
     max_schedules: int = 1000,
     seed: int = 0,
     timeout_s: float = 60.0,
 ) -> int:
     """Kill `run` at every crash point it passes, and `recover` too; `check` after each. The count of schedules.
 
-    Each schedule starts from `reset()`. `check_in_parent` saves a process for a check that does
-    not open the store; `keep(k)` and `restore(k)`, which copy what the k-th crash left behind, save
-    running up to it again for every second crash. Beyond `max_schedules` a sample drawn with `seed` is
-    run. Raises AssertionError with the schedule and the child's own words if `check` fails, or
-    if `run` or `recover` raises or outlives `timeout_s`. `reset` runs in the parent and must not
-    open the store there; the parent should have one thread.
+    Each schedule starts from `reset()`. Beyond `max_schedules` a sample drawn with `seed` is run. Raises
+    AssertionError with the schedule and the child's own words if `check` fails, or if `run` or
+    `recover` raises or outlives `timeout_s`. `reset` runs in the parent and must not open the store
+    there; the parent should have one thread.
     """
-
-    first_ends: dict[int, Schedule] = {}
 
     def begin(kill: int) -> tuple[int, Schedule]:
         reset()
         life = _live(run, kill, Schedule(), timeout_s)
-        first_ends[kill] = Schedule(life.end)
-        if keep is not None:
-            keep(kill)
-        return len(life.points), first_ends[kill]
+        return len(life.points), Schedule(life.end)
 
     def go_on(kill: int, schedule: Schedule) -> int:
         """Recover, killed or not; then recover for good, and judge. The points the recovery passed."""
@@ -304,17 +294,8 @@ def sweep(
         schedule = Schedule(schedule + life.end)
         if life.killed:
             _live(recover, 0, schedule, timeout_s)
-        if check_in_parent:
-            _judge(check, schedule)
-        else:
-            _live(lambda: check(schedule), 0, schedule, timeout_s)
+        _live(lambda: check(schedule), 0, schedule, timeout_s)
         return len(life.points)
-
-    def again(kill: int) -> Schedule:
-        if restore is None:
-            return begin(kill)[1]
-        restore(kill)
-        return first_ends[kill]
 
     passed, untouched = begin(0)
     go_on(0, untouched)
@@ -325,15 +306,8 @@ def sweep(
         pairs += [(k, j) for j in range(1, passed + 1)] if double else []
     pairs = _sample(pairs, max_schedules - 1 - len(singles), seed)
     for k, j in pairs:
-        go_on(j, again(k))
+        go_on(j, begin(k)[1])
     return 1 + len(singles) + len(pairs)
-
-
-def _judge(check: Callable[[Schedule], object], schedule: Schedule) -> None:
-    try:
-        check(schedule)
-    except AssertionError as error:
-        raise AssertionError(f"{schedule}: {error}") from error
 
 
 def _sample(items: Sequence[tuple[int, ...]], limit: int, seed: int) -> list[tuple[int, ...]]:
