@@ -445,3 +445,14 @@ def test_a_server_that_never_answers_is_asked_once(monkeypatch: pytest.MonkeyPat
         with pytest.raises(Fault) as caught:
             address.connect(address.Address(url))
     assert caught.value.sqlstate == ABSENT
+
+
+def test_a_server_without_a_connection_to_spare_is_busy_for_whoever_opens_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """003-27: a crowd waits and is told to try again; it is no fault of the store."""
+    monkeypatch.setattr(effort.Effort.__init__, "__defaults__", (0.3,))
+    with TemporaryPostgres("max_connections = 5\nsuperuser_reserved_connections = 0\nmax_wal_senders = 0") as server:
+        held = [psycopg.connect(server.url) for _ in range(5)]
+        with pytest.raises(Busy, match="no connection to spare"):
+            PostgresEngine(server.url, CALLER)
+        for connection in held:
+            connection.close()

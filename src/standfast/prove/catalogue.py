@@ -116,7 +116,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         "jobs",
         1,
         ONLY_POSTGRES,
-        {"jobs": 48, "workers": 120, "others": 4, "kills": 16, "patience_s": 300},
+        {"jobs": 48, "workers": 104, "others": 4, "kills": 16},
     ),
     Campaign("boot", "actors", "boot:run", "rounds", 1, BOTH, {"rounds": 20}),
     Campaign("migration-pending", "migration", "migration:run", "schedules", 3, BOTH, {"schedules": 20}),
@@ -272,7 +272,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         {"steps": 600, "awake": False},
         control="time awake",
     ),
-    Campaign("disk", "power", "disk:run", "faults", 3, ONLY_SQLITE),
+    Campaign("disk", "power", "disk:run", "faults", 3, ONLY_SQLITE, {"faults": 60}),
     Campaign(
         "disk-control",
         "power",

@@ -101,6 +101,11 @@ def translated(fault: Fault, address: Address) -> StandfastError:
         return too_long(words)
     if state in READ_ONLY:
         return read_only(where)
+    if state == FULL_HOUSE:
+        return Busy(
+            f"{where} has no connection to spare: {words}",
+            "try again; if it stays so, raise max_connections or put a pooler in front of the server",
+        )
     if state == REFUSED:
         return StorageError(
             f"{where} refuses the connection: {words}",
