@@ -13,6 +13,7 @@ SIZES = frozenset(
         "events",
         "examples",
         "families",
+        "faults",
         "firsts",
         "histories",
         "images",
@@ -20,11 +21,13 @@ SIZES = frozenset(
         "jobs",
         "kills",
         "losses",
+        "partitions",
         "programs",
         "rounds",
         "schedules",
         "seconds",
         "simulations",
+        "steps",
     )
 )
 """Arguments of campaigns that say how much is done."""

@@ -1,4 +1,4 @@
-"""A disk that is full, or fails, at the nth operation: for n = 1, 2, 3 … until the program gets by without.
+"""A disk that is full, or fails, at the nth operation: for every n that the program comes to.
 
 The program opens a store and writes in every way there is (`writing.py`). One kind of operation (writes,
 syncs, openings, truncations, renames, removals, reads) is refused at its nth time, once, or from then on.
@@ -19,7 +19,7 @@ import random
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,9 +33,6 @@ from standfast.prove.outcome import Outcome
 SELF = "standfast.prove.campaigns.disk"
 DATABASE = "standfast.db"
 WRAP_EVERY_PAGES = (4, 12, 1000)
-NTH_MAX = 4000
-STRIDES = {"w": 6, "wtmoc": 9, "i": 25}
-"""Of what a program does hundreds of times a seed takes every sixth; others of its seeds take those between."""
 
 
 class Fault(NamedTuple):
@@ -63,24 +60,25 @@ FAULTS = tuple(
 )
 
 
-def run(place: Path, *, seed: int = 0, believes: bool = False, kinds: tuple[str, ...] = ()) -> Outcome:
-    """One kind of fault, at every n. The seed says which, and shuffles what the program does."""
+def run(
+    place: Path, *, seed: int = 0, faults: int = 60, believes: bool = False, kinds: tuple[str, ...] = ()
+) -> Outcome:
+    """One kind of fault, at every n; where there are more than `faults`, at a sample of them.
+
+    The seed says which kind, and shuffles what the program does.
+    """
     chance = random.Random(seed)
     of_interest = [fault for fault in FAULTS if not kinds or fault.kinds in kinds]
     fault, wrap = of_interest[seed % len(of_interest)], chance.choice(WRAP_EVERY_PAGES)
     operations, outcome = Operations(place, recorded=False), Outcome(f"disk: {fault}")
     _make(operations.directory, place / "made")
     with Nursery(env=operations.env, words=place / "words") as nursery:
-        _Life(nursery, place, operations.directory, outcome, believes=False).warm(seed)
-        for nth in _every(STRIDES.get(fault.kinds, 1), chance):
-            life = _Life(nursery, place, operations.directory, outcome, believes=believes)
+        life = _Life(nursery, place, operations.directory, outcome, believes=believes)
+        every = range(1, life.warm(fault, wrap, seed) + 1)
+        for nth in every if len(every) <= faults else sorted(chance.sample(every, faults)):
             if not life.live(fault, nth, wrap, seed) or outcome.bad:
                 break
     return outcome
-
-
-def _every(stride: int, chance: random.Random) -> Iterator[int]:
-    return iter(range(1 + chance.randrange(stride), NTH_MAX, stride))
 
 
 def _make(directory: Path, kept: Path) -> None:
@@ -98,12 +96,16 @@ class _Life:
         self._nursery, self._place, self._directory, self._outcome = nursery, place, directory, outcome
         self._believes = believes
 
-    def warm(self, seed: int) -> None:
-        """Nothing is refused. What this one loads, the others have."""
-        answer = self._place / "modules"
-        pid = self._nursery.start(f"{SELF}:load", directory=str(self._directory), answer=str(answer), seed=seed)
+    def warm(self, fault: Fault, wrap: int, seed: int) -> int:
+        """Nothing is refused. How often it could have been; and what this one loads, the others have."""
+        answer = self._place / "warm.json"
+        given = {"directory": str(self._directory), "answer": str(answer), "seed": seed, "wrap": wrap}
+        pid = self._nursery.start(f"{SELF}:warm", kinds=fault.kinds, **given)
         assert self._nursery.wait(pid) == 0, (self._place / "words").read_text()[-1500:]
-        self._nursery.load(answer.read_text().splitlines())
+        seen = json.loads(answer.read_text())
+        self._nursery.load(seen["modules"])
+        times: int = seen["times"]
+        return times
 
     def live(self, fault: Fault, nth: int, wrap: int, seed: int) -> bool:
         """Whether anything was refused at all."""
@@ -173,10 +175,12 @@ def work(
     Path(answer).write_text(json.dumps({"refused": refused}))
 
 
-def load(*, directory: str, answer: str, seed: int) -> None:
+def warm(*, directory: str, answer: str, seed: int, wrap: int, kinds: str) -> None:
+    """On a disk without faults."""
     program = _Program(directory, Oracle(os.devnull), random.Random(seed), believes=False)
-    program.go("k", must=True)
-    Path(answer).write_text("\n".join(sys.modules))
+    refuse(kinds, 0)
+    program.go("k", wrap=wrap, must=True)
+    Path(answer).write_text(json.dumps({"times": counted(), "modules": list(sys.modules)}))
 
 
 def recover(*, directory: str, told: str, answer: str, seed: int) -> None:
