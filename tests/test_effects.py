@@ -395,7 +395,7 @@ def test_an_error_proves_nothing_it_passes_unchanged_and_names_the_command_that_
             s.effect("deploy", {"to": "prod"}, do=lambda call: depoy())  # noqa: F821
         (note,) = caught.value.__notes__
         assert "deploy to=prod is in doubt" in note
-        assert f"standfast effect resolve {only(sf).id[-6:]} --applied|--not-applied --evidence TEXT" in note
+        assert f"standfast effect resolve {only(sf).id[-6:]} --applied --evidence TEXT    (or --not-applied)" in note
         assert only(sf).in_doubt
         assert only(sf).error == "NameError: name 'depoy' is not defined"
         assert told(sf, only(sf).id) == ["planned", "dispatched", "gave_up"]

@@ -202,3 +202,10 @@ def test_a_clock_that_was_ahead_is_told_by_the_doctor(capsys: Capture) -> None:
     findings = [one for one in said(capsys, "doctor") if one["id"] == "loops"]
     assert [one["state"] for one in findings] == ["warn"]
     assert findings[0]["remedy"] == "standfast loop resume hourly"
+
+
+def test_a_word_of_the_command_is_not_taken_for_the_loops_name(capsys: Capture) -> None:
+    code, message, hint = refused(capsys, "loop", "add", "--every", "5m", "--", "echo", "hi")
+    assert (code, "no name" in message, "NAME" in hint) == (2, True, True)
+    assert said(capsys, "loop", "list") == []
+    assert said(capsys, "loop", "add", "--every", "5m", "hello", "--", "echo", "hi")["command"] == ["echo", "hi"]

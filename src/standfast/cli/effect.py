@@ -204,7 +204,7 @@ def show(out: Out, effect: str) -> None:
     for line in _lines(out, verdict, events):
         out.text(line)
     if verdict.effect.in_doubt:
-        out.then(f"standfast effect resolve {verdict.effect.id[-6:]} --applied|--not-applied --evidence TEXT")
+        out.then(f"standfast effect resolve {verdict.effect.id[-6:]} --applied --evidence TEXT    (or --not-applied)")
 
 
 # What others here use, too.

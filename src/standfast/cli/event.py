@@ -114,6 +114,14 @@ def _print_appended(out: Out, made: list[Appended]) -> None:
 # -- looking -----------------------------------------------------------------------------------------
 
 
+def _older(found: list[Any], stream: str | None, limit: int, *, since: str | None, after: str | None) -> str:
+    """How to see what came before the newest, where there is more than the page shows."""
+    if since is not None or after is not None or len(found) < limit:
+        return ""
+    start = f"{stream} --after 0" if stream else "--since 30d"
+    return f"standfast event list {start}    (these are the newest {limit}; that begins before them)"
+
+
 @event.verb("list", examples=("standfast event list orders", "standfast event list --since 3h --type task --json"))
 @click.argument("stream", required=False)
 @click.option("--type", help='Only this type, or its first words: "order" is every order.….')
@@ -134,7 +142,7 @@ def list_(
 ) -> None:
     """List the events of STREAM, or of the whole journal: the newest, in their order.
 
-    With --since or --after it begins there.
+    With --since or --after it begins there, and `next` leads on; without, it ends with the newest.
     """
     from standfast.cli.store import opened
     from standfast.config import load
@@ -156,7 +164,8 @@ def list_(
         [_row(out, one) for one in found.events],
         COLUMNS,
         next=found.next,
-        then=f"standfast event follow {stream}" if stream else "standfast event streams",
+        then=_older(found.events, stream, limit, since=since, after=after)
+        or (f"standfast event follow {stream}" if stream else "standfast event streams"),
         empty="nothing has happened here",
     )
 

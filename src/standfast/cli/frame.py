@@ -24,6 +24,8 @@ from standfast.cli.output import Format, Out
 
 F = TypeVar("F", bound=Callable[..., Any])
 Examples = tuple[str, str]
+LISTS = frozenset(("list", "dead", "runs", "streams", "timeline", "search"))
+"""What answers with a list: before anything was written it is empty."""
 
 
 class Refused(click.UsageError):
@@ -41,6 +43,16 @@ class Command(click.Command):
         super().__init__(*args, **kwargs)
         self.examples = examples
         self.params += common_options()
+
+    def invoke(self, ctx: click.Context) -> Any:
+        if self.name not in LISTS:
+            return super().invoke(ctx)
+        from standfast.cli.store import NoStore
+
+        try:
+            return super().invoke(ctx)
+        except NoStore as error:
+            return _out(ctx).rows([], [], empty=f"{error.message}; {error.hint}")
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import noun, scope_options
+from standfast.cli.frame import Command, Refused, noun, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 
@@ -55,8 +55,25 @@ RUN_COLUMNS = [
 # -- keeping -----------------------------------------------------------------------------------------
 
 
+class _Add(Command):
+    """Behind `--` stands the command alone: its first word is no name."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        before = args[: args.index("--")] if "--" in args else None
+        if before is not None and not {"-h", "--help"} & set(before):
+            given = self.make_parser(ctx).parse_args([*before])[0]
+            if not isinstance(given.get("name"), str):
+                raise Refused(
+                    "the loop has no name: it stands before --",
+                    "standfast loop add NAME --every 15m -- COMMAND",
+                    ctx,
+                )
+        return super().parse_args(ctx, args)
+
+
 @loop.verb(
     "add",
+    cls=_Add,
     examples=(
         "standfast loop add inbox --every 15m -- ./triage.sh",
         "standfast loop add nightly --cron '0 3 * * *' --zone Europe/Berlin --retries 2 --timeout 1h -- make nightly",

@@ -110,8 +110,12 @@ def attribute(sf: Standfast) -> None:
         raise
 
 
-def _no_store(settings: Settings) -> NotFound:
-    return NotFound(f"there is no store at {settings.target.shown} yet", "the first write makes it: standfast demo")
+class NoStore(NotFound):
+    """Nothing was ever written here: a list of it is empty, and one thing of it is not found."""
+
+
+def _no_store(settings: Settings) -> NoStore:
+    return NoStore(f"there is no store at {settings.target.shown} yet", "the first write makes it: standfast demo")
 
 
 def exists(settings: Settings) -> bool:

@@ -111,7 +111,7 @@ def _in_doubt(tx: Tx, rows: list[Row]) -> Iterator[Item]:
             row["actor"] or leases.who(row["holder"]),
             row["scope"],
             row["session_id"],
-            f"standfast effect resolve {short(row['id'])} --applied|--not-applied --evidence TEXT",
+            f"standfast effect resolve {short(row['id'])} --applied --evidence TEXT    (or --not-applied)",
         )
 
 

@@ -71,7 +71,7 @@ def named(row: Row) -> str:
 
 def settling(id: str) -> str:
     """The command that settles a doubt."""
-    return f"standfast effect resolve {short(id)} --applied|--not-applied --evidence TEXT"
+    return f"standfast effect resolve {short(id)} --applied --evidence TEXT    (or --not-applied)"
 
 
 def in_progress(tx: Tx, row: Row) -> InProgress:
