@@ -45,6 +45,7 @@ def play(name: str, url: str, data: Path, *, examples: int, seed: int = 0, small
         deadline=None,
         database=None,
         derandomize=False,
+        report_multiple_bugs=False,
         phases=[Phase.generate, Phase.shrink] if small else [Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
