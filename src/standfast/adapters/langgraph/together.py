@@ -19,7 +19,7 @@ from standfast.record.items import Change
 
 T = TypeVar("T")
 
-CHANGES_MAX = 1000
+CHANGES_MAX = 200
 """How many changes go into one commit."""
 
 
