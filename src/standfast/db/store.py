@@ -79,7 +79,9 @@ class Store:
             return self._engine
 
     def write(self, body: Callable[[Tx], T | StandfastError], *, durable: bool = True) -> T:
-        engine = self.engine
+        engine = self._engine
+        if engine is None or engine.dead is not None or self._pid != os.getpid():
+            engine = self._reopen()
         try:
             result = engine.write(body, self.caller, durable=durable)
         except StorageError as error:

@@ -285,7 +285,7 @@ class SqliteEngine(Engine):
             try:
                 if committed:
                     self._batches += 1
-                    self._confirm([op], op.durable)
+                    op.error = self._confirm(op.durable)
                     if self._batches % _CARE_EVERY == 0:
                         self._care()
             finally:
@@ -470,22 +470,23 @@ class SqliteEngine(Engine):
                     committed.append(op)
                     durable = durable or op.durable
         if committed:
-            self._confirm(committed, durable)
+            error = self._confirm(durable)
+            if error is not None:
+                for op in committed:
+                    op.error = error
         for entry in batch:
             if entry is not leader:
                 entry.wake()
         if committed and self._batches % _CARE_EVERY == 0:
             self._care()
 
-    def _confirm(self, committed: list[Op], durable: bool) -> None:
+    def _confirm(self, durable: bool) -> BaseException | None:
         """Make durable what was committed, then tell those who wait for news."""
         crash.point("commit.after_commit")
         error = self._make_durable(durable)
-        if error is not None:
-            for op in committed:
-                op.error = error
         crash.point("commit.after_sync")
         self._bell.ring()
+        return error
 
     def _make_durable(self, durable: bool) -> BaseException | None:
         """Sync what was committed; an error means that nobody can say whether it is on disk.
