@@ -226,3 +226,17 @@ def test_a_name_is_a_campaign_first_and_a_workload_with_a_slash() -> None:
     assert {one.workload for one in catalogue.named(("power/",))} == {"power"}
     assert {one.workload for one in catalogue.named(("crashes",))} == {"crashes"}
     assert len(list(catalogue.named(("power/",)))) > 3
+
+
+def test_a_long_run_is_kept_while_it_goes(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("standfast.prove.runner.KEPT_EVERY_S", 0.0)
+    kept: list[Result] = []
+
+    def enough(found: Result) -> None:
+        kept.append(found)
+        if len(kept) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(TAIL, "sqlite", seed=0, seconds=600, keep=enough)
+    assert [(one.seeds, one.tries) for one in kept] == [((0, 0), 5), ((0, 1), 10)]

@@ -104,6 +104,7 @@ class _Proof:
         self.played: list[Result] = []
         self.bugs: list[dict[str, Any]] = []
         self.interrupted = False
+        self._path: Path | None = None
 
     def play(self, runner: Runner) -> None:
         try:
@@ -127,7 +128,7 @@ class _Proof:
         for number, (campaign, engine) in enumerate(chosen, 1):
             self.shown.part = f"{number}/{len(chosen)}"
             seed = results.next_seed(earlier, campaign.name, engine) if wanted.go_on else wanted.seed or 0
-            result = runner.run(campaign, engine, seed=seed, seconds=campaign.share * share_s)
+            result = runner.run(campaign, engine, seed=seed, seconds=campaign.share * share_s, keep=self._keep)
             self.shown.clear()
             if result.seen or result.bad or result.not_run:
                 self.played.append(result)  # before a word is said: an interrupt may come at any moment
@@ -148,10 +149,19 @@ class _Proof:
                     self.shown.clear()
                     self.out.say(f"{self.out.styled('BAD', 'red')} {name}: SURVIVED {found.harness} {found.complaint}")
 
-    def told(self) -> int:
+    def _written(self, *more: Result) -> tuple[Run, Path]:
         seconds = round(time.monotonic() - self.begun, 1)
-        run = Run(self.started, _command(), self.versions, self.played, self.bugs, seconds)
-        path = results.write(self.wanted.directory, run)
+        run = Run(self.started, _command(), self.versions, [*self.played, *more], self.bugs, seconds)
+        self._path = results.write(self.wanted.directory, run, self._path)
+        return run, self._path
+
+    def _keep(self, result: Result) -> None:
+        """In the middle of a campaign: controls are judged at their end."""
+        if not result.control:
+            self._written(result)
+
+    def told(self) -> int:
+        run, path = self._written()
         _write_page(self.wanted.directory)
         good = all(one.held for one in self.played) and not any(_survived(bug) for bug in self.bugs)
         document = {**run._asdict(), "results": [one._asdict() for one in self.played]}

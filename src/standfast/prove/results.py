@@ -68,9 +68,10 @@ class Table(NamedTuple):
     title: str = ""
 
 
-def write(directory: Path, run: Run) -> Path:
+def write(directory: Path, run: Run, path: Path | None = None) -> Path:
+    """Put a run into a file of its own; with `path`, over what the same run wrote before."""
     directory.mkdir(parents=True, exist_ok=True)
-    path = _free(directory / f"prove-{run.started.replace(':', '').replace('-', '')}.json")
+    path = path or _free(directory / f"prove-{run.started.replace(':', '').replace('-', '')}-{os.getpid()}.json")
     data = {"format": FORMAT, **run._asdict(), "results": [one._asdict() for one in run.results]}
     spare = path.with_suffix(".part")
     spare.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
@@ -79,7 +80,7 @@ def write(directory: Path, run: Run) -> Path:
 
 
 def _free(path: Path) -> Path:
-    """A name of its own, also for two runs that began in the same second."""
+    """A name that nothing has, also for a process that runs twice in one second."""
     names = chain([path], (path.with_stem(f"{path.stem}-{n}") for n in count(2)))
     return next(name for name in names if not name.exists())
 

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from standfast.prove.mutants.hunting import Hunter
 
 Say = Callable[[str], None]
+Keep = Callable[[Result], None]
 
+KEPT_EVERY_S = 60.0
 CONTROL_S = 60.0
 """A control has this long to go wrong, however short its share is."""
 
@@ -48,10 +50,15 @@ class Runner:
         self.postgres = ""
         """The version of the server, once there is one."""
 
-    def run(self, campaign: Campaign, engine: str, *, seed: int, seconds: float) -> Result:
-        """Seed after seed until the time is over, at least one; a bad one ends it."""
+    def run(
+        self, campaign: Campaign, engine: str, *, seed: int, seconds: float, keep: Keep = lambda result: None
+    ) -> Result:
+        """Seed after seed until the time is over, at least one; a bad one ends it.
+
+        `keep` is given what there is so far every minute: a long run should not lose an hour to a crash.
+        """
         total, last, start = Outcome(campaign.name), seed - 1, time.monotonic()
-        first, not_run = seed, ""
+        first, not_run, kept = seed, "", start
         while True:
             try:
                 self._say(f"{campaign.name} on {engine}, seed {seed}: {total.figures or 'begun'}")
@@ -69,6 +76,9 @@ class Runner:
             if not_run or self.interrupted or total.bad or time.monotonic() - start >= wait_s:
                 break
             seed += 1
+            if time.monotonic() - kept >= KEPT_EVERY_S:
+                kept = time.monotonic()
+                keep(_result(campaign, engine, (first, last), start, total, ""))
         if not_run:
             total = Outcome()
         elif campaign.control and not self.interrupted:
@@ -160,7 +170,7 @@ def _result(
 ) -> Result:
     seconds = round(time.monotonic() - start, 1)
     about = (campaign.name, campaign.workload, engine, campaign.unit, campaign.control, seeds, seconds)
-    return Result(*about, seen.seen, seen.bad, not_run)
+    return Result(*about, dict(seen.seen), list(seen.bad), not_run)
 
 
 @contextmanager
