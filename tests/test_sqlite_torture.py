@@ -50,7 +50,7 @@ def test_checkpoints_beside_writers_damage_nothing(tmp_path: Path) -> None:
 def test_power_loss_takes_no_acknowledged_row(tmp_path: Path) -> None:
     """000-1: three processes, a log that wraps all the time, and only synced bytes come back."""
     with or_skip():
-        outcome = power.run(tmp_path, losses=12)
+        outcome = power.run(tmp_path, losses=8)
     assert outcome.bad == []
     assert outcome.seen["acknowledged"] > 100
 
@@ -63,7 +63,7 @@ def test_power_loss_without_our_sync_takes_acknowledged_rows(tmp_path: Path) -> 
 def test_power_loss_on_a_disk_that_fails_to_sync_takes_no_acknowledged_row(tmp_path: Path) -> None:
     """000-1: what the disk did not confirm is said to be unknown, and nothing is acknowledged behind it."""
     with or_skip():
-        outcome = power.run_failing(tmp_path, losses=8)
+        outcome = power.run_failing(tmp_path, losses=6)
     assert outcome.bad == []
     assert outcome.seen["acknowledged"] > 50
     assert outcome.seen["unknown"] > 5
