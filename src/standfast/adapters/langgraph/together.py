@@ -19,8 +19,8 @@ from standfast.record.items import Change
 
 T = TypeVar("T")
 
-CHANGES_MAX = 200
-"""How many changes go into one commit."""
+CHANGES_MAX = 50
+"""How many changes go into one commit: few enough that a starved process does not hold it for long."""
 
 
 class Together:
