@@ -73,7 +73,10 @@ def run(
     """Several crews of three to eight processes, one after the other."""
     outcome, draw = Outcome("histories"), random.Random(seed)
     where = url or str(place / "standfast.db")
-    with handle.connect(config.load(where, data_dir=place / "data")), Nursery(words=place / "words") as nursery:
+    with (
+        handle.connect(config.load(where, data_dir=place / "data")),
+        Nursery(words=place / "words", postgres=url is not None) as nursery,
+    ):
         for crew in range(crews):
             scope = f"{place.parent.name}/{place.name} {crew}"
             told = place / f"told {crew}"

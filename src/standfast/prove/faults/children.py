@@ -147,10 +147,11 @@ def heard() -> str:
 class Nursery:
     """Forks children from a process that has everything imported and nothing open."""
 
-    def __init__(self, *, env: dict[str, str] | None = None, words: Path | None = None) -> None:
+    def __init__(self, *, env: dict[str, str] | None = None, words: Path | None = None, postgres: bool = False) -> None:
+        """With `postgres`, the driver is imported too, so that no child has to."""
         self._words = open(words, "ab") if words else None  # noqa: SIM115  closed with the nursery
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "standfast.prove.faults.children", "serve"],
+            [sys.executable, "-m", "standfast.prove.faults.children", "serve", *(["postgres"] if postgres else [])],
             env=_environment(env),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -301,7 +302,7 @@ def main(argv: Sequence[str]) -> None:
 
     become_what_was_asked()
     if argv[0] == "serve":
-        import_everything()
+        import_everything(postgres="postgres" in argv)
         _Server().serve()
     else:
         find(argv[1])(**json.loads(argv[2]))
