@@ -52,9 +52,10 @@ def test_killed_anywhere_a_room_comes_to_the_right_end(room: str, tmp_path: Path
 @pytest.mark.parametrize("room", ROOMS)
 def test_the_same_on_postgresql(room: str, pg_database: str, tmp_path: Path) -> None:
     """000-1, 002-33: a sample of both; what is only a file's is left out."""
-    played = run(tmp_path, room=room, firsts=2, seconds=2, url=pg_database)
+    few = 1 if len(ROOMS[room]) > 2 else 2
+    played = run(tmp_path, room=room, firsts=few, seconds=few, url=pg_database)
     assert played.bad == []
-    assert played.seen["killed twice"] >= 2
+    assert played.seen["killed twice"] >= 1
 
 
 def test_every_crash_point_is_in_some_world(pg_database: str, tmp_path: Path) -> None:
