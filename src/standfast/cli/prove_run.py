@@ -179,7 +179,7 @@ class _Proof:
         if run.results:
             tries = sum(one.tries for one in run.results if not one.control)
             bad = [one.campaign for one in run.results if not one.held]
-            yield f"{len(run.results)} campaigns, {tries:,} tries: " + (
+            yield f"{len(run.results)} campaigns: {tries:,} tries, " + (
                 f"WRONG in {', '.join(bad)}" if bad else "all held"
             )
         if run.mutants:

@@ -17,12 +17,10 @@ from standfast.prove.catalogue import POSTGRES
 from standfast.prove.faults import Unavailable
 from standfast.prove.faults.children import Nursery
 from standfast.prove.mutants import registry
-from standfast.prove.mutants.harnesses import looked
+from standfast.prove.mutants.harnesses import LIMIT_S, looked
 from standfast.prove.runner import missing_extra
 
-LIMIT_S = 30.0
-"""For further tries; the one that is being played is waited for, on a busy machine too."""
-PATIENCE_S = 240.0
+PATIENCE_S = 400.0
 
 
 class Found(NamedTuple):

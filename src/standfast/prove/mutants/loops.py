@@ -114,7 +114,7 @@ MUTANTS: dict[str, Mutant] = {
 }
 
 
-SEEDS = range(1, 9)
+SEEDS = (1, 2, 5, 3, 4, 6, 7, 8)
 
 
 def soaked(place: Path) -> Iterator[int]:
