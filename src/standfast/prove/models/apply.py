@@ -8,12 +8,14 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from standfast.db.sql import statement
 from standfast.errors import InvalidInput, KeyConflict
 from standfast.prove.models.opening import opened
 from standfast.prove.raising import raising
 from standfast.record.apply import read
 
 STEPS = 20
+APPLICATIONS = statement("SELECT count(*) AS n FROM application WHERE scope = :scope")
 
 KEYS = st.sampled_from(["k1", "k2", "k3"])
 TASKS = st.lists(
@@ -124,7 +126,6 @@ def machine_on(url: str, data: Path) -> type[RuleBasedStateMachine]:
             assert tasks == self.tasks
             assert {one.key: (one.value, one.version) for one in self.sf.state.list()} == self.values
             assert [gate.need for gate in self.sf.gates.list()] == [one for one in [self.gate] if one]
-            (row,) = self.sf.rows("SELECT count(*) AS n FROM application WHERE scope = :s", {"s": self.sf.scope})
-            assert row["n"] == len(self.used)
+            assert self.sf.read(lambda tx: tx.one(APPLICATIONS, scope=self.sf.scope))["n"] == len(self.used)
 
     return Machine

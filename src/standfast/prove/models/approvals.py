@@ -117,7 +117,6 @@ def machine_on(url: str, data: Path) -> type[RuleBasedStateMachine]:
         def the_store_says_what_the_model_says(self) -> None:
             stored = {id: self.sf.approvals.get(id).state for id in self.model.asked}
             assert stored == {id: one.at(self.model.hour).state for id, one in self.model.asked.items()}
-            (row,) = self.sf.rows(f"SELECT attempt FROM effect WHERE id = '{self.effect}'")
-            assert row["attempt"] == self.attempts
+            assert self.sf.effects.get(self.effect).attempt == self.attempts
 
     return Machine
