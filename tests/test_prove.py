@@ -209,6 +209,15 @@ def test_what_cannot_be_is_refused_with_the_way_on(tmp_path: Path, words: list[s
     assert said in done.stderr
 
 
+def test_a_place_that_cannot_take_the_result_is_refused_before_anything_is_run(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "prove-1.json").write_text("{")
+    for place, said in (("file/below", "nothing can be written to file/below"), ("broken", "is not a result")):
+        done = prove(tmp_path, "--only", "tail", "--results", place)
+        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+
+
 def test_without_assertions_it_refuses_to_run(tmp_path: Path) -> None:
     done = prove(tmp_path, "--only", "tail", "--minutes", "0", before=("-O",))
     assert done.returncode == 2

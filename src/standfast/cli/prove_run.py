@@ -83,6 +83,7 @@ def report(out: Out, directory: Path) -> None:
 def prove(out: Out, wanted: Wanted) -> int:
     """Whether everything held and every mutant was found, as an exit code."""
     _check_names(wanted)
+    _check_place(wanted.directory)
     run = _Proof(out, wanted)
     with ExitStack() as stack, _ended_by_a_signal():
         run.play(Runner(stack, say=run.shown.say, short=wanted.is_short))
@@ -241,6 +242,19 @@ def _check_names(wanted: Wanted) -> None:
             near = get_close_matches(name, known, 1, 0.5)
             hint = f"did you mean {near[0]}?  all of them: " if near else "these there are: "
             raise InvalidInput(f"no campaign or workload is named {name!r}", hint + "standfast prove --list")
+
+
+def _check_place(directory: Path) -> None:
+    """Before an hour is spent: what is there can be read, and something can be written beside it."""
+    import tempfile
+
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            results.read(directory)
+            results.tables(directory)
+    except OSError as error:
+        raise InvalidInput(f"nothing can be written to {directory}: {error.strerror}", "--results DIR") from None
 
 
 def _bugs(wanted: Wanted) -> list[str]:
