@@ -37,7 +37,7 @@ _decode = json.JSONDecoder().raw_decode
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _SPACE = re.compile(r"\s*")
 # Letters written as escapes could hide a secret from the search. No agent writes them so; a stranger might.
-_HIDING = b"\\u00"
+_HIDING, _LETTERS = b"\\u00", (b"2", b"3", b"4", b"5", b"6", b"7")
 _DISGUISED = re.compile(r"\\u00[2-7]|(?<!\\)\\/")
 
 
@@ -209,21 +209,28 @@ def pieces(file: IO[bytes], start: int, *, redact: bool = True) -> Iterator[Piec
     """The lines of a file from `start` on, in bounded pieces."""
     place, rest = start, b""
     while data := file.read(PIECE_BYTES):
-        cut = data.rfind(b"\n") + 1
-        block, rest = (rest + data[:cut], data[cut:]) if cut else (b"", rest + data)
-        if cut:
-            cuts, place = _cut(place, block, redact=redact), place + len(block)
-            del block, data  # while somebody works on a piece, no more than it is held
+        lines = data.split(b"\n")
+        if len(lines) > 1:
+            suspects = [place + len(rest) + at for at in _suspects(data)] if redact else []
+            if rest:
+                lines[0] = rest + lines[0]
+                suspects += [place] if redact and _suspects(lines[0]) else []
+            rest = lines.pop()
+            cuts = _cut(place, lines, suspects)
+            place = cuts[-1].upto
+            del lines, data  # while somebody works on a piece, no more than it is held
             while cuts:
                 yield cuts.pop(0)
-        elif len(rest) >= LINE_MAX_BYTES:
+        elif len(rest := rest + data) >= LINE_MAX_BYTES:
             skipped = _rest_of_line(file)
             if skipped is None:  # it has no end yet
                 return
             yield Piece(place, place + len(rest) + skipped, [], oversized=1)
             place, rest = place + len(rest) + skipped, b""
     if rest and _whole(rest):
-        yield from _cut(place, rest, redact=redact)
+        (last,) = _cut(place, [rest], [place] if redact and _suspects(rest) else [])
+        last.upto -= 1  # it has no line end yet
+        yield last
 
 
 def _rest_of_line(file: IO[bytes]) -> int | None:
@@ -241,30 +248,33 @@ def _whole(raw: bytes) -> bool:
     return not text or _several(text, end=0)[1]
 
 
-def _cut(place: int, block: bytes, *, redact: bool) -> list[Piece]:
+def _suspects(data: bytes) -> list[int]:
+    """Where a secret might be, as it is or in disguise."""
+    found = suspicious(data)
+    at = data.find(_HIDING)
+    while at >= 0:
+        if data[at + 4 : at + 5] in _LETTERS:
+            found.append(at)
+        at = data.find(_HIDING, at + 4)
+    return found
+
+
+def _cut(place: int, lines: list[bytes], suspects: list[int]) -> list[Piece]:
     """Whole lines, as pieces: where each line begins, without secrets; the blank ones are left out."""
-    raws = block.split(b"\n")
-    if not raws[-1]:
-        del raws[-1]
-    begins = list(accumulate([len(raw) + 1 for raw in raws], initial=place))
-    begins[-1] = place + len(block)
+    begins = list(accumulate([len(line) + 1 for line in lines], initial=place))
     oversized = 0
-    for n, raw in enumerate(raws) if len(block) > LINE_MAX_BYTES else ():
-        if len(raw) >= LINE_MAX_BYTES:
-            raws[n] = b""
-            oversized += 1
-    suspects = suspicious(block) if redact else []
-    if redact and (suspects or _HIDING in block):
-        touched = {bisect(begins, place + suspect) - 1 for suspect in suspects}
-        touched.update(n for n, raw in enumerate(raws) if _HIDING in raw)
-        for n in touched:
-            raws[n] = _undisguised(redacted(raws[n].decode("utf-8", "replace"))).encode()
+    if begins[-1] - place > LINE_MAX_BYTES:
+        oversized = sum(len(line) >= LINE_MAX_BYTES for line in lines)
+        lines = [line if len(line) < LINE_MAX_BYTES else b"" for line in lines]
+    for n in {bisect(begins, suspect) - 1 for suspect in suspects}:
+        if n < len(lines):  # not in what has no end yet
+            lines[n] = _undisguised(redacted(lines[n].decode("utf-8", "replace"))).encode()
     cuts = []
-    for n in range(0, len(raws), PIECE_LINES):
-        upto = min(n + PIECE_LINES, len(raws))
-        numbered = zip(begins[n:upto], raws[n:upto], strict=True)
-        lines = [(begin, line) for begin, raw in numbered if (line := raw.strip())]
-        cuts.append(Piece(begins[n], begins[upto], lines, oversized=oversized if n == 0 else 0))
+    for n in range(0, len(lines), PIECE_LINES):
+        upto = min(n + PIECE_LINES, len(lines))
+        numbered = zip(begins[n:upto], lines[n:upto], strict=True)
+        kept = [(begin, text) for begin, line in numbered if (text := line.strip())]
+        cuts.append(Piece(begins[n], begins[upto], kept, oversized=oversized if n == 0 else 0))
     return cuts
 
 
