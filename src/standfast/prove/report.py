@@ -26,6 +26,7 @@ wrong, or the zeros above it would mean nothing. The same holds for the seeded b
 """
 
 Key = tuple[str, str]
+PER_STORE = " (sum over stores)"
 
 
 def page(directory: Path) -> str:
@@ -129,11 +130,20 @@ def _more(found: Sequence[Result]) -> Iterator[str]:
             if what not in (result.unit, WENT_WRONG):
                 counted[what] = counted.get(what, 0) + number
     if counted:
-        figures = ", ".join(f"{number:,} {what}" for what, number in counted.items())
+        figures = ", ".join(_figure(what, number, counted) for what, number in counted.items())
         yield f"- {one.campaign} on {one.engine}: {figures}"
     for result in found:
         for sentence in result.bad:
             yield f"- **WRONG** in {one.campaign} on {one.engine}: {sentence[:400]}"
+
+
+def _figure(what: str, number: int, counted: dict[str, int]) -> str:
+    """Counts add up; what was measured in each store is shown as its mean."""
+    name, at, size = what.removesuffix(PER_STORE).rpartition(" at ")
+    stores = counted.get(f"stores of {size} events", 0)
+    if not what.endswith(PER_STORE) or not at or not stores:
+        return f"{number:,} {what}"
+    return f"{number / stores:,.0f} {name} at {size}"
 
 
 # -- seeded bugs, tables, runs -----------------------------------------------------------------------------------------
