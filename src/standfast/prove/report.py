@@ -26,6 +26,14 @@ wrong, or the zeros above it would mean nothing. The same holds for the seeded b
 """
 
 Key = tuple[str, str]
+ALSO = (
+    "killed twice",
+    "histories",
+    "simulated years",
+    "crowds of 64 processes or more",
+    "crowds of 128 connections or more",
+)
+"""Counted beside the tries, and worth a line of their own."""
 PER_STORE = " (sum over stores)"
 
 
@@ -64,6 +72,9 @@ def _totals(runs: Sequence[Run]) -> Iterator[str]:
     yield "| tried | | went wrong | at most, 95 % |\n|---|---:|---:|---:|"
     for unit, number in sorted(tried.items(), key=lambda item: -item[1]):
         yield f"| {_mark('total', unit)}{unit} | {number:,} | {wrong[unit]} | {_bound(number, wrong[unit])} |"
+    for what in ALSO:
+        if number := sum(one.seen.get(what, 0) for one in every(runs) if not one.control and one.unit != what):
+            yield f"| {_mark('total', what)}of these or beside them: {what} | {number:,} | | |"
     hours = sum(run.seconds for run in runs) / 3600
     yield f"\nIn {len(runs)} runs, {hours:.1f} hours by the clock on the wall.\n"
 
