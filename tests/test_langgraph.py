@@ -367,7 +367,7 @@ def test_setup_may_be_called_and_awaited(engine_url: Url) -> None:
     async def both() -> None:
         async with Saver.from_conn_string(engine_url) as opened:
             opened.setup()
-            await opened.setup()  # type: ignore[func-returns-value]
+            await opened.setup()
 
     asyncio.run(both())
 

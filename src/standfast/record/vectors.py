@@ -43,10 +43,10 @@ def nearness(to: Sequence[float], by: str = "cosine") -> Callable[[bytes], float
         floats.frombytes(data[_LENGTH.size :])
         if sys.byteorder == "big":
             floats.byteswap()
-        cosine = sum(map(mul, wanted, floats))
+        cosine = float(sum(map(mul, wanted, floats)))
         if by == "cosine":
             return max(-1.0, min(1.0, cosine))  # of 32 bits, it may pass one by a hair
-        (length,) = _LENGTH.unpack_from(data)
+        length = float(_LENGTH.unpack_from(data)[0])
         if by == "inner_product":
             return cosine * length * wanted_length
         square = length * length + wanted_length * wanted_length - 2 * cosine * length * wanted_length
