@@ -18,7 +18,7 @@ from standfast.prove import catalogue, results
 from standfast.prove.catalogue import CAMPAIGNS
 from standfast.prove.report import page
 from standfast.prove.results import Result, Run
-from standfast.prove.runner import Runner, engines
+from standfast.prove.runner import Runner, engines, said_by_a_child
 
 TAIL = next(one for one in CAMPAIGNS if one.name == "tail")._replace(arguments={"writers": 1, "events": 5})
 
@@ -131,6 +131,12 @@ def test_what_is_not_installed_is_not_run_and_says_how_to_get_it(
     monkeypatch.setitem(sys.modules, package, None)
     found = runner.run(TAIL, "postgres", seed=0, seconds=0)
     assert (found.not_run, found.bad) == (f"there is no {package}: pip install 'standfast[{extra}]'", [])
+
+
+def test_what_a_child_could_not_do_is_not_run_either() -> None:
+    words = "mcp: Traceback\n  File x\nstandfast.prove.faults.Unavailable: the extra mcp is not installed\n"
+    assert said_by_a_child(["a row is lost"]) == ""
+    assert said_by_a_child([words]) == "the extra mcp is not installed"
 
 
 def test_home_and_settings_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:

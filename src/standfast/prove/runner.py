@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -62,7 +63,9 @@ class Runner:
         while True:
             try:
                 self._say(f"{campaign.name} on {engine}, seed {seed}: {total.figures or 'begun'}")
-                total.add(self._once(campaign, engine, seed))
+                played = self._once(campaign, engine, seed)
+                not_run = said_by_a_child(played.bad)
+                total.add(played)
                 last = seed
             except Unavailable as missing:
                 not_run = str(missing)
@@ -152,6 +155,12 @@ def missing_extra(error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRAS:
         return wanting((error.name or "").partition(".")[0])
     return ""
+
+
+def said_by_a_child(bad: Sequence[str]) -> str:
+    """Why it could not run, if a child of the campaign found that out; otherwise ""."""
+    told = (re.search(rf"^{Unavailable.__module__}\.Unavailable: (.+)", sentence, re.MULTILINE) for sentence in bad)
+    return next((match.group(1)[:200] for match in told if match), "")
 
 
 def engines(campaign: Campaign, wanted: Sequence[str]) -> list[str]:
