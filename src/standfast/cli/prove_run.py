@@ -177,12 +177,11 @@ class _Proof:
             yield from self.out.table(map(_shown, run.mutants), [Column(name) for name in _BUG_COLUMNS])
         if self.interrupted:
             yield "ended early: what was played until then counts"
-        if run.results:
+        ran = [one for one in run.results if not one.not_run]
+        if ran:
             tries = sum(one.tries for one in run.results if not one.control)
             bad = [one.campaign for one in run.results if not one.held]
-            yield f"{len(run.results)} campaigns: {tries:,} tries, " + (
-                f"WRONG in {', '.join(bad)}" if bad else "all held"
-            )
+            yield f"{len(ran)} campaigns: {tries:,} tries, " + (f"WRONG in {', '.join(bad)}" if bad else "all held")
         if run.mutants:
             survived = [bug["mutant"] for bug in run.mutants if _survived(bug)]
             asked = [bug for bug in run.mutants if not bug["not_run"]]
