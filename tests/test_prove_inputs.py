@@ -43,7 +43,7 @@ def test_what_is_not_refused_in_our_words_is_found(tmp_path: Path, monkeypatch: 
 
 
 def test_what_a_store_cannot_hold_is_refused_by_its_name(sf: standfast.Standfast) -> None:
-    with pytest.raises(InvalidInput, match="due_us|bigint"):
+    with pytest.raises(InvalidInput, match=r"due_us|bigint"):
         sf.tasks.add("parser", due_us=2**70)
     with pytest.raises(InvalidInput, match="surrogate"):
         sf.tasks.next(source="half \ud800")

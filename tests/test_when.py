@@ -56,7 +56,21 @@ def test_people_are_understood(typed: str, meant: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "typed", ["", "  ", "soon", "25:00", "13pm", "2026-13-01", "feb 30", "tue 3:99", "3 ago", "03:00 Mars/Base", "Europe/Berlin", "-1"]
+    "typed",
+    [
+        "",
+        "  ",
+        "soon",
+        "25:00",
+        "13pm",
+        "2026-13-01",
+        "feb 30",
+        "tue 3:99",
+        "3 ago",
+        "03:00 Mars/Base",
+        "Europe/Berlin",
+        "-1",
+    ],
 )
 def test_nonsense_is_refused_with_what_would_be_understood(typed: str) -> None:
     with pytest.raises(InvalidInput) as caught:

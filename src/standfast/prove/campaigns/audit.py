@@ -326,7 +326,7 @@ def _forget(patch: Patching, draw: random.Random) -> None:
     before: Callable[..., Any] = journal.append
 
     def sometimes(tx: Any, *fact: Any, **more: Any) -> Any:
-        return before(tx, *fact, **more) if draw.random() < 0.9 else journal.Receipt({})
+        return before(tx, *fact, **more) if draw.random() < 0.9 else journal.Receipt(())
 
     patch.setattr(journal, "append", sometimes)
 
