@@ -200,6 +200,7 @@ def _moved_in() -> Iterator[str]:
         for name in ("HOME", "STANDFAST_DATA_DIR"):
             os.environ[name] = os.path.join(root, name.lower())
             os.mkdir(os.environ[name], 0o700)
+        os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = os.path.join(root, "hypothesis")  # not where somebody works
         try:
             yield root
         finally:
