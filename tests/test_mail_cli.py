@@ -70,7 +70,8 @@ def test_a_dead_letter_is_listed_explained_retried_and_resolved(home: Path) -> N
 
 
 def test_every_verb_answers_in_json_and_garbage_in_a_sentence(home: Path) -> None:
-    missing = run("mail", "list", "--json", home=home)
+    assert said("mail", "list", home=home) == []
+    missing = run("mail", "show", "nothing", "--json", home=home)
     assert (missing.returncode, json.loads(missing.stderr)["error"]["code"]) == (3, "not_found")
     one = said("mail", "send", "role:x", "--body-json", '{"a": [1]}', home=home)["id"]
     assert (

@@ -202,8 +202,10 @@ class Hearing:
         from standfast.interchange.hooks.places import KEY
 
         if not os.path.exists(os.path.join(self._data_dir(), KEY)):
+            from standfast.config.files import private_directory
             from standfast.interchange.hooks import spool
 
+            private_directory(self._data_dir())  # with a store on a server nobody else has made it
             spool.key(self._data_dir())
 
     def _drain(self, sf: Any) -> None:
