@@ -151,7 +151,7 @@ class _Looker:
         """Open, read everything and write a row, with the engine alone."""
         from standfast.db.sqlite.engine import SqliteEngine
 
-        self._lay_out(image, (DATABASE, f"{DATABASE}-wal"))
+        self._lay_out(image, (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-journal"))  # the last: while it is made
         made_us = os.stat(self._path).st_mtime_ns if os.path.exists(self._path) else 0
         caller, checked = _caller(), self._looked % CHECKED_EVERY == 0
         engine = SqliteEngine(self._path, caller, allow_unsafe=True)  # without looking around for network disks
@@ -161,7 +161,8 @@ class _Looker:
             engine.close()
         if os.stat(self._path).st_mtime_ns != made_us:
             self._on_disk.pop(DATABASE, None)
-        self._on_disk.pop(f"{DATABASE}-wal", None)
+        for log in ("wal", "journal"):
+            self._on_disk.pop(f"{DATABASE}-{log}", None)
         return found, wrong
 
     def _open(self, image: Image) -> tuple[set[str], list[str]]:
