@@ -93,7 +93,7 @@ def _database(stack: ExitStack, url: str) -> str:
 
 
 def _write(directory: Path, started: str, rows: list[dict[str, Any]], seconds: float) -> None:
-    from standfast.prove.runner import versions
+    from standfast.prove.versions import versions
 
     command = "python -m benchmarks.crashes " + " ".join(sys.argv[1:])
     data = {
