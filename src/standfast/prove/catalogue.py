@@ -250,6 +250,9 @@ CAMPAIGNS: tuple[Campaign, ...] = (
     ),
     Campaign("daemon-keepers", "actors", "daemons:keepers", "kills", 0.5, ONLY_SQLITE, {"seconds": 30}),
     Campaign("daemon-rivals", "actors", "daemons:rivals", "kills", 0.5, ONLY_SQLITE, {"seconds": 30}),
+    Campaign("daemon-lives", "actors", "daemons:lives", "slots", 0.5, ONLY_SQLITE, {"seconds": 60}),
+    Campaign("daemon-locked-out", "actors", "daemons:locked_out", "slots", 0.5, ONLY_SQLITE, {"seconds": 35}),
+    Campaign("daemon-full-disk", "power", "daemons:full_disk", "slots", 0.5, ONLY_SQLITE, {"seconds": 20}),
     Campaign("server-cuts", "power", "server_cuts:run", "cuts", 1, ONLY_POSTGRES, {"losses": 12}),
     Campaign(
         "server-cuts-control",

@@ -133,7 +133,7 @@ def rivals(place: Path, *, seconds: float, seed: int) -> Outcome:
     return outcome
 
 
-def lives(place: Path, *, seconds: float) -> Outcome:
+def lives(place: Path, *, seconds: float, seed: int = 0) -> Outcome:
     """One daemon that lives long and works all the time: it stays as small as it was."""
     outcome = Outcome("daemon-lives")
     url, data = str(place / "standfast.db"), place / "data"
@@ -157,7 +157,7 @@ def lives(place: Path, *, seconds: float) -> Outcome:
     return outcome
 
 
-def locked_out(place: Path, *, seconds: float) -> Outcome:
+def locked_out(place: Path, *, seconds: float, seed: int = 0) -> Outcome:
     """Somebody holds the lock of every writer; no slot is lost, and the daemon is still the same."""
     outcome = Outcome("daemon-locked-out")
     url, data = str(place / "standfast.db"), place / "data"
@@ -178,7 +178,7 @@ def locked_out(place: Path, *, seconds: float) -> Outcome:
     return outcome
 
 
-def full_disk(place: Path, *, seconds: float) -> Outcome:
+def full_disk(place: Path, *, seconds: float, seed: int = 0) -> Outcome:
     """The disk is full for a while: the daemon waits, says so, and loses no slot."""
     outcome, small = Outcome("daemon-full-disk"), place / "small"
     with mounts.memory(small, size="16m"):
