@@ -456,10 +456,18 @@ KINDS: dict[str, type[Thing]] = {
 }
 
 
-def stepping(thing: Thing) -> Callable[[Hashable, Asked, Any, bool], Any]:
-    """The model of a thing, with deaths."""
+def stepping(thing: Thing, *, served: bool = False) -> Callable[[Hashable, Asked, Any, bool], Any]:
+    """The model of a thing, with deaths.
+
+    A server that is `served` what a process sends goes on with the last of it after the process has died.
+    """
 
     def step(state: Any, asked: Asked, result: Any, seen: bool) -> Any:
-        return dies(state, asked[1]) if asked[0] == "dies" else thing.step(state, asked, result, seen)
+        if asked[0] == "dies":
+            return dies(state, asked[1])
+        if not (served and not seen and asked[1] in state.dead):
+            return thing.step(state, asked, result, seen)
+        after = thing.step(state._replace(dead=state.dead - {asked[1]}), asked, result, seen)
+        return None if after is None else dies(after, asked[1])
 
     return step

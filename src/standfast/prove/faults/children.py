@@ -298,6 +298,7 @@ def import_everything(*, postgres: bool = False) -> None:
 
 
 def main(argv: Sequence[str]) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are told to ignore it
     from standfast.prove.mutants.registry import become_what_was_asked
 
     become_what_was_asked()
