@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
@@ -23,6 +24,7 @@ INSERT = "INSERT INTO row (body) VALUES (?)"
 BODY = "x" * 200
 PAGE = b"\0" * 4096
 PAGES = 1000
+PASSED_OVER_S = 0.2
 
 
 class Way(ABC):
@@ -102,6 +104,18 @@ class BothRows(Way):
         return [self._writer() for _ in range(count)]
 
     def _writer(self) -> Write:
+        connection, both = self._opened()
+
+        def write() -> None:
+            fields = told()
+            connection.execute("BEGIN IMMEDIATE")
+            both(fields)
+            connection.execute("COMMIT")
+
+        return write
+
+    def _opened(self) -> tuple[Any, Callable[[dict[str, object]], None]]:
+        """A connection of its own, and the two inserts on it."""
         import apsw
 
         from standfast.db.migrations import MIGRATIONS, ddl
@@ -114,14 +128,40 @@ class BothRows(Way):
         connection.execute(TABLE)
         event = journal.SQL.append.sqlite
 
-        def write() -> None:
-            fields = told()
-            connection.execute("BEGIN IMMEDIATE")
+        def both(fields: dict[str, object]) -> None:
             connection.execute(INSERT, (BODY,))
             connection.execute(event, fields).fetchall()
-            connection.execute("COMMIT")
+
+        return connection, both
+
+
+class Turns(BothRows):
+    """The two rows by hand, one thread after the other, in one transaction that never ends: no commit, no sync.
+
+    Each thread that writes has to be woken once, and only one runs at a time. Whatever an engine does, threads
+    of one interpreter are not served faster than this.
+    """
+
+    def writers(self, count: int) -> list[Write]:
+        self._connection, both = self._opened()
+        self._connection.execute("BEGIN IMMEDIATE")
+        turns = [threading.Lock() for _ in range(count)]
+        for turn in turns[1:]:
+            turn.acquire()
+        return [self._turn(both, turns[place], turns[(place + 1) % count]) for place in range(count)]
+
+    def _turn(
+        self, both: Callable[[dict[str, object]], None], mine: threading.Lock, following: threading.Lock
+    ) -> Write:
+        def write() -> None:
+            if mine.acquire(timeout=PASSED_OVER_S):  # not, when the window is over and the others have left
+                both(told())
+                following.release()
 
         return write
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 class ExecutorEach(Way):
@@ -249,6 +289,7 @@ WAYS: dict[str, type[Way]] = {
     "raw sync": RawSync,
     "connection each": ConnectionEach,
     "both rows": BothRows,
+    "turns": Turns,
     "executor each": ExecutorEach,
     "bare psycopg": BarePsycopg,
     "ours": Ours,

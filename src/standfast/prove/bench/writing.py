@@ -49,13 +49,19 @@ def _threads(plan: Plan, count: int) -> Table:
     with ExitStack() as stack:
         crews = {way: crew_of(stack, plan, way, callers=count) for way in ("connection each", "ours")}
         crews["raw sync"] = crew_of(stack, plan, "raw sync")
+        crews["turns"] = crew_of(stack, plan, "turns", callers=count)
         rounds = played(plan, crews)
         served = _served(plan, crews, plan.rows_each) if count > 1 else {}
     table = Table(
-        f"SQLite, {count} thread{'s' * (count > 1)}", "A connection each: apsw, WAL, FULL, a busy timeout of 10 s."
+        f"SQLite, {count} thread{'s' * (count > 1)}",
+        "A connection each: apsw, WAL, FULL, a busy timeout of 10 s. In turns: a record's two rows by hand, one thread "
+        "after the other, never committed and never synced: what no engine can beat in one interpreter.",
     )
     reach = at_least(5.0) if count >= 64 else None
     _compared(table, rounds, reach)
+    table.add("in turns, not durable", rate(rounds["turns"]), "/s")
+    table.add("in turns, not durable / a connection each", ratios(rate(rounds["turns"]), pair(rounds)[1]), "x")
+    table.add("records / in turns, not durable", ratios(rate(rounds["ours"]), rate(rounds["turns"])), "x")
     return _all_served(table, served, plan.rows_each, reach)
 
 
