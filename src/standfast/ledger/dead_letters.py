@@ -24,7 +24,7 @@ from standfast.db.store import Store
 from standfast.errors import IllegalTransition, InvalidInput, NotFound, StandfastError
 from standfast.footings import journal, naming, notices
 from standfast.footings.journal import Receipt
-from standfast.ids import is_id, new_id, short
+from standfast.ids import new_id, short
 
 SQL = load(__name__)
 
@@ -101,13 +101,17 @@ def settle(tx: Tx, subject: str, settlement: str, note: str | None = None) -> De
 
 def one(tx: Tx, which: str) -> DeadLetter | StandfastError:
     """By its id, the end of its id, or the id of what died: the open letter, else the latest of it."""
-    row = tx.maybe(SQL.by_id, id=which) if is_id(which) else None
-    row = row or tx.maybe(SQL.open_of, subject=which) or tx.maybe(SQL.latest_of, subject=which)
-    if row is None:
-        id = naming.by_end(tx, SQL.by_suffix, which, prefix="ddl", noun="dead letter")
-        if isinstance(id, StandfastError):
-            return id
-        row = tx.maybe(SQL.by_id, id=id) if id is not None else None
+    row = naming.row_of(
+        tx,
+        which,
+        by_id=SQL.by_id,
+        by_key=lambda text: tx.maybe(SQL.open_of, subject=text) or tx.maybe(SQL.latest_of, subject=text),
+        ends=SQL.by_suffix,
+        prefix="ddl",
+        noun="dead letter",
+    )
+    if isinstance(row, StandfastError):
+        return row
     if row is None:
         return NotFound(
             f"there is no dead letter {serial.clean(which, 60)!r}", "standfast webhook dead, standfast mail dead"

@@ -391,15 +391,10 @@ def _lives_here(tx: Tx, row: Row) -> bool:
 
 
 def _find(tx: Tx, run_id: object) -> Row | StandfastError:
-    if not isinstance(run_id, str):
-        raise InvalidInput(f"a run is named by its id, not by {type(run_id).__name__}")
-    row = tx.maybe(SQL.by_id, id=run_id) if is_id(run_id) else None
+    row = naming.row_of(tx, run_id, by_id=SQL.by_id, ends=SQL.by_suffix, prefix="run", noun="run")
     if row is None:
-        id = naming.by_end(tx, SQL.by_suffix, run_id, prefix="run", noun="run")
-        if isinstance(id, StandfastError):
-            return id
-        row = tx.maybe(SQL.by_id, id=id) if id is not None else None
-    return row if row is not None else NotFound(f"there is no run {serial.clean(run_id, 60)!r}", "standfast loop runs")
+        return NotFound(f"there is no run {serial.clean(str(run_id), 60)!r}", "standfast loop runs")
+    return row
 
 
 def _locked(tx: Tx, run_id: str) -> Row | StandfastError:

@@ -16,7 +16,7 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import IllegalTransition, InProgress, InvalidInput, LeaseLost, NotFound, StandfastError
 from standfast.footings import journal, leases, naming
-from standfast.ids import is_id, like_suffix, short
+from standfast.ids import like_suffix, short
 from standfast.ledger import dead_letters
 from standfast.ledger.dead_letters import DeadLetter
 from standfast.ledger.webhooks.nouns import ERROR_MAX, WebhookEvent, event_of, named
@@ -58,15 +58,15 @@ def backoff_us(attempts: int) -> int:
 def find(tx: Tx, which: Which) -> Row | StandfastError:
     """By id, the end of an id, `source/event id` in this scope, or its dead letter."""
     name = which.id if isinstance(which, WebhookEvent) else which
-    if not isinstance(name, str):
-        raise InvalidInput(f"a webhook event is named by text, not by {type(name).__name__}")
-    row = tx.maybe(SQL.by_id, id=name) if is_id(name) else None
-    row = row or _by_event(tx, name)
-    if row is None:
-        id = naming.by_end(tx, SQL.by_suffix, name, prefix="whk", noun="webhook event")
-        if isinstance(id, StandfastError):
-            return id
-        row = tx.maybe(SQL.by_id, id=id) if id is not None else None
+    row = naming.row_of(
+        tx,
+        name,
+        by_id=SQL.by_id,
+        by_key=lambda text: _by_event(tx, text),
+        ends=SQL.by_suffix,
+        prefix="whk",
+        noun="webhook event",
+    )
     if row is None and like_suffix(name, prefix="ddl") is not None:
         letter = dead_letters.one(tx, name)
         row = tx.maybe(SQL.by_id, id=letter.subject) if isinstance(letter, DeadLetter) else None

@@ -16,7 +16,7 @@ from standfast.db.sql import load
 from standfast.errors import IllegalTransition, InvalidInput, NotFound, StandfastError
 from standfast.footings import journal, naming
 from standfast.footings.journal import Receipt
-from standfast.ids import is_id, new_id
+from standfast.ids import new_id
 from standfast.record.loops import firing, schedule
 from standfast.record.loops.nouns import Loop, loop
 
@@ -177,16 +177,15 @@ def cancel_queued(tx: Tx, row: Row, reason: str) -> None:
 def find(tx: Tx, which: str | Loop) -> Row | StandfastError:
     """By name in this scope, by id, or by the end of an id."""
     name = which.id if isinstance(which, Loop) else which
-    if not isinstance(name, str):
-        raise InvalidInput(f"a loop is named by text, not by {type(name).__name__}")
-    row = tx.maybe(SQL.by_id, id=name) if is_id(name) else None
-    if row is None:
-        row = tx.maybe(SQL.by_name, scope=tx.caller.scope, name=name)
-    if row is None:
-        id = naming.by_end(tx, SQL.by_suffix, name, prefix="lop", noun="loop")
-        if isinstance(id, StandfastError):
-            return id
-        row = tx.maybe(SQL.by_id, id=id) if id is not None else None
+    row = naming.row_of(
+        tx,
+        name,
+        by_id=SQL.by_id,
+        by_key=lambda text: tx.maybe(SQL.by_name, scope=tx.caller.scope, name=text),
+        ends=SQL.by_suffix,
+        prefix="lop",
+        noun="loop",
+    )
     if row is not None:
         return row
     return NotFound(

@@ -15,10 +15,10 @@ from standfast.clock import MINUTE_US, iso
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Store
-from standfast.errors import IllegalTransition, InProgress, InvalidInput, LeaseLost, NotFound, StandfastError
+from standfast.errors import IllegalTransition, InProgress, LeaseLost, NotFound, StandfastError
 from standfast.footings import journal, leases, naming
 from standfast.footings.journal import Receipt
-from standfast.ids import is_id, short
+from standfast.ids import short
 from standfast.ledger import dead_letters
 from standfast.ledger.dead_letters import DeadLetter
 from standfast.record.mail.addresses import Place
@@ -52,16 +52,15 @@ class Claimed(NamedTuple):
 def find(tx: Tx, which: Which) -> Row | StandfastError:
     """By id, by key in this scope, or by the end of an id."""
     name = which.id if isinstance(which, Mail) else which
-    if not isinstance(name, str):
-        raise InvalidInput(f"a mail is named by its id, not by {type(name).__name__}")
-    row = tx.maybe(SQL.by_id, id=name) if is_id(name) else None
-    if row is None:
-        row = tx.maybe(SQL.by_key, scope=tx.caller.scope, key=name)
-    if row is None:
-        id = naming.by_end(tx, SQL.by_suffix, name, prefix="mal", noun="mail")
-        if isinstance(id, StandfastError):
-            return id
-        row = tx.maybe(SQL.by_id, id=id) if id is not None else None
+    row = naming.row_of(
+        tx,
+        name,
+        by_id=SQL.by_id,
+        by_key=lambda text: tx.maybe(SQL.by_key, scope=tx.caller.scope, key=text),
+        ends=SQL.by_suffix,
+        prefix="mal",
+        noun="mail",
+    )
     return row if row is not None else _unknown(name)
 
 

@@ -15,7 +15,7 @@ from standfast.db.sql import load
 from standfast.errors import IllegalTransition, InvalidInput, LeaseLost, NotFound, StandfastError
 from standfast.footings import journal, leases, naming
 from standfast.footings.journal import Receipt
-from standfast.ids import is_id, new_id, short
+from standfast.ids import new_id, short
 from standfast.record.tasks.nouns import (
     REASON_MAX,
     Note,
@@ -36,16 +36,15 @@ Which = str | Task
 def find(tx: Tx, which: Which) -> Row | StandfastError:
     """By id, by fingerprint in this scope (its newest episode), or by the end of an id."""
     name = which.id if isinstance(which, Task) else which
-    if not isinstance(name, str):
-        raise InvalidInput(f"a task is named by text, not by {type(name).__name__}")
-    row = tx.maybe(SQL.by_id, id=name) if is_id(name) else None
-    if row is None:
-        row = tx.maybe(SQL.by_fingerprint, scope=tx.caller.scope, fingerprint=name)
-    if row is None:
-        id = naming.by_end(tx, SQL.by_suffix, name, prefix="tsk", noun="task")
-        if isinstance(id, StandfastError):
-            return id
-        row = tx.maybe(SQL.by_id, id=id) if id is not None else None
+    row = naming.row_of(
+        tx,
+        name,
+        by_id=SQL.by_id,
+        by_key=lambda text: tx.maybe(SQL.by_fingerprint, scope=tx.caller.scope, fingerprint=text),
+        ends=SQL.by_suffix,
+        prefix="tsk",
+        noun="task",
+    )
     return row if row is not None else _unknown(name)
 
 
