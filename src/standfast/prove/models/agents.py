@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import initialize, invariant, rule
 
 import standfast
 from standfast.clock import ManualClock
-from standfast.prove.models.opening import opened
+from standfast.prove.models.machine import Machine
 
 STEPS = 25
 
@@ -28,67 +27,60 @@ class Known:
     until: int = 0
 
 
-def machine_on(url: str, data: Path) -> type[RuleBasedStateMachine]:
-    class Machine(RuleBasedStateMachine):
-        round = 0
+class Program(Machine):
+    @initialize()
+    def fresh(self) -> None:
+        self.clock, self.minute = ManualClock(), 0
+        self.known: dict[str, Known] = {}
+        self.noticed: dict[str, int] = {}
+        self.sf: dict[str, standfast.Standfast] = {}
+        for name in NAMES:
+            self.sf[name] = self.opened(clock=self.clock, actor=name, as_actor=True)
+            self.sf[name].tasks.add(f"for {name}", assignee=name)
 
-        @initialize()
-        def fresh(self) -> None:
-            Machine.round += 1
-            scope = f"agents {Machine.round}"
-            self.clock, self.minute = ManualClock(), 0
-            self.known: dict[str, Known] = {}
-            self.noticed: dict[str, int] = {}
-            self.sf: dict[str, standfast.Standfast] = {}
-            for name in NAMES:
-                self.sf[name] = opened(url, data, scope, clock=self.clock, actor=name, as_actor=True)
-                self.sf[name].tasks.add(f"for {name}", assignee=name)
+    def teardown(self) -> None:
+        for sf in getattr(self, "sf", {}).values():
+            sf.close()
 
-        def teardown(self) -> None:
-            for sf in getattr(self, "sf", {}).values():
-                sf.close()
+    @rule(name=st.sampled_from(NAMES))
+    def works(self, name: str) -> None:
+        self.sf[name].tasks.claim(f"{self.task(name)}")
+        known = self.known.setdefault(name, Known())
+        known.task, known.until = True, self.minute + LEASE_M
+        if self.minute - self.noticed.get(name, -NOTICE_M) >= NOTICE_M:
+            known.seen = self.noticed[name] = self.minute
 
-        @rule(name=st.sampled_from(NAMES))
-        def works(self, name: str) -> None:
-            self.sf[name].tasks.claim(f"{self.task(name)}")
-            known = self.known.setdefault(name, Known())
-            known.task, known.until = True, self.minute + LEASE_M
-            if self.minute - self.noticed.get(name, -NOTICE_M) >= NOTICE_M:
-                known.seen = self.noticed[name] = self.minute
+    def task(self, name: str) -> str:
+        (found,) = self.sf[name].tasks.list(assignee=name)
+        return found.id
 
-        def task(self, name: str) -> str:
-            (found,) = self.sf[name].tasks.list(assignee=name)
-            return found.id
+    @rule(name=st.sampled_from(NAMES))
+    def gives_back(self, name: str) -> None:
+        self.sf[name].tasks.release(self.task(name), force=True)
+        if name in self.known:
+            self.known[name].task = False
 
-        @rule(name=st.sampled_from(NAMES))
-        def gives_back(self, name: str) -> None:
-            self.sf[name].tasks.release(self.task(name), force=True)
-            if name in self.known:
-                self.known[name].task = False
+    @rule(name=st.sampled_from(NAMES), status=st.sampled_from(["idle", "active", "blocked", "error"]))
+    def says(self, name: str, status: str) -> None:
+        self.sf[name].agents.set(status=status, why="because")
+        known = self.known.setdefault(name, Known())
+        known.said, known.seen = status, self.minute
 
-        @rule(name=st.sampled_from(NAMES), status=st.sampled_from(["idle", "active", "blocked", "error"]))
-        def says(self, name: str, status: str) -> None:
-            self.sf[name].agents.set(status=status, why="because")
-            known = self.known.setdefault(name, Known())
-            known.said, known.seen = status, self.minute
+    @rule(minutes=st.sampled_from([1, 6, 16, 61]))
+    def waits(self, minutes: int) -> None:
+        self.clock.advance(minutes * 60)
+        self.minute += minutes
 
-        @rule(minutes=st.sampled_from([1, 6, 16, 61]))
-        def waits(self, minutes: int) -> None:
-            self.clock.advance(minutes * 60)
-            self.minute += minutes
-
-        @invariant()
-        def both_agree(self) -> None:
-            if not hasattr(self, "known"):
-                return
-            shown = {}
-            for name, known in self.known.items():
-                working = known.task and self.minute < known.until
-                status = known.said if known.said in ("blocked", "error") or not working else "active"
-                silent = self.minute - known.seen > STALE_M
-                stale = not working and silent and (known.said != "idle" or known.task)
-                shown[name] = (status, known.task, stale, False)
-            found = self.sf["ann"].agents.list()
-            assert {one.name: (one.status, one.task_id is not None, one.stale, one.crashed) for one in found} == shown
-
-    return Machine
+    @invariant()
+    def both_agree(self) -> None:
+        if not hasattr(self, "known"):
+            return
+        shown = {}
+        for name, known in self.known.items():
+            working = known.task and self.minute < known.until
+            status = known.said if known.said in ("blocked", "error") or not working else "active"
+            silent = self.minute - known.seen > STALE_M
+            stale = not working and silent and (known.said != "idle" or known.task)
+            shown[name] = (status, known.task, stale, False)
+        found = self.sf["ann"].agents.list()
+        assert {one.name: (one.status, one.task_id is not None, one.stale, one.crashed) for one in found} == shown

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import count
-from pathlib import Path
 from typing import NamedTuple
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 import standfast
 from standfast.clock import HOUR_US, ManualClock
 from standfast.errors import ApprovalRequired, IllegalTransition
-from standfast.prove.models.opening import opened
+from standfast.prove.models.machine import Machine
 from standfast.prove.planned import dispatch, plan, reword
 from standfast.prove.raising import raising
 
@@ -55,68 +53,63 @@ def _call(sf: standfast.Standfast, effect: str, hours: int) -> ApprovalRequired 
     return None
 
 
-def machine_on(url: str, data: Path) -> type[RuleBasedStateMachine]:
-    scopes = count(1)
+class Program(Machine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = Model()
+        self.clock = ManualClock()
+        self.sf = self.opened(clock=self.clock)
+        self.words = "a"
+        self.effect = plan(self.sf, "a")
+        self.attempts = 0
 
-    class Machine(RuleBasedStateMachine):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = Model()
-            self.clock = ManualClock()
-            self.sf = opened(url, data, f"approvals {next(scopes)}", clock=self.clock)
-            self.words = "a"
-            self.effect = plan(self.sf, "a")
-            self.attempts = 0
+    def teardown(self) -> None:
+        self.sf.close()
 
-        def teardown(self) -> None:
-            self.sf.close()
+    @rule(words=st.sampled_from("ab"))
+    def says_it_in_other_words(self, words: str) -> None:
+        self.words = words
+        reword(self.sf, self.effect, words)
 
-        @rule(words=st.sampled_from("ab"))
-        def says_it_in_other_words(self, words: str) -> None:
-            self.words = words
-            reword(self.sf, self.effect, words)
+    @rule(hours=st.integers(1, 5))
+    def calls(self, hours: int) -> None:
+        self.model.supersede(self.words)
+        counts = self.model.counts(self.words)
+        refused = _call(self.sf, self.effect, hours)
+        assert (refused is None) == ("consumed" in counts or "granted" in counts)
+        if refused is None:
+            self.attempts += 1
+            if "consumed" not in counts:
+                id = counts["granted"]
+                self.model.asked[id] = self.model.asked[id]._replace(state="consumed")
+            return
+        assert refused.fresh == (not counts)
+        if refused.fresh:
+            self.model.asked[refused.approval_id] = Asked(self.words, self.model.hour + hours)
+        else:
+            assert refused.approval_id == (counts.get("requested") or counts["denied"])
 
-        @rule(hours=st.integers(1, 5))
-        def calls(self, hours: int) -> None:
-            self.model.supersede(self.words)
-            counts = self.model.counts(self.words)
-            refused = _call(self.sf, self.effect, hours)
-            assert (refused is None) == ("consumed" in counts or "granted" in counts)
-            if refused is None:
-                self.attempts += 1
-                if "consumed" not in counts:
-                    id = counts["granted"]
-                    self.model.asked[id] = self.model.asked[id]._replace(state="consumed")
-                return
-            assert refused.fresh == (not counts)
-            if refused.fresh:
-                self.model.asked[refused.approval_id] = Asked(self.words, self.model.hour + hours)
-            else:
-                assert refused.approval_id == (counts.get("requested") or counts["denied"])
+    @precondition(lambda self: self.model.asked)
+    @rule(data=st.data(), answer=st.sampled_from(["granted", "denied"]))
+    def somebody_answers(self, data: st.DataObject, answer: str) -> None:
+        id = data.draw(st.sampled_from(sorted(self.model.asked)))
+        one = self.model.asked[id].at(self.model.hour)
+        verb = self.sf.approvals.grant if answer == "granted" else self.sf.approvals.deny
+        if one.state == "requested":
+            assert verb(id, approver="ada").state == answer
+            one = one._replace(state=answer)
+        else:
+            with raising(IllegalTransition):
+                verb(id, approver="bob")
+        self.model.asked[id] = one
 
-        @precondition(lambda self: self.model.asked)
-        @rule(data=st.data(), answer=st.sampled_from(["granted", "denied"]))
-        def somebody_answers(self, data: st.DataObject, answer: str) -> None:
-            id = data.draw(st.sampled_from(sorted(self.model.asked)))
-            one = self.model.asked[id].at(self.model.hour)
-            verb = self.sf.approvals.grant if answer == "granted" else self.sf.approvals.deny
-            if one.state == "requested":
-                assert verb(id, approver="ada").state == answer
-                one = one._replace(state=answer)
-            else:
-                with raising(IllegalTransition):
-                    verb(id, approver="bob")
-            self.model.asked[id] = one
+    @rule(hours=st.integers(1, 3))
+    def time_passes(self, hours: int) -> None:
+        self.clock.advance(hours * 3600)
+        self.model.hour += hours
 
-        @rule(hours=st.integers(1, 3))
-        def time_passes(self, hours: int) -> None:
-            self.clock.advance(hours * 3600)
-            self.model.hour += hours
-
-        @invariant()
-        def the_store_says_what_the_model_says(self) -> None:
-            stored = {id: self.sf.approvals.get(id).state for id in self.model.asked}
-            assert stored == {id: one.at(self.model.hour).state for id, one in self.model.asked.items()}
-            assert self.sf.effects.get(self.effect).attempt == self.attempts
-
-    return Machine
+    @invariant()
+    def the_store_says_what_the_model_says(self) -> None:
+        stored = {id: self.sf.approvals.get(id).state for id in self.model.asked}
+        assert stored == {id: one.at(self.model.hour).state for id, one in self.model.asked.items()}
+        assert self.sf.effects.get(self.effect).attempt == self.attempts

@@ -10,9 +10,10 @@ from typing import Any
 
 import hypothesis
 from hypothesis import HealthCheck, Phase
-from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+from hypothesis.stateful import run_state_machine_as_test
 
 from standfast import config, handle
+from standfast.prove.models.machine import Machine
 
 MODELS = (
     "agents",
@@ -55,21 +56,13 @@ def play(name: str, url: str, data: Path, *, examples: int, seed: int = 0, small
         stack.enter_context(handle.connect(config.load(url, data_dir=data)))
         if hasattr(module, "program_on"):
             return _programs(module.program_on(url, data), how, seed)
-        return _machines(module.machine_on(url, data), how, seed)
+        return _machines(module.Program, url, data, how, seed)
 
 
-def _machines(machine: type[RuleBasedStateMachine], how: hypothesis.settings, seed: int) -> int:
-    played = 0
-
-    class Counted(machine):  # type: ignore[misc,valid-type]
-        def __init__(self) -> None:
-            nonlocal played
-            played += 1
-            super().__init__()
-
-    Counted.__name__ = Counted.__qualname__ = machine.__name__
-    run_state_machine_as_test(hypothesis.seed(seed)(Counted), settings=how)
-    return played
+def _machines(machine: type[Machine], url: str, data: Path, how: hypothesis.settings, seed: int) -> int:
+    here: type[Machine] = type(machine.__name__, (machine,), {"url": url, "data": data, "played": 0})
+    run_state_machine_as_test(hypothesis.seed(seed)(here), settings=how)
+    return here.played
 
 
 def _programs(program: Callable[..., Any], how: hypothesis.settings, seed: int) -> int:

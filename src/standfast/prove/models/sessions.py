@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from itertools import count
-from pathlib import Path
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import invariant, rule
 
 import standfast
 from standfast.clock import MINUTE_US, ManualClock
-from standfast.prove.models.opening import opened
+from standfast.prove.models.machine import Machine
 from standfast.prove.raising import raising
 
 STEPS = 25
@@ -54,80 +52,71 @@ class Model:
         return True
 
 
-def machine_on(url: str, data: Path) -> type[RuleBasedStateMachine]:
-    turns = count(1)
+class Program(Machine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.key = f"the session of {self.scope}"
+        self.clock = ManualClock()
+        self.model = Model()
+        self.handles = {actor: self.opened(clock=self.clock, actor=actor, as_actor=True) for actor in ("ada", "bob")}
 
-    class Sessions(RuleBasedStateMachine):
-        def __init__(self) -> None:
-            super().__init__()
-            turn = next(turns)
-            self.key = f"k{turn}"
-            self.clock = ManualClock()
-            self.model = Model()
-            self.handles = {
-                actor: opened(url, data, f"sessions {turn}", clock=self.clock, actor=actor, as_actor=True)
-                for actor in ("ada", "bob")
-            }
+    def teardown(self) -> None:
+        for sf in self.handles.values():
+            sf.close()
 
-        def teardown(self) -> None:
-            for sf in self.handles.values():
-                sf.close()
+    @rule(actor=ACTORS, minutes=MINUTES)
+    def open(self, actor: str, minutes: int) -> None:
+        now = self.clock.now_us()
+        expected = self.model.open(actor, now, now + minutes * MINUTE_US)
+        room = self.handles[actor].sessions
+        if expected:
+            assert room.open(self.key, for_us=minutes * MINUTE_US).record.fence == self.model.fence
+        else:
+            with raising(standfast.InProgress, match=f"held by {self.model.owner}"):
+                room.open(self.key, for_us=minutes * MINUTE_US)
 
-        @rule(actor=ACTORS, minutes=MINUTES)
-        def open(self, actor: str, minutes: int) -> None:
-            now = self.clock.now_us()
-            expected = self.model.open(actor, now, now + minutes * MINUTE_US)
-            room = self.handles[actor].sessions
-            if expected:
-                assert room.open(self.key, for_us=minutes * MINUTE_US).record.fence == self.model.fence
-            else:
-                with raising(standfast.InProgress, match=f"held by {self.model.owner}"):
-                    room.open(self.key, for_us=minutes * MINUTE_US)
+    @rule(actor=ACTORS, state=st.sampled_from(["completed", "failed", "waiting"]))
+    def end(self, actor: str, state: str) -> None:
+        expected = self.model.end(actor, self.clock.now_us(), state)
+        with nullcontext() if expected else raising((standfast.InProgress, standfast.NotFound)):
+            self.handles[actor].sessions.end(self.key, state)
 
-        @rule(actor=ACTORS, state=st.sampled_from(["completed", "failed", "waiting"]))
-        def end(self, actor: str, state: str) -> None:
-            expected = self.model.end(actor, self.clock.now_us(), state)
-            with nullcontext() if expected else raising((standfast.InProgress, standfast.NotFound)):
-                self.handles[actor].sessions.end(self.key, state)
+    @rule(actor=ACTORS)
+    def take(self, actor: str) -> None:
+        expected = self.model.take()
+        with nullcontext() if expected else raising((standfast.Conflict, standfast.NotFound)):
+            self.handles[actor].sessions.take(self.key)
 
-        @rule(actor=ACTORS)
-        def take(self, actor: str) -> None:
-            expected = self.model.take()
-            with nullcontext() if expected else raising((standfast.Conflict, standfast.NotFound)):
-                self.handles[actor].sessions.take(self.key)
+    @rule(actor=ACTORS, text=st.sampled_from("abc"))
+    def say_once(self, actor: str, text: str) -> None:
+        with nullcontext() if self.model.state else raising(standfast.NotFound):
+            self.handles[actor].sessions.say(self.key, "user", text, key=text)
+        if self.model.state and text not in self.model.said:
+            self.model.said.append(text)
 
-        @rule(actor=ACTORS, text=st.sampled_from("abc"))
-        def say_once(self, actor: str, text: str) -> None:
-            with nullcontext() if self.model.state else raising(standfast.NotFound):
-                self.handles[actor].sessions.say(self.key, "user", text, key=text)
-            if self.model.state and text not in self.model.said:
-                self.model.said.append(text)
+    @rule(minutes=MINUTES)
+    def time_passes(self, minutes: int) -> None:
+        self.clock.advance(minutes * 60)
 
-        @rule(minutes=MINUTES)
-        def time_passes(self, minutes: int) -> None:
-            self.clock.advance(minutes * 60)
+    @rule()
+    def lid_is_closed(self) -> None:
+        # On one host a lease counts time awake; on a server, the server's time.
+        if self.handles["ada"].engine.name == "sqlite":
+            self.clock.sleep("1h")
+            self.model.until += 60 * MINUTE_US
 
-        @rule()
-        def lid_is_closed(self) -> None:
-            # On one host a lease counts time awake; on a server, the server's time.
-            if self.handles["ada"].engine.name == "sqlite":
-                self.clock.sleep("1h")
-                self.model.until += 60 * MINUTE_US
-
-        @invariant()
-        def the_store_agrees(self) -> None:
-            sf = self.handles["ada"]
-            if not self.model.state:
-                with raising(standfast.NotFound):
-                    sf.sessions.get(self.key)
-                return
-            record = sf.sessions.get(self.key)
-            owner = f"a:{self.model.owner}" if self.model.owner else None
-            assert (record.state, record.holder, record.fence) == (self.model.state, owner, self.model.fence)
-            alive = self.model.live(self.clock.now_us())
-            assert record.crashed == (record.state == "active" and not alive)
-            assert [m.content for m in sf.sessions.messages(self.key)] == self.model.said
-            told = [event.type for event in sf.journal.about(record.id, limit=1000)]
-            assert told.count("session.taken_over") == self.model.crashes
-
-    return Sessions
+    @invariant()
+    def the_store_agrees(self) -> None:
+        sf = self.handles["ada"]
+        if not self.model.state:
+            with raising(standfast.NotFound):
+                sf.sessions.get(self.key)
+            return
+        record = sf.sessions.get(self.key)
+        owner = f"a:{self.model.owner}" if self.model.owner else None
+        assert (record.state, record.holder, record.fence) == (self.model.state, owner, self.model.fence)
+        alive = self.model.live(self.clock.now_us())
+        assert record.crashed == (record.state == "active" and not alive)
+        assert [m.content for m in sf.sessions.messages(self.key)] == self.model.said
+        told = [event.type for event in sf.journal.about(record.id, limit=1000)]
+        assert told.count("session.taken_over") == self.model.crashes
