@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-from pathlib import Path
-from typing import ClassVar
-
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import invariant, rule
 
 from standfast.errors import EffectInDoubt, IllegalTransition
 from standfast.ledger.decisions import Deciding, decide
 from standfast.ledger.opening import Opening
-from standfast.prove.models.opening import opened
+from standfast.prove.models.machine import Machine
 
 STEPS = 30
 
@@ -21,17 +16,12 @@ WORDS = st.sampled_from(["edit", "push", "deploy"])
 KEYS = st.sampled_from(["a", "b"])
 
 
-class Decisions(RuleBasedStateMachine):
+class Program(Machine):
     """Two sessions, any number of openings of each; a crash is an opening that is never heard of again."""
-
-    url: ClassVar[str]
-    data: ClassVar[Path]
-    count: ClassVar[Iterator[int]] = itertools.count()
 
     def __init__(self) -> None:
         super().__init__()
-        self.number = next(self.count)
-        self.sf = opened(self.url, self.data, f"decisions {self.number}")
+        self.sf = self.opened()
         self.openings = {key: self._open(key) for key in "ab"}
         self.blocks: list[tuple[tuple[str, str, int], Deciding]] = []
         # The model: a session, the words and the count of one opening know the state and the outcome.
@@ -107,7 +97,3 @@ class Decisions(RuleBasedStateMachine):
         assert {row.id for row in self.sf.decisions.incomplete()} == {
             row.id for row in self.sf.decisions.list() if row.state == "open"
         }
-
-
-def machine_on(url: str, data: Path) -> type[RuleBasedStateMachine]:
-    return type("Decisions", (Decisions,), {"url": url, "data": data})

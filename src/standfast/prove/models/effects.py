@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 import standfast
-from standfast.prove.models.opening import opened
+from standfast.prove.models.machine import Machine
 from standfast.prove.scenes import orphan, prune
 
 STEPS = 25
@@ -53,14 +51,10 @@ class Model:
         return "sent"
 
 
-class Effects(RuleBasedStateMachine):
-    url: ClassVar[str]
-    data: ClassVar[Path]
-    count: ClassVar[Iterator[int]] = itertools.count()
-
+class Program(Machine):
     @initialize()
     def fresh(self) -> None:
-        self.sf = opened(self.url, self.data, f"effects {next(self.count)}")
+        self.sf = self.opened()
         self.models = {"a": Model(), "b": Model()}
         self.world: dict[str, list[int]] = {"a": [], "b": []}
         self.openings = 0
@@ -220,7 +214,3 @@ class Effects(RuleBasedStateMachine):
             assert [attempt for attempt in self.world[key] if self.world[key].count(attempt) > 1] == []
         doubtful = {effect.key for effect in self.sf.effects.in_doubt()}
         assert doubtful == {key for key, model in self.models.items() if model.in_doubt}
-
-
-def machine_on(url: str, data: Path) -> type[RuleBasedStateMachine]:
-    return type("Effects", (Effects,), {"url": url, "data": data})

@@ -6,20 +6,16 @@ closes, the wall clock is set, processes are killed and the machine starts anew.
 
 from __future__ import annotations
 
-import itertools
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
-from typing import ClassVar
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 import standfast
 from standfast.clock import SECOND_US, ManualClock
 from standfast.db.contract import Caller
 from standfast.footings import leases
-from standfast.prove.models.opening import opened
+from standfast.prove.models.machine import Machine
 
 STEPS = 30
 
@@ -43,15 +39,11 @@ class Model:
         self.holder, self.until_s, self.fence = holder, until_s, self.fence + 1
 
 
-class Machine(RuleBasedStateMachine):
-    url: ClassVar[str]
-    data: ClassVar[Path]
-    count: ClassVar[Iterator[int]] = itertools.count()
-
+class Program(Machine):
     def __init__(self) -> None:
         super().__init__()
         self.name, self.clock = "lock", ManualClock()
-        self.sf = opened(self.url, self.data, f"leases {next(self.count)}", clock=self.clock)
+        self.sf = self.opened(clock=self.clock)
         self.now_s = 0
         self.model = Model()
         self.dead: set[str] = set()
@@ -169,7 +161,3 @@ class Machine(RuleBasedStateMachine):
 
 def _start() -> subprocess.Popen[bytes]:
     return subprocess.Popen(["sleep", "1000"])
-
-
-def machine_on(url: str, data: Path) -> type[RuleBasedStateMachine]:
-    return type("Leases", (Machine,), {"url": url, "data": data})

@@ -25,7 +25,8 @@ class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         type(self).played += 1
-        self.scope = f"program {next(_numbers)}"
+        self.number = next(_numbers)
+        self.scope = f"program {self.number}"
 
     def opened(self, *, clock: Clock | None = None, actor: str | None = None, as_actor: bool = False) -> Standfast:
         return opened(self.url, self.data, self.scope, clock=clock, actor=actor, as_actor=as_actor)

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import initialize, invariant, rule
 
 import standfast
-from standfast.prove.models.opening import opened
+from standfast.prove.models.machine import Machine
 
 STEPS = 20
 
 ONE = st.binary(max_size=60) | st.builds(lambda n: b"\xdc" + n.to_bytes(2, "big") + b"ab" * n, st.integers(0, 40))
 
 
-class Threads(RuleBasedStateMachine):
+class Program(Machine):
     """The model: {thread: {id: value}}, and which threads were deleted."""
-
-    url: ClassVar[str]
-    data: ClassVar[Path]
-    count: ClassVar[Iterator[int]] = itertools.count()
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,10 +28,9 @@ class Threads(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         # Each handle has its own memory of what is stored: neither may believe only in itself.
-        number = next(self.count)
         self.handles = [
-            opened(self.url, self.data, f"threads {number}"),
-            opened(self.url, self.data, f"threads {number}"),
+            self.opened(),
+            self.opened(),
         ]
 
     @rule(thread=st.sampled_from("ab"), who=st.integers(0, 1), back=st.integers(0, 3), value=ONE | st.just(b"x" * 2000))
@@ -90,7 +82,3 @@ class Threads(RuleBasedStateMachine):
     def teardown(self) -> None:
         for sf in self.handles:
             sf.close()
-
-
-def machine_on(url: str, data: Path) -> type[RuleBasedStateMachine]:
-    return type("Threads", (Threads,), {"url": url, "data": data})
