@@ -55,6 +55,21 @@ def test_an_event_says_when_who_what_and_where(sf: standfast.Standfast) -> None:
     assert sf.journal.verify(str(appended.receipt)) == event
 
 
+def test_a_log_of_what_controls_caught_is_a_stream(sf: standfast.Standfast) -> None:
+    """001-18: when, which control, what it caught, who, what came of it, notes; only ever added to."""
+    caught = [("review", "a force push", "held"), ("ci", "a flaky test", "task opened"), ("review", "a secret", "held")]
+    for control, what, outcome in caught:
+        data = {"control": control, "outcome": outcome, "notes": "seen in the diff"}
+        sf.events.append("controls", f"caught.{control}", data, summary=what)
+    found = sf.events.list("controls", type="caught.review", since_us=0).events
+    assert sorted((event.summary, event.data["outcome"]) for event in found) == [
+        ("a force push", "held"),
+        ("a secret", "held"),
+    ]
+    assert all(event.actor == sf.actor and event.time_us > 0 and event.data["notes"] for event in found)
+    assert [event.summary for event in sf.events.read("controls")] == [what for _, what, _ in caught]
+
+
 def test_an_expected_version_that_is_not_there_is_refused_and_the_one_there_is_named(sf: standfast.Standfast) -> None:
     sf.events.append("orders", "placed", expected_version=0)
     with pytest.raises(VersionConflict, match="at version 1, not 0"):
@@ -362,6 +377,24 @@ def test_what_is_not_committed_comes_again_and_what_is_does_not(sf: standfast.St
     assert not sf.events.poll("c", stream)
     with pytest.raises(VersionConflict, match="somebody else commits"):
         sf.events.commit(second)
+
+
+@pytest.mark.parametrize("stream", ["orders", None])
+def test_committing_nothing_changes_nothing(sf: standfast.Standfast, stream: str | None) -> None:
+    """Also for a consumer that has never committed anything: a loop need not ask whether its batch is empty."""
+    nothing = sf.events.poll("c", stream)
+    assert (nothing.events, nothing.moved) == ([], False)
+    stands = sf.events.commit(nothing)
+    assert (stands.name, stands.version, stands.behind) == ("c", 0, 0 if stream else None)
+    assert sf.events.consumers() == []
+    sf.events.append("orders", "placed", 0)
+    assert sf.events.commit(nothing).version == 0  # what came since is not passed over
+    assert [event.data for event in sf.events.consume("c", stream)] == [0]
+    at_the_end = sf.events.poll("c", stream)
+    assert sf.events.commit(at_the_end).cursor == at_the_end.cursor == sf.events.consumers()[0].cursor
+    sf.events.forget("c", stream)
+    with pytest.raises(NotFound):
+        sf.events.commit(at_the_end)  # it had a place, which somebody has forgotten since
 
 
 def test_leaving_the_loop_leaves_the_last_one_uncommitted(sf: standfast.Standfast) -> None:

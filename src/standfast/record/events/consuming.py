@@ -86,7 +86,7 @@ def commit(tx: Tx, batch: Batch) -> Consumer | StandfastError:
     if not re.fullmatch(_PLACE if batch.stream else _CURSOR, batch.cursor):
         return InvalidInput(f"{serial.clean(batch.cursor, 40)!r} is no place", "commit what poll gave you")
     if not batch.moved:
-        return consumer(tx, at)
+        return _stands(tx, batch, at)
     crash.point("event.before_commit")
     moved: Row = at | {"cursor": batch.cursor, "version": _version(batch.cursor), "now_us": tx.now_us()}
     if batch.before:
@@ -238,6 +238,15 @@ def _now(tx: Tx, stream: str | None) -> str:
 
 def _version(cursor: str) -> int:
     return int(cursor[2:]) if cursor.startswith("v:") else 0
+
+
+def _stands(tx: Tx, batch: Batch, at: Row) -> Consumer | StandfastError:
+    """Nothing to commit changes nothing; whoever has never committed anything stands at its beginning."""
+    found = consumer(tx, at)
+    if batch.before or not isinstance(found, NotFound):
+        return found
+    behind = reading.last_version(tx, at["stream"]) if at["stream"] else None
+    return Consumer(at["scope"], at["name"], at["stream"], _nothing(at["stream"]), 0, tx.now_us(), behind)
 
 
 def _unknown(at: Row) -> NotFound:

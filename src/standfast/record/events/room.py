@@ -218,6 +218,7 @@ class Events(Room):
     def commit(self, batch: Batch) -> Consumer:
         """Move the consumer's place behind this batch. In a transaction, together with everything else in it.
 
+        A batch in which nothing came changes nothing, also for a consumer that has never committed anything.
         Raises VersionConflict if the place is not where the batch was read: somebody else commits for it.
         """
         committed = self._commit(batch)
