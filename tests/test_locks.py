@@ -243,7 +243,10 @@ def test_python_and_shells_see_one_lock(home: Path, sf: standfast.Standfast) -> 
 
 
 def test_who_holds_what_is_listed_for_people(home: Path) -> None:
-    assert run("lock", home=home).returncode == 3  # there is no store yet, and looking makes none
+    nothing = run("lock", "--json", home=home)  # there is no store yet: a list of it is empty, and looking makes none
+    assert (nothing.returncode, json.loads(nothing.stdout)["data"]) == (0, []), nothing.stderr
+    assert "there is no store" in run("lock", home=home).stderr
+    assert not list(home.rglob("standfast.db"))
     run("lock", "deploy", "--note", "v42", home=home, STANDFAST_ACTOR="ann")
     table = run("lock", home=home, STANDFAST_ACTOR="bob").stdout.splitlines()
     assert table[0].split("\t") == ["name", "held by", "standing", "ends in", "fence", "note"]

@@ -24,7 +24,7 @@ from standfast.cli.output import Format, Out
 
 F = TypeVar("F", bound=Callable[..., Any])
 Examples = tuple[str, str]
-LISTS = frozenset(("list", "dead", "runs", "streams", "timeline", "search"))
+LISTS = frozenset(("list", "dead", "runs", "streams", "consumers", "boxes", "caught", "timeline", "search"))
 """What answers with a list: before anything was written it is empty."""
 
 

@@ -91,12 +91,16 @@ def lock(
 def _list(out: Out, scope_choice: str | None) -> None:
     from shlex import quote
 
-    from standfast.cli.store import opened
+    from standfast.cli.store import NoStore, opened
     from standfast.config import load
 
-    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
-        found = sf.leases.list(everywhere=scope_choice == "all", limit=1000)
-        ours = next((one.name for one in found if one.standing != "live" or one.actor == sf.actor), None)
+    try:
+        with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+            found = sf.leases.list(everywhere=scope_choice == "all", limit=1000)
+            ours = next((one.name for one in found if one.standing != "live" or one.actor == sf.actor), None)
+    except NoStore as error:
+        out.rows([], [], empty=f"{error.message}; {error.hint}")  # as every list answers
+        return
     out.rows(
         [{**plain(one), **_for_people(one)} if out.for_people else plain(one) for one in found],
         COLUMNS,
