@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -223,6 +224,7 @@ def test_reopened_is_the_same_episode_unless_it_came_back_since(sf: standfast.St
 
 
 def test_scopes_are_worlds_of_their_own(engine_url: str, tmp_path: Path) -> None:
+    """000-6: many small worlds in one store, each found by its name; a second store is a second directory."""
     here, there = (
         handle.connect(config.load(engine_url, data_dir=tmp_path / "data", scope=scope)) for scope in ("here", "there")
     )
@@ -233,9 +235,11 @@ def test_scopes_are_worlds_of_their_own(engine_url: str, tmp_path: Path) -> None
         assert here.tasks.claim() is not None
         assert here.tasks.claim() is None
         assert titles(here.tasks.list()) == ["flaky"]
-        assert len(here.tasks.list(everywhere=True)) == 2
+        assert {task.scope for task in here.tasks.list(everywhere=True)} == {"here", "there"}
         with pytest.raises(NotFound):
             here.tasks.get("no-such")
+    with standfast.open(data_dir=tmp_path / "another") as elsewhere:
+        assert elsewhere.tasks.list(everywhere=True) == []
 
 
 # -- sweeps ------------------------------------------------------------------------------------------------
@@ -617,6 +621,21 @@ def test_a_process_does_not_get_what_it_has(sf: standfast.Standfast) -> None:
     assert (released.holder, released.fence, released.standing) == (None, 1, "free")
     assert sf.tasks.release(claimed).receipt is None
     assert sf.tasks.claim(task).fence == 2
+
+
+def test_a_claim_whose_answer_was_lost_is_gone_on_with_or_given_back(sf: standfast.Standfast) -> None:
+    """CommitUnknown: the task may be ours without our knowing, and whoever asks again is told what to do."""
+    for way, state in (("get", "closed"), ("release", "open")):
+        task = sf.tasks.add(f"to {way}")
+        sf.tasks.claim(task)  # and nobody heard of it
+        assert [held.id for held in sf.tasks.list(held=True)] == [task.id]
+        with pytest.raises(InProgress) as raised:
+            sf.tasks.claim(task)
+        called = re.search(rf'tasks\.{way}\("(\w+)"\)', raised.value.hint)
+        assert called, raised.value.hint
+        found = getattr(sf.tasks, way)(called[1])
+        assert (found.id, (sf.tasks.done(found) if way == "get" else found).state) == (task.id, state)
+    assert sf.tasks.list(held=True) == []
 
 
 def test_a_hold_may_be_ended_by_force(ann: standfast.Standfast, bob: standfast.Standfast) -> None:

@@ -169,8 +169,12 @@ def _not_held(tx: Tx, row: Row) -> LeaseLost | None:
 
 def _in_progress(tx: Tx, row: Row, *, ours: bool) -> InProgress:
     refusal = leases.in_progress(tx, changes.named(row), row)
-    own = " (this very process)" if ours else ""
-    return InProgress(f"{refusal.message}{own}", "standfast task next shows what is free")
+    if not ours:
+        return InProgress(refusal.message, "standfast task next shows what is free")
+    # A claim that ended in CommitUnknown may have been written: its caller holds a task it was never given.
+    name = short(row["id"])
+    hint = f'yours, also if the answer to a claim was lost: go on with tasks.get("{name}"), or tasks.release("{name}")'
+    return InProgress(f"{refusal.message} (this very process)", hint)
 
 
 def _there(row: Row) -> None:
