@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from standfast.errors import InvalidInput
-from standfast.prove import catalogue, results
+from standfast.prove import catalogue, places, results
 from standfast.prove.catalogue import CAMPAIGNS
 from standfast.prove.report import page
 from standfast.prove.results import Result, Run
@@ -149,6 +149,33 @@ def test_home_and_settings_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None
     assert dict(os.environ) == before
 
 
+def test_what_a_killed_run_left_is_removed_and_what_is_in_use_is_not(tmp_path: Path) -> None:
+    """By the lock its process held; nothing else goes, and nothing through a link."""
+    code = (
+        "import os, signal, sys; from pathlib import Path; from standfast.prove import places\n"
+        "with places.kept(sys.argv[1]) as made:\n"
+        "    (made / 'store.db').touch(); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    here = tmp_path / "shm"
+    here.mkdir()
+    assert subprocess.run([sys.executable, "-c", code, str(here)]).returncode == -signal.SIGKILL
+    (left,) = here.iterdir()
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").touch()
+    (here / f"{places.PREFIX}aaaaaaaa").symlink_to(precious)
+    (here / f"{places.PREFIX}bbbbbbbb").touch()
+    (here / f"{places.PREFIX}notes-of-mine").mkdir()
+    (here / "standfast-prove-cccccccc").mkdir()
+    others = set(here.iterdir()) - {left}
+    with places.kept(str(here)) as used:
+        (left / "link").symlink_to(precious)
+        places.clear(str(here), str(tmp_path / "not there"))
+        assert set(here.iterdir()) == {used, *others}
+    assert set(here.iterdir()) == others
+    assert [one.name for one in precious.iterdir()] == ["file"]
+
+
 def test_every_campaign_says_what_it_counts_and_where_it_runs() -> None:
     names = [(one.name, engine) for one in CAMPAIGNS for engine in engines(one, ())]
     assert len(names) == len(set(names))
@@ -168,10 +195,13 @@ def prove(
 
 def test_a_run_leaves_a_result_and_a_page_and_nothing_else(tmp_path: Path) -> None:
     """Neither the home nor the store of whoever starts it is touched."""
-    for name in ("home", "data"):
+    for name in ("home", "data", "tmp", f"tmp/{places.PREFIX}aaaaaaaa"):
         (tmp_path / name).mkdir()
-    done = prove(tmp_path, "--only", "tail", "--engine", "sqlite", "--minutes", "0", "--json")
+    done = prove(
+        tmp_path, "--only", "tail", "--engine", "sqlite", "--minutes", "0", "--json", TMPDIR=str(tmp_path / "tmp")
+    )
     assert done.returncode == 0, done.stderr
+    assert list((tmp_path / "tmp").iterdir()) == []  # not even what a killed run had left
     said = json.loads(done.stdout)["data"]
     assert said["held"] is True
     assert said["versions"]["source"].startswith("commit ")
@@ -179,7 +209,7 @@ def test_a_run_leaves_a_result_and_a_page_and_nothing_else(tmp_path: Path) -> No
     (made,) = (tmp_path / "standfast-prove").glob("*.json")
     assert said["file"].endswith(made.name)
     assert "tail" in (tmp_path / "standfast-prove" / "report.md").read_text()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "home", "standfast-prove"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "home", "standfast-prove", "tmp"]
     assert [*(tmp_path / "home").iterdir(), *(tmp_path / "data").iterdir()] == []
     more = prove(tmp_path, "--only", "tail", "--engine", "sqlite", "--minutes", "0", "--continue")
     assert more.returncode == 0, more.stderr

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from standfast.errors import InvalidInput
+from standfast.prove import places
 from standfast.prove.catalogue import POSTGRES, Campaign
 from standfast.prove.extras import EXTRAS, needs, wanting
 from standfast.prove.faults import Unavailable
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 Keep = Callable[[Result], None]
 
+MEMORY = "/dev/shm"
 KEPT_EVERY_S = 60.0
 CONTROL_S = 60.0
 """A control has this long to go wrong, however short its share is."""
@@ -45,7 +47,7 @@ class Runner:
         self._say = say
         self._short = short
         self._server = ""
-        self._root = Path(stack.enter_context(_moved_in()))
+        self._root = stack.enter_context(_moved_in())
         self.interrupted = False
         """Somebody pressed Ctrl-C: what was played until then counts."""
         self.postgres = ""
@@ -174,16 +176,17 @@ def _result(
 @contextmanager
 def place(root: Path) -> Iterator[Path]:
     """An empty directory, in memory where there is some: it is syncs that are counted, not the disk's speed."""
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else root
-    with tempfile.TemporaryDirectory(prefix="standfast-prove-", dir=memory) as directory:
-        yield Path(directory)
+    memory = MEMORY if os.access(MEMORY, os.W_OK) else root
+    with places.kept(str(memory)) as directory:
+        yield directory
 
 
 @contextmanager
-def _moved_in() -> Iterator[str]:
+def _moved_in() -> Iterator[Path]:
     """No campaign may touch the home, or the settings, of whoever starts it."""
     before = dict(os.environ)
-    with tempfile.TemporaryDirectory(prefix="standfast-prove-") as root:
+    places.clear(MEMORY, tempfile.gettempdir())
+    with places.kept() as root:
         for name in [name for name in os.environ if name.startswith("STANDFAST_") and "TEST" not in name]:
             del os.environ[name]
         for name in ("HOME", "STANDFAST_DATA_DIR"):

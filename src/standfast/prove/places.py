@@ -1,0 +1,74 @@
+"""Directories that a run works in: gone when it ends, and with the next run if it was killed.
+
+Whoever works in one holds a lock on it, and the kernel gives that back when the last process that has it is gone.
+So nobody guesses from a number whether somebody is still there: whoever gets the lock is alone with the directory.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from standfast.errors import InvalidInput
+
+PREFIX = "standfast-prove-run-"
+_NAME = re.escape(PREFIX) + "[a-z0-9_]{8}"  # as `tempfile` ends them
+_TRIES_MAX = 10
+
+
+@contextmanager
+def kept(where: str | None = None) -> Iterator[Path]:
+    """An empty directory that `clear` leaves alone while this process, or a child it forked, lives."""
+    for _ in range(_TRIES_MAX):
+        directory = tempfile.TemporaryDirectory(prefix=PREFIX, dir=where)
+        lock = _locked(directory.name)
+        if lock is not None:
+            break
+        directory.cleanup()  # between its making and its locking somebody cleared it away
+    else:
+        raise InvalidInput(
+            f"directories in {where or tempfile.gettempdir()} cannot be locked", "name another place in TMPDIR"
+        )
+    try:
+        with directory:
+            yield Path(directory.name)
+    finally:
+        os.close(lock)
+
+
+def clear(*places: str) -> None:
+    """Remove the directories that this user's killed runs have left there; nothing else, and through no link."""
+    for place in places:
+        try:
+            left = [name for name in os.listdir(place) if re.fullmatch(_NAME, name)]
+        except OSError:
+            continue  # not there, or not to be read: then nothing of ours is in it
+        for name in left:
+            path = os.path.join(place, name)
+            lock = _locked(path)
+            if lock is not None:
+                shutil.rmtree(path, ignore_errors=True)
+                os.close(lock)
+
+
+def _locked(path: str) -> int | None:
+    """A descriptor that has the lock of a directory of ours; None if it has somebody, or is none."""
+    try:
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Whoever had the lock before may have removed it.
+        if os.fstat(lock).st_uid == os.geteuid() and os.path.samestat(os.fstat(lock), os.lstat(path)):
+            return lock
+    except OSError:
+        pass
+    os.close(lock)
+    return None
