@@ -104,7 +104,7 @@ def test_the_denial_is_real(blind: standfast.Standfast) -> None:
 
 
 def test_the_timeline_and_the_report_need_no_payload(blind: standfast.Standfast) -> None:
-    """002-19, 002-36: from durable events, not from snapshots."""
+    """002-19, 002-36: from durable events, not from snapshots. 002-30: an auditor's role."""
     types = [entry.type for entry in blind.timeline(window="10m").entries]
     assert {"session.opened", "effect.dispatched", "effect.failed", "approval.granted", "decision.made"} <= set(types)
     assert types.index("decision.made") < types.index("effect.dispatched")
@@ -124,6 +124,20 @@ def test_the_five_questions_are_answered_as_documented(blind: standfast.Standfas
     ]
     assert len(production) == 2
     assert SECRET not in str(answers)
+
+
+def test_an_effect_without_by_puts_the_beginning_of_its_intent_into_its_summary(sf: standfast.Standfast) -> None:
+    """As the page says, and no more than that."""
+    prose = {"body": f"{SECRET} " + "many words " * 100, "to": "x", "subject": "word " * 100, "cc": "word " * 100}
+    with sf.session("mails") as s:
+        s.effect("mail.send", prose, do=lambda call: 1)
+        s.effect("mail.post", prose, do=lambda call: 1, by=("to",))
+    without, named = list(sf.rows("SELECT summary FROM event WHERE type = 'effect.dispatched' ORDER BY seq"))
+    assert without["summary"].startswith("mail.send body=hunter2-in-a-payload many words")
+    assert len(without["summary"]) <= 200
+    assert named["summary"] == "mail.post to=x"
+    words = " ".join(PAGE.read_text().split())
+    assert "An effect begun without `by=` puts the beginning of its whole intent into the summary" in words
 
 
 def test_no_summary_carries_a_payload(sf: standfast.Standfast) -> None:
