@@ -56,6 +56,7 @@ def as_role(pg_database: str, pg_url: str, tmp_path: Path) -> Iterator[Callable[
 def test_an_agent_asks_and_acts_and_only_an_approver_says_yes(
     as_role: Callable[[str], standfast.Standfast], pg_database: str
 ) -> None:
+    """002-25, 002-30: who may say yes is decided by the server, not by the agent."""
     agent, approver = as_role("standfast_agent"), as_role("standfast_approver")
     effect = plan(agent)
     with pytest.raises(ApprovalRequired) as caught:

@@ -118,6 +118,7 @@ def test_a_path_a_stream_and_bytes_are_the_same_artifact(sf: standfast.Standfast
 
 
 def test_the_same_bytes_are_stored_once_whatever_they_are_called(sf: standfast.Standfast) -> None:
+    """001-59: a second name for the same bytes refers to them."""
     one = sf.artifacts.put(BIG, name="one")
     two = sf.artifacts.put(BIG, name="two", kind="log")
     assert one.id != two.id

@@ -41,6 +41,7 @@ def on_files(tmp_path: Path) -> Iterator[standfast.Standfast]:
 
 
 def test_scratch_goes_after_a_day_and_the_rest_stays(timed: standfast.Standfast, clock: ManualClock) -> None:
+    """002-14: cold bytes have a retention of their own."""
     timed.artifacts.put(BIG, name="scratch", retention="scratch")
     timed.artifacts.put(b"kept", name="kept")
     timed.artifacts.put(b"both", name="a", retention="scratch")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from pathlib import Path
 
@@ -72,6 +73,7 @@ def test_everything_in_it_can_be_traced_to_an_id(engine_url: str, tmp_path: Path
 
 
 def test_the_same_store_at_the_same_moment_gives_the_same_brief(engine_url: str, tmp_path: Path) -> None:
+    """001-13: plain text that stands by itself, and one change in the store is one line of a difference."""
     clock = ManualClock()
     with store(engine_url, tmp_path, clock) as sf:
         filled(sf, clock)
@@ -79,6 +81,11 @@ def test_the_same_store_at_the_same_moment_gives_the_same_brief(engine_url: str,
         before = list(sf.rows("SELECT count(*) AS n FROM event"))
         sf.brief(agent="reviewer")
         assert list(sf.rows("SELECT count(*) AS n FROM event")) == before
+
+        was = sf.brief().markdown.splitlines()
+        sf.tasks.add("a new one", priority=3)
+        (changed,) = [line for line in difflib.ndiff(was, sf.brief().markdown.splitlines()) if line[0] in "+-"]
+        assert changed.startswith("+ - a new one (p3)")
 
 
 def test_it_stays_within_its_tokens_and_says_what_it_leaves_out(engine_url: str, tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ def test_without_a_position_everything_said_so_far_is_folded(talk: standfast.Sta
 
 
 def test_a_node_keeps_its_newest_few(talk: standfast.Standfast) -> None:
+    """002-14: folds have a retention of their own."""
     for n in range(1, 31):
         talk.checkpoints.add("talk", n, summary=str(n))
     kept = [found.to_position for found in talk.checkpoints.list(limit=100)]

@@ -168,7 +168,7 @@ class Predecessor:
 def test_what_a_killed_daemon_had_begun_is_adopted_and_its_answer_recorded(
     sf: standfast.Standfast, tmp_path: Path
 ) -> None:
-    """000-11, 000-37, 000-50: nobody notices that the daemon was killed."""
+    """000-11, 000-37, 000-50, 002-9, 002-26: a command is a process of its own; the daemon's death is not noticed."""
     add(sf, "long", noting(tmp_path / "out", f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done; echo over; exit 7"))
     Predecessor(sf, "long").kill()
     serving = daemon(sf)

@@ -6,9 +6,11 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +46,30 @@ def said(*words: str, home: Path, **variables: str) -> dict[str, Any]:
 # -- start, status, stop -----------------------------------------------------------------------------------
 
 
+def listening(pid: int) -> set[str]:
+    """The sockets of a process that wait for connections, as the kernel sees them."""
+    tables = [f"/proc/{pid}/net/{name}" for name in ("tcp", "tcp6")]
+    rows = [line.split() for table in tables for line in Path(table).read_text().splitlines()[1:]]
+    waiting = {f"socket:[{row[9]}]" for row in rows if row[3] == "0A"}
+    held = set()
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        with suppress(FileNotFoundError):  # closed meanwhile
+            held.add(os.readlink(f"/proc/{pid}/fd/{number}"))
+    return waiting & held
+
+
+def test_a_socket_that_waits_is_seen() -> None:
+    with socket.create_server(("127.0.0.1", 0)):
+        assert len(listening(os.getpid())) == 1
+
+
 def test_it_is_started_seen_and_stopped(home: Path, sf: standfast.Standfast, tmp_path: Path) -> None:
+    """003-34: what runs all the time listens on no port."""
     stopped = run("daemon", home=home)
     assert (stopped.returncode, stopped.stdout) == (3, "no daemon runs here\n")
     started = said("daemon", "start", home=home)
     assert started["state"] == "active"
+    assert listening(started["pid"]) == set()
     again = said("daemon", "start", home=home)
     assert again["pid"] == started["pid"]
     refused = run("daemon", "run", home=home)

@@ -51,6 +51,7 @@ def test_it_is_found_by_its_id_by_the_end_of_it_and_by_what_died(sf: standfast.S
 
 @pytest.mark.parametrize("how", dead_letters.SETTLEMENTS)
 def test_settled_once_with_who_and_why_and_then_it_may_die_again(sf: standfast.Standfast, how: str) -> None:
+    """001-57: what went wrong, and what was done about it."""
     subject = new_id("mal")
     bury(sf, subject)
     settled = settle(sf, subject, how, "the box was emptied")

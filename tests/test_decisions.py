@@ -51,7 +51,7 @@ def timed(engine_url: str, tmp_path: Path, clock: ManualClock) -> Iterator[stand
 
 
 def test_a_decision_is_on_disk_before_the_block_begins(sf: standfast.Standfast) -> None:
-    """001-33, 001-36: decision, rationale and planned action before acting; the outcome is empty until then."""
+    """001-27, 001-33, 001-36: decision, rationale and planned action before acting; the outcome is empty until then."""
     with sf.session("fix-42", agent="coder") as s:
         s.say("user", "the build is red")
         with s.decide("edit parser.py", why="the test names it", then="patch, test, open a PR", tags=["ci"]) as d:

@@ -258,6 +258,7 @@ def test_free_space_is_watched(store: Path, free: int, state: str, monkeypatch: 
 
 
 def test_a_log_that_has_grown_is_told(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """002-24: somebody's long read keeps the log from being emptied."""
     monkeypatch.setattr(doctor, "LOG_WARN_BYTES", 1)
     assert states() == {"wal": "warn"}
 

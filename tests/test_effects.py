@@ -132,6 +132,7 @@ def test_dataclass_and_pydantic_results_come_back_typed_on_first_run_and_replay(
 
 
 def test_a_result_too_long_for_a_row_is_kept_as_an_artifact(sf: standfast.Standfast) -> None:
+    """002-25, 002-32: no huge rows: the large is kept apart from what is hot."""
     long = "x" * (3 * 1024 * 1024)
     for _ in range(2):
         with sf.session("a") as s:
@@ -498,6 +499,7 @@ def test_a_probe_that_finds_it_settles_the_doubt_with_its_result(sf: standfast.S
 
 
 def test_a_probe_that_finds_nothing_lets_the_next_attempt_go(sf: standfast.Standfast) -> None:
+    """001-37: the log wins and the action is replayed, where its probe says that it did not happen."""
     id = begun(sf)
     world: list[Any] = [standfast.NotApplied("no such payment")]
     with sf.session("a") as s:
@@ -526,6 +528,7 @@ def test_a_probe_that_answers_anything_else_is_named(sf: standfast.Standfast) ->
 
 
 def test_idempotent_is_sent_again_with_the_same_key_and_the_words_of_the_first_time(sf: standfast.Standfast) -> None:
+    """001-37: or where it is declared safe to repeat."""
     id = begun(sf)
     keys = [sf.effects.get(id).key]
     with sf.session("a") as s:
@@ -583,6 +586,7 @@ def test_not_applied_counts_at_once_only_if_the_holder_is_known_dead(
 
 
 def test_a_plain_effect_in_doubt_waits_for_a_person(sf: standfast.Standfast, github: Github) -> None:
+    """001-37: otherwise it is in doubt, and a person decides."""
     id = begun(sf)
     with pytest.raises(standfast.EffectInDoubt, match="its process is gone"), sf.session("a") as s:
         pay(s, [])
@@ -903,6 +907,7 @@ def test_a_look_at_one_attempt_does_not_settle_the_next(sf: standfast.Standfast)
 
 
 def test_resolve_wants_evidence_and_only_settles_what_is_in_doubt(sf: standfast.Standfast) -> None:
+    """001-57: what was done about an error is on record, with its evidence."""
     sf.effects.begin("deploy", key="d")
     with pytest.raises(standfast.InProgress):
         sf.effects.resolve("d", "applied", evidence="x")

@@ -219,6 +219,7 @@ def test_the_door_keeps_a_record_and_says_nothing(tmp_path: Path) -> None:
 
 
 def test_the_door_on_a_server_keeps_the_same_and_an_absent_one_holds_nobody(tmp_path: Path, pg_database: str) -> None:
+    """000-49: safe on this machine first, then brought to the server."""
     data = tmp_path / "data"
     away = "postgresql://127.0.0.1:1/nothing"
     prompt = payload("UserPromptSubmit", prompt="while it was away", cwd=tmp_path)

@@ -38,6 +38,7 @@ def run_python(code: str, **environment: str) -> str:
 
 
 def test_the_tests_live_in_a_home_of_their_own() -> None:
+    """000-32: a run of the tests points at a throwaway place, and at nothing of ours."""
     assert Path.home().is_relative_to(TEST_ROOT)
     assert Path(os.environ["STANDFAST_DATA_DIR"]).is_relative_to(TEST_ROOT)
     assert Path(os.environ[REAL_HOME_VARIABLE]) != Path.home()
@@ -72,7 +73,7 @@ def test_import_loads_nothing_heavy() -> None:
 
 
 def test_only_the_cellar_knows_the_drivers() -> None:
-    """And the evaluation, which looks at files and servers from outside."""
+    """003-17: one client and one migrator, by construction. The evaluation looks at files and servers from outside."""
     drivers = {"apsw", "psycopg", "psycopg_pool", "sqlite3"}
     guilty = [
         f"{path.relative_to(ROOT)}: {name}"

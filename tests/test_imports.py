@@ -251,7 +251,7 @@ def test_since_leaves_alone_what_is_older(lite: standfast.Standfast, tmp_path: P
 def test_usage_is_counted_once_per_response_with_the_largest_of_each_field(
     sf: standfast.Standfast, tmp_path: Path
 ) -> None:
-    """One response is several records that repeat its usage, and the early ones hold placeholders."""
+    """001-26: the length of prompt and answer. A response is several records, and the early ones hold placeholders."""
     path = write(
         tmp_path / "s.jsonl",
         assistant("a1", text("one"), id="m1", usage={"input_tokens": 10, "output_tokens": 1}),

@@ -25,6 +25,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Command, interrupt
 
 from standfast.adapters.langgraph import Saver, strict
+from standfast.db.sql import statement
 from tests.graphs import Said, answering, at, checkpoint, growing, on
 
 Url = str
@@ -65,6 +66,31 @@ def test_a_growing_thread_stores_what_changed_and_every_checkpoint_reads_back(sa
     assert [len(found.pending_writes or ()) for found in listed] == [1] * 60
     (stored,) = saver.sf.rows("SELECT SUM(length(data)) AS n FROM thread_value")
     assert stored["n"] < 3 * 60 * 350 + 3 * 2000
+
+
+THREADS = statement(
+    "INSERT INTO thread (id, scope, key, life, created_us, updated_us)"
+    " WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 3100)"
+    " SELECT 'thr_' || CAST(n AS TEXT), CAST(:scope AS TEXT), 'k' || CAST(n AS TEXT), 1, n, n FROM n"
+)
+
+
+def test_among_thousands_of_threads_each_is_found_and_all_are_listed(saver: Saver) -> None:
+    """000-7: a store of 3,100 threads."""
+    sf = saver.sf
+    sf._store.write(lambda tx: tx.run(THREADS, scope=sf.scope))
+    made = checkpoint(1, {"v": "here"}, {"v": 1})
+    saver.put(at("k1500"), made, {"source": "loop", "step": 1}, {"v": 1})
+    found = saver.get_tuple(at("k1500"))
+    assert found is not None
+    assert found.checkpoint["channel_values"] == {"v": "here"}
+    assert saver.get_tuple(at("k1501")) is None
+    seen: list[str] = []
+    before_us = None
+    while page := sf.threads.threads(before_us=before_us, limit=1000):
+        seen += [thread.key for thread in page]
+        before_us = page[-1].updated_us
+    assert seen == ["k1500"] + [f"k{n}" for n in range(3100, 0, -1) if n != 1500]
 
 
 def test_a_fork_does_not_disturb_the_branch_it_left(saver: Saver) -> None:

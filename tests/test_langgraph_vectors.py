@@ -42,6 +42,7 @@ def keys(found: list[Any]) -> list[str]:
 
 
 def test_the_nearest_come_first_with_their_scores(sf: standfast.Standfast) -> None:
+    """001-51: by meaning, in a namespace of its own, the ten nearest unless asked otherwise."""
     store = indexed(sf, fields=["text"])
     store.put(("docs", "x"), "near", {"text": "aab", "other": "hhh"})
     store.put(("docs", "y"), "far", {"text": "abbbbb"})
@@ -54,6 +55,8 @@ def test_the_nearest_come_first_with_their_scores(sf: standfast.Standfast) -> No
     assert [item.score for item in found] == pytest.approx([1.0, 7 / math.sqrt(5 * 26), 0.0], abs=1e-6)
     assert keys(store.search(("docs",), query="aab", limit=1, offset=1)) == ["far"]
     assert keys(store.search((), query="aab", limit=2)) == ["near", "elsewhere"]
+    store.batch([PutOp(("many",), str(n), {"text": "aab"}) for n in range(12)])
+    assert len(store.search(("many",), query="aab")) == 10
     assert keys(store.search(("doc",), query="aab")) == []
     assert keys(store.search(("docs",), query="aab", filter={"other": "hhh"})) == ["near"]
 

@@ -114,7 +114,7 @@ def test_an_actor_that_comes_again_keeps_its_lock_and_its_fence(
 
 
 def test_a_process_that_has_a_lock_is_refused_a_second_time(place: Open) -> None:
-    """Two threads of one process are two holders: neither can mean the other's lock."""
+    """001-67: never nested. Two threads of one process are two holders: neither can mean the other's lock."""
     sf = place()
     sf.leases.acquire("deploy")
     with pytest.raises(standfast.InProgress, match=f"process {os.getpid()} on"):
@@ -158,6 +158,7 @@ def test_what_is_held_is_listed_in_pages(ann: standfast.Standfast, bob: standfas
 def test_taking_giving_back_and_taking_over_are_in_the_journal_and_renewing_is_not(
     ann: standfast.Standfast, bob: standfast.Standfast, clock: ManualClock
 ) -> None:
+    """001-26: what lasts a moment is not recorded."""
     lease = ann.leases.acquire("deploy", note="release 7")
     ann.leases.renew("deploy", lease.fence)
     ann.leases.release("deploy", lease.fence)
@@ -177,6 +178,7 @@ def test_taking_giving_back_and_taking_over_are_in_the_journal_and_renewing_is_n
 
 
 def test_a_block_holds_and_gives_back_also_when_it_fails(place: Open, bob: standfast.Standfast) -> None:
+    """001-66: the block is the lock: alone inside, given back however it ends."""
     sf = place()
     with sf.leases.hold("deploy") as lease:
         assert lease.holder == sf._store.caller.holder
@@ -210,6 +212,7 @@ def test_a_block_that_lost_its_lock_says_so_at_its_end(
 
 
 def test_a_lock_cannot_be_held_across_somebodys_transaction(ann: standfast.Standfast) -> None:
+    """001-67: nor one kind of lock inside another."""
     with (
         ann.transaction() as tx,
         pytest.raises(standfast.InvalidInput, match="inside a transaction"),

@@ -178,7 +178,7 @@ def test_a_message_joins_a_transaction(sf: standfast.Standfast) -> None:
 
 
 def test_a_fork_shares_what_came_before_the_cut_and_copies_nothing(sf: standfast.Standfast) -> None:
-    """002-21: branch lineage, by pointer."""
+    """002-21: branch lineage, by pointer. 001-59: a reference, not a duplicate."""
     with sf.session("main") as s:
         for n in range(1, 6):
             s.say("user", n)

@@ -49,7 +49,7 @@ def test_every_landed_schema_has_its_fixture() -> None:
 def test_a_store_of_every_landed_schema_opens_and_keeps_what_it_held(
     fixture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """003-15, 003-36: an old file is brought up, and its rows are still there."""
+    """001-8, 001-60, 003-7, 003-15, 003-36: an old file is brought up before the first verb, and keeps its rows."""
     monkeypatch.chdir(tmp_path)  # outside any repository: the scope of the fixture
     path = tmp_path / "standfast.db"
     shutil.copy(fixture, path)
@@ -129,7 +129,7 @@ def test_somebody_elses_database_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_both_engines_get_the_same_tables_and_columns(sf: standfast.Standfast) -> None:
-    """003-28: one history, one architecture, two engines."""
+    """003-28: one history, one architecture, two engines. 003-39: no change is made for one alone."""
     if sf.engine.name == "sqlite":
         found = sf.rows(
             "SELECT t.name AS table_name, c.name AS column_name FROM pragma_table_list t, pragma_table_info(t.name) c"

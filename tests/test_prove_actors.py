@@ -14,7 +14,7 @@ def server(url: str) -> str | None:
 
 
 def test_actors_of_every_kind_do_everything_once_while_they_are_killed(engine_url: str, tmp_path: Path) -> None:
-    """002-16, 002-34: scheduler, worker, approver and auditor on one family of sessions."""
+    """002-16, 002-29, 002-34: scheduler, worker, approver and auditor on one family of sessions."""
     others = 2 if server(engine_url) is None else 1
     outcome = actors.run(tmp_path, seed=3, url=server(engine_url), jobs=6, workers=3, others=others, kills=5)
     assert outcome.bad == []

@@ -22,14 +22,23 @@ def example() -> str:
     return match.group(1)
 
 
-def test_the_example_dies_once_and_then_finishes_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """003-1: run, die, run again: it resumes. 002-20: no duplicate, however often it is run."""
+@pytest.mark.parametrize("network", [True, False], ids=["with a network", "without"])
+def test_the_example_dies_once_and_then_finishes_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, network: bool
+) -> None:
+    """003-1: run, die, run again: it resumes. 002-20: no duplicate, however often it is run.
+
+    000-4: without any network, not even this machine's own, it is the same.
+    """
+    command = [] if network else ["unshare", "--map-root-user", "--net"]
+    if command and subprocess.run([*command, "true"], capture_output=True).returncode != 0:
+        pytest.skip("NOT SHOWN on this machine: unshare --net is not allowed")
     (tmp_path / "agent.py").write_text(example())
     monkeypatch.setenv("STANDFAST_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
 
     def run() -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "agent.py"], capture_output=True, text=True, timeout=60)
+        return subprocess.run([*command, sys.executable, "agent.py"], capture_output=True, text=True, timeout=60)
 
     assert run().returncode == -signal.SIGKILL
     for _ in range(2):

@@ -11,6 +11,7 @@ import pytest
 import standfast
 from standfast.clock import ManualClock
 from standfast.views import recovery
+from tests.others import Other
 
 
 def test_nothing_to_settle_is_an_empty_report(sf: standfast.Standfast) -> None:
@@ -35,6 +36,38 @@ def test_a_lock_of_a_killed_process_is_listed_with_its_command(engine_url: str, 
         assert item.command == "standfast lock deploy --release"
         assert sf.leases.acquire("deploy").fence == 2
         assert not sf.recovery.report()
+
+
+def test_what_is_worth_keeping_was_written_before_its_process_died(
+    sf: standfast.Standfast, engine_url: str, tmp_path: Path
+) -> None:
+    """001-2, 001-56: decisions with their reasons, where tasks stand, configuration, what went wrong."""
+    code = """
+        sf.state.set("retries", 3, namespace="config")
+        task = sf.tasks.add("deploy it")
+        try:
+            with sf.session("first") as s:
+                raise ValueError("no such branch")
+        except ValueError:
+            pass
+        with sf.session("work") as s:
+            sf.tasks.claim(task)
+            with s.decide("deploy 1.2", why="the tests are green", then="deploy"):
+                s.say("assistant", "deploying")
+                say("ready")
+                wait()
+    """
+    with Other(engine_url, tmp_path / "data", code) as other:
+        other.hear("ready")
+        other.kill()
+    (decision,) = sf.decisions.incomplete()
+    assert (decision.what, decision.why, decision.then) == ("deploy 1.2", "the tests are green", "deploy")
+    (task,) = sf.tasks.list()
+    assert (task.title, task.standing, task.reclaimable) == ("deploy it", "gone", True)
+    assert sf.state.get("retries", namespace="config").value == 3
+    assert sf.sessions.get("first").reason == "ValueError: no such branch"
+    assert [message.content for message in sf.sessions.messages("work")] == ["deploying"]
+    assert sf.sessions.get("work").crashed
 
 
 def test_a_lock_that_ran_out_is_listed_and_a_live_one_is_not(engine_url: str, tmp_path: Path) -> None:

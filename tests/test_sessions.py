@@ -46,6 +46,7 @@ def test_a_new_key_is_a_new_session_and_leaving_the_block_completes_it(sf: stand
 
 
 def test_the_same_key_resumes_and_says_what_was_found(sf: standfast.Standfast) -> None:
+    """001-27: opened again, what it was is restored."""
     with sf.session("fix-42") as s:
         s.say("user", "please")
         s.step("plan", lambda: "a plan")
@@ -64,6 +65,7 @@ def test_the_same_key_resumes_and_says_what_was_found(sf: standfast.Standfast) -
 
 
 def test_an_exception_fails_it_and_keeps_its_last_line(sf: standfast.Standfast) -> None:
+    """001-57: what went wrong is told to whoever goes on."""
     with pytest.raises(ValueError, match="no such branch"), sf.session("fix-42"):
         raise ValueError("no such branch: main\nsecond line")
     failed = sf.sessions.get("fix-42")
@@ -128,6 +130,7 @@ def test_a_generator_that_is_closed_leaves_its_session_waiting(sf: standfast.Sta
 
 
 def test_pause_leaves_it_waiting_with_its_reason(sf: standfast.Standfast) -> None:
+    """002-46: interrupted for a person, and resumed."""
     with sf.session("k") as s:
         s.pause("the reviewer is asleep")
     left = sf.sessions.get("k")
@@ -551,7 +554,7 @@ def test_an_actor_hands_its_hold_to_a_process_of_its_own(engine_url: str, tmp_pa
 
 
 def test_a_chat_with_a_process_per_turn(engine_url: str, tmp_path: Path, sf: standfast.Standfast) -> None:
-    """Each turn is a process of its own and gets its own answer, though every one runs the same line."""
+    """001-1, 001-11: each turn is a process that knows nothing, with a record that knows it all, and its own answer."""
     code = """
         question = wait()
         with sf.session("chat") as s:

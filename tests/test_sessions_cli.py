@@ -263,6 +263,7 @@ def test_below_run_a_script_may_end_its_session_its_own_way(here: Shell) -> None
 
 
 def test_take_asks_unless_told_or_nobody_is_alive(here: Shell) -> None:
+    """002-46: a person redirects what is under way; whoever had it is refused."""
     other = Shell(here.place, STANDFAST_ACTOR="bob")
     here.data("session", "open", "job")
     refused = other.run("session", "take", "job")

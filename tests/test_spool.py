@@ -39,7 +39,7 @@ def said(text: str, *, session: str = "s1", at_us: int = 1) -> Heard:
 
 
 def test_a_process_that_cannot_open_the_store_leaves_its_record_in_the_workspace(tmp_path: Path) -> None:
-    """As in a sandbox: nothing outside the workspace can be written. Any command there brings it home, once."""
+    """002-30: as in a sandbox: nothing outside the workspace can be written. Any command there brings it home, once."""
     place, data = workspace(tmp_path), tmp_path / "data"
     sub = place / "src"
     sub.mkdir()

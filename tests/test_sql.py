@@ -65,6 +65,18 @@ def test_every_statement_is_used_and_every_used_one_is_there(file: Path) -> None
         assert set(re.findall(r"(?<![.\w])SQL\.(\w+)", own.read_text())) <= named
 
 
+def test_no_question_looks_into_json() -> None:
+    """002-22: JSON at the edges only: what is asked for is a column. A list of parameters may come as JSON."""
+    looks = re.compile(r"json_?b?\w*\s*\(\s*([^)\s]+)|(->>?)", re.IGNORECASE)
+    found = {
+        (file.stem, match.group(0))
+        for file in FILES
+        for match in looks.finditer(re.sub(r"--.*", "", file.read_text()))
+        if not (match.group(1) or "").startswith((":", "CAST(:"))
+    }
+    assert found == set()
+
+
 def test_no_text_is_put_together_on_its_way_to_the_database() -> None:
     """Identifiers come from constants and values are bound: no f-string, % or + reaches execute."""
     # DDL over the names in the schema itself, and a constant of the same file.

@@ -54,7 +54,7 @@ def test_the_file_system_of_a_directory_is_found_in_the_list_of_mounts(directory
 def test_a_network_file_system_is_refused_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """A log needs shared memory and real locks: on a network file system rows are lost without an error."""
+    """002-23, 002-24: the log needs shared memory and real locks: there rows would be lost without an error."""
     monkeypatch.setattr(place, "file_system", lambda directory: kind)
     with pytest.raises(standfast.UnsafeStorage, match=f"network file system \\({kind}\\)") as caught:
         standfast.open(tmp_path / "standfast.db", data_dir=tmp_path)
@@ -230,16 +230,18 @@ def library_beside(place: Path) -> Path:
 
 
 def run_isolated(command: list[str | Path], path: Path, **environment: str) -> list[str]:
-    """Outside the source tree, with no site packages of ours."""
-    done = subprocess.run(
-        [*command, path, path.parent], cwd=path.parent, capture_output=True, text=True, env=os.environ | environment
-    )
+    """Outside the source tree, with no site packages of ours; and within thirty seconds."""
+    words, settings = [*command, path, path.parent], os.environ | environment
+    done = subprocess.run(words, cwd=path.parent, capture_output=True, text=True, env=settings, timeout=30)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
 
 def test_a_store_is_made_from_an_installed_wheel(wheel: Path, tmp_path: Path) -> None:
-    """003-14: schema and migrations are code inside the package."""
+    """003-14: schema and migrations are code inside the package.
+
+    000-44, 003-2: installed where nothing of ours is, it writes, quits, runs again and remembers, in thirty seconds.
+    """
     site = library_beside(tmp_path / "site")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", site, wheel]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": ""})
@@ -247,6 +249,8 @@ def test_a_store_is_made_from_an_installed_wheel(wheel: Path, tmp_path: Path) ->
     found = run_isolated([sys.executable, "-S", "-c", USE], tmp_path / "standfast.db", PYTHONPATH=str(site))
     assert found[:2] == ["1", "1"]
     assert found[2].startswith(str(site))
+    again = run_isolated([sys.executable, "-S", "-c", USE], tmp_path / "standfast.db", PYTHONPATH=str(site))
+    assert again[:2] == ["2", "2"]
 
 
 def test_a_store_is_made_from_a_zipapp_with_apsw_beside_it(wheel: Path, tmp_path: Path) -> None:

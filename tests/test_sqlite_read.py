@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,9 +11,11 @@ import pytest
 import standfast
 from standfast.db.contract import Tx
 from standfast.db.sql import statement
+from standfast.errors import Corrupt
 from standfast.prove.faults.limits import set_limit
 from standfast.prove.faults.rows import INSERT, KEYS, keys, put
 from standfast.prove.faults.threads import Task
+from tests.test_doctor import checkpoint
 
 FOR_EVER = statement(
     "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT count(*) AS n FROM c", name="for_ever"
@@ -70,7 +72,7 @@ def test_twenty_readers_at_once_each_get_a_connection(sf: standfast.Standfast) -
 def test_a_read_past_its_age_is_ended_and_the_next_one_works(
     sf: standfast.Standfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A snapshot pins the log: nobody may keep one for ever."""
+    """002-24: a snapshot pins the log: nobody may keep one for ever."""
     set_limit("READ_MAX_S", 0.1, change=monkeypatch.setattr)
     with pytest.raises(standfast.StorageError, match="took too long"):
         sf.read(lambda tx: tx.one(FOR_EVER))
@@ -107,6 +109,29 @@ def test_a_persons_query_does_nothing_but_read(sf: standfast.Standfast, text: st
         list(sf.rows(text))
     assert keys(sf) == ["k-kept"]
     assert [row["name"] for row in sf.rows("SELECT name FROM sqlite_schema WHERE name = 'theirs'")] == []
+
+
+def test_a_text_whose_bytes_have_changed_is_damage_by_name(tmp_path: Path) -> None:
+    """Whoever meets it is told that the store is damaged, not that a codec failed; everybody else goes on."""
+    path, title = tmp_path / "standfast.db", b"xyzzy to be damaged"
+    with standfast.open(path, data_dir=tmp_path) as sf:
+        damaged, whole = sf.tasks.add(title.decode(), body="see above"), sf.tasks.add("whole")
+    checkpoint(path)
+    content = path.read_bytes()
+    assert content.count(title) >= 1
+    path.write_bytes(content.replace(title, title.replace(b" to ", b"\xff\xfe\xc3\x28")))
+    with standfast.open(path, data_dir=tmp_path) as sf:
+        meetings: list[Callable[[], object]] = [
+            lambda: sf.tasks.get(damaged.id),
+            sf.tasks.list,
+            lambda: sf.tasks.done(damaged.id),
+        ]
+        for meet in meetings:
+            with pytest.raises(Corrupt, match="its bytes have changed") as raised:
+                meet()
+            assert raised.value.hint == "standfast doctor"
+        assert sf.tasks.get(whole.id).title == "whole"
+        assert sf.tasks.done(whole).state == "closed"
 
 
 def test_a_persons_query_is_streamed_and_can_be_left_in_the_middle(sf: standfast.Standfast) -> None:

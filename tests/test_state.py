@@ -34,6 +34,30 @@ def test_swap_decides_between_two_writers(sf: standfast.Standfast) -> None:
     assert sf.state.get("n").value == 2
 
 
+def test_what_is_written_lives_as_long_as_its_kind_says(engine_url: str, tmp_path: Path) -> None:
+    """001-4, 001-7, 001-25: for a moment, for a session, for good: chosen value by value."""
+    clock = ManualClock()
+    with standfast.open(engine_url, data_dir=tmp_path / "data", clock=clock) as sf, sf.session("fix-42") as s:
+        sf.state.set("lookup", "cached", for_us=60_000_000)
+        s.state["branch"] = "fix-42"
+        sf.state.set("style", "tabs", namespace="preferences")
+        sf.state.set("parser", "has two entry points", namespace="knowledge")
+        sf.decisions.record("keep both entry points", why="others call them")
+        sf.tasks.add("merge the parsers", session="fix-42")
+    clock.advance("2m")
+    with standfast.open(engine_url, data_dir=tmp_path / "data", clock=clock) as sf:
+        with pytest.raises(standfast.NotFound):
+            sf.state.get("lookup")
+        with pytest.raises(standfast.NotFound):
+            sf.state.get("branch")  # another session's is not everybody's
+        with sf.session("fix-42") as s:
+            assert dict(s.state) == {"branch": "fix-42"}
+        assert sf.state.get("style", namespace="preferences").value == "tabs"
+        assert sf.state.get("parser", namespace="knowledge").value == "has two entry points"
+        assert [made.why for made in sf.decisions.list()] == ["others call them"]
+        assert [task.state for task in sf.tasks.list()] == ["open"]
+
+
 def test_many_counters_lose_nothing(sf: standfast.Standfast) -> None:
     sf.state.set("n", 0)
 

@@ -21,7 +21,7 @@ from standfast.record.state.values import Wish
 
 
 def test_update_from_many_threads_loses_nothing(sf: standfast.Standfast) -> None:
-    """001-69, 001-70: read, transform, write with retry; every one of them counts."""
+    """001-66, 001-69, 001-70: read, transform, write with retry; every one of them counts."""
 
     def count() -> None:
         for _ in range(5):
@@ -170,6 +170,7 @@ LIMITS = {
 
 
 def test_a_schema_is_checked_at_every_write_by_anybody(sf: standfast.Standfast) -> None:
+    """001-8: persistent state has a schema."""
     sf.state.set("limits", {"cpu": 2}, json_schema=LIMITS)
     unfit = {"cpu": 0}
     writes: list[Callable[[], object]] = [
@@ -281,6 +282,41 @@ def test_a_tolerant_reader_defaults_renames_and_keeps_what_it_does_not_know(sf: 
     sf.state.set("bad", {"name": 5})
     with pytest.raises(standfast.InvalidInput, match=r"bad\.name: text is wanted"):
         sf.state.get("bad", returns=Profile)
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Where a program stands, as one record."""
+
+    head: str = ""
+    decision: int = 0
+    bearing: str = "north"
+    officer: str | None = None
+    gate: str = "closed"
+    tests: dict[str, int] = field(default_factory=dict)
+
+
+def test_a_typed_record_of_where_things_stand_is_changed_by_many_and_made_anew_when_lost(
+    sf: standfast.Standfast,
+) -> None:
+    """001-17: typed, read, modified and written as one; with its defaults if it is gone."""
+
+    def change(name: str) -> None:
+        def body(now: Runtime) -> Runtime:
+            return replace(now, decision=now.decision + 1, tests={**now.tests, name: 5})
+
+        sf.state.update("runtime", body, default=Runtime(head="3f2a91c"), returns=Runtime, attempts_max=200)
+
+    threads = [threading.Thread(target=change, args=(name,)) for name in ("unit", "crash", "soak")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = sf.state.get("runtime", returns=Runtime).value
+    assert found == Runtime(head="3f2a91c", decision=3, tests={"unit": 5, "crash": 5, "soak": 5})
+    sf.state.delete("runtime")
+    change("unit")
+    assert sf.state.get("runtime", returns=Runtime).value == Runtime(head="3f2a91c", decision=1, tests={"unit": 5})
 
 
 BAD: dict[str, Any] = {"true": True, "negative": -1, "text": "1", "huge": 2**63}

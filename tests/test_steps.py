@@ -314,7 +314,31 @@ def test_async_steps_are_awaited_and_answer_from_the_record(engine_url: str, tmp
     assert len(ran) == 20
 
 
+def test_a_job_from_files_to_files_needs_no_coordination(sf: standfast.Standfast, tmp_path: Path) -> None:
+    """001-5: what depends on its input alone is done side by side, and asked again it is the same, not redone."""
+    for n in range(6):
+        (tmp_path / f"{n}.in").write_text(f"line {n % 3}")
+
+    def convert(text: str) -> str:
+        ran.append(text)
+        return text.upper()
+
+    def job(n: int) -> None:
+        with sf.session(f"job {n}") as s:
+            (tmp_path / f"{n}.out").write_text(s.step("convert", convert, (tmp_path / f"{n}.in").read_text()))
+
+    for _ in range(2):
+        threads = [threading.Thread(target=job, args=(n,)) for n in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [(tmp_path / f"{n}.out").read_text() for n in range(6)] == [f"LINE {n % 3}" for n in range(6)]
+    assert sorted(ran) == sorted(f"line {n % 3}" for n in range(6))
+
+
 def test_a_large_result_is_kept_as_an_artifact(sf: standfast.Standfast) -> None:
+    """002-25, 002-32: no huge rows: the large is kept apart from what is hot."""
     large = {"text": "é" * 1_000_000}
     for _ in range(2):
         with sf.session("k") as s:

@@ -98,6 +98,7 @@ def test_the_moment_of_a_transaction_is_one_and_can_be_injected(engine_url: str,
 
 
 def test_a_block_commits_together_or_not_at_all(sf: standfast.Standfast) -> None:
+    """001-8: whoever reads sees all of it or nothing."""
     with pytest.raises(ZeroDivisionError), sf.transaction() as tx:  # noqa: PT012  # the block is the subject
         tx.leases.acquire("one")
         raise ZeroDivisionError
@@ -126,7 +127,7 @@ def test_what_waits_or_calls_out_is_refused_inside_a_block(sf: standfast.Standfa
 
 
 def test_a_block_that_takes_too_long_is_ended_for_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On SQLite, where a block keeps every writer waiting; PostgreSQL's server ends its own."""
+    """001-67: on SQLite, where a block keeps every writer waiting; PostgreSQL's server ends its own."""
     monkeypatch.setattr("standfast.db.sqlite.held.TRANSACTION_MAX_S", 0.2)
     ended = threading.Event()
     with standfast.open(tmp_path / "standfast.db", data_dir=tmp_path) as sf:
@@ -179,7 +180,7 @@ def test_two_handles_share_a_store_and_the_first_may_go(engine_url: str, tmp_pat
 
 
 def test_memory_is_a_private_store_that_is_gone_at_close(tmp_path: Path) -> None:
-    """003-20: a whole store for a test in one move."""
+    """001-27: to persist is a choice. 003-20: a whole store for a test in one move."""
     with standfast.open(":memory:", data_dir=tmp_path) as sf:
         sf.leases.acquire("a")
         path = sf.engine.facts()["path"]
