@@ -125,6 +125,7 @@ def test_a_text_whose_bytes_have_changed_is_damage_by_name(tmp_path: Path) -> No
             lambda: sf.tasks.get(damaged.id),
             sf.tasks.list,
             lambda: sf.tasks.done(damaged.id),
+            lambda: list(sf.rows("SELECT title FROM task")),
         ]
         for meet in meetings:
             with pytest.raises(Corrupt, match="its bytes have changed") as raised:

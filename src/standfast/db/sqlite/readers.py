@@ -16,7 +16,7 @@ from weakref import WeakSet
 import apsw
 
 from standfast.db.contract import READ_MAX_S, Caller, Row, Tx
-from standfast.db.sqlite.tx import SqliteTx
+from standfast.db.sqlite.tx import UNFIT, SqliteTx, refused
 from standfast.errors import InvalidInput, StandfastError
 
 T = TypeVar("T")
@@ -152,6 +152,8 @@ def stream(
         raise InvalidInput("this statement does more than read", "only SELECT is run here") from error
     except (apsw.SQLError, apsw.BindingsError) as error:
         raise InvalidInput(f"the query is refused: {error}", "tables: standfast sql 'PRAGMA table_list'") from error
+    except UNFIT as error:
+        raise refused(params or {}, error) from None
     except apsw.Error as error:
         if isinstance(error, StandfastError):
             raise

@@ -40,8 +40,8 @@ class SqliteTx(Tx):
             for _ in cursor:
                 pass
             return dict(zip(names, first, strict=True))
-        except _UNFIT as error:
-            raise _refused(params, error) from None
+        except UNFIT as error:
+            raise refused(params, error) from None
 
     def all(self, statement: Statement, /, **params: object) -> list[Row]:
         try:
@@ -51,14 +51,14 @@ class SqliteTx(Tx):
                 names = statement.columns or _name_columns(statement, cursor)
                 rows.append(dict(zip(names, row, strict=True)))
             return rows
-        except _UNFIT as error:
-            raise _refused(params, error) from None
+        except UNFIT as error:
+            raise refused(params, error) from None
 
     def run(self, statement: Statement, /, **params: object) -> None:
         try:
             self._cursor.execute(statement.sqlite, statement.bind(params)).fetchall()
-        except _UNFIT as error:
-            raise _refused(params, error) from None
+        except UNFIT as error:
+            raise refused(params, error) from None
 
     def many(self, statement: Statement, rows: Iterable[Row]) -> None:
         # A cursor of its own: whatever makes the rows may ask `tx` for something.
@@ -70,8 +70,8 @@ class SqliteTx(Tx):
     def insert(self, statement: Statement, then: Callable[[int], None], values: tuple[object, ...]) -> None:
         try:
             self._cursor.execute(statement.sqlite, values)
-        except _UNFIT as error:
-            raise _refused(dict(zip(statement.names, values, strict=True)), error) from None
+        except UNFIT as error:
+            raise refused(dict(zip(statement.names, values, strict=True)), error) from None
         then(self._cursor.connection.last_insert_rowid())
 
     def now_us(self) -> int:
@@ -80,10 +80,10 @@ class SqliteTx(Tx):
         return self._now_us
 
 
-_UNFIT = (UnicodeError, OverflowError)
+UNFIT = (UnicodeError, OverflowError)
 
 
-def _refused(params: Mapping[str, object], error: Exception) -> StandfastError:
+def refused(params: Mapping[str, object], error: Exception) -> StandfastError:
     """The library could not take one of these, or read what is stored; say which, in words."""
     if isinstance(error, UnicodeDecodeError):
         return Corrupt("a text in the store is not text any more: its bytes have changed", "standfast doctor")
