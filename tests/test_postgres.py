@@ -15,6 +15,7 @@ from standfast.db.contract import Caller, Tx
 from standfast.db.postgres import registry
 from standfast.db.postgres.engine import PostgresEngine
 from standfast.db.postgres.registry import open_engine
+from standfast.db.postgres.values import rows_of
 from standfast.db.sql import statement
 from standfast.errors import InvalidInput, KeyConflict, StorageError
 
@@ -224,15 +225,15 @@ def test_settings_hold_for_the_transaction_alone(engine: PostgresEngine) -> None
         return [tx.one(SETTING, name=name)["value"] for name in names]
 
     with engine._lent(1.0) as wire:
-        mark = wire.connection.info.backend_pid
+        mark = wire.backend_pid
     during = engine.write(inside, CALLER)
     assert during[:5] == ["standfast, pg_temp", "30s", "10s", "10s", "on"]
     with engine._lent(1.0) as wire:
-        assert wire.connection.info.backend_pid == mark  # the very session that was just used
-        wire._pg.exit_pipeline_mode()
-        with wire.connection.cursor() as cursor:
-            after = [(cursor.execute(f"SHOW {name}".encode()).fetchone() or ("",))[0] for name in names]
-        wire._pg.enter_pipeline_mode()
+        assert wire.backend_pid == mark  # the very session that was just used
+        after: list[str] = []
+        for name in names:
+            wire.send(f"SHOW {name}".encode(), sink=lambda answer: after.extend(rows_of(answer)[0].values()))
+        wire.collect(10.0)
     assert after[:4] == ['"$user", public', "0", "0", "0"]
 
 
@@ -527,7 +528,8 @@ def test_without_the_extra_a_sentence_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['psycopg'] = None\n"
         "from standfast.errors import StorageError\n"
-        "try:\n    from standfast.db.postgres.registry import open_engine\n"
+        "from standfast.db.postgres.registry import open_engine\n"
+        "try:\n    open_engine('postgresql://nobody@nowhere/nothing', None)\n"
         "except StorageError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

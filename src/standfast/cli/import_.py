@@ -54,7 +54,7 @@ def _import(out: Out, agent: str, path: str | None, since: str | None, dry_run: 
     from standfast.config import load
 
     # A dry run makes not even a store.
-    with opened(load(":memory:") if dry_run else None) as sf:
+    with opened(load(":memory:") if dry_run else None, for_long=True) as sf:
         shown = _Bar(out)
         report = sf.imports.run(agent, path, since_us=_since_us(since), dry_run=dry_run, progress=shown.step)
         shown.clear()
@@ -93,7 +93,7 @@ def langgraph(out: Out, source: str, dry_run: bool) -> None:
 
     # Savers know no scopes: where Saver.from_conn_string looks, there the threads are.
     chosen = load(MEMORY) if dry_run else load()
-    with opened(chosen._replace(scope="")) as sf:
+    with opened(chosen._replace(scope=""), for_long=True) as sf:
         own = sf.settings.target.location if sf.settings.target.engine == "sqlite" else None
         taken = reader.run(sf.threads, source, own=own, dry_run=dry_run)
     out.record(taken._asdict(), text=reader.summary(taken))

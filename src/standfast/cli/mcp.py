@@ -24,7 +24,7 @@ def mcp(out: Out, tools: bool) -> None:
         ) from error
     from standfast.cli.store import opened
 
-    with opened() as sf:
+    with opened(for_long=True) as sf:
         server = build(sf)
         if tools:
             return _list(out, server)

@@ -1,4 +1,4 @@
-"""Where the server is: the URL, what libpq is told beside it, and the way there.
+"""Where the server is: the URL, and what libpq is told beside it.
 
 `?pooler=transaction` is ours: it says that a transaction pooler stands in between, and is taken
 out before libpq sees the URL. Whatever a person wrote into the URL stands; what they left out
@@ -7,11 +7,8 @@ gets a bound, because a network may go silent.
 
 from __future__ import annotations
 
-from typing import Any
-
 from standfast.config.target import Target, mask
-from standfast.db.postgres.driver import pq, psycopg
-from standfast.db.postgres.faults import ABSENT, FULL_HOUSE, REFUSED, STARTING, Fault
+from standfast.db.postgres.binding import binding
 from standfast.errors import InvalidInput
 
 POOLERS = {"transaction": True, "session": False, "none": False, "": False}
@@ -37,22 +34,27 @@ class Address:
         self._target = Target("postgres", url)
         plain, self.pooler = _without_pooler(url)
         self.shown = self._target.shown
+        way = binding()
         try:
-            given: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(plain)
-        except psycopg.ProgrammingError as error:
+            options = way.Conninfo.parse(plain.encode())
+        except way.Error as error:
             # The driver quotes what it could not read, and that may be the password.
             raise InvalidInput(
                 f"{self.shown} is not a PostgreSQL URL: {self.hide(str(error)).strip()}",
                 "write postgresql://USER:PASSWORD@HOST:PORT/DATABASE",
             ) from None
-        self.params: dict[str, Any] = DEFAULTS | given
-        if "," in str(given.get("host", "")):
+        try:
+            given = {option.keyword.decode(): option.val.decode() for option in options if option.val is not None}
+        except UnicodeDecodeError:
+            raise InvalidInput(f"{self.shown} holds percent codes that are no UTF-8") from None
+        self.params: dict[str, str] = DEFAULTS | given
+        if "," in given.get("host", ""):
             # One of several is the primary: ask each until it is found, also after a failover.
             self.params.setdefault("target_session_attrs", "read-write")
 
     @property
     def role(self) -> str:
-        return str(self.params.get("user") or "CURRENT_ROLE")
+        return self.params.get("user") or "CURRENT_ROLE"
 
     def hide(self, text: str) -> str:
         """Any text without this address's password."""
@@ -63,35 +65,6 @@ class Address:
 
     def __repr__(self) -> str:
         return f"Address({self.shown!r})"
-
-
-def connect(address: Address) -> psycopg.Connection[Any]:
-    """A new connection, without a transaction of its own. Raises Fault, saying what kind of absence it is."""
-    try:
-        connection = psycopg.connect(**address.params, autocommit=True, prepare_threshold=None)
-    except psycopg.Error as error:
-        raise _fault(address, error) from None
-    connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-    connection.read_only = False
-    return connection
-
-
-def _fault(address: Address, error: psycopg.Error) -> Fault:
-    """libpq tells no code for a connection that failed, and its words are in the server's language."""
-    words = str(error).strip() or type(error).__name__
-    if isinstance(error, psycopg.errors.ConnectionTimeout):
-        # Nobody answered. To ask once more would take as long again, and libpq's ping lets no other thread run.
-        return Fault(words, sqlstate=ABSENT, lost=True)
-    asked = pq.PGconn.ping(psycopg.conninfo.make_conninfo(**address.params).encode())
-    if asked == pq.Ping.NO_RESPONSE:
-        return Fault(words, sqlstate=ABSENT, lost=True)
-    if asked == pq.Ping.REJECT:
-        return Fault(words, sqlstate=STARTING, lost=True)
-    if "too many" in words or "connection slots" in words:
-        return Fault(words, sqlstate=FULL_HOUSE)
-    if any(state in words for state in ("read-only", "standby", "recovery")):
-        return Fault(words, sqlstate="25006", lost=True)
-    return Fault(words, sqlstate=REFUSED, lost=True)  # it answers, and refuses us
 
 
 def _without_pooler(url: str) -> tuple[str, bool]:

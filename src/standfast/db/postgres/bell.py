@@ -10,21 +10,25 @@ two: notifications do not pass a transaction pooler.
 from __future__ import annotations
 
 import os
-import random
 import select
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from standfast.db.contract import Watch
-from standfast.db.postgres.driver import psycopg
+from standfast.db.postgres.binding import ends_soon
 from standfast.db.postgres.faults import Fault
 from standfast.errors import StandfastError
 
+if TYPE_CHECKING:
+    from standfast.db.postgres.driver import psycopg
+
 CHANNEL = "standfast"
 APART_S = 0.02
+LATE_S = 0.25
+"""How late a process that ends soon may ring. By then it has mostly closed, and rung while it did."""
 LOOK_FIRST_S = 0.25
 LOOK_LAST_S = 2.0
 RECONNECT_MAX_S = 30.0
@@ -71,6 +75,8 @@ class Bell:
                 if not self._pending:
                     return
                 self._pending = False
+            if ends_soon():  # it goes on with something else: that would have to open a second connection
+                self._closed.wait(LATE_S)
             self._send_quietly()
             self._closed.wait(APART_S)
 
@@ -125,6 +131,8 @@ class PostgresWatch(Watch):
         self._look_s = LOOK_FIRST_S
 
     def wait(self, timeout_s: float) -> bool:
+        import random
+
         look_s = self._look_s * random.uniform(0.75, 1.0)
         if self.woken.wait(max(0.0, min(timeout_s, look_s))):
             self.woken.clear()
@@ -156,6 +164,8 @@ class Listener:
         os.close(self._stop_write)
 
     def _run(self) -> None:
+        from standfast.db.postgres.driver import psycopg  # whoever only rings does without it
+
         pause_s = 0.1
         stopped = False
         while not stopped:

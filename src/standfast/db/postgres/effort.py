@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 
 from standfast.db.contract import DEADLINE_S
@@ -36,6 +35,8 @@ class Effort:
         left_s = self.left_s()
         if left_s <= 0:
             return False
+        import random  # costs more than the rest of this folder, and most efforts succeed at once
+
         most_s = min(_LAST_S, _FIRST_S * 2**self.tries)
         # A new connection to a server that just went away is not tried a hundred times a second.
         least_s = 0.05 if fault.lost and self.tries > 1 else 0.0

@@ -25,21 +25,22 @@ from standfast import crash
 from standfast.db.contract import Caller, Done, Engine, Row, Tx, Watch
 from standfast.db.migrations import MIGRATIONS
 from standfast.db.migrations.migration import Migration
-from standfast.db.postgres import faults, migrate, opening, people
-from standfast.db.postgres.address import Address, connect
+from standfast.db.postgres import faults, migrate, opening
+from standfast.db.postgres.address import Address
 from standfast.db.postgres.bell import CHANNEL, Bell
+from standfast.db.postgres.dial import connect, dial
 from standfast.db.postgres.effort import Effort
 from standfast.db.postgres.faults import Fault, Remedy
 from standfast.db.postgres.pool import Pool
 from standfast.db.postgres.tx import Mode, PostgresTx, modes
 from standfast.db.postgres.values import Bound
 from standfast.db.postgres.wire import Wire
-from standfast.db.postgres.workers import Workers
 from standfast.db.sql import statement
 from standfast.errors import InvalidInput, StorageError
 
 if TYPE_CHECKING:
     from standfast.db.postgres.driver import psycopg
+    from standfast.db.postgres.workers import Workers
 
 T = TypeVar("T")
 
@@ -75,7 +76,7 @@ class PostgresEngine(Engine):
         self._inside = threading.local()
         self._prepare = False
         self._pool = Pool(self._dial)
-        self._workers = Workers()
+        self._workers: Workers | None = None
         try:
             self._found = self._open(migrations, allow_unsafe)
             self._bell = Bell(self._notify, self._ear())
@@ -125,7 +126,7 @@ class PostgresEngine(Engine):
                 migrate.settle(connection, found.cluster)
 
     def _dial(self) -> Wire:
-        return Wire(connect(self.address), prepare=self._prepare)
+        return Wire(dial(self.address), prepare=self._prepare)
 
     def retain(self) -> None:
         with self._handles_mutex:
@@ -142,7 +143,8 @@ class PostgresEngine(Engine):
         """Let the work under way finish, ring what is to be rung, hang up."""
         if self.dead is not None:
             return
-        self._workers.close(CLOSING_S)
+        if self._workers is not None:
+            self._workers.close(CLOSING_S)
         self.dead = InvalidInput("this store is closed", "open it again: standfast.open()")
         self._bell.close(NOTIFY_S)
         self._pool.close()
@@ -166,7 +168,15 @@ class PostgresEngine(Engine):
             if wake is not None:
                 wake()
 
-        self._workers.put(job)
+        self._crew().put(job)
+
+    def _crew(self) -> Workers:
+        from standfast.db.postgres.workers import Workers
+
+        with self._handles_mutex:
+            if self._workers is None:
+                self._workers = Workers()
+            return self._workers
 
     def _usable(self) -> None:
         self._usable_for_reading()
@@ -245,6 +255,8 @@ class PostgresEngine(Engine):
     def _in_the_way(self) -> str:
         try:
             with self._lent(NOTIFY_S) as wire:
+                from standfast.db.postgres import people
+
                 return people.in_the_way(wire)
         except Fault:
             return ""
@@ -307,6 +319,8 @@ class PostgresEngine(Engine):
         return self._perform(self._modes.read, body, caller)
 
     def rows(self, text: str, params: dict[str, object] | None = None) -> Iterator[Row]:
+        from standfast.db.postgres import people
+
         self._usable_for_reading()
         return people.rows(self.address, text, params)
 
@@ -335,12 +349,13 @@ class PostgresEngine(Engine):
     # -- facts ------------------------------------------------------------------------------------
 
     def facts(self) -> dict[str, object]:
+        from standfast.db.postgres import people
+
         self._usable_for_reading()
         try:
             with self._lent(people.ANSWER_S) as wire:
                 server = people.facts(wire)
-                info = wire.connection.info
-                place = {"host": info.host, "port": info.port, "encrypted": bool(wire.connection.pgconn.ssl_in_use)}
+                place = wire.place()
         except Fault as fault:
             raise faults.translated(fault, self.address) from None
         return {

@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from standfast.db.postgres.driver import psycopg
 from standfast.errors import Busy, CommitUnknown, Corrupt, InvalidInput, StandfastError, StorageError
 
 if TYPE_CHECKING:
@@ -141,7 +140,9 @@ def translated(fault: Fault, address: Address) -> StandfastError:
 
 @contextmanager
 def spoken(address: Address) -> Iterator[None]:
-    """Around the driver's own calls: its errors in our words."""
+    """Around psycopg's own calls: its errors in our words."""
+    from standfast.db.postgres.driver import psycopg
+
     try:
         yield
     except psycopg.Error as error:

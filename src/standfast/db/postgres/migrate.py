@@ -12,19 +12,20 @@ numbers of its rows mean nothing here. It draws a line behind them.
 from __future__ import annotations
 
 import itertools
-import random
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from standfast import crash
 from standfast.db.contract import DEADLINE_S
 from standfast.db.migrations import MIGRATIONS, ddl
 from standfast.db.migrations.migration import Migration
-from standfast.db.postgres.driver import psycopg
 from standfast.db.postgres.opening import LAST, Found
 from standfast.errors import Corrupt, SchemaTooNew
 from standfast.ids import new_id
+
+if TYPE_CHECKING:
+    from standfast.db.postgres.driver import psycopg
 
 LOCK_KEY = 0x53544644
 _WAITED = frozenset({"40001", "40P01", "55P03"})
@@ -42,6 +43,10 @@ _NOW_US = "CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS bigint)"
 
 def migrate(connection: psycopg.Connection[Any], migrations: Sequence[Migration] = MIGRATIONS) -> None:
     """Apply what is pending, or find that somebody else just did."""
+    import random
+
+    from standfast.db.postgres.driver import psycopg
+
     end = time.monotonic() + DEADLINE_S
     for attempt in itertools.count(1):
         try:
@@ -123,6 +128,8 @@ def _apply(connection: psycopg.Connection[Any], migration: Migration) -> None:
 
 def _cluster(connection: psycopg.Connection[Any]) -> str:
     """The cluster's own name, or nothing where this role may not ask."""
+    from standfast.db.postgres.driver import psycopg
+
     try:
         with connection.transaction():  # a savepoint: a refusal must not end the migration
             return str(_one(connection, "SELECT system_identifier FROM pg_control_system()"))

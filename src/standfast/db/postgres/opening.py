@@ -15,10 +15,9 @@ from standfast.db.postgres.values import rows_of
 from standfast.errors import StorageError, UnsafeStorage
 
 if TYPE_CHECKING:
-    from psycopg.pq.abc import PGresult
-
     from standfast.db.contract import Row
     from standfast.db.postgres.address import Address
+    from standfast.db.postgres.libpq import PGresult
     from standfast.db.postgres.wire import Wire
 
 OLDEST_SERVER = 130000
@@ -86,7 +85,7 @@ def look(wire: Wire, address: Address, *, allow_unsafe: bool) -> Found:
         version=server["version"],
         version_name=server["version_name"],
         standby=server["standby"],
-        pooled=server["pid"] != wire.connection.info.backend_pid,
+        pooled=server["pid"] != wire.backend_pid,
         meta={row["key"]: row["value"] for row in answers.get(META, ())},
         history={row["version"]: row["checksum"] for row in answers.get(HISTORY, ())},
         last_seq=last["seq"],

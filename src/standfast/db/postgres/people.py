@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from standfast.db.contract import Row
-from standfast.db.postgres.address import Address, connect
-from standfast.db.postgres.driver import pq, psycopg
+from standfast.db.postgres.binding import binding
+from standfast.db.postgres.dial import connect
 from standfast.db.postgres.faults import READ_ONLY, Fault, translated
 from standfast.db.postgres.values import Bound, bind, number, persons_query, rows_of
-from standfast.db.postgres.wire import Wire
 from standfast.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from standfast.db.postgres.address import Address
+    from standfast.db.postgres.driver import psycopg
+    from standfast.db.postgres.wire import Wire
 
 ROWS_MAX_S = 60
 """How long a person's query may pin its snapshot: a pinned snapshot keeps dead rows from being reused."""
@@ -49,20 +53,21 @@ LIMIT 1
 """
 
 
-class _Number(psycopg.adapt.Loader):
-    def load(self, data: Any) -> int | float:
-        return number(bytes(data))
-
-
 def rows(address: Address, text: str, params: dict[str, object] | None) -> Iterator[Row]:
     """Stream the rows of a person's query, in a transaction that cannot write."""
+    from standfast.db.postgres.driver import psycopg
+
+    class Number(psycopg.adapt.Loader):
+        def load(self, data: Any) -> int | float:
+            return number(bytes(data))
+
     try:
         connection = connect(address)
     except Fault as fault:
         raise translated(fault, address) from None
     # Closed rather than given back: a reader that stops in the middle leaves unread rows behind.
     with connection:
-        connection.adapters.register_loader("numeric", _Number)
+        connection.adapters.register_loader("numeric", Number)
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.read_only = True
         query = persons_query(text, params or {})
@@ -116,4 +121,5 @@ def _ask(wire: Wire, text: bytes) -> list[Row]:
 
 
 def driver_version() -> str:
-    return f"psycopg {psycopg.__version__} ({pq.__impl__}), libpq {pq.version()}"
+    way = binding()
+    return f"{way.name}, libpq {way.version}" if way.name != "libpq" else f"libpq {way.version}"

@@ -12,20 +12,17 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from standfast.db.postgres.driver import pq
 from standfast.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from psycopg.pq.abc import PGresult
-
     from standfast.db.contract import Row
+    from standfast.db.postgres.libpq import PGresult
     from standfast.db.sql import Statement
 
 _PERCENT = re.compile(r"%%|%\((\w+)\)s")
 # What may hold a colon that is no parameter comes first: strings, quoted names, comments, bodies, casts.
-_COLON = re.compile(
-    r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|\$(\w*)\$.*?\$\1\$|::|:([a-z_][a-z0-9_]*)""", re.DOTALL
-)
+_COLON = r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|\$(\w*)\$.*?\$\1\$|::|:([a-z_][a-z0-9_]*)"""
+_ESCAPED = rb"\\([0-3][0-7]{2}|\\)"
 _INT8, _FLOAT8, _BYTEA, _UNKNOWN = 20, 701, 17, 0
 _TEXT_FORMAT, _BINARY_FORMAT = 0, 1
 
@@ -74,7 +71,7 @@ def persons_query(text: str, params: Mapping[str, object]) -> Query:
     def number(match: re.Match[str]) -> str:
         return f"${_place(names, match[2])}" if match[2] in params else match[0]
 
-    return Query(_COLON.sub(number, text), names)
+    return Query(re.sub(_COLON, number, text, flags=re.DOTALL), names)
 
 
 def _place(names: list[str], name: str) -> int:
@@ -137,7 +134,12 @@ def number(text: bytes) -> int | float:
 def _bytes(text: bytes) -> bytes:
     if text.startswith(b"\\x"):
         return bytes.fromhex(text[2:].decode())
-    return bytes(pq.Escaping().unescape_bytea(text))  # a server that was told bytea_output = escape
+    return re.sub(_ESCAPED, _unescaped, text)  # a server that was told bytea_output = escape
+
+
+def _unescaped(match: re.Match[bytes]) -> bytes:
+    code = match[1]
+    return b"\\" if code == b"\\" else bytes([int(code, 8)])
 
 
 _LOADERS: dict[int, Callable[[bytes], Any]] = {

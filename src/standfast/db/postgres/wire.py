@@ -1,9 +1,9 @@
 """The conversation on one connection: statements are queued, and one flush asks for all answers.
 
-This is libpq's pipeline mode, spoken through `psycopg.pq`. psycopg's own pipeline sends each
-statement as it comes; here nothing leaves before `collect`, so that a transaction of any
-number of queued statements costs the round trips it must, and it is known at every moment
-whether COMMIT has left. (Measured on loopback: half the CPU of psycopg's pipeline.)
+This is libpq's pipeline mode, spoken through the `binding` of this process. psycopg's own pipeline
+sends each statement as it comes; here nothing leaves before `collect`, so that a transaction of any
+number of queued statements costs the round trips it must, and it is known at every moment whether
+COMMIT has left. (Measured on loopback: half the CPU of psycopg's pipeline.)
 
 A wire that failed is `broken` and is thrown away: its state is the server's business. Every
 wait has an end.
@@ -11,19 +11,18 @@ wait has an end.
 
 from __future__ import annotations
 
-import hashlib
 import select
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from standfast.db.postgres.driver import pq, psycopg
+from standfast.db.postgres.binding import CONNECTION_BAD, ExecStatus, Field, binding, ends_soon
 from standfast.db.postgres.faults import Fault
 from standfast.db.postgres.values import Bound
 
 if TYPE_CHECKING:
-    from psycopg.pq.abc import PGresult
+    from standfast.db.postgres.libpq import Error, PGconn, PGresult
 
 Sink: TypeAlias = "Callable[[PGresult], None]"
 Plan: TypeAlias = tuple[bytes, tuple[int, ...]]
@@ -31,8 +30,10 @@ Plan: TypeAlias = tuple[bytes, tuple[int, ...]]
 
 PREPARED_MAX = 500
 """Plans kept on one connection; what comes after is sent in full each time."""
+OFTEN = 5
+"""How often a statement must have come to be prepared, in a process that ends soon."""
 OWED_S = 10.0
-_OK = frozenset({pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY})
+_OK = frozenset({ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK, ExecStatus.EMPTY_QUERY})
 _NOTHING = Bound([], [], [])
 _GONE = frozenset({b"FATAL", b"PANIC"})
 
@@ -51,8 +52,7 @@ class _Sent:
 class Wire:
     """One connection in pipeline mode. Used by one thread at a time."""
 
-    def __init__(self, connection: psycopg.Connection[Any], *, prepare: bool) -> None:
-        self.connection = connection
+    def __init__(self, connection: PGconn, *, prepare: bool) -> None:
         self.prepare = prepare
         self.broken = False
         self.born = time.monotonic()
@@ -60,15 +60,14 @@ class Wire:
         self.round_trips = 0
         self.warned: str | None = None
         self._owed = False
-        self._pg = connection.pgconn
+        self._pg = connection
+        self._error: type[Error] = binding().Error
         self._under_way: deque[_Sent] = deque()
         self._plans: dict[Plan, bytes] = {}
+        self._came: dict[Plan, int] = {}
         self._poll = select.poll()
         self._poll.register(self._pg.socket, select.POLLIN)
-        connection.add_notice_handler(self._notice)
-        # psycopg's own mark of a pooled connection: one that ends with the program, in a forked child
-        # above all, is no leak to warn of.
-        vars(connection)["_pool"] = None
+        self._pg.notice_handler = self._notice
         self._pg.enter_pipeline_mode()
 
     # -- sending ----------------------------------------------------------------------------------
@@ -82,7 +81,7 @@ class Wire:
                 self._send_prepared(text, bound)
             else:
                 self._pg.send_query_params(text, bound.values, bound.types, bound.formats)
-        except psycopg.Error as error:
+        except self._error as error:
             raise self._gone(error) from None
         self._under_way.append(_Sent(sink))
 
@@ -90,13 +89,22 @@ class Wire:
         key = (text, tuple(bound.types))
         name = self._plans.get(key)
         if name is None:
-            if len(self._plans) >= PREPARED_MAX:
+            if len(self._plans) >= PREPARED_MAX or self._rare(key):
                 self._pg.send_query_params(text, bound.values, bound.types, bound.formats)
                 return
             name = self._plans[key] = _plan_name(key)
             self._pg.send_prepare(name, text, bound.types)
             self._under_way.append(_Sent(plan=key))
         self._pg.send_query_prepared(name, bound.values, bound.formats)
+
+    def _rare(self, plan: Plan) -> bool:
+        """Where little is asked, preparing costs more than it saves."""
+        if not ends_soon():
+            return False
+        came = self._came.pop(plan, 0) + 1
+        if len(self._came) < PREPARED_MAX:
+            self._came[plan] = came
+        return came < OFTEN
 
     def end_later(self, text: bytes) -> None:
         """Send a last statement whose answer nobody waits for; the next use of the wire takes it."""
@@ -105,7 +113,7 @@ class Wire:
             self.send(text)
             self._sync()
             self.broken = self.broken or self._pg.flush() != 0
-        except (Fault, psycopg.Error):
+        except (Fault, self._error):
             self.broken = True
         self._owed = True
 
@@ -137,14 +145,14 @@ class Wire:
         self.round_trips += 1
         try:
             self._sync()
-        except psycopg.Error as error:
+        except self._error as error:
             raise self._gone(error) from None
         self._receive(within_s)
 
     def _receive(self, within_s: float) -> None:
         try:
             answers, fault = self._answers(time.monotonic() + within_s)
-        except psycopg.Error as error:
+        except self._error as error:
             raise self._gone(error) from None
         except BaseException:
             self.broken = True  # interrupted: what is still to come belongs to nobody
@@ -169,9 +177,9 @@ class Wire:
                 continue
             if sent.plan is not None:
                 self._plans.pop(sent.plan, None)
-            if answer.status == pq.ExecStatus.FATAL_ERROR:
+            if answer.status == ExecStatus.FATAL_ERROR:
                 fault = fault or _fault(answer)
-                if fault.lost or self._pg.status == pq.ConnStatus.BAD:
+                if fault.lost or self._pg.status == CONNECTION_BAD:
                     self.broken = fault.lost = True
                     raise fault
         return answers, fault
@@ -223,35 +231,49 @@ class Wire:
         for sent in self._under_way:
             sent.sink = None
 
+    # -- where it leads ---------------------------------------------------------------------------
+
+    @property
+    def backend_pid(self) -> int:
+        """The server's process that greeted us."""
+        return self._pg.backend_pid
+
+    def place(self) -> dict[str, object]:
+        pg = self._pg
+        return {"host": pg.host.decode(), "port": int(pg.port or b"5432"), "encrypted": bool(pg.ssl_in_use)}
+
     # -- the end ----------------------------------------------------------------------------------
 
     def close(self) -> None:
         self.broken = True
-        self.connection.close()
+        self._pg.notice_handler = None
+        self._pg.finish()
 
-    def _gone(self, error: psycopg.Error) -> Fault:
+    def _gone(self, error: Error) -> Fault:
         self.broken = True
         return Fault(str(error) or type(error).__name__, sqlstate=error.sqlstate or "", lost=True)
 
-    def _notice(self, diagnostic: psycopg.errors.Diagnostic) -> None:
+    def _notice(self, notice: PGresult) -> None:
         # By the server's own function, because its words come in any language: the wait for a standby
         # was cut short, and COMMIT will answer as if nothing had happened.
-        if diagnostic.source_function == "SyncRepWaitForLSN":
-            self.warned = diagnostic.message_primary or "the standby did not answer"
+        if notice.error_field(Field.SOURCE_FUNCTION) == b"SyncRepWaitForLSN":
+            words = notice.error_field(Field.MESSAGE_PRIMARY) or b"the standby did not answer"
+            self.warned = words.decode("utf-8", "replace")
 
 
 def _plan_name(plan: Plan) -> bytes:
     """Made from the text. A pooler may hand us a session in which another client prepared its plans:
     a plan found there under this name is this statement, never another one."""
+    import hashlib
+
     return b"standfast_" + hashlib.sha256(repr(plan).encode()).hexdigest()[:24].encode()
 
 
 def _fault(answer: PGresult) -> Fault:
-    field = pq.DiagnosticField
-    sqlstate = (answer.error_field(field.SQLSTATE) or b"").decode()
-    words = answer.error_field(field.MESSAGE_PRIMARY) or answer.error_message
-    detail = answer.error_field(field.MESSAGE_DETAIL)
-    severity = answer.error_field(field.SEVERITY_NONLOCALIZED)
+    sqlstate = (answer.error_field(Field.SQLSTATE) or b"").decode()
+    words = answer.error_field(Field.MESSAGE_PRIMARY) or answer.error_message
+    detail = answer.error_field(Field.MESSAGE_DETAIL)
+    severity = answer.error_field(Field.SEVERITY_NONLOCALIZED)
     text = words.decode("utf-8", "replace").strip()
     if detail:
         text += f" ({detail.decode('utf-8', 'replace').strip()})"

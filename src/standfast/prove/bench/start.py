@@ -10,7 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from standfast.prove.bench.measure import Plan, Reach, Table, at_most, interleaved
+from standfast.prove.bench.postgres import server
+from standfast.prove.faults import Unavailable
+from standfast.prove.postgres import fresh_database
 
+COMMAND = str(Path(sysconfig.get_path("scripts")) / "standfast")
 OPEN = "import standfast; standfast.open().close()"
 
 
@@ -27,34 +31,57 @@ HOOKS = {
 }
 
 
+Starts = dict[str, tuple[list[str], Reach | None]]
+
+
 def start(plan: Plan) -> list[Table]:
     """User and system time of whole processes, taken in turns."""
-    command = str(Path(sysconfig.get_path("scripts")) / "standfast")
-    commands: dict[str, tuple[list[str], Reach | None]] = {
-        "python -c pass": ([sys.executable, "-c", "pass"], None),
+    commands: Starts = {
         "import standfast": ([sys.executable, "-c", "import standfast"], at_most(0.06)),
         "import standfast.handle": ([sys.executable, "-c", "import standfast.handle"], at_most(0.06)),
         "open and close": ([sys.executable, "-c", OPEN], None),
-        "standfast --version": ([command, "--version"], None),
-        "standfast where": ([command, "where"], at_most(0.1)),
-        **{name: ([command, "hook", "claude-code"], at_most(0.1)) for name in HOOKS},
+        "standfast --version": ([COMMAND, "--version"], None),
+        "standfast where": ([COMMAND, "where"], at_most(0.1)),
+        **{name: ([COMMAND, "hook", "claude-code"], at_most(0.1)) for name in HOOKS},
     }
-    environment = _environment(plan)
-    contestants = {name: _cpu(command, environment, HOOKS.get(name, b"")) for name, (command, _) in commands.items()}
+    return with_postgres(plan, _measured(plan, commands, _environment(plan), "Starting, CPU"))
+
+
+def with_postgres(plan: Plan, table: Table) -> list[Table]:
+    """The same where the store is on a server; a word where there is none."""
+    try:
+        with server(plan.directory) as url, fresh_database(url) as place:
+            return [table, _on_postgres(plan, place)]
+    except Unavailable as missing:
+        table.note += f" On PostgreSQL NOT MEASURED: {missing}."
+        return [table]
+
+
+def _on_postgres(plan: Plan, url: str) -> Table:
+    commands: Starts = {
+        "open and close": ([sys.executable, "-c", OPEN], None),
+        "standfast task list": ([COMMAND, "task", "list"], None),
+        **{name: ([COMMAND, "hook", "claude-code"], at_most(0.1)) for name in HOOKS},
+    }
+    table = _measured(plan, commands, {**_environment(plan), "STANDFAST_DB_URL": url}, "Starting on PostgreSQL, CPU")
+    table.note += " The server's own is not in it. An answer waits in the spool, and whoever comes next brings it home."
+    return table
+
+
+def _measured(plan: Plan, commands: Starts, environment: dict[str, str], title: str) -> Table:
+    bare = "python -c pass"
+    contestants = {bare: _cpu([sys.executable, "-c", "pass"], environment, b"")}
+    for name, (command, _) in commands.items():
+        contestants[name] = _cpu(command, environment, HOOKS.get(name, b""))
     interleaved(1, contestants)  # compiles the modules and makes the store
     taken = interleaved(plan.starts, contestants, patience_s=plan.patience_s)
-    bare = taken["python -c pass"]
-    table = Table(
-        "Starting, CPU", "User and system time of the whole process; the figures are over the bare interpreter."
-    )
-    table.add("python -c pass", bare, "s")
+    table = Table(title, "User and system time of the whole process; the figures are over the bare interpreter.")
+    table.add(bare, taken[bare], "s")
     for name, (_, reach) in commands.items():
-        if name != "python -c pass":
-            table.add(name, taken[name], "s")
-            table.add(
-                f"{name}, over it", [ours - none for ours, none in zip(taken[name], bare, strict=True)], "s", reach
-            )
-    return [table]
+        table.add(name, taken[name], "s")
+        over = [ours - none for ours, none in zip(taken[name], taken[bare], strict=True)]
+        table.add(f"{name}, over it", over, "s", reach)
+    return table
 
 
 def _environment(plan: Plan) -> dict[str, str]:
