@@ -96,8 +96,9 @@ def test_the_rows_of_one_piece_of_work_lead_to_each_other(sf: standfast.Standfas
         task = sf.tasks.add("deploy it", session="fix-42")
         s.decide("deploy 1.2", why="the tests are green", then="deploy").done("deployed")
         sf.artifacts.put(b"log", name="build.log", session=s)
+    of = {"session": "fix-42", "task": task.id[-6:]}
     with pytest.raises(standfast.ApprovalRequired) as asked:
-        sf.effects.begin("deploy", intent, key="d-1", session="fix-42", approve=True, why="asked to", gate="deploy*")
+        sf.effects.begin("deploy", intent, key="d-1", approve=True, why="asked to", gate="deploy*", **of)
     sf.approvals.grant(asked.value.approval_id, approver="ada", rationale="it is monday")
     effect = sf.effects.begin("deploy", intent, key="d-1", session="fix-42", approve=True)
     sf.effects.done("d-1", {"ok": True}, external_ref="run/7")
@@ -106,8 +107,8 @@ def test_the_rows_of_one_piece_of_work_lead_to_each_other(sf: standfast.Standfas
         "SELECT s.key AS session, s.state AS session_state, s.agent, d.what, d.why, d.position, t.id AS task,"
         " e.tool, e.key, e.intent_hash, e.state, e.external_ref, e.planned_us, e.dispatched_us, e.ended_us,"
         " a.gate, a.requester, a.approver, a.state AS answer, a.rationale, a.requested_us, a.answered_us, f.digest"
-        " FROM session s JOIN decision d ON d.session_id = s.id JOIN task t ON t.session_id = s.id"
-        " JOIN effect e ON e.session_id = s.id JOIN approval a ON a.effect_id = e.id"
+        " FROM session s JOIN decision d ON d.session_id = s.id JOIN effect e ON e.session_id = s.id"
+        " JOIN task t ON t.id = e.task_id AND t.session_id = s.id JOIN approval a ON a.effect_id = e.id"
         " JOIN artifact f ON f.session_id = s.id"
     )
     assert (row["session"], row["session_state"], row["agent"], row["task"]) == (

@@ -1123,3 +1123,16 @@ def test_numbers_of_a_key_are_found_however_high_they_are(sf: standfast.Standfas
     failed = sf.effects.begin("post", key="k", again=True)
     sf.effects.fail(failed.id, "not now")
     assert sf.effects.begin("post", key="k", again=True).id == failed.id
+
+
+def test_an_effect_names_the_task_it_is_done_for(sf: standfast.Standfast) -> None:
+    """002-40: by the task's id, the end of it or its fingerprint; it is no part of what identifies the effect."""
+    task, other = sf.tasks.add("deploy it"), sf.tasks.add("something else")
+    for n, name in enumerate((task.id, task.id[-6:], task.fingerprint)):
+        assert sf.effects.begin("deploy", n, task=name).task_id == task.id
+    sf.effects.done(sf.effects.list(limit=1)[0].id, "deployed")
+    again = sf.effects.begin("deploy", 2, task=other.id)
+    assert (again.state, again.task_id) == ("acknowledged", task.id)
+    with pytest.raises(standfast.NotFound, match="no task 'nowhere'"):
+        sf.effects.begin("deploy", 3, task="nowhere")
+    assert len(sf.effects.list()) == 3

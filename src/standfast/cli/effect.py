@@ -48,6 +48,7 @@ COLUMNS = [
 @click.option("--by", multiple=True, help="A field that identifies it; may be given more than once.")
 @click.option("--key", help="Your own name for it, known in every session.")
 @click.option("--session", envvar="STANDFAST_SESSION", help="The session it belongs to: key or id.")
+@click.option("--task", help="The task it is done for: id, or the end of it.")
 @click.option("--plan", is_flag=True, help="Stop before it is sent.")
 @click.option("--for", "term", help="How long you hold it unless you come back: 30m, 2h.  [default: 15m]")
 @click.option("--while", "pid", type=int, help="Hold it as long as this process lives.")
@@ -284,6 +285,7 @@ def _lines(out: Out, verdict: Verdict, events: list[Event]) -> Any:
         ("state", "in doubt" if found.in_doubt else found.state),
         ("tool", found.tool),
         ("key", found.key),
+        ("task", found.task_id),
         ("attempt", found.attempt),
         ("intent", dumps(found.intent)),
         ("result", None if found.result is None else dumps(found.result)),

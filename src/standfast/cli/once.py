@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--approve", is_flag=True, help="A person has to say yes to this command line first.")
 @click.option("--why", help="For the person who has to say yes.")
 @click.option("--session", envvar="STANDFAST_SESSION", help="The session it belongs to: key or id.")
+@click.option("--task", help="The task it is done for: id, or the end of it.")
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND…")
 def once(
     out: Out,
@@ -43,6 +44,7 @@ def once(
     approve: bool,
     why: str | None,
     session: str | None,
+    task: str | None,
 ) -> None:
     """Run COMMAND unless KEY has been done; exit as it did, then and ever after.
 
@@ -62,6 +64,7 @@ def once(
         approve=approve,
         why=why,
         session=session,
+        task=task,
         cwd=os.getcwd(),
     )
     raise click.exceptions.Exit(run_once(out, asked))

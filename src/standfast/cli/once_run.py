@@ -44,6 +44,7 @@ class Asked(NamedTuple):
     approve: bool
     why: str | None
     session: str | None
+    task: str | None
     cwd: str
 
 
@@ -136,7 +137,8 @@ class _Once:
         wanted = wanted_for(work, scope=self.sf.scope, key=key, n=n, context=context)
         session = asked.session or agent_session(self.sf)
         session_id = self.sf.effects._session(session) if session else None
-        return work, wanted._replace(session_id=session_id, gate=gate, for_us=ACTOR_US)
+        task_id = self.sf.effects._task(asked.task) if asked.task else None
+        return work, wanted._replace(session_id=session_id, task_id=task_id, gate=gate, for_us=ACTOR_US)
 
     # -- doing and asking -------------------------------------------------------------------------
 

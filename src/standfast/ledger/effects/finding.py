@@ -199,6 +199,7 @@ def _first(tx: Tx, id: str, wanted: Wanted, state: str) -> Row:
         "id": id,
         "scope": wanted.scope,
         **wanted.owner(),
+        "task_id": wanted.task_id,
         "tool": wanted.tool,
         "key": wanted.key,
         "n": wanted.n,

@@ -56,6 +56,7 @@ class Wanted(NamedTuple):
     opening: Opening | None = None
     """The opening it belongs to, which has to own its session."""
     session_id: str | None = None
+    task_id: str | None = None
     holder: str | None = None
     """Who will do the work, if it is not the caller: the child of `once`."""
     for_us: int | None = None

@@ -88,6 +88,24 @@ def found_session(tx: Tx, scope: str, session: str) -> str | StandfastError:
     return str(row["id"])
 
 
+def found_task(tx: Tx, scope: str, task: str) -> str | StandfastError:
+    """The id of a task, given by id, the end of its id, or its fingerprint: then its newest episode."""
+    row = naming.row_of(
+        tx,
+        task,
+        by_id=SQL.task_by_id,
+        by_key=lambda text: tx.maybe(SQL.task_by_fingerprint, scope=scope, fingerprint=text),
+        ends=SQL.task_by_suffix,
+        prefix="tsk",
+        noun="task",
+    )
+    if isinstance(row, StandfastError):
+        return row
+    if row is None:
+        return NotFound(f"there is no task {serial.clean(task, 80)!r} here", "standfast task list")
+    return str(row["id"])
+
+
 def find(tx: Tx, scope: str, effect: str, *, lock: bool = False) -> Row | StandfastError:
     """The row an id, a key or the end of an id names."""
     by_id = transitions.SQL.by_id_for_update if lock else transitions.SQL.by_id

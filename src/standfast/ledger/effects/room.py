@@ -23,7 +23,7 @@ from standfast.ids import new_id, short
 from standfast.ledger.effects import finding, identity, transitions, words
 from standfast.ledger.effects.finding import Doubt
 from standfast.ledger.effects.identity import Wanted
-from standfast.ledger.effects.nouns import Effect, Many, Verdict, find, found_session, illegal, judged, made
+from standfast.ledger.effects.nouns import Effect, Many, Verdict, find, found_session, found_task, illegal, judged, made
 
 if TYPE_CHECKING:
     from standfast.ledger.effects.declared import Declared, Idempotent
@@ -112,6 +112,7 @@ class Effects(Room):
         by: str | tuple[str, ...] | None = None,
         key: str | None = None,
         session: str | None = None,
+        task: str | None = None,
         idempotent: Idempotent = False,
         approve: bool = False,
         again: bool = False,
@@ -124,15 +125,17 @@ class Effects(Room):
     ) -> Effect:
         """Record the intent as being sent: act only if the answer's state is "dispatched".
 
-        "acknowledged" means that it was done before, and its result is there. Raises InProgress,
-        EffectInDoubt, ApprovalRequired, KeyConflict or Conflict as `s.effect` does.
+        "acknowledged" means that it was done before, and its result is there. `task` is what it is done for:
+        part of the row, not of the identity. Raises InProgress, EffectInDoubt, ApprovalRequired, KeyConflict or
+        Conflict as `s.effect` does.
         """
         from standfast.ledger.effects.alone import alone
 
         work = _by_hand(tool, intent, by=by, key=key, idempotent=idempotent, approve=approve, why=why)
         session_id = self._session(session) if session is not None else None
         wanted = self._wanted(work, session_id, again, context)
-        wanted = wanted._replace(plan=plan, gate=gate, for_us=for_us, holder=holder)
+        task_id = self._task(task) if task is not None else None
+        wanted = wanted._replace(task_id=task_id, plan=plan, gate=gate, for_us=for_us, holder=holder)
         id = new_id("eff")
         crash.point("effect.before_begin")
         with alone(self.store, wanted.scope, wanted.key, tool):
@@ -274,6 +277,10 @@ class Effects(Room):
     @query
     def _session(self, tx: Tx, session: str) -> str | StandfastError:
         return found_session(tx, self.scope, session)
+
+    @query
+    def _task(self, tx: Tx, task: str) -> str | StandfastError:
+        return found_task(tx, self.scope, task)
 
     @query
     def _last_number(self, tx: Tx, key: str) -> int:

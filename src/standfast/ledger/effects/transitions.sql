@@ -3,10 +3,10 @@
 -- The whole beginning in one statement: nothing is inserted unless the opening still owns its
 -- session (no fence given: nobody's session), and only if the identity is not taken.
 -- name: insert
-INSERT INTO effect (id, scope, session_id, node_id, tool, key, n, by_hash, intent_hash, intent, context, state, attempt,
+INSERT INTO effect (id, scope, session_id, node_id, task_id, tool, key, n, by_hash, intent_hash, intent, context, state, attempt,
                     idempotent_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us,
                     planned_us, first_dispatched_us, dispatched_us, updated_us)
-SELECT :id, :scope, :session_id, :node_id, :tool, :key, :n, :by_hash, :intent_hash, :intent, :context, :state, :attempt,
+SELECT :id, :scope, :session_id, :node_id, :task_id, :tool, :key, :n, :by_hash, :intent_hash, :intent, :context, :state, :attempt,
        :idempotent_us, :holder, :actor, :lease_until_us, :lease_boot, :lease_mono_us, :lease_for_us,
        :now_us, :dispatched_us, :dispatched_us, :now_us
 WHERE CAST(:session_fence AS BIGINT) IS NULL

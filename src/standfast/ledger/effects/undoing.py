@@ -42,7 +42,7 @@ def undo(store: Store, effect: Effect, how: Callable[..., Any] | Declared[..., A
     work = _work(effect._replace(result=result), how)
     key = identity.derived_key(None, work.tool, work.fields)
     wanted = wanted_for(work, scope=effect.scope, key=key, n=1)
-    walk(store, work, wanted._replace(session_id=effect.session_id))
+    walk(store, work, wanted._replace(session_id=effect.session_id, task_id=effect.task_id))
 
 
 def _work(effect: Effect, how: Callable[..., Any] | Declared[..., Any]) -> Work:
