@@ -577,3 +577,12 @@ def test_the_reference_shows_what_is_so() -> None:
     shown = dict(re.findall(r"^(serial\.\w+\(.*\)) +# '(.*)'$", page, re.MULTILINE))
     assert len(shown) == 2
     assert {call: eval(call, {"serial": serial}) for call in shown} == shown  # our own page
+
+
+def test_the_digests_of_a_start_are_those_of_hashlib() -> None:
+    from standfast.serial import digests
+
+    for text in (b"", b"abc", b"x" * 100_000):
+        assert digests.sha256(text).hexdigest() == hashlib.sha256(text).hexdigest()
+        ours, theirs = digests.blake2b(text, key=b"k", digest_size=16), hashlib.blake2b(text, key=b"k", digest_size=16)
+        assert ours.hexdigest() == theirs.hexdigest()

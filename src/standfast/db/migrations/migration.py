@@ -14,6 +14,6 @@ class Migration(NamedTuple):
 
     @property
     def checksum(self) -> str:
-        import hashlib
+        from standfast.serial.digests import sha256
 
-        return hashlib.sha256(self.text.encode()).hexdigest()[:32]
+        return sha256(self.text.encode()).hexdigest()[:32]

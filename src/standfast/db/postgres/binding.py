@@ -9,42 +9,56 @@ from __future__ import annotations
 
 import os
 import sys
-from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from standfast.db.postgres import libpq
 
 
-class Binding(NamedTuple):
-    name: str
-    PGconn: type[libpq.PGconn]
-    Conninfo: type[libpq.Conninfo]
-    Error: type[libpq.Error]
-    version: int
-    """Of libpq, as 180001."""
+class Binding:
+    """One way, under psycopg's names."""
+
+    __slots__ = ("Conninfo", "Error", "PGconn", "name", "version")
+
+    def __init__(
+        self,
+        name: str,
+        connection: type[libpq.PGconn],
+        conninfo: type[libpq.Conninfo],
+        error: type[libpq.Error],
+        version: int,
+    ) -> None:
+        self.name = name
+        self.PGconn = connection
+        self.Conninfo = conninfo
+        self.Error = error
+        self.version = version
+        """Of libpq, as 180001."""
 
 
-class ExecStatus(IntEnum):
+# libpq's own numbers. Not enums: four of them would take a start a millisecond.
+
+
+class ExecStatus:
     EMPTY_QUERY = 0
     COMMAND_OK = 1
     TUPLES_OK = 2
     FATAL_ERROR = 7
 
 
-class Polling(IntEnum):
+class Polling:
     FAILED = 0
     READING = 1
     WRITING = 2
     OK = 3
 
 
-class Ping(IntEnum):
+class Ping:
     REJECT = 1
     NO_RESPONSE = 2
 
 
-class Field(IntEnum):
+class Field:
     """A field of an error or a notice."""
 
     SEVERITY_NONLOCALIZED = ord("V")

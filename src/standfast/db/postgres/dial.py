@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from standfast.db.postgres.binding import CONNECTION_BAD, Binding, Ping, Polling, binding
 from standfast.db.postgres.faults import ABSENT, FULL_HOUSE, REFUSED, STARTING, Fault
@@ -43,31 +43,29 @@ class _Failed(Exception):
     def __init__(self, words: str, silent: str | None = None) -> None:
         super().__init__(words)
         self.silent = silent
+        self.attempt: Params = {}
 
-
-class _Failure(NamedTuple):
-    params: Params
-    error: _Failed
-
-    def __str__(self) -> str:
-        host, port, hostaddr = (self.params.get(key) for key in ("host", "port", "hostaddr"))
-        return f"- host: {host!r}, port: {port!r}, hostaddr: {hostaddr!r}: {self.error}"
+    @property
+    def told(self) -> str:
+        host, port, hostaddr = (self.attempt.get(key) for key in ("host", "port", "hostaddr"))
+        return f"- host: {host!r}, port: {port!r}, hostaddr: {hostaddr!r}: {self}"
 
 
 def dial(address: Address) -> PGconn:
     """A new connection that never blocks. Raises Fault, saying what kind of absence it is."""
     way, timeout_s = binding(), _timeout_s(address.params)
-    failures: list[_Failure] = []
+    failures: list[_Failed] = []
     attempts = _attempts(address.params)
     while attempts:
         attempt = attempts.pop(0)
         try:
             return _connected(way, attempt, timeout_s)
         except _Failed as error:
-            failures.append(_Failure(attempt, error))
+            error.attempt = attempt
+            failures.append(error)
             if error.silent is not None:
                 attempts[:0] = _other_addresses(attempt, error.silent)
-    raise _fault(address, _words(failures), silent=failures[-1].error.silent is not None)
+    raise _fault(address, _words(failures), silent=failures[-1].silent is not None)
 
 
 def connect(address: Address) -> psycopg.Connection[Any]:
@@ -183,11 +181,12 @@ def _timeout_s(params: Params) -> float:
 # -- what kind of absence -----------------------------------------------------------------------------
 
 
-def _words(failures: list[_Failure]) -> str:
-    last = str(failures[-1].error)
+def _words(failures: list[_Failed]) -> str:
+    last = str(failures[-1])
     if len(failures) == 1:
         return last
-    return "\n".join([last, "Multiple connection attempts failed. All failures were:", *map(str, failures)])
+    told = [failure.told for failure in failures]
+    return "\n".join([last, "Multiple connection attempts failed. All failures were:", *told])
 
 
 def _fault(address: Address, words: str, *, silent: bool) -> Fault:

@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Sequence
 from ctypes import c_char_p, c_int, c_uint, c_void_p
 from importlib.machinery import PathFinder
-from typing import Any, NamedTuple
+from typing import Any
 
 OLDEST = 140000
 """Pipeline mode came with this one."""
@@ -346,9 +346,12 @@ class PGresult:
 # -- connection strings -------------------------------------------------------------------------------
 
 
-class ConninfoOption(NamedTuple):
-    keyword: bytes
-    val: bytes | None
+class ConninfoOption:
+    __slots__ = ("keyword", "val")
+
+    def __init__(self, keyword: bytes, val: bytes | None) -> None:
+        self.keyword = keyword
+        self.val = val
 
 
 class Conninfo:

@@ -22,13 +22,13 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from hashlib import blake2b
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from standfast import crash
 from standfast.interchange.hooks.hearing import AGENTS, Heard
 from standfast.interchange.hooks.places import ASIDE, KEY, LOST, OPEN, TORN, places, waiting
+from standfast.serial.digests import blake2b
 
 if TYPE_CHECKING:
     from standfast.db.store import Store

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 
 from standfast import serial
 from standfast.db.contract import Row, Tx
@@ -139,6 +138,8 @@ def exit_outcome(code: int) -> tuple[str, str | None]:
     """How a command's end leaves its session; Ctrl-C is no failure, somebody will come back."""
     if code == 0:
         return "completed", None
+    import signal  # a millisecond that most starts do not need
+
     if code in (-signal.SIGINT, 128 + signal.SIGINT):
         return "waiting", "interrupted"
     if code > 0:
@@ -147,6 +148,8 @@ def exit_outcome(code: int) -> tuple[str, str | None]:
 
 
 def _signal_name(number: int) -> str:
+    import signal
+
     try:
         return signal.Signals(number).name
     except ValueError:
