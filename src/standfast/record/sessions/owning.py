@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from standfast import serial
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
