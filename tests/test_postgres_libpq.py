@@ -297,6 +297,16 @@ def _memory_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def test_a_process_that_ends_soon_prepares_nothing(engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most of its statements come once. And a plan that a hidden pooler loses cannot surprise it in the middle."""
+    monkeypatch.setattr(binding, "_ends_soon", True)
+    plans = statement("SELECT count(*) AS n FROM pg_prepared_statements WHERE statement LIKE '%thing%'")
+    for n in range(10):
+        engine.write(lambda tx, n=n: tx.one(PUT, key=str(n), n=n), CALLER)  # type: ignore[misc]
+    assert engine.write(lambda tx: tx.one(plans), CALLER) == {"n": 0}
+    assert len(keys(engine)) == 10
+
+
 # -- which binding ----------------------------------------------------------------------------------
 
 CHOICE = "import standfast.db.postgres.binding as b\nb.one_shot()\nprint(b.binding().name.split()[0])"

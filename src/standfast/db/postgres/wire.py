@@ -30,8 +30,6 @@ Plan: TypeAlias = tuple[bytes, tuple[int, ...]]
 
 PREPARED_MAX = 500
 """Plans kept on one connection; what comes after is sent in full each time."""
-OFTEN = 5
-"""How often a statement must have come to be prepared, in a process that ends soon."""
 OWED_S = 10.0
 _OK = frozenset({ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK, ExecStatus.EMPTY_QUERY})
 _NOTHING = Bound([], [], [])
@@ -64,7 +62,6 @@ class Wire:
         self._error: type[Error] = binding().Error
         self._under_way: deque[_Sent] = deque()
         self._plans: dict[Plan, bytes] = {}
-        self._came: dict[Plan, int] = {}
         self._poll = select.poll()
         self._poll.register(self._pg.socket, select.POLLIN)
         self._pg.notice_handler = self._notice
@@ -77,7 +74,7 @@ class Wire:
         if self._owed:
             self._catch_up()
         try:
-            if self.prepare:
+            if self.prepare and not ends_soon():  # most of its statements come once
                 self._send_prepared(text, bound)
             else:
                 self._pg.send_query_params(text, bound.values, bound.types, bound.formats)
@@ -89,22 +86,13 @@ class Wire:
         key = (text, tuple(bound.types))
         name = self._plans.get(key)
         if name is None:
-            if len(self._plans) >= PREPARED_MAX or self._rare(key):
+            if len(self._plans) >= PREPARED_MAX:
                 self._pg.send_query_params(text, bound.values, bound.types, bound.formats)
                 return
             name = self._plans[key] = _plan_name(key)
             self._pg.send_prepare(name, text, bound.types)
             self._under_way.append(_Sent(plan=key))
         self._pg.send_query_prepared(name, bound.values, bound.formats)
-
-    def _rare(self, plan: Plan) -> bool:
-        """Where little is asked, preparing costs more than it saves."""
-        if not ends_soon():
-            return False
-        came = self._came.pop(plan, 0) + 1
-        if len(self._came) < PREPARED_MAX:
-            self._came[plan] = came
-        return came < OFTEN
 
     def end_later(self, text: bytes) -> None:
         """Send a last statement whose answer nobody waits for; the next use of the wire takes it."""
