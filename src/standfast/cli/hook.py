@@ -123,8 +123,10 @@ class Hearing:
     def _can_wait(self) -> bool:
         """Whether this is better left to the next hook: how a tool call ended, which nobody waits for.
 
-        Loading PostgreSQL's driver costs more than all the rest of a hook. Where a gate stands, or may, the effect
-        it let through has to be settled now.
+        Going to a server costs as much again as the rest of a hook, and this is every second one. Nothing else waits:
+        what comes late opens and ends nothing, so that after a prompt that waited an agent at work would look finished,
+        and after a stop one at rest would look as if it had died. Where a gate stands, or may, the effect it let
+        through has to be settled now.
         """
         from standfast.interchange.hooks.places import KEY
 
