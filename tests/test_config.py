@@ -125,6 +125,8 @@ def test_a_text_means_one_of_three_things(text: str | None, engine: str, locatio
         "postgres://u:12/hunter2@db/state",
         "bad\0path",
         "two\nlines",
+        "half a character \ud800",
+        "~\ud800/x.db",
     ],
 )
 def test_what_can_only_be_a_mistake_is_refused_without_repeating_it(text: str) -> None:

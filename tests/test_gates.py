@@ -322,12 +322,14 @@ def test_a_copy_that_cannot_be_written_is_said_while_the_gate_stands(tmp_path: P
         {"pattern": "git", "need": "luck"},
         {"pattern": "git", "why": "\0"},
         {"pattern": "git", "why": "x" * 1001},
+        {"pattern": "git", "scope": "a\0b"},
+        {"pattern": "git", "scope": "\ud800"},
     ],
 )
 def test_bad_input_is_refused_by_name(sf: standfast.Standfast, arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         sf.gates.add(**arguments)
-    assert sf.gates.list() == []
+    assert sf.gates.list(everywhere=True) == []
 
 
 def test_there_is_a_most_of_gates(sf: standfast.Standfast, monkeypatch: pytest.MonkeyPatch) -> None:

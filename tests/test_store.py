@@ -197,3 +197,13 @@ def test_a_waiting_reader_is_woken_by_a_commit(sf: standfast.Standfast) -> None:
         writer.start()
         assert watch.wait(10)
         writer.join()
+
+
+def test_a_row_that_must_be_there_and_is_not_is_damage_by_name(sf: standfast.Standfast) -> None:
+    """As where an index disagrees with its table: told in words, not by a failed assertion."""
+    nothing = statement("SELECT 1 AS n WHERE 1 = 0")
+    with pytest.raises(standfast.Corrupt, match="contradicts itself"):
+        sf._store.read(lambda tx: tx.one(nothing))
+    with pytest.raises(standfast.Corrupt, match="contradicts itself"):
+        sf._store.write(lambda tx: tx.defer(nothing, lambda row: None))
+    assert sf.tasks.add("goes on").state == "open"

@@ -113,6 +113,10 @@ def _plausible_path(path: str) -> str:
         raise InvalidInput("this is a libpq keyword string, not a path; write it as a URL", ACCEPTED)
     if any(ord(c) < 32 for c in path):
         raise InvalidInput("a path of a database cannot hold control characters", ACCEPTED)
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput("a path of a database holds half of a character (a lone surrogate)", ACCEPTED) from None
     return path
 
 

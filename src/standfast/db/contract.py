@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from standfast.errors import Corrupt
+
 if TYPE_CHECKING:
     from standfast.clock import Clock
     from standfast.db.sql import Statement
@@ -105,9 +107,10 @@ class Tx(ABC):
         return self.now_us()
 
     def one(self, statement: Statement, /, **params: object) -> Row:
-        """The row that must be there: its absence is a broken invariant, not an answer."""
+        """The row that must be there: its absence is a broken invariant, not an answer. Raises Corrupt."""
         row = self.maybe(statement, **params)
-        assert row is not None, f"{statement.name} returned no row"
+        if row is None:
+            raise missing(statement)
         return row
 
     def lease_clock(self) -> dict[str, object]:
@@ -195,3 +198,8 @@ class Engine(ABC):
     @abstractmethod
     def release(self) -> None:
         """One handle fewer; the last one closes it."""
+
+
+def missing(statement: Statement) -> Corrupt:
+    """A row that must be there is not: an index that disagrees with its table, a damaged page."""
+    return Corrupt(f"the store contradicts itself: {statement.name!r} found no row", "standfast doctor")

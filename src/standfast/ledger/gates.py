@@ -50,9 +50,8 @@ class Gates(Room):
 
         Raises KeyConflict if the pattern stands with another need.
         """
-        made = self._add(
-            checked_pattern(pattern), checked_need(need), checked_why(why), self.scope if scope is None else scope
-        )
+        checked = checked_pattern(pattern), checked_need(need), checked_why(why)
+        made = self._add(*checked, self.scope if scope is None else checked_scope(scope))
         self._after()
         return made
 
@@ -251,6 +250,12 @@ def checked_need(need: str) -> str:
     if need not in NEEDS:
         raise InvalidInput(f"a gate needs {' or '.join(NEEDS)}, not {serial.clean(need, 40)!r}", "--need approval")
     return need
+
+
+def checked_scope(scope: str) -> str:
+    """What the copy cannot hold may not stand in the store either."""
+    serial.canonical(scope, what="scope")
+    return scope
 
 
 def checked_why(why: str | None) -> str | None:

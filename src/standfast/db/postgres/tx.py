@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from standfast import crash
 from standfast.clock import SYSTEM
-from standfast.db.contract import DEADLINE_S, READ_MAX_S, TRANSACTION_MAX_S, Caller, Row, Tx
+from standfast.db.contract import DEADLINE_S, READ_MAX_S, TRANSACTION_MAX_S, Caller, Row, Tx, missing
 from standfast.db.migrations import LATEST
 from standfast.db.postgres.faults import STANDBY_REFUSES_BEGIN, Fault, too_long
 from standfast.db.postgres.values import bind, query_of, rows_of
@@ -163,7 +163,8 @@ class PostgresTx(Tx):
         def take(answer: PGresult) -> None:
             self._note(answer)
             rows = rows_of(answer, 1)
-            assert rows, f"{statement.name} returned no row"
+            if not rows:
+                raise missing(statement)
             then(rows[0])
 
         self._queue(statement, params, take)
