@@ -181,7 +181,11 @@ def _outcome(bug: dict[str, Any]) -> str:
 
 
 def _tables(found: Sequence[Table]) -> Iterator[str]:
-    titles = {"peers": "The same schedules for others", "bench": "How fast"}
+    titles = {
+        "found": "What went wrong on the way",
+        "peers": "The same schedules for others",
+        "bench": "How fast",
+    }
     for kind, title in titles.items():
         for number, table in enumerate(one for one in found if one.kind == kind):
             yield "" if number else f"\n## {title}\n"

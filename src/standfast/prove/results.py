@@ -59,7 +59,7 @@ class Run(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table that another program made: how peers fare, how fast it is."""
+    """A table beside the runs: what they found and what became of it, how peers fare, how fast it is."""
 
     kind: str
     command: str
@@ -102,8 +102,9 @@ def _read(path: Path) -> Run:
 
 
 def tables(directory: Path) -> list[Table]:
-    """`peers-*.json` and `bench-*.json`: {"format": 1, "kind", "command", "versions", "rows": [{column: value}]}."""
-    return [_table(path) for kind in ("peers", "bench") for path in sorted(directory.glob(f"{kind}-*.json"))]
+    """`found-`, `peers-`, `bench-*.json`: {"format": 1, "kind", "command", "versions", "rows": [{column: value}]}."""
+    kinds = ("found", "peers", "bench")
+    return [_table(path) for kind in kinds for path in sorted(directory.glob(f"{kind}-*.json"))]
 
 
 def _table(path: Path) -> Table:
