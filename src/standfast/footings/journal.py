@@ -239,7 +239,7 @@ def _hash(fields: tuple[object, ...]) -> str:
     return serial.hash_text("\0".join("" if field is None else f"={field}" for field in fields))
 
 
-_RECEIPT = re.compile(r"(\d{1,18}):(h1:[0-9a-f]{64})")
+_RECEIPT = r"(\d{1,18}):(h1:[0-9a-f]{64})"  # compiled on first use, as the next one
 
 
 def parse_receipt(text: str) -> tuple[int, str]:
@@ -249,7 +249,7 @@ def parse_receipt(text: str) -> tuple[int, str]:
         found = serial.loads(plain, what="receipt", limit_bytes=10_000)
         found = found.get("receipt", found)
         plain = f"{found.get('seq')}:{found.get('hash')}" if isinstance(found, dict) else plain
-    match = _RECEIPT.fullmatch(plain)
+    match = re.fullmatch(_RECEIPT, plain)
     if not match:
         raise InvalidInput(
             f"{serial.clean(text, 60)!r} is not a receipt",
@@ -266,13 +266,13 @@ class _Place(NamedTuple):
         return f"s:{self.seq}" if dialect == "sqlite" else f"p:{self.xid}:{self.seq}"
 
 
-_CURSOR = re.compile(r"^(?:s:(\d{1,18})|p:(\d{1,20}):(\d{1,18}))$")
+_CURSOR = r"^(?:s:(\d{1,18})|p:(\d{1,20}):(\d{1,18}))$"
 
 
 def _parse_cursor(tx: Tx, text: str | None) -> _Place:
     if text is None:
         return _Place("0", 0)
-    match = _CURSOR.match(text)
+    match = re.match(_CURSOR, text)
     if not match:
         raise InvalidInput(f"{serial.clean(text, 60)!r} is not a cursor", "use the one that came with the last page")
     if match.group(1) is None:

@@ -54,12 +54,11 @@ SILENT = frozenset(
 _FACTS = ("source", "model", "reason", "trigger", "permission_mode", "agent_type", "turn_id", "notification_type")
 _SHELLS = frozenset({"Bash", "bash", "shell", "local_shell", "run_shell_command", "exec_command", "unified_exec"})
 _TELLING = ("command", "cmd", "file_path", "filePath", "path", "pattern", "query", "url", "description", "prompt")
-_EXIT = re.compile(
-    r"(?:^|\n)\s*(?:(?:Command failed with )?exit code:?|Process exited with code) (-?\d{1,4})\b", re.IGNORECASE
-)
-_EVENT = re.compile(rb'"hook_event_name"\s*:\s*"([A-Za-z]{1,40})"')
-_SESSION = re.compile(rb'"session_id"\s*:\s*"([\w.:-]{1,200})"')
-_CWD = re.compile(rb'"cwd"\s*:\s*"([^"\\]{1,1000})"')
+# Compiled on first use: most hooks need none of them.
+_EXIT = r"(?i:(?:^|\n)\s*(?:(?:Command failed with )?exit code:?|Process exited with code) (-?\d{1,4})\b)"
+_EVENT = rb'"hook_event_name"\s*:\s*"([A-Za-z]{1,40})"'
+_SESSION = rb'"session_id"\s*:\s*"([\w.:-]{1,200})"'
+_CWD = rb'"cwd"\s*:\s*"([^"\\]{1,1000})"'
 
 
 class Heard(NamedTuple):
@@ -115,7 +114,7 @@ def _beginning(data: bytes) -> dict[str, Any] | None:
     """What can be read off a payload that does not parse; marked, because a gate cannot judge it."""
     found: dict[str, Any] = {}
     for name, pattern in (("hook_event_name", _EVENT), ("session_id", _SESSION), ("cwd", _CWD)):
-        match = pattern.search(data, 0, 100_000)
+        match = re.search(pattern, data[:100_000])
         if match is not None:
             found[name] = match[1].decode("utf-8", "replace")
     return {**found, "unreadable": True} if "hook_event_name" in found else None
@@ -204,7 +203,7 @@ def _outcome(base: Heard, tool: str, answer: Any, output: str, payload: dict[str
     """How a call ended. What the agent does not say is unknown, never guessed."""
     if base.kind == "denied":
         return "cancelled", None
-    match = _EXIT.search(output[-2000:]) or _EXIT.search(output[:200])
+    match = re.search(_EXIT, output[-2000:]) or re.search(_EXIT, output[:200])
     code = int(match[1]) if match and tool in _SHELLS else None
     fields = answer if isinstance(answer, dict) else {}
     for name in ("exit_code", "exitCode"):
