@@ -6,7 +6,6 @@ a person, or will be picked up by whoever comes next. It reads and changes nothi
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -163,7 +162,7 @@ def _waiting(rows: list[Row]) -> Iterator[Item]:
 
 
 def _session(row: Row, kind: str, what: str) -> Item:
-    command = f"standfast session show {shlex.quote(row['key'])}"
+    command = f"standfast session show {_quoted(row['key'])}"
     who = row["agent"] or row["actor"] or leases.who(row["holder"])
     return Item(kind, row["id"], what, row["updated_us"], who, row["scope"], row["id"], command)
 
@@ -193,7 +192,7 @@ def _boxes(tx: Tx, rows: list[Row]) -> Iterator[Item]:
         words += ", which is full" if full else ""
         if not yours:
             words += "; nobody has ever looked into that box" if row["seen_us"] is None else ""
-        command = f"standfast mail list {shlex.quote(row['box'])}"
+        command = f"standfast mail list {_quoted(row['box'])}"
         yield Item(
             "mail_waiting", f"box:{row['box']}", words, row["oldest_us"], row["box"], row["scope"], None, command
         )
@@ -205,7 +204,7 @@ def _locks(tx: Tx, rows: list[Row]) -> Iterator[Item]:
             continue
         what = f"the lock {row['name']!r} was never given back"
         who = row["actor"] or leases.who(row["holder"])
-        command = f"standfast lock {shlex.quote(row['name'])} --release"
+        command = f"standfast lock {_quoted(row['name'])} --release"
         if (row["scope"], row["name"]) == ("", DAEMON):
             what, command = "the daemon was killed: no loop is fired until one runs again", "standfast daemon start"
         yield Item("lock_expired", f"lock:{row['name']}", what, row["acquired_us"], who, row["scope"], None, command)
@@ -225,7 +224,7 @@ def _absent(tx: Tx, scope: str, everywhere: bool) -> Iterator[Item]:
 def _stopped(rows: list[Row]) -> Iterator[Item]:
     for row in rows[:EACH_MAX]:
         what = f"the loop {row['name']!r} paused itself: {row['reason']}"
-        command = f"standfast loop runs {shlex.quote(row['name'])}"
+        command = f"standfast loop runs {_quoted(row['name'])}"
         yield Item("loop_stopped", row["id"], what, row["updated_us"], row["actor"], row["scope"], None, command)
 
 
@@ -233,3 +232,9 @@ def _waiting_runs(rows: list[Row]) -> Iterator[Item]:
     for row in rows[:EACH_MAX]:
         what = f"a run of {row['name']!r} is queued and nobody performs it"
         yield Item("run_waiting", row["id"], what, row["ready_us"], "", row["scope"], None, "standfast daemon status")
+
+
+def _quoted(text: str) -> str:
+    import shlex  # only where something is to be said
+
+    return shlex.quote(text)

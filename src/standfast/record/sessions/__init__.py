@@ -22,7 +22,20 @@ opens it next takes it over and journals that.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from standfast.record.sessions.nouns import InDoubt, OpenDecision, Opened, Resumed, SessionRecord
-from standfast.record.sessions.room import Sessions
+
+if TYPE_CHECKING:
+    from standfast.record.sessions.room import Sessions
 
 __all__ = ["InDoubt", "OpenDecision", "Opened", "Resumed", "SessionRecord", "Sessions"]
+
+
+def __getattr__(name: str) -> object:
+    """The room when it is entered: a hook that only opens a session starts sooner without it."""
+    if name == "Sessions":
+        from standfast.record.sessions.room import Sessions
+
+        return Sessions
+    raise AttributeError(name)
