@@ -10,7 +10,7 @@ from hypothesis.stateful import initialize, invariant, rule
 
 import standfast
 from standfast.clock import SECOND_US, ManualClock
-from standfast.errors import IllegalTransition, InProgress, LeaseLost, StandfastError
+from standfast.errors import IllegalTransition, InProgress, KeyConflict, LeaseLost, StandfastError
 from standfast.ledger.webhooks import WebhookEvent
 from standfast.prove.models.machine import Machine
 from standfast.prove.raising import raising
@@ -141,6 +141,12 @@ class Program(Machine):
         else:
             life.deliveries += 1
             assert event.result == life.result, "answered with what became of the first"
+
+    @rule(name=st.sampled_from(NAMES), actor=st.sampled_from(ACTORS))
+    def another_event_comes_under_its_id(self, name: str, actor: str) -> None:
+        if name in self.model.lives:
+            with raising(KeyConflict, match="with another payload"):
+                self.handles[actor].webhooks.receive("s", name[2:], {"n": "another"}, attempts_max=TRIES)
 
     @rule(seconds=st.sampled_from([29, 31, LEASE_S + 1]))
     def time_passes(self, seconds: int) -> None:
