@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks import plot
 from standfast.prove.bench.areas import OURS, leave_the_users_store_alone, quick
-from standfast.prove.bench.measure import Neighbours, Plan, Table, as_json, machine, shown, summary, text
+from standfast.prove.bench.measure import Line, Neighbours, Plan, Table, as_json, machine, shown, summary, text
 
 AREAS = {
     **OURS,
@@ -73,7 +73,10 @@ def main() -> int:
 
 
 def write_results(directory: Path, tables: list[Table]) -> None:
-    """What `docs/evaluation.md` is made of: every ratio and every figure to reach; and the same as a picture."""
+    """What `docs/evaluation.md` is made of: every ratio and every figure to reach, and these as a picture.
+
+    A table that has neither, because it compares a store with itself at another size, is kept whole.
+    """
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     rows = [
         {
@@ -85,15 +88,19 @@ def write_results(directory: Path, tables: list[Table]) -> None:
             "others used": f"{table.others:.0%}" if table.others == table.others else "",
         }
         for table in tables
-        for line in table.lines
-        if line.unit == "x" or line.reach
+        for line in _kept(table)
     ]
     command = "python -m benchmarks " + " ".join(sys.argv[1:])
     document = {"format": 1, "kind": "bench", "command": command.strip(), "versions": machine(), "rows": rows}
     directory.mkdir(parents=True, exist_ok=True)
     text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
     (directory / f"bench-{moment}.json").write_text(text)
-    (directory / f"bench-{moment}.svg").write_text(plot.svg(tables))
+    if any(line.unit == "x" for table in tables for line in table.lines):
+        (directory / f"bench-{moment}.svg").write_text(plot.svg(tables))
+
+
+def _kept(table: Table) -> list[Line]:
+    return [line for line in table.lines if line.unit == "x" or line.reach] or table.lines
 
 
 def _options() -> argparse.Namespace:
