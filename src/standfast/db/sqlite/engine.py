@@ -21,7 +21,6 @@ library's own bookkeeping of locks does not survive in the child.
 from __future__ import annotations
 
 import os
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -130,7 +129,7 @@ class SqliteEngine(Engine):
                     raise
             finally:
                 self.lock.release()
-            time.sleep(random.uniform(0.001, 0.05))
+            library.pause(0.05)
 
     def _open(self, caller: Caller, migrations: Sequence[Migration]) -> None:
         """The caller holds the file lock. The guard's descriptor comes first and goes last."""
@@ -371,7 +370,7 @@ class SqliteEngine(Engine):
                 if time.monotonic() > batch[0].deadline():
                     raise busy(self.path + ".lock", DEADLINE_S) from error
                 signals.let_through()
-                time.sleep(random.uniform(0.001, 0.05))
+                library.pause(0.05)
             except apsw.Error as error:
                 self.rollback()
                 raise self.translated(error) from error
@@ -563,7 +562,7 @@ class SqliteEngine(Engine):
             except library.RETRYABLE as error:
                 if time.monotonic() > end:
                     raise library.translated(error, self.path) from error
-                time.sleep(random.uniform(0.001, 0.02))
+                library.pause(0.02)
             except readers.Closed:
                 raise self.dead or _closed() from None
             except apsw.ReadOnlyError as error:  # a read that wants to write: nothing is wrong with the store

@@ -6,7 +6,6 @@ it is rolled back by a timer, whatever its owner is doing, and the others go on.
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -58,7 +57,7 @@ class Held:
                 if time.monotonic() > end:
                     raise busy(engine.path + ".lock", DEADLINE_S) from error
                 signals.let_through()
-                time.sleep(random.uniform(0.001, 0.05))
+                library.pause(0.05)
             except apsw.Error as error:
                 raise engine.translated(error) from error
         self._timer.start()

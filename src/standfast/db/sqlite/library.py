@@ -7,6 +7,8 @@ counts is the library that is linked at run time, not the one that was asked for
 
 from __future__ import annotations
 
+import time
+
 import apsw
 
 from standfast.errors import StorageError, UnsafeStorage
@@ -60,3 +62,10 @@ def translated(error: apsw.Error, path: str) -> StorageError:
             return StorageError("a read took too long and was ended", "narrow it down, or use: standfast sql")
         case _:
             return StorageError(f"{path}: {error}", "standfast doctor says more", code="io_error")
+
+
+def pause(longest_s: float) -> None:
+    """Let others have a moment, of any length: two that wait for each other must not meet again."""
+    from random import uniform
+
+    time.sleep(uniform(0.001, longest_s))

@@ -42,6 +42,7 @@ def start(plan: Plan) -> list[Table]:
         "open and close": ([sys.executable, "-c", OPEN], None),
         "standfast --version": ([COMMAND, "--version"], None),
         "standfast where": ([COMMAND, "where"], at_most(0.1)),
+        "standfast task list": ([COMMAND, "task", "list"], at_most(0.1)),
         **{name: ([COMMAND, "hook", "claude-code"], at_most(0.1)) for name in HOOKS},
     }
     return with_postgres(plan, _measured(plan, commands, _environment(plan), "Starting, CPU"))
