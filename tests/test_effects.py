@@ -1106,7 +1106,7 @@ def test_a_gone_holder_is_gone_and_another_namespace_is_not_judged(sf: standfast
 
 
 def test_no_question_about_effects_reads_the_table_from_end_to_end(tmp_path: Path) -> None:
-    by_hand = {"by_suffix"}  # what a person types: the end of an id
+    by_hand = {"by_suffix", "task_by_suffix"}  # what a person types: the end of an id
     with standfast.open(tmp_path / "db", data_dir=tmp_path) as sf:
         for one in (*transitions.SQL, *room.SQL, *nouns.SQL):
             asked = sf.engine.connection.execute("EXPLAIN QUERY PLAN " + one.sqlite, dict.fromkeys(one.params))

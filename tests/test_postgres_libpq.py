@@ -410,3 +410,11 @@ def test_without_psycopg_installed_a_process_that_ends_soon_says_what_to_install
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == "PostgreSQL needs the extra: pip install 'standfast[postgres]'\n"
+
+
+def test_a_command_inside_a_program_that_has_psycopg_changes_nothing_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    import psycopg  # noqa: F401
+
+    monkeypatch.setattr(binding, "_ends_soon", False)
+    binding.one_shot()
+    assert not binding.ends_soon()

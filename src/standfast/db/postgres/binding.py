@@ -75,9 +75,12 @@ _ends_soon = False
 
 
 def one_shot() -> None:
-    """This process ends soon: what it saves at its start counts more than how fast it reads."""
+    """This process ends soon: what it saves at its start counts more than how fast it reads.
+
+    One that has loaded psycopg is a program that runs a command inside: nothing changes for it.
+    """
     global _ends_soon
-    _ends_soon = True
+    _ends_soon = "psycopg" not in sys.modules
 
 
 def ends_soon() -> bool:
