@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -342,6 +343,35 @@ def test_a_process_is_alive_until_it_is_dead(sleeper: subprocess.Popen[bytes]) -
     assert leases.is_gone(holder, SYSTEM), "a zombie is gone"
     sleeper.wait()
     assert leases.is_gone(holder, SYSTEM), "a pid that nobody has is gone"
+
+
+HOLDING = """
+import fcntl, sys, threading, time
+door = open(sys.argv[1], "w")
+fcntl.flock(door, fcntl.LOCK_EX)
+def busy():
+    while True: sum(range(20_000))
+for act in (busy, busy, lambda: time.sleep(100)): threading.Thread(target=act, daemon=True).start()
+print(flush=True)
+time.sleep(100)
+"""
+
+
+def test_a_killed_process_is_gone_when_its_last_thread_has_let_go(tmp_path: Path) -> None:
+    """Its first thread is a zombie before the others have closed their files: until then nobody may take over."""
+    for number in range(15):
+        door = tmp_path / str(number)
+        with (
+            subprocess.Popen([sys.executable, "-c", HOLDING, str(door)], stdout=subprocess.PIPE) as holding,
+            open(door, "w") as mine,
+        ):
+            assert holding.stdout is not None
+            holding.stdout.readline()
+            holder = str(leases.process(holding.pid, SYSTEM))
+            holding.kill()
+            while not leases.is_gone(holder, SYSTEM):
+                pass
+            fcntl.flock(mine, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_a_pid_that_was_given_to_another_process_is_not_the_holder(sleeper: subprocess.Popen[bytes]) -> None:

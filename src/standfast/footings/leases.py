@@ -336,6 +336,8 @@ def _stat(pid: int) -> tuple[str, str]:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The command's name stands in parentheses and may contain anything.
             fields = file.read().rpartition(b")")[2].split()
+        if fields[0] == b"Z" and int(fields[17]) > 1:
+            return "unknown", ""  # its first thread has ended; the others have not yet let go of its files
         return fields[0].decode(), fields[19].decode()
     except (FileNotFoundError, ProcessLookupError):
         # Not there, or hidden from us (hidepid): a signal that is none tells the two apart.
