@@ -16,6 +16,7 @@ from weakref import WeakSet
 import apsw
 
 from standfast.db.contract import READ_MAX_S, Caller, Row, Tx
+from standfast.db.sqlite import library
 from standfast.db.sqlite.tx import UNFIT, SqliteTx, refused
 from standfast.errors import InvalidInput, StandfastError
 
@@ -157,9 +158,7 @@ def stream(
     except apsw.Error as error:
         if isinstance(error, StandfastError):
             raise
-        from standfast.db.sqlite.library import translated
-
-        raise translated(error, connection.filename) from error
+        raise library.translated(error, connection.filename) from error
     finally:
         connection.close()
         give_back()
