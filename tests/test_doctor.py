@@ -119,6 +119,14 @@ def test_a_lock_that_is_never_given_back_is_named(store: Path, held_lock: int, m
     assert "integrity" not in found  # nothing else is guessed at
 
 
+def test_something_else_where_the_lock_should_be_is_named(store: Path) -> None:
+    Path(f"{store}.lock").unlink()
+    Path(f"{store}.lock").mkdir()
+    found = findings()
+    assert (found["lock"].state, found["lock"].text) == ("error", f"{store}.lock cannot be opened: Is a directory")
+    assert "integrity" not in found
+
+
 def test_a_free_lock_is_left_free(store: Path) -> None:
     findings()
     with open(f"{store}.lock") as file:

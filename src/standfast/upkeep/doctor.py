@@ -78,7 +78,10 @@ def examine(
             yield Finding("store", "ok", "there is no store yet: the first write makes it")
             yield from _agents(settings, None)
             return
-        lock = _lock(settings.target.location + ".lock")
+        try:
+            lock = _lock(settings.target.location + ".lock")
+        except StorageError as error:
+            lock = Finding("lock", "error", error.message, "see what stands there, and who owns it: standfast where")
         yield lock
         if lock.state == "error":
             return

@@ -613,8 +613,11 @@ class SqliteEngine(Engine):
 
     def _care(self) -> None:
         """The log outgrew its bound, because a reader pinned it: give the space back, off the hot path."""
-        if self._caring or self._log.size_bytes() <= LOG_MAX_BYTES:
-            return
+        try:
+            if self._caring or self._log.size_bytes() <= LOG_MAX_BYTES:
+                return
+        except OSError:
+            return  # a disk that fails now is told to whoever writes next, not to whoever was committed
         self._caring = True
         threading.Thread(target=self._truncate_log, name="standfast-care", daemon=True).start()
 

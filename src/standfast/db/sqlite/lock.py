@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 
 from standfast.db.sqlite.signals import HeldBack
-from standfast.errors import Busy
+from standfast.errors import Busy, StorageError
 
 TRIES = 5
 """A few tries before queueing: the lock is held for some 50 µs. More of them would starve who queues."""
@@ -168,7 +168,14 @@ def _command(pid: int) -> str:
 
 
 def _open(path: str) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise StorageError(
+            f"{path} cannot be opened: {error.strerror}",
+            "standfast doctor tells what is wrong with the place",
+            code="not_writable",
+        ) from error
 
 
 def free_now(path: str) -> bool:
