@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import standfast
 from standfast import errors
 from standfast.cli import app, exits, render
-from standfast.cli.frame import Command, Noun, chosen_scope, scope_options
+from standfast.cli.frame import Command, Noun, chosen_scope, command, scope_options
 from standfast.cli.output import Format, Out, dumps
 from standfast.cli.registry import BY_NAME, ENTRIES, GROUPS
 from standfast.cli.render import Column
@@ -500,6 +500,8 @@ def test_every_help_ends_with_two_examples(name: str, command: click.Command) ->
     assert len(examples) == 2
     assert all("standfast" in line for line in examples)
     assert "--json" in text
+    assert "-h, --help" in text
+    assert not [p.name for p in command.get_params(click.Context(command)) if "\n" in (getattr(p, "help", "") or "")]
     assert (command.help or "").splitlines()[0].endswith(".")
 
 
@@ -571,9 +573,9 @@ def test_commands_verbs_and_options_are_completed(typed: str, offered: set[str],
 def test_scope_flags_choose_every_scope_or_the_empty_one() -> None:
     seen: list[str | None] = []
 
-    @click.command()
+    @command("show", examples=("", ""))
     @scope_options
-    def show(scope_choice: str | None) -> None:
+    def show(out: object, scope_choice: str | None) -> None:
         seen.append(chosen_scope(scope_choice, "here"))
 
     for words in ([], ["--all"], ["--global"]):
@@ -584,15 +586,25 @@ def test_scope_flags_choose_every_scope_or_the_empty_one() -> None:
 # Cost.
 
 
-def test_where_imports_nothing_heavy(home: Path) -> None:
+HEAVY = [
+    "ast", "asyncio", "dataclasses", "hashlib", "importlib.metadata", "importlib.resources", "inspect", "locale",
+    "pathlib", "psycopg", "shutil", "socket", "ssl", "subprocess", "tomllib",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "also"),
+    [
+        (["where"], ["apsw", "json", "standfast.cli.aliases", "standfast.db"]),
+        (["task", "list"], ["standfast.db.postgres", "standfast.record.messages"]),
+    ],
+)
+def test_a_command_imports_nothing_heavy(home: Path, words: list[str], also: list[str]) -> None:
     """RULES §10: agents start this hundreds of times an hour."""
-    heavy = [
-        "apsw", "asyncio", "dataclasses", "hashlib", "importlib.metadata", "importlib.resources", "json", "pathlib",
-        "psycopg", "shutil", "socket", "ssl", "standfast.cli.aliases", "standfast.db", "subprocess", "tomllib",
-    ]  # fmt: skip
+    make_store(home)
     code = (
-        "import sys; sys.argv = ['standfast', 'where']; from standfast.cli import main; main()\n"
-        f"print([name for name in {heavy!r} if name in sys.modules])"
+        f"import sys; sys.argv = ['standfast', *{words!r}]; from standfast.cli import main; main()\n"
+        f"print([name for name in {HEAVY + also!r} if name in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-S", "-c", code],

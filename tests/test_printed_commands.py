@@ -41,7 +41,8 @@ def wrong_options(text: str) -> list[str]:
         command = command_of([word.strip("'\"`,.:;)") for word in ours.split()])
         if command is None:
             continue
-        known = {option for param in command.params for option in (*param.opts, *param.secondary_opts)} | {"--help"}
+        params = command.get_params(click.Context(command))
+        known = {option for param in params for option in (*param.opts, *param.secondary_opts)}
         wrong += [f"standfast {ours}: {option}" for option in OPTION.findall(ours) if option not in known]
     return wrong
 

@@ -6,6 +6,7 @@ of times an hour, and a command pays only for what it uses.
 
     registry.py  which commands there are: one line each; the help screen is made of it
     aliases.py   what people type instead, and what it means
+    later.py     modules that others import and hardly ever use
     app.py       the frame: finding a command, errors, exit codes, Ctrl-C, broken pipes
     frame.py     what a command is made of: options, examples, nouns with verbs
     output.py    stdout for data, stderr for words; tables, --json, --jsonl
@@ -15,8 +16,11 @@ of times an hour, and a command pays only for what it uses.
 
 from __future__ import annotations
 
+import gc
 import sys
 
+_GARBAGE = 50_000, 20, 20
+"""A command that ends soon never looks for garbage; one that stays does, less often than others."""
 DOORS: dict[str, str] = {"hook": "standfast.cli.hook:main"}
 """Commands opened before click is loaded, as "module:function" taking the remaining words."""
 
@@ -24,17 +28,23 @@ DOORS: dict[str, str] = {"hook": "standfast.cli.hook:main"}
 def main() -> int:
     """The `standfast` command. Returns the exit code."""
     words = sys.argv[1:]
+    gc.set_threshold(*_GARBAGE)
     if sys.platform == "win32":
         print("standfast needs Linux or macOS; on Windows run it inside WSL", file=sys.stderr)
         return 78
     try:
         if words and words[0] in DOORS:
             return _enter(DOORS[words[0]], words[1:])
-        from standfast.cli.app import run
+        from standfast.cli.later import later
 
+        with later("inspect"):  # click tidies help texts with it, and nothing else
+            from standfast.cli.app import run
         return run(words)
     except KeyboardInterrupt:  # pressed while modules were still loading
         return 130
+    finally:
+        # All that is left goes with the process. Otherwise the interpreter searches it for cycles as it ends, 20 ms.
+        gc.freeze()
 
 
 def _enter(door: str, words: list[str]) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import noun, scope_options
+from standfast.cli.frame import argument, noun, option, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column, clean_lines
 
@@ -37,15 +37,13 @@ COLUMNS = [
 @agent.verb(
     "list", examples=("standfast agent list", "standfast agent list --status active --config 'model=claude-*' --json")
 )
-@click.option("--status", type=click.Choice(STATUSES))
-@click.option("--kind", help="Only of this kind: claude-code, codex …")
-@click.option(
-    "--config", "configs", multiple=True, help="Only those whose configuration says NAME=VALUE, or NAME=TEXT*."
-)
-@click.option("--crashed", is_flag=True, default=None, help="Only those whose process is gone and left something.")
-@click.option("--stale", is_flag=True, default=None, help="Only those not heard of for an hour while at work.")
-@click.option("--after", help="Where the page before ended.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@option("--status", type=click.Choice(STATUSES))
+@option("--kind", help="Only of this kind: claude-code, codex …")
+@option("--config", "configs", multiple=True, help="Only those whose configuration says NAME=VALUE, or NAME=TEXT*.")
+@option("--crashed", is_flag=True, default=None, help="Only those whose process is gone and left something.")
+@option("--stale", is_flag=True, default=None, help="Only those not heard of for an hour while at work.")
+@option("--after", help="Where the page before ended.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def list_(
     out: Out, configs: tuple[str, ...], after: str | None, limit: int, scope_choice: str | None, **asked: Any
@@ -69,7 +67,7 @@ def list_(
 
 
 @agent.verb("show", examples=("standfast agent show reviewer", "standfast agent show reviewer --json"))
-@click.argument("name", required=False)
+@argument("name", required=False)
 def show(out: Out, name: str | None) -> None:
     """Show NAME, or this very actor: its status, what it holds, its configuration."""
     from standfast.cli.state import shown
@@ -99,13 +97,13 @@ def show(out: Out, name: str | None) -> None:
         "standfast agent set reviewer --kind codex --config model=gpt-5 --config temperature=0.2",
     ),
 )
-@click.argument("name", required=False)
-@click.option("--status", type=click.Choice(STATUSES))
-@click.option("--why", help="Why it is blocked, or what went wrong.")
-@click.option("--kind", help="What it is: claude-code, codex, reviewer …")
-@click.option("--task", help="What it works on; empty for nothing.")
-@click.option("--config", "configs", multiple=True, help="NAME=VALUE, may be given several times; replaces all of it.")
-@click.option("--metadata", "metadatas", multiple=True, help="NAME=VALUE, likewise.")
+@argument("name", required=False)
+@option("--status", type=click.Choice(STATUSES))
+@option("--why", help="Why it is blocked, or what went wrong.")
+@option("--kind", help="What it is: claude-code, codex, reviewer …")
+@option("--task", help="What it works on; empty for nothing.")
+@option("--config", "configs", multiple=True, help="NAME=VALUE, may be given several times; replaces all of it.")
+@option("--metadata", "metadatas", multiple=True, help="NAME=VALUE, likewise.")
 def set_(out: Out, name: str | None, configs: tuple[str, ...], metadatas: tuple[str, ...], **given: Any) -> None:
     """Say what NAME, or this very actor, is or does. What is not given stays."""
     from standfast.cli.store import opened

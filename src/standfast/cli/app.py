@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import click
 
 from standfast.cli import exits
-from standfast.cli.frame import Refused, common_options, invoke, unknown, unknown_option
+from standfast.cli.frame import Refused, common_options, flag, invoke, unknown, unknown_option
 from standfast.cli.output import Format, Out
 from standfast.cli.registry import BY_NAME, ENTRIES, GROUPS
 from standfast.errors import StandfastError
@@ -119,13 +119,12 @@ def _alone() -> None:
 
 def build() -> House:
     """The root command."""
-    house = House(
-        NAME, callback=_alone, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
-    )
+    house = House(NAME, callback=_alone, invoke_without_command=True)
     house.params += common_options()
-    version = click.Option(["--version"], is_flag=True, expose_value=False, callback=_print_version, help="Versions.")
-    verbose = click.Option(["-v"], is_flag=True, expose_value=False, callback=_verbose, help="Show tracebacks.")
-    house.params += [version, verbose]
+    house.params += [
+        flag("--version", callback=_print_version, help="Versions."),
+        flag("-v", callback=_verbose, help="Show tracebacks."),
+    ]
     return house
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import command
+from standfast.cli.frame import argument, command, option
 from standfast.cli.output import Out
 from standfast.cli.render import clean_lines
 
@@ -24,11 +24,11 @@ SHOWN_MAX = 80
         "standfast apply fleet.toml --commit --key fleet-2026-11-15",
     ),
 )
-@click.argument("file")
-@click.option("--dry-run", "mode", flag_value="dry-run", default=True, help="Write nothing, print what would change.")
-@click.option("--preflight", "mode", flag_value="preflight", help="Write nothing, name each check that fails.")
-@click.option("--commit", "mode", flag_value="commit", help="All of it or nothing, in one transaction.")
-@click.option("--key", help="Once per key: the same key and file again change nothing.")
+@argument("file")
+@option("--dry-run", "mode", flag_value="dry-run", default=True, help="Write nothing, print what would change.")
+@option("--preflight", "mode", flag_value="preflight", help="Write nothing, name each check that fails.")
+@option("--commit", "mode", flag_value="commit", help="All of it or nothing, in one transaction.")
+@option("--key", help="Once per key: the same key and file again change nothing.")
 def apply(out: Out, file: str, mode: str, key: str | None) -> None:
     """Make tasks, loops, values and gates as FILE says: TOML or JSON, `-` for standard input.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from standfast.cli import exits, render
-from standfast.cli.frame import noun, place, scope_options
+from standfast.cli.frame import argument, noun, option, place, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 
@@ -49,10 +49,10 @@ _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
     "request",
     examples=("standfast approval request 9k2m4x --why 'release day'", "standfast approval request KEY --for 2h"),
 )
-@click.argument("effect")
-@click.option("--why", help="What the person should know.")
-@click.option("--for", "lifetime", default="24h", show_default=True, help="How long the request and its answer count.")
-@click.option("--again", is_flag=True, help="Ask once more after a no.")
+@argument("effect")
+@option("--why", help="What the person should know.")
+@option("--for", "lifetime", default="24h", show_default=True, help="How long the request and its answer count.")
+@option("--again", is_flag=True, help="Ask once more after a no.")
 def request(out: Out, effect: str, why: str | None, lifetime: str, again: bool) -> None:
     """Ask for a planned EFFECT (id, its end, or key). Asked before, that request stands."""
     from standfast.cli.store import opened
@@ -65,10 +65,10 @@ def request(out: Out, effect: str, why: str | None, lifetime: str, again: bool) 
 
 
 @approval.verb("list", examples=("standfast approval list", "standfast approval list --state any --session fix-42"))
-@click.option("--state", type=click.Choice(STATES), default="requested", show_default=True)
-@click.option("--session", help="Only of this session: its key or id.")
-@click.option("--after", callback=place, help="Where the page before ended.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@option("--state", type=click.Choice(STATES), default="requested", show_default=True)
+@option("--session", help="Only of this session: its key or id.")
+@option("--after", callback=place, help="Where the page before ended.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def list_(out: Out, state: str, session: str | None, after: str | None, limit: int, scope_choice: str | None) -> None:
     """List approvals, the newest first; those that wait, unless --state says otherwise."""
@@ -93,7 +93,7 @@ def list_(out: Out, state: str, session: str | None, after: str | None, limit: i
 
 
 @approval.verb("show", examples=("standfast approval show 9k2m4x", "standfast approval show 9k2m4x --json"))
-@click.argument("approval")
+@argument("approval")
 def show(out: Out, approval: str) -> None:
     """Show one APPROVAL with the exact bytes it is about, as `standfast approve` does."""
     from standfast.cli.store import opened
@@ -106,8 +106,8 @@ def show(out: Out, approval: str) -> None:
 
 
 @approval.verb("wait", examples=("standfast approval wait 9k2m4x", "standfast approval wait 9k2m4x --timeout 10m"))
-@click.argument("approval")
-@click.option("--timeout", help="Give up after this long; the request stands.")
+@argument("approval")
+@option("--timeout", help="Give up after this long; the request stands.")
 def wait(out: Out, approval: str, timeout: str | None) -> None:
     """Return once a person has answered: exit 0 after a yes, 5 after a no, an expiry or the timeout."""
     from standfast.cli.store import opened

@@ -16,7 +16,7 @@ import click
 
 from standfast.cli import exits
 from standfast.cli.approval import lines, plain, visible
-from standfast.cli.frame import command
+from standfast.cli.frame import argument, command, option
 from standfast.cli.output import Out
 from standfast.errors import ApprovalRequired
 
@@ -28,18 +28,18 @@ ANSWER_MAX_BYTES = 1000
 
 
 @command("approve", examples=("standfast approve 9k2m4x", 'standfast approve 9k2m4x --why "read it all"'))
-@click.argument("approval")
-@click.option("--why", help="Why you say so; it is kept with the answer.")
-@click.option("--yes", is_flag=True, hidden=True, help="Makes no difference: a person types it.")
+@argument("approval")
+@option("--why", help="Why you say so; it is kept with the answer.")
+@option("--yes", is_flag=True, hidden=True, help="Makes no difference: a person types it.")
 def approve(out: Out, approval: str, why: str | None, yes: bool) -> None:
     """Read what is to be done and say yes to exactly that: type yes on the terminal."""
     _answer(out, approval, why, "approve")
 
 
 @command("deny", examples=("standfast deny 9k2m4x", 'standfast deny 9k2m4x --why "not on a Friday"'))
-@click.argument("approval")
-@click.option("--why", help="Why not; whoever asked is told.")
-@click.option("--yes", is_flag=True, hidden=True, help="Makes no difference: a person types it.")
+@argument("approval")
+@option("--why", help="Why not; whoever asked is told.")
+@option("--yes", is_flag=True, hidden=True, help="Makes no difference: a person types it.")
 def deny(out: Out, approval: str, why: str | None, yes: bool) -> None:
     """Read what is to be done and refuse it: type yes on the terminal."""
     _answer(out, approval, why, "deny")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from standfast.cli import exits
-from standfast.cli.frame import noun, place, scope_options
+from standfast.cli.frame import argument, noun, option, place, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 
@@ -40,11 +40,11 @@ COLUMNS = [
     "put",
     examples=("standfast artifact put build.log --kind log", "make 2>&1 | standfast artifact put - --name build.log"),
 )
-@click.argument("file")
-@click.option("--name", help="What it is called; a label, not a path. Default: the file's own name.")
-@click.option("--kind", default="file", show_default=True, help="What it is: log, diff, text/plain.")
-@click.option("--session", envvar="STANDFAST_SESSION", help="The session it belongs to: its key or id.")
-@click.option("--retention", type=click.Choice(["keep", "session", "scratch"]), default="keep", show_default=True)
+@argument("file")
+@option("--name", help="What it is called; a label, not a path. Default: the file's own name.")
+@option("--kind", default="file", show_default=True, help="What it is: log, diff, text/plain.")
+@option("--session", envvar="STANDFAST_SESSION", help="The session it belongs to: its key or id.")
+@option("--retention", type=click.Choice(["keep", "session", "scratch"]), default="keep", show_default=True)
 def put(out: Out, file: str, name: str | None, kind: str, session: str | None, retention: str) -> None:
     """Store the bytes of FILE, or of stdin (-), durably. Prints the id. The same bytes are stored once."""
     from standfast.cli.store import opened
@@ -62,8 +62,8 @@ def put(out: Out, file: str, name: str | None, kind: str, session: str | None, r
 @artifact.verb(
     "get", examples=("standfast artifact get 9k2m4x -o build.log", "standfast artifact get build.log | less")
 )
-@click.argument("artifact")
-@click.option("-o", "--output", help="Write to this path; without it, to stdout.")
+@argument("artifact")
+@option("-o", "--output", help="Write to this path; without it, to stdout.")
 def get(out: Out, artifact: str, output: str | None) -> None:
     """Print the bytes of an ARTIFACT (id, its end, or name), compared with their digest first."""
     from standfast.cli.store import opened
@@ -79,11 +79,11 @@ def get(out: Out, artifact: str, output: str | None) -> None:
 
 
 @artifact.verb("list", examples=("standfast artifact list", "standfast artifact list --session fix-42 --kind log"))
-@click.option("--session", help="Only of this session: its key or id.")
-@click.option("--kind", help="Only of this kind.")
-@click.option("--name", help="Only of this name.")
-@click.option("--after", callback=place, help="Where the page before ended.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@option("--session", help="Only of this session: its key or id.")
+@option("--kind", help="Only of this kind.")
+@option("--name", help="Only of this name.")
+@option("--after", callback=place, help="Where the page before ended.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def list_(out: Out, limit: int, scope_choice: str | None, **asked: Any) -> None:
     """List artifacts, the newest first."""
@@ -102,7 +102,7 @@ def list_(out: Out, limit: int, scope_choice: str | None, **asked: Any) -> None:
 
 
 @artifact.verb("show", examples=("standfast artifact show 9k2m4x", "standfast artifact show build.log --json"))
-@click.argument("artifact")
+@argument("artifact")
 def show(out: Out, artifact: str) -> None:
     """Show what is known about an ARTIFACT, without its bytes."""
     from standfast.cli.store import opened
@@ -113,7 +113,7 @@ def show(out: Out, artifact: str) -> None:
 
 
 @artifact.verb("verify", examples=("standfast artifact verify", "standfast artifact verify 9k2m4x"))
-@click.argument("artifact", required=False)
+@argument("artifact", required=False)
 def verify(out: Out, artifact: str | None) -> None:
     """Read the bytes of one ARTIFACT, or of all, and compare them with their digests. Exit 1 if one is wrong."""
     from standfast.cli.store import opened
@@ -130,7 +130,7 @@ def verify(out: Out, artifact: str | None) -> None:
 
 
 @artifact.verb("remove", examples=("standfast artifact remove 9k2m4x", "standfast artifact remove 9k2m4x --json"))
-@click.argument("artifact")
+@argument("artifact")
 def remove(out: Out, artifact: str) -> None:
     """Forget an ARTIFACT; its bytes go with a later collection, if nothing else speaks of them."""
     from standfast.cli.store import opened

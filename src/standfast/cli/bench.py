@@ -10,15 +10,15 @@ from typing import Any
 
 import click
 
-from standfast.cli.frame import command
+from standfast.cli.frame import command, option
 from standfast.cli.output import Out
 
 
 @command("bench", examples=("standfast bench --quick", "standfast bench --only alone --only threads --dir /data"))
-@click.option("--quick", is_flag=True, help="Short windows: a look, too short to judge by.")
-@click.option("--only", multiple=True, metavar="AREA", help="This area; may be given again.")
-@click.option("--dir", "where", default=".", type=click.Path(exists=True, file_okay=False), help="The disk to measure.")
-@click.option("--patient", type=click.FloatRange(min=0), default=0.0, help="Wait up to so many seconds for quiet.")
+@option("--quick", is_flag=True, help="Short windows: a look, too short to judge by.")
+@option("--only", multiple=True, metavar="AREA", help="This area; may be given again.")
+@option("--dir", "where", default=".", type=click.Path(exists=True, file_okay=False), help="The disk to measure.")
+@option("--patient", type=click.FloatRange(min=0), default=0.0, help="Wait up to so many seconds for quiet.")
 def bench(out: Out, quick: bool, only: tuple[str, ...], where: str, patient: float) -> None:
     """Measure standfast beside the usual ways of doing the same, in one run. Only the ratios mean something."""
     from standfast.errors import InvalidInput

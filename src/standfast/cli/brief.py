@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from standfast.cli.frame import command
+from standfast.cli.frame import command, option
 from standfast.cli.output import Out
 
 
 @command("brief", examples=("standfast brief", "standfast brief --agent reviewer --max-tokens 600 --json"))
-@click.option("--agent", help="Whose tasks and mail.  [default: whoever asks]")
-@click.option("--max-tokens", default=1500, show_default=True, type=click.IntRange(min=1), help="How long it may be.")
+@option("--agent", help="Whose tasks and mail.  [default: whoever asks]")
+@option("--max-tokens", default=1500, show_default=True, type=click.IntRange(min=1), help="How long it may be.")
 def brief(out: Out, agent: str | None, max_tokens: int) -> None:
     """Print what a starting agent must know, the most important first, each line with its id and age."""
     from standfast.cli.store import exists, opened

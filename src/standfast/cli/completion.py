@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from standfast.cli.frame import command
+from standfast.cli.frame import argument, command
 from standfast.cli.output import Out
 
 INSTALL = {
@@ -15,7 +15,7 @@ INSTALL = {
 
 
 @command("completion", examples=(INSTALL["bash"], INSTALL["fish"]))
-@click.argument("shell", type=click.Choice(list(INSTALL)))
+@argument("shell", type=click.Choice(list(INSTALL)))
 @click.pass_context
 def completion(ctx: click.Context, out: Out, shell: str) -> None:
     """Print the completion script for bash, zsh or fish."""

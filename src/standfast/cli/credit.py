@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import noun, pair
+from standfast.cli.frame import argument, noun, option, pair
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 
@@ -35,15 +35,13 @@ COLUMNS = [
 
 def entry_options(function: Any) -> Any:
     """What every entry has."""
-    for option in (
-        click.option("--at", "moment", help='When it happened: "tue 03:00".  [default: now]'),
-        click.option("--reason", help="What for, in words; not compared."),
-        click.option(
-            "--unit", default="credits", show_default=True, help="What is counted: credits, tokens, eur-cent."
-        ),
-        click.option("--key", required=True, help="The event it stands for: monthly:invoice_7, topup:payment_9."),
+    for one in (
+        option("--at", "moment", help='When it happened: "tue 03:00".  [default: now]'),
+        option("--reason", help="What for, in words; not compared."),
+        option("--unit", default="credits", show_default=True, help="What is counted: credits, tokens, eur-cent."),
+        option("--key", required=True, help="The event it stands for: monthly:invoice_7, topup:payment_9."),
     ):
-        function = option(function)
+        function = one(function)
     return function
 
 
@@ -54,8 +52,8 @@ def entry_options(function: Any) -> Any:
         "standfast credit add ada 500 --unit tokens --key topup:payment_77 --reason 'pack of 500'",
     ),
 )
-@click.argument("account")
-@click.argument("amount", type=int)
+@argument("account")
+@argument("amount", type=int)
 @entry_options
 def add(out: Out, account: str, amount: int, moment: str | None, **given: Any) -> None:
     """Grant AMOUNT to ACCOUNT, once per key: said again, nothing is added."""
@@ -74,10 +72,10 @@ def add(out: Out, account: str, amount: int, moment: str | None, **given: Any) -
         "standfast credit spend ada 300 --key refund:re_1 --below-zero",
     ),
 )
-@click.argument("account")
-@click.argument("amount", type=int)
+@argument("account")
+@argument("amount", type=int)
 @entry_options
-@click.option("--below-zero", is_flag=True, help="It has happened: record it whatever the balance.")
+@option("--below-zero", is_flag=True, help="It has happened: record it whatever the balance.")
 def spend(out: Out, account: str, amount: int, moment: str | None, **given: Any) -> None:
     """Take AMOUNT from ACCOUNT, once per key; refused (exit 4) if the balance does not cover it."""
     from standfast.cli.store import opened
@@ -92,9 +90,9 @@ def spend(out: Out, account: str, amount: int, moment: str | None, **given: Any)
     "refund",
     examples=("standfast credit refund run:fix-42", "standfast credit refund topup:payment_77 --amount 200"),
 )
-@click.argument("key")
-@click.option("--amount", type=int, help="Only part of it.")
-@click.option("--reason", help="What for, in words.")
+@argument("key")
+@option("--amount", type=int, help="Only part of it.")
+@option("--reason", help="What for, in words.")
 def refund(out: Out, key: str, amount: int | None, reason: str | None) -> None:
     """Undo the entry with KEY, once: what was spent comes back, what was granted is taken back."""
     from standfast.cli.store import opened
@@ -109,11 +107,11 @@ def refund(out: Out, key: str, amount: int | None, reason: str | None) -> None:
     "balance",
     examples=("standfast credit balance ada", "standfast credit balance --at 'tue 03:00' --json"),
 )
-@click.argument("account", required=False)
-@click.option("--unit", help="Only of this unit.")
-@click.option("--at", "moment", help='As it was then: "tue 03:00".')
-@click.option("--after", help="Where the page before ended.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@argument("account", required=False)
+@option("--unit", help="Only of this unit.")
+@option("--at", "moment", help='As it was then: "tue 03:00".')
+@option("--after", help="Where the page before ended.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 def balance(out: Out, account: str | None, unit: str | None, moment: str | None, after: str | None, limit: int) -> None:
     """Say what ACCOUNT has, by unit; without ACCOUNT, what everybody has."""
     from standfast.cli.store import opened
@@ -142,10 +140,10 @@ def balance(out: Out, account: str | None, unit: str | None, moment: str | None,
 
 
 @credit.verb("list", examples=("standfast credit list", "standfast credit list ada --unit tokens --json"))
-@click.argument("account", required=False)
-@click.option("--unit", help="Only of this unit.")
-@click.option("--after", type=int, help="Where the page before ended.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@argument("account", required=False)
+@option("--unit", help="Only of this unit.")
+@option("--after", type=int, help="Where the page before ended.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 def list_(out: Out, account: str | None, unit: str | None, after: int | None, limit: int) -> None:
     """List the entries of ACCOUNT, or all, the newest first."""
     from standfast.cli.store import opened
@@ -162,7 +160,7 @@ def list_(out: Out, account: str | None, unit: str | None, after: int | None, li
 
 
 @credit.verb("show", examples=("standfast credit show topup:payment_77", "standfast credit show run:fix-42 --json"))
-@click.argument("key")
+@argument("key")
 def show(out: Out, key: str) -> None:
     """Show the entry with KEY."""
     from standfast.cli.store import opened

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import noun
+from standfast.cli.frame import noun, option
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 
@@ -32,11 +32,9 @@ def settings_of(cwd: str | None = None) -> Settings:
 
 
 @daemon.verb("run", examples=("standfast daemon run", "standfast daemon run --workers 2 --grace 5m"))
-@click.option(
-    "--workers", type=click.IntRange(1, 1000), default=8, show_default=True, help="Commands at the same time."
-)
-@click.option("--grace", default="30s", show_default=True, help="How long commands may go on after SIGTERM.")
-@click.option("--again", is_flag=True, hidden=True, help="Begin again by itself when another store is configured.")
+@option("--workers", type=click.IntRange(1, 1000), default=8, show_default=True, help="Commands at the same time.")
+@option("--grace", default="30s", show_default=True, help="How long commands may go on after SIGTERM.")
+@option("--again", is_flag=True, hidden=True, help="Begin again by itself when another store is configured.")
 def run(out: Out, workers: int, grace: str, again: bool) -> None:
     """Run in the foreground until SIGTERM; a second one hurries."""
     import os
@@ -125,7 +123,7 @@ def _log(settings: Settings) -> str:
 
 
 @daemon.verb("stop", examples=("standfast daemon stop", "standfast daemon stop --now"))
-@click.option("--now", is_flag=True, help="Give the commands that run no time to end by themselves.")
+@option("--now", is_flag=True, help="Give the commands that run no time to end by themselves.")
 def stop(out: Out, now: bool) -> None:
     """End it, and wait until it is gone. What runs may end by itself for a while."""
     from standfast.clock import SYSTEM
@@ -191,8 +189,8 @@ def plain(found: Status) -> dict[str, Any]:
 
 
 @daemon.verb("install", examples=("standfast daemon install", "standfast daemon install --dry-run"))
-@click.option("--dry-run", is_flag=True, help="Print the unit; write nothing.")
-@click.option("--remove", is_flag=True, help="Take the unit away again.")
+@option("--dry-run", is_flag=True, help="Print the unit; write nothing.")
+@option("--remove", is_flag=True, help="Take the unit away again.")
 def install(out: Out, dry_run: bool, remove: bool) -> None:
     """Write a systemd user unit, so that it starts at boot and again whenever it ends."""
     import os

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from standfast.cli import exits
-from standfast.cli.frame import Noun
+from standfast.cli.frame import Noun, argument, option
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 
@@ -56,8 +56,8 @@ def status(out: Out) -> None:
 
 
 @db.verb("sqlite", examples=("standfast db sqlite", "standfast db sqlite ~/state.db --global"))
-@click.argument("path", required=False)
-@click.option("--global", "everywhere", is_flag=True, help="For this account instead of this project.")
+@argument("path", required=False)
+@option("--global", "everywhere", is_flag=True, help="For this account instead of this project.")
 def sqlite(out: Out, path: str | None, everywhere: bool) -> None:
     """Use the SQLite file PATH; without one, the default file again."""
     from standfast.config import load, parse_db_target
@@ -73,9 +73,9 @@ def sqlite(out: Out, path: str | None, everywhere: bool) -> None:
 
 
 @db.verb("pg", examples=("standfast db pg postgresql://ada@db.example.org/state", "standfast db pg URL --no-test"))
-@click.argument("url")
-@click.option("--global", "everywhere", is_flag=True, help="For this account instead of this project.")
-@click.option("--no-test", is_flag=True, help="Save it without connecting first.")
+@argument("url")
+@option("--global", "everywhere", is_flag=True, help="For this account instead of this project.")
+@option("--no-test", is_flag=True, help="Save it without connecting first.")
 def pg(out: Out, url: str, everywhere: bool, no_test: bool) -> None:
     """Use the PostgreSQL database at URL, once a connection to it has succeeded."""
     from standfast.config import load, parse_db_target
@@ -91,7 +91,7 @@ def pg(out: Out, url: str, everywhere: bool, no_test: bool) -> None:
 
 
 @db.verb("trust", examples=("standfast db trust", "standfast db trust ../other-project"))
-@click.argument("path", required=False)
+@argument("path", required=False)
 def trust(out: Out, path: str | None) -> None:
     """Trust a project's .standfast/config.toml as it is now, and show what it says."""
     from standfast.config import load, mask

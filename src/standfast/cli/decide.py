@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import click
-
 from standfast.cli.decision import plain
-from standfast.cli.frame import command
+from standfast.cli.frame import argument, command, option
 from standfast.cli.output import Out
 
 
@@ -16,13 +14,13 @@ from standfast.cli.output import Out
         "standfast decide 'never force-push' --why 'it lost work once' --standing",
     ),
 )
-@click.argument("what")
-@click.option("--why", help="The reason.")
-@click.option("--then", "then_", help="What is to be done now.")
-@click.option("--tag", "tags", multiple=True, help="A topic; may be given several times.")
-@click.option("--session", envvar="STANDFAST_SESSION", help="The session it belongs to: its key or id.")
-@click.option("--agent", help="Whose decision it is, if not this actor's.")
-@click.option("--standing", is_flag=True, help="A standing order: it stays until it is withdrawn.")
+@argument("what")
+@option("--why", help="The reason.")
+@option("--then", "then_", help="What is to be done now.")
+@option("--tag", "tags", multiple=True, help="A topic; may be given several times.")
+@option("--session", envvar="STANDFAST_SESSION", help="The session it belongs to: its key or id.")
+@option("--agent", help="Whose decision it is, if not this actor's.")
+@option("--standing", is_flag=True, help="A standing order: it stays until it is withdrawn.")
 def decide(
     out: Out,
     what: str,

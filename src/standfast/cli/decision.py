@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import noun, place, scope_options
+from standfast.cli.frame import argument, noun, option, place, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 
@@ -36,16 +36,16 @@ COLUMNS = [
 
 
 @decision.verb("list", examples=("standfast decision list --open", "standfast decision list --agent coder --since 7d"))
-@click.option("--agent", help="Only by this agent or actor.")
-@click.option("--tag", help="Only about this topic.")
-@click.option("--since", help='Not before: "7d", "tue 03:00", "2026-11-10".')
-@click.option("--until", help="Before: the same words.")
-@click.option("--text", help="Words in what, why, then or the outcome.")
-@click.option("--state", type=click.Choice(STATES))
-@click.option("--open", "state", flag_value="open", help="Only those that are not closed.")
-@click.option("--session", help="Only of this session: its key or id.")
-@click.option("--after", callback=place, help="Where the page before ended.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@option("--agent", help="Only by this agent or actor.")
+@option("--tag", help="Only about this topic.")
+@option("--since", help='Not before: "7d", "tue 03:00", "2026-11-10".')
+@option("--until", help="Before: the same words.")
+@option("--text", help="Words in what, why, then or the outcome.")
+@option("--state", type=click.Choice(STATES))
+@option("--open", "state", flag_value="open", help="Only those that are not closed.")
+@option("--session", help="Only of this session: its key or id.")
+@option("--after", callback=place, help="Where the page before ended.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def list_(
     out: Out,
@@ -74,7 +74,7 @@ def list_(
 
 
 @decision.verb("show", examples=("standfast decision show 9k2m4x", "standfast decision show 9k2m4x --json"))
-@click.argument("decision")
+@argument("decision")
 def show(out: Out, decision: str) -> None:
     """Show one DECISION: its id or the end of it."""
     from standfast.cli.store import opened
@@ -87,9 +87,9 @@ def show(out: Out, decision: str) -> None:
     "done",
     examples=("standfast decision done 9k2m4x", "standfast decision done 9k2m4x --outcome 'merged as a1b2c3'"),
 )
-@click.argument("decision")
-@click.argument("words", required=False)
-@click.option("--outcome", help="What came of it.")
+@argument("decision")
+@argument("words", required=False)
+@option("--outcome", help="What came of it.")
 def done(out: Out, decision: str, words: str | None, outcome: str | None) -> None:
     """Close an open DECISION with what came of it."""
     from standfast.cli.store import opened
@@ -102,9 +102,9 @@ def done(out: Out, decision: str, words: str | None, outcome: str | None) -> Non
     "fail",
     examples=("standfast decision fail 9k2m4x --why 'the tests stay red'", "standfast decision fail 9k2m4x"),
 )
-@click.argument("decision")
-@click.argument("words", required=False)
-@click.option("--why", help="What went wrong.")
+@argument("decision")
+@argument("words", required=False)
+@option("--why", help="What went wrong.")
 def fail(out: Out, decision: str, words: str | None, why: str | None) -> None:
     """Close an open DECISION: what was planned was not done, or did not work."""
     from standfast.cli.store import opened
@@ -120,8 +120,8 @@ def fail(out: Out, decision: str, words: str | None, why: str | None) -> None:
         "standfast decision withdraw 9k2m4x",
     ),
 )
-@click.argument("decision")
-@click.option("--why", help="Why it holds no longer.")
+@argument("decision")
+@option("--why", help="Why it holds no longer.")
 def withdraw(out: Out, decision: str, why: str | None) -> None:
     """Take back a standing order, or a DECISION that nobody acts on any more."""
     from standfast.cli.store import opened
@@ -137,10 +137,10 @@ def withdraw(out: Out, decision: str, why: str | None) -> None:
         "standfast decision catch 'dropped the cache' --control audit --notes 'seen in a1b2c3' --session fix-42",
     ),
 )
-@click.argument("what")
-@click.option("--control", required=True, help="What noticed it: a review, a check, a person.")
-@click.option("--notes", help="How it was noticed.")
-@click.option("--session", envvar="STANDFAST_SESSION", help="The session it was made in: its key or id.")
+@argument("what")
+@option("--control", required=True, help="What noticed it: a review, a check, a person.")
+@option("--notes", help="How it was noticed.")
+@option("--session", envvar="STANDFAST_SESSION", help="The session it was made in: its key or id.")
 def catch(out: Out, what: str, control: str, notes: str | None, session: str | None) -> None:
     """Write down that WHAT was decided and not written, and which control noticed."""
     from standfast.cli.store import opened
@@ -153,8 +153,8 @@ def catch(out: Out, what: str, control: str, notes: str | None, session: str | N
 
 
 @decision.verb("caught", examples=("standfast decision caught", "standfast decision caught --all --json"))
-@click.option("--after", type=int, help="Where the page before ended.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@option("--after", type=int, help="Where the page before ended.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def caught(out: Out, after: int | None, limit: int, scope_choice: str | None) -> None:
     """List decisions that were made and not written, as controls have caught them."""
@@ -174,9 +174,9 @@ def caught(out: Out, after: int | None, limit: int, scope_choice: str | None) ->
 @decision.verb(
     "unwritten", examples=("standfast decision unwritten fix-42", "standfast decision unwritten fix-42 --json")
 )
-@click.argument("session", envvar="STANDFAST_SESSION")
-@click.option("--after", callback=place, help="Where the page before ended.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@argument("session", envvar="STANDFAST_SESSION")
+@option("--after", callback=place, help="Where the page before ended.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 def unwritten(out: Out, session: str, after: str | None, limit: int) -> None:
     """List effects of a SESSION that went out while no decision was open in it."""
     from standfast.cli.store import opened

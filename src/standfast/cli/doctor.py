@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from standfast.cli import exits
-from standfast.cli.frame import command
+from standfast.cli.frame import command, option
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 
@@ -13,7 +13,7 @@ _STYLES = {"ok": "green", "warn": "yellow", "error": "red"}
 
 
 @command("doctor", examples=("standfast doctor", "standfast doctor --fix --json"))
-@click.option("--fix", is_flag=True, help="Repair what can be repaired without losing anything.")
+@option("--fix", is_flag=True, help="Repair what can be repaired without losing anything.")
 def doctor(out: Out, fix: bool) -> None:
     """Check the store and its place. Exits 1 only on a finding in state error."""
     from standfast.cli.store import opened

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from standfast.cli import exits
-from standfast.cli.frame import noun, place, scope_options
+from standfast.cli.frame import argument, noun, option, place, scope_options
 from standfast.cli.output import Out, dumps
 from standfast.cli.render import Column
 from standfast.errors import InvalidInput
@@ -43,19 +43,19 @@ COLUMNS = [
         'standfast effect begin github.open_pr \'{"branch": "fix-42"}\' --by branch --session fix-42',
     ),
 )
-@click.argument("tool")
-@click.argument("intent", nargs=-1)
-@click.option("--by", multiple=True, help="A field that identifies it; may be given more than once.")
-@click.option("--key", help="Your own name for it, known in every session.")
-@click.option("--session", envvar="STANDFAST_SESSION", help="The session it belongs to: key or id.")
-@click.option("--task", help="The task it is done for: id, or the end of it.")
-@click.option("--plan", is_flag=True, help="Stop before it is sent.")
-@click.option("--for", "term", help="How long you hold it unless you come back: 30m, 2h.  [default: 15m]")
-@click.option("--while", "pid", type=int, help="Hold it as long as this process lives.")
-@click.option("--idempotent", is_flag=True, help="The remote honours the key that is printed: in doubt, send again.")
-@click.option("--approve", is_flag=True, help="A person has to say yes first.")
-@click.option("--again", is_flag=True, help="Once more, although it was done: #2.")
-@click.option("--why", help="For the person who has to say yes.")
+@argument("tool")
+@argument("intent", nargs=-1)
+@option("--by", multiple=True, help="A field that identifies it; may be given more than once.")
+@option("--key", help="Your own name for it, known in every session.")
+@option("--session", envvar="STANDFAST_SESSION", help="The session it belongs to: key or id.")
+@option("--task", help="The task it is done for: id, or the end of it.")
+@option("--plan", is_flag=True, help="Stop before it is sent.")
+@option("--for", "term", help="How long you hold it unless you come back: 30m, 2h.  [default: 15m]")
+@option("--while", "pid", type=int, help="Hold it as long as this process lives.")
+@option("--idempotent", is_flag=True, help="The remote honours the key that is printed: in doubt, send again.")
+@option("--approve", is_flag=True, help="A person has to say yes first.")
+@option("--again", is_flag=True, help="Once more, although it was done: #2.")
+@option("--why", help="For the person who has to say yes.")
 def begin(
     out: Out,
     tool: str,
@@ -92,10 +92,10 @@ def begin(
 
 
 @effect.verb("done", examples=("standfast effect done 9k2m4x", "standfast effect done deploy:42 '{\"run\": 7}'"))
-@click.argument("effect")
-@click.argument("result", required=False)
-@click.option("--ref", "external_ref", help="Where the world keeps it: a URL, a number.")
-@click.option("--attempt", type=int, help="The attempt that is done, where it is not your own.")
+@argument("effect")
+@argument("result", required=False)
+@option("--ref", "external_ref", help="Where the world keeps it: a URL, a number.")
+@option("--attempt", type=int, help="The attempt that is done, where it is not your own.")
 def done(out: Out, effect: str, result: str | None, external_ref: str | None, attempt: int | None) -> None:
     """Record the RESULT (JSON, or text; - is stdin) of an EFFECT you began: id, its end, or key."""
     with _opened() as sf:
@@ -104,9 +104,9 @@ def done(out: Out, effect: str, result: str | None, external_ref: str | None, at
 
 
 @effect.verb("fail", examples=("standfast effect fail 9k2m4x 'no route to host'", "standfast effect fail deploy:42"))
-@click.argument("effect")
-@click.argument("why", default="not applied")
-@click.option("--attempt", type=int, help="The attempt that failed, where it is not your own.")
+@argument("effect")
+@argument("why", default="not applied")
+@option("--attempt", type=int, help="The attempt that failed, where it is not your own.")
 def fail(out: Out, effect: str, why: str, attempt: int | None) -> None:
     """Record that nothing was sent, and WHY: the next one acts. If you do not know, do not say it."""
     with _opened() as sf:
@@ -121,12 +121,12 @@ def fail(out: Out, effect: str, why: str, attempt: int | None) -> None:
         "standfast effect resolve 9k2m4x --not-applied --evidence 'no such pull request'",
     ),
 )
-@click.argument("effect")
-@click.option("--applied", "answer", flag_value="applied", help="It happened.")
-@click.option("--not-applied", "answer", flag_value="not_applied", help="It did not happen: the next call acts.")
-@click.option("--evidence", required=True, help="What you looked at, and what it said.")
-@click.option("--result", help="What it would have returned: JSON, or text; - is stdin.")
-@click.option("--attempt", type=int, help="The attempt you looked at: a later one is left as it is.")
+@argument("effect")
+@option("--applied", "answer", flag_value="applied", help="It happened.")
+@option("--not-applied", "answer", flag_value="not_applied", help="It did not happen: the next call acts.")
+@option("--evidence", required=True, help="What you looked at, and what it said.")
+@option("--result", help="What it would have returned: JSON, or text; - is stdin.")
+@option("--attempt", type=int, help="The attempt you looked at: a later one is left as it is.")
 def resolve(out: Out, effect: str, answer: str | None, evidence: str, result: str | None, attempt: int | None) -> None:
     """Settle an EFFECT that is in doubt, after having looked."""
     if answer is None:
@@ -143,8 +143,8 @@ def resolve(out: Out, effect: str, answer: str | None, evidence: str, result: st
         "standfast effect undo deploy:42 -- ./rollback.sh prod",
     ),
 )
-@click.argument("effect")
-@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@argument("effect")
+@argument("command", nargs=-1, type=click.UNPROCESSED)
 def undo(out: Out, effect: str, command: tuple[str, ...]) -> None:
     """Undo an EFFECT that was done, by running COMMAND once; it finds the recorded result on stdin, as JSON.
 
@@ -163,12 +163,12 @@ def undo(out: Out, effect: str, command: tuple[str, ...]) -> None:
 
 
 @effect.verb("list", examples=("standfast effect list", "standfast effect list --in-doubt --all"))
-@click.option("--state", help="planned, dispatched, acknowledged, failed, compensated, superseded, in_doubt")
-@click.option("--in-doubt", "state", flag_value="in_doubt", help="Sent, and nobody knows whether it arrived.")
-@click.option("--tool", help="Only of this tool.")
-@click.option("--session", help="Only of this session: key or id.")
-@click.option("--after", callback=place, help="Where the page before ended.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@option("--state", help="planned, dispatched, acknowledged, failed, compensated, superseded, in_doubt")
+@option("--in-doubt", "state", flag_value="in_doubt", help="Sent, and nobody knows whether it arrived.")
+@option("--tool", help="Only of this tool.")
+@option("--session", help="Only of this session: key or id.")
+@option("--after", callback=place, help="Where the page before ended.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def list_(out: Out, limit: int, scope_choice: str | None, **asked: Any) -> None:
     """List effects, the newest first."""
@@ -189,7 +189,7 @@ def list_(out: Out, limit: int, scope_choice: str | None, **asked: Any) -> None:
 
 
 @effect.verb("show", examples=("standfast effect show 9k2m4x", "standfast effect show deploy:42 --json"))
-@click.argument("effect")
+@argument("effect")
 def show(out: Out, effect: str) -> None:
     """Show one EFFECT: what was to be done, how it stands, what happened to it, and what the next call would do."""
     from standfast.cli.store import opened

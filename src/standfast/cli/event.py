@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import noun, pair, scope_options
+from standfast.cli.frame import argument, noun, option, pair, scope_options
 from standfast.cli.output import Out, dumps
 from standfast.cli.render import Column, clean_lines
 
@@ -51,10 +51,10 @@ COLUMNS = [
         "standfast event append orders - --expect 12 < events.jsonl",
     ),
 )
-@click.argument("stream")
-@click.argument("type")
-@click.argument("data", required=False)
-@click.option(
+@argument("stream")
+@argument("type")
+@argument("data", required=False)
+@option(
     "--as",
     "form",
     type=click.Choice(["auto", "json", "text"]),
@@ -62,11 +62,11 @@ COLUMNS = [
     show_default=True,
     help="How DATA is read: as JSON if it is JSON, always, or never.",
 )
-@click.option("--key", help="Append once per key, however often this is run.")
-@click.option("--expect", type=click.IntRange(0), help="Only if the stream is at this version; 0: it has no event yet.")
-@click.option("--summary", help="A line for people: the timeline shows it.")
-@click.option("--at", help='When it happened, if not now: "tue 03:00", "2h ago".')
-@click.option("--session", envvar=SESSION, help="The session it belongs to: its key or id.")
+@option("--key", help="Append once per key, however often this is run.")
+@option("--expect", type=click.IntRange(0), help="Only if the stream is at this version; 0: it has no event yet.")
+@option("--summary", help="A line for people: the timeline shows it.")
+@option("--at", help='When it happened, if not now: "tue 03:00", "2h ago".')
+@option("--session", envvar=SESSION, help="The session it belongs to: its key or id.")
 def append(
     out: Out,
     stream: str,
@@ -123,12 +123,12 @@ def _older(found: list[Any], stream: str | None, limit: int, *, since: str | Non
 
 
 @event.verb("list", examples=("standfast event list orders", "standfast event list --since 3h --type task --json"))
-@click.argument("stream", required=False)
-@click.option("--type", help='Only this type, or its first words: "order" is every order.….')
-@click.option("--since", help='From when on: "tue 03:00", or how long ago: 3h.')
-@click.option("--until", help="Before when.")
-@click.option("--after", help="A version of the stream, or where the page before ended; from there on.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@argument("stream", required=False)
+@option("--type", help='Only this type, or its first words: "order" is every order.….')
+@option("--since", help='From when on: "tue 03:00", or how long ago: 3h.')
+@option("--until", help="Before when.")
+@option("--after", help="A version of the stream, or where the page before ended; from there on.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def list_(
     out: Out,
@@ -171,8 +171,8 @@ def list_(
 
 
 @event.verb("streams", examples=("standfast event streams", "standfast event streams --json"))
-@click.option("--after", default="", help="Where the page before ended.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@option("--after", default="", help="Where the page before ended.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 def streams(out: Out, after: str, limit: int) -> None:
     """List the streams of this scope, each with its last version."""
     from standfast.cli.store import opened
@@ -191,10 +191,10 @@ def streams(out: Out, after: str, limit: int) -> None:
 @event.verb(
     "follow", examples=("standfast event follow orders --jsonl", "standfast event follow --type task --idle 10m")
 )
-@click.argument("stream", required=False)
-@click.option("--type", help="Only this type, or its first words.")
-@click.option("--after", help="From behind this version of the stream; without it, from now on.")
-@click.option("--idle", help="End once nothing has come for so long: 30s, 10m.  [default: never]")
+@argument("stream", required=False)
+@option("--type", help="Only this type, or its first words.")
+@option("--after", help="From behind this version of the stream; without it, from now on.")
+@option("--idle", help="End once nothing has come for so long: 30s, 10m.  [default: never]")
 def follow(out: Out, stream: str | None, type: str | None, after: str | None, idle: str | None) -> None:
     """Print events of STREAM, or of the whole journal, as they come. Nothing is remembered: see `consume`."""
     import sys
@@ -216,15 +216,15 @@ def follow(out: Out, stream: str | None, type: str | None, after: str | None, id
         "standfast event consume auditor orders --limit 10 --jsonl",
     ),
 )
-@click.argument("consumer")
-@click.argument("stream", required=False)
-@click.option("--journal", is_flag=True, help="The whole journal instead of a stream: also what standfast wrote.")
-@click.option("--type", help="Only this type, or its first words; the others are passed over.")
-@click.option("--limit", type=click.IntRange(1), help="So many at most.")
-@click.option("--peek", is_flag=True, help="Look only: the place stays where it is.")
-@click.option("--follow", "waits", is_flag=True, help="Wait for more.")
-@click.option("--idle", help="With --follow: end once nothing has come for so long: 10m.")
-@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@argument("consumer")
+@argument("stream", required=False)
+@option("--journal", is_flag=True, help="The whole journal instead of a stream: also what standfast wrote.")
+@option("--type", help="Only this type, or its first words; the others are passed over.")
+@option("--limit", type=click.IntRange(1), help="So many at most.")
+@option("--peek", is_flag=True, help="Look only: the place stays where it is.")
+@option("--follow", "waits", is_flag=True, help="Wait for more.")
+@option("--idle", help="With --follow: end once nothing has come for so long: 10m.")
+@argument("command", nargs=-1, type=click.UNPROCESSED)
 def consume(
     out: Out,
     consumer: str,
@@ -287,8 +287,8 @@ def _hand(out: Out, one: Event, command: tuple[str, ...]) -> None:
 
 
 @event.verb("consumers", examples=("standfast event consumers", "standfast event consumers --json"))
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
-@click.option("--after", help="Where the page before ended.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@option("--after", help="Where the page before ended.")
 def consumers(out: Out, limit: int, after: str | None) -> None:
     """List who reads, where each stands, and how far it is behind."""
     from standfast.cli.store import opened
@@ -313,9 +313,9 @@ def consumers(out: Out, limit: int, after: str | None) -> None:
 @event.verb(
     "seek", examples=("standfast event seek mailer orders --to beginning", "standfast event seek mailer orders --to 41")
 )
-@click.argument("consumer")
-@click.argument("stream", required=False)
-@click.option("--to", required=True, help="A version it shall stand behind, `beginning`, `now`, or a cursor.")
+@argument("consumer")
+@argument("stream", required=False)
+@option("--to", required=True, help="A version it shall stand behind, `beginning`, `now`, or a cursor.")
 def seek(out: Out, consumer: str, stream: str | None, to: str) -> None:
     """Put CONSUMER's place somewhere else: it reads events again, or never."""
     from standfast.cli.store import opened
@@ -330,8 +330,8 @@ def seek(out: Out, consumer: str, stream: str | None, to: str) -> None:
 
 
 @event.verb("fold", examples=("standfast event fold board", "standfast event fold board --at 'tue 03:00' --json"))
-@click.argument("stream")
-@click.option("--at", help='A version, a time ("tue 03:00"), or session:KEY, as that session left it.  [default: now]')
+@argument("stream")
+@option("--at", help='A version, a time ("tue 03:00"), or session:KEY, as that session left it.  [default: now]')
 def fold(out: Out, stream: str, at: str | None) -> None:
     """Show the state STREAM adds up to: each event's data laid over the ones before; null takes a field away."""
     from standfast.cli.store import opened
@@ -351,9 +351,9 @@ def fold(out: Out, stream: str, at: str | None) -> None:
         "standfast event diff board --from 'mon 09:00'",
     ),
 )
-@click.argument("stream")
-@click.option("--from", "first", required=True, help='A version, a time ("tue 03:00"), or session:KEY.')
-@click.option("--to", "second", help="Likewise.  [default: now]")
+@argument("stream")
+@option("--from", "first", required=True, help='A version, a time ("tue 03:00"), or session:KEY.')
+@option("--to", "second", help="Likewise.  [default: now]")
 def diff(out: Out, stream: str, first: str, second: str | None) -> None:
     """Show what changed in the state of STREAM between two moments."""
     from standfast.cli.store import opened

@@ -7,7 +7,7 @@
     task = noun("task", "Tasks: one per problem, however often it is seen.", default="list")
 
     @task.verb("add", examples=(…, …))
-    @click.argument("title")
+    @argument("title")
     def add(out: Out, title: str) -> None: ...
 
 The function gets `out` first. It parses, calls one verb of the library, and renders.
@@ -16,6 +16,7 @@ The function gets `out` first. It parses, calls one verb of the library, and ren
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import click
@@ -23,9 +24,15 @@ import click
 from standfast.cli.output import Format, Out
 
 F = TypeVar("F", bound=Callable[..., Any])
+P = TypeVar("P", bound=click.Parameter)
 Examples = tuple[str, str]
 LISTS = frozenset(("list", "dead", "runs", "streams", "consumers", "boxes", "caught", "timeline", "search"))
 """What answers with a list: before anything was written it is empty."""
+
+
+_WANTED = "wanted_parameters"
+Wanted = list[Callable[[], click.Parameter]]
+"""The options and arguments of a command, from the first to the last, each as what makes it."""
 
 
 class Refused(click.UsageError):
@@ -39,10 +46,15 @@ class Refused(click.UsageError):
 class Command(click.Command):
     """A command whose help ends with two examples to copy."""
 
-    def __init__(self, *args: Any, examples: Examples, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, examples: Examples, wanted: Wanted, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.examples = examples
-        self.params += common_options()
+        self._wanted = wanted
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        if not self.params:
+            self.params = [make() for make in self._wanted] + common_options()
+        return super().get_params(ctx)
 
     def invoke(self, ctx: click.Context) -> Any:
         if self.name not in LISTS:
@@ -110,12 +122,36 @@ def invoke(ctx: click.Context, chosen: click.Command) -> None:
         chosen.invoke(inner)
 
 
+def option(*names: str, **attributes: Any) -> Callable[[F], F]:
+    """As click's decorator, but made when its command is used: a noun has a hundred of them, a call needs five."""
+    return _wanting(partial(_made, click.Option, names, **attributes))
+
+
+def argument(name: str, **attributes: Any) -> Callable[[F], F]:
+    """As click's decorator, made when its command is used."""
+    return _wanting(partial(_made, click.Argument, (name,), **attributes))
+
+
+def _made(kind: type[P], names: tuple[str, ...], help: str | None = None, **attributes: Any) -> P:
+    # Given to click, each text would be tidied by a module that takes longer to load than all of this.
+    made = kind(names, **attributes)
+    made.help = help
+    return made
+
+
+def _wanting(make: Callable[[], click.Parameter]) -> Callable[[F], F]:
+    def decorate(function: F) -> F:
+        # The decorator that stands first is called last.
+        vars(function).setdefault(_WANTED, []).insert(0, make)
+        return function
+
+    return decorate
+
+
 def scope_options(function: F) -> F:
     """`--all` every scope, `--global` the empty one; given to the command as `scope_choice`."""
-    everything = click.option(
-        "--all", "scope_choice", flag_value="all", help="Every scope, not only this repository's."
-    )
-    nothing = click.option("--global", "scope_choice", flag_value="global", help="The scope outside any repository.")
+    everything = option("--all", "scope_choice", flag_value="all", help="Every scope, not only this repository's.")
+    nothing = option("--global", "scope_choice", flag_value="global", help="The scope outside any repository.")
     return everything(nothing(function))
 
 
@@ -147,20 +183,26 @@ def pair(after: str | None) -> tuple[str, str] | None:
     raise InvalidInput("--after is not a place in this list", "use the `next` of the last page")
 
 
+@cache
 def common_options() -> list[click.Parameter]:
-    """What every command understands, before or after its name."""
+    """What every command understands, before or after its name. Made once: none of them keeps anything."""
 
-    def format_option(value: Format, help: str) -> click.Option:
+    def eager(*names: str, callback: Callable[..., None], help: str) -> click.Option:
         # Eager, so that what is printed while parsing (--version) already knows its format.
-        return click.Option(
-            [f"--{value}"], is_flag=True, is_eager=True, expose_value=False, callback=_format(value), help=help
-        )
+        return flag(*names, is_eager=True, callback=callback, help=help)
 
     return [
-        format_option("json", "One JSON document on stdout."),
-        format_option("jsonl", "One JSON record a line."),
-        click.Option(["--debug"], is_flag=True, expose_value=False, callback=_debug, hidden=True),
+        eager("--json", callback=_format("json"), help="One JSON document on stdout."),
+        eager("--jsonl", callback=_format("jsonl"), help="One JSON record a line."),
+        flag("--debug", callback=_debug, hidden=True),
+        # Click's own asks for its text in the language of the user, which nothing else here has, at 2 ms a command.
+        eager("-h", "--help", "asked_for_help", callback=_help, help="Show this message and exit."),
     ]
+
+
+def flag(*names: str, callback: Callable[..., None], **attributes: Any) -> click.Option:
+    """An option that is there or not, and does what it is for by itself."""
+    return _made(click.Option, names, is_flag=True, expose_value=False, callback=callback, **attributes)
 
 
 def unknown(word: str, known: list[str], before: str = "") -> Refused:
@@ -199,9 +241,17 @@ def write_examples(formatter: click.HelpFormatter, examples: tuple[str, ...]) ->
                 formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
 
 
+def _help(ctx: click.Context, _: click.Parameter, given: bool) -> None:
+    if given and not ctx.resilient_parsing:
+        click.echo(ctx.get_help())
+        ctx.exit()
+
+
 def _built(name: str, function: Callable[..., Any], examples: Examples, attributes: dict[str, Any]) -> Command:
     chosen: type[Command] = attributes.pop("cls", Command)
-    made = click.command(name, cls=chosen, examples=examples, **attributes)(click.pass_obj(function))
+    wanted: Wanted = getattr(function, _WANTED, [])
+    decorate = click.command(name, cls=chosen, examples=examples, wanted=wanted, **attributes)
+    made = decorate(click.pass_obj(function))
     assert isinstance(made, Command)
     return made
 

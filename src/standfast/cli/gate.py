@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from standfast.cli import exits
-from standfast.cli.frame import noun, place, scope_options
+from standfast.cli.frame import argument, noun, option, place, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 
@@ -24,15 +24,15 @@ COLUMNS = [
     Column("scope", show=lambda scope: scope or "everywhere"),
     Column("why"),
 ]
-_GLOBAL = click.option("--global", "everywhere", is_flag=True, help="In every scope, not only in this repository.")
+_GLOBAL = option("--global", "everywhere", is_flag=True, help="In every scope, not only in this repository.")
 
 
 @gate.verb(
     "add", examples=('standfast gate add "git push*"', 'standfast gate add "mcp__github__*" --need effect --global')
 )
-@click.argument("pattern")
-@click.option("--need", type=click.Choice(["approval", "effect"]), default="approval", show_default=True)
-@click.option("--why", help="What the refused agent is told.")
+@argument("pattern")
+@option("--need", type=click.Choice(["approval", "effect"]), default="approval", show_default=True)
+@option("--why", help="What the refused agent is told.")
 @_GLOBAL
 def add(out: Out, pattern: str, need: str, why: str | None, everywhere: bool) -> None:
     """Let commands or tools that match PATTERN (a glob: quote it) pass only with what they need."""
@@ -45,8 +45,8 @@ def add(out: Out, pattern: str, need: str, why: str | None, everywhere: bool) ->
 
 
 @gate.verb("list", examples=("standfast gate list", "standfast gate list --all --json"))
-@click.option("--after", callback=place, help="Where the page before ended.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@option("--after", callback=place, help="Where the page before ended.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def list_(out: Out, after: str | None, limit: int, scope_choice: str | None) -> None:
     """List the gates that hold here: this scope's, and those that hold everywhere."""
@@ -67,7 +67,7 @@ def list_(out: Out, after: str | None, limit: int, scope_choice: str | None) -> 
 
 
 @gate.verb("remove", examples=('standfast gate remove "git push*"', "standfast gate remove 9k2m4x"))
-@click.argument("gate")
+@argument("gate")
 @_GLOBAL
 def remove(out: Out, gate: str, everywhere: bool) -> None:
     """Take down a GATE: its pattern here, its id, or the end of it. For people: refused to agents."""
@@ -83,8 +83,8 @@ def remove(out: Out, gate: str, everywhere: bool) -> None:
 @gate.verb(
     "test", examples=('standfast gate test "cd app && git push"', "standfast gate test --tool mcp__github__merge ''")
 )
-@click.argument("command")
-@click.option("--tool", help="The name of the tool, as the agent calls it.")
+@argument("command")
+@option("--tool", help="The name of the tool, as the agent calls it.")
 def test(out: Out, command: str, tool: str | None) -> None:
     """Show which gates a COMMAND line meets: exit 0 for none, 5 needs a yes, 4 needs to be an effect."""
     from standfast.cli.store import opened

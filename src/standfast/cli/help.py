@@ -6,13 +6,13 @@ import click
 
 from standfast.cli import exits
 from standfast.cli.app import help_screen
-from standfast.cli.frame import command
+from standfast.cli.frame import argument, command
 from standfast.cli.output import Out
 from standfast.cli.registry import ENTRIES
 
 
 @command("help", examples=("standfast help all", "standfast help exit-codes"))
-@click.argument("topic", nargs=-1)
+@argument("topic", nargs=-1)
 @click.pass_context
 def help_command(ctx: click.Context, out: Out, topic: tuple[str, ...]) -> None:
     """Show the commands, `all` of them, the `exit-codes`, or one COMMAND's own help."""

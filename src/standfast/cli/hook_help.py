@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import click
-
-from standfast.cli.frame import command
+from standfast.cli.frame import argument, command
 from standfast.cli.output import Out
 
 
 @command("hook", examples=("standfast install claude-code", "standfast hook codex < payload.json"))
-@click.argument("agent")
+@argument("agent")
 def hook(out: Out, agent: str) -> None:
     """Keep what an AGENT's hook reports on stdin. Always exits 0; `standfast install` sets it up.
 

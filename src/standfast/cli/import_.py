@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import noun
+from standfast.cli.frame import argument, noun, option
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 
@@ -39,9 +39,9 @@ def _verb(agent: str) -> None:
         _import(out, agent, path, since, dry_run)
 
     run.__doc__ = _WHAT[agent]
-    run = click.option("--dry-run", is_flag=True, help="Read and count; write nothing.")(run)
-    run = click.option("--since", help='Only what was changed since then: "30d", "mon 09:00".')(run)
-    run = click.argument("path", required=agent == "json", type=click.Path())(run)
+    run = option("--dry-run", is_flag=True, help="Read and count; write nothing.")(run)
+    run = option("--since", help='Only what was changed since then: "30d", "mon 09:00".')(run)
+    run = argument("path", required=agent == "json", type=click.Path())(run)
     import_.verb(agent, examples=_EXAMPLES[agent])(run)
 
 
@@ -63,8 +63,8 @@ def _import(out: Out, agent: str, path: str | None, since: str | None, dry_run: 
 
 
 @import_.verb("beads", examples=("standfast import beads", "standfast import beads path/to/.beads/issues.jsonl"))
-@click.argument("path", required=False, type=click.Path())
-@click.option("--dry-run", is_flag=True, help="Read and count; write nothing.")
+@argument("path", required=False, type=click.Path())
+@option("--dry-run", is_flag=True, help="Read and count; write nothing.")
 def beads(out: Out, path: str | None, dry_run: bool) -> None:
     """Import the issues of beads as tasks: one each, with what they need; closed ones are counted and left."""
     from standfast.cli.store import opened
@@ -83,8 +83,8 @@ def beads(out: Out, path: str | None, dry_run: bool) -> None:
         "standfast import langgraph postgresql://host/app --dry-run",
     ),
 )
-@click.argument("source")
-@click.option("--dry-run", is_flag=True, help="Read and count; write nothing.")
+@argument("source")
+@option("--dry-run", is_flag=True, help="Read and count; write nothing.")
 def langgraph(out: Out, source: str, dry_run: bool) -> None:
     """Import the threads that LangGraph's SqliteSaver or PostgresSaver kept; theirs is only read."""
     from standfast.cli.store import opened
@@ -101,9 +101,9 @@ def langgraph(out: Out, source: str, dry_run: bool) -> None:
 
 
 @import_.verb("list", examples=("standfast import list", "standfast import list --agent codex --json"))
-@click.option("--agent", default="", help="Only the sources of this agent.")
-@click.option("--after", default=0, help="Where the page before ended.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@option("--agent", default="", help="Only the sources of this agent.")
+@option("--after", default=0, help="Where the page before ended.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 def list_(out: Out, agent: str, after: int, limit: int) -> None:
     """List the files that were read, how far, and what became of them."""
     from standfast.cli.store import opened

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import command
+from standfast.cli.frame import argument, command, option
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 
@@ -28,17 +28,17 @@ IMPORT_EVERY = "10m"
 
 
 @command("install", examples=("standfast install claude-code", "standfast install codex --dry-run"))
-@click.argument("agents", nargs=-1, metavar="[AGENT]...")
-@click.option("--all", "every", is_flag=True, help="Every agent found on this account.")
-@click.option("--scope", type=click.Choice(["user", "project"]), default="user", show_default=True)
-@click.option("--shared", is_flag=True, help="With --scope project: the file that others get with the repository.")
-@click.option("--dry-run", is_flag=True, help="Show the change as a diff; change nothing.")
-@click.option("--check", is_flag=True, help="Say how it stands; exit 1 unless everything is current.")
-@click.option("--remove", is_flag=True, help="Take our entries out again.")
-@click.option("--no-mcp", is_flag=True, help="Leave the MCP server out.")
-@click.option("--no-skill", is_flag=True, help="Leave the skill out.")
-@click.option("--loop/--no-loop", "loop", default=None, help="Import its transcripts every 10 minutes.  [default: ask]")
-@click.option("--no-test", is_flag=True, help="Do not run the installed command once at the end.")
+@argument("agents", nargs=-1, metavar="[AGENT]...")
+@option("--all", "every", is_flag=True, help="Every agent found on this account.")
+@option("--scope", type=click.Choice(["user", "project"]), default="user", show_default=True)
+@option("--shared", is_flag=True, help="With --scope project: the file that others get with the repository.")
+@option("--dry-run", is_flag=True, help="Show the change as a diff; change nothing.")
+@option("--check", is_flag=True, help="Say how it stands; exit 1 unless everything is current.")
+@option("--remove", is_flag=True, help="Take our entries out again.")
+@option("--no-mcp", is_flag=True, help="Leave the MCP server out.")
+@option("--no-skill", is_flag=True, help="Leave the skill out.")
+@option("--loop/--no-loop", "loop", default=None, help="Import its transcripts every 10 minutes.  [default: ask]")
+@option("--no-test", is_flag=True, help="Do not run the installed command once at the end.")
 def install(
     out: Out,
     agents: tuple[str, ...],

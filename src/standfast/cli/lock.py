@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import Command, Refused, scope_options
+from standfast.cli.frame import Command, Refused, argument, option, scope_options
 from standfast.cli.frame import command as made_command
 from standfast.cli.output import Out
 from standfast.cli.render import Column
@@ -53,16 +53,14 @@ class Lock(Command):
     cls=Lock,
     examples=("standfast lock deploy --wait 10m -- ./deploy.sh", "standfast lock port-8080 --for 30m"),
 )
-@click.argument("name", required=False)
-@click.option(
-    "--for", "term", help="Hold it this long unless renewed: 30m, 2h.  [default: 15m; with COMMAND: while it runs]"
-)
-@click.option("--while", "pid", type=int, help="Hold it as long as this process lives.")
-@click.option("--wait", "patience", help="Wait so long for whoever has it.")
-@click.option("--note", help="What it is for, for those who find it taken.")
-@click.option("--release", is_flag=True, help="Give it back.")
+@argument("name", required=False)
+@option("--for", "term", help="Hold it this long unless renewed: 30m, 2h.  [default: 15m; with COMMAND: while it runs]")
+@option("--while", "pid", type=int, help="Hold it as long as this process lives.")
+@option("--wait", "patience", help="Wait so long for whoever has it.")
+@option("--note", help="What it is for, for those who find it taken.")
+@option("--release", is_flag=True, help="Give it back.")
 @scope_options
-@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@argument("command", nargs=-1, type=click.UNPROCESSED)
 def lock(
     out: Out,
     name: str | None,

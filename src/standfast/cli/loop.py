@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import Command, Refused, noun, scope_options
+from standfast.cli.frame import Command, Refused, argument, noun, option, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 
@@ -79,47 +79,39 @@ class _Add(Command):
         "standfast loop add nightly --cron '0 3 * * *' --zone Europe/Berlin --retries 2 --timeout 1h -- make nightly",
     ),
 )
-@click.argument("name")
-@click.option("--every", help="An interval: 90s, 15m, 1h30m.")
-@click.option("--cron", help="Five fields: minute hour day month weekday; or @hourly, @daily, @weekly, @monthly.")
-@click.option("--at", help='One moment: "tomorrow 03:00", "2026-11-20 09:00 UTC", 2h.')
-@click.option("--zone", help="The time zone of --cron.  [default: this machine's]")
-@click.option(
+@argument("name")
+@option("--every", help="An interval: 90s, 15m, 1h30m.")
+@option("--cron", help="Five fields: minute hour day month weekday; or @hourly, @daily, @weekly, @monthly.")
+@option("--at", help='One moment: "tomorrow 03:00", "2026-11-20 09:00 UTC", 2h.')
+@option("--zone", help="The time zone of --cron.  [default: this machine's]")
+@option(
     "--catch-up",
     type=click.Choice(("latest", "all", "none")),
     default="latest",
     show_default=True,
     help="Slots that nobody was there to fire: run the latest, all, or none of them.",
 )
-@click.option(
-    "--catch-up-max", type=click.IntRange(1, 1000), default=100, show_default=True, help="All: at most so many."
-)
-@click.option(
+@option("--catch-up-max", type=click.IntRange(1, 1000), default=100, show_default=True, help="All: at most so many.")
+@option(
     "--overlap",
     type=click.Choice(("skip", "queue")),
     default="skip",
     show_default=True,
     help="Due while the last run still goes: skip it, or let it wait.",
 )
-@click.option(
-    "--retries", type=click.IntRange(0, 100), default=0, show_default=True, help="Try a failed run so often again."
-)
-@click.option(
-    "--backoff", default="30s", show_default=True, help="Before the first retry; doubled each time, up to 1h."
-)
-@click.option("--timeout", help="End a run that takes longer: 30m.")
-@click.option(
+@option("--retries", type=click.IntRange(0, 100), default=0, show_default=True, help="Try a failed run so often again.")
+@option("--backoff", default="30s", show_default=True, help="Before the first retry; doubled each time, up to 1h.")
+@option("--timeout", help="End a run that takes longer: 30m.")
+@option(
     "--failures",
     type=click.IntRange(0),
     default=5,
     show_default=True,
     help="Pause the loop after so many failed runs in a row; 0: never.",
 )
-@click.option(
-    "--env", multiple=True, metavar="NAME=VALUE", help="A variable for the command; may be given several times."
-)
-@click.option("--cwd", type=click.Path(), help="Where it runs.  [default: here]")
-@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@option("--env", multiple=True, metavar="NAME=VALUE", help="A variable for the command; may be given several times.")
+@option("--cwd", type=click.Path(), help="Where it runs.  [default: here]")
+@argument("command", nargs=-1, type=click.UNPROCESSED)
 def add(out: Out, name: str, command: tuple[str, ...], **given: Any) -> None:
     """Run COMMAND on a schedule as the loop NAME. The same again changes nothing; anything else changes the loop.
 
@@ -154,8 +146,8 @@ def add(out: Out, name: str, command: tuple[str, ...], **given: Any) -> None:
 
 
 @loop.verb("pause", examples=("standfast loop pause nightly --reason 'disk is full'", "standfast loop pause nightly"))
-@click.argument("name")
-@click.option("--reason", default="paused by hand", show_default=True, help="Why; each skipped slot says so.")
+@argument("name")
+@option("--reason", default="paused by hand", show_default=True, help="Why; each skipped slot says so.")
 def pause(out: Out, name: str, reason: str) -> None:
     """Run nothing of NAME until it is resumed: its slots are skipped, each with the reason."""
     from standfast.cli.store import opened
@@ -167,7 +159,7 @@ def pause(out: Out, name: str, reason: str) -> None:
 
 
 @loop.verb("resume", examples=("standfast loop resume nightly", "standfast loop resume nightly --json"))
-@click.argument("name")
+@argument("name")
 def resume(out: Out, name: str) -> None:
     """Run the slots of NAME again from now on."""
     from standfast.cli.store import opened
@@ -179,7 +171,7 @@ def resume(out: Out, name: str) -> None:
 
 
 @loop.verb("remove", examples=("standfast loop remove nightly", "standfast loop remove nightly --json"))
-@click.argument("name")
+@argument("name")
 def remove(out: Out, name: str) -> None:
     """End the loop NAME. Its runs stay; what waits is cancelled, what goes ends by itself."""
     from standfast.cli.store import opened
@@ -194,8 +186,8 @@ def remove(out: Out, name: str) -> None:
 
 
 @loop.verb("run", examples=("standfast loop run nightly", "standfast loop run nightly --here"))
-@click.argument("name")
-@click.option("--here", is_flag=True, help="In this terminal, now; exits as the command does.")
+@argument("name")
+@option("--here", is_flag=True, help="In this terminal, now; exits as the command does.")
 def run(out: Out, name: str, here: bool) -> None:
     """Ask for a run of NAME now: the daemon performs it, behind what of it waits or goes already."""
     from standfast.cli.store import opened
@@ -209,8 +201,8 @@ def run(out: Out, name: str, here: bool) -> None:
 
 
 @loop.verb("cancel", examples=("standfast loop cancel 9k2m4x", "standfast loop cancel 9k2m4x --reason 'wrong branch'"))
-@click.argument("run")
-@click.option("--reason", default="cancelled by hand", show_default=True)
+@argument("run")
+@option("--reason", default="cancelled by hand", show_default=True)
 def cancel(out: Out, run: str, reason: str) -> None:
     """Cancel RUN: at once if it waits; if it goes, the daemon ends it."""
     from standfast.cli.store import opened
@@ -226,9 +218,9 @@ def cancel(out: Out, run: str, reason: str) -> None:
 
 
 @loop.verb("list", examples=("standfast loop list", "standfast loop list --all --json"))
-@click.option("--state", type=click.Choice(STATES), help="[default: all but removed]")
-@click.option("--after", help="Where the page before ended.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@option("--state", type=click.Choice(STATES), help="[default: all but removed]")
+@option("--after", help="Where the page before ended.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def list_(out: Out, state: str | None, after: str | None, limit: int, scope_choice: str | None) -> None:
     """List the loops: their schedules, the next slot, the last one."""
@@ -249,7 +241,7 @@ def list_(out: Out, state: str | None, after: str | None, limit: int, scope_choi
 
 
 @loop.verb("show", examples=("standfast loop show nightly", "standfast loop show nightly --json"))
-@click.argument("name")
+@argument("name")
 def show(out: Out, name: str) -> None:
     """Show NAME: its command, its rules, its last runs."""
     from standfast.cli.store import opened
@@ -276,11 +268,11 @@ def show(out: Out, name: str) -> None:
     "runs",
     examples=("standfast loop runs nightly --since 3w", "standfast loop runs --since 'tue 03:00' --state missed"),
 )
-@click.argument("name", required=False)
-@click.option("--since", help='Slots from then on: 3w, 2h, "tue 03:00", "2026-11-01".')
-@click.option("--state", type=click.Choice((*RUN_STATES, "absent")))
-@click.option("--after", help="Where the page before ended.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@argument("name", required=False)
+@option("--since", help='Slots from then on: 3w, 2h, "tue 03:00", "2026-11-01".')
+@option("--state", type=click.Choice((*RUN_STATES, "absent")))
+@option("--after", help="Where the page before ended.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def runs(
     out: Out,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import noun, pair, place, scope_options
+from standfast.cli.frame import argument, noun, option, pair, place, scope_options
 from standfast.cli.output import Out, dumps
 from standfast.cli.render import Column, clean_lines
 
@@ -52,17 +52,17 @@ COLUMNS = [
         "git diff | standfast mail send role:reviewer - --subject 'the diff of #42' --for 2h",
     ),
 )
-@click.argument("to")
-@click.argument("body", required=False)
-@click.option("--body-json", help="The body as JSON instead of text; `-` reads it from standard input.")
-@click.option("--subject", help="One line for lists.")
-@click.option("--key", help="Sends once, however often this is run.")
-@click.option("--priority", type=int, help="0 comes first.  [default: 2]")
-@click.option("--for", "term", help="Worth reading so long: 2h. After that it expires.")
-@click.option("--attempts", "attempts_max", type=int, default=5, show_default=True, help="Then it is a dead letter.")
-@click.option("--thread", help="A mail of the conversation it belongs to.")
-@click.option("--from", "sender", help="Where an answer goes.  [default: this actor]")
-@click.option("--session", envvar=SESSION, help="The session it comes from: its key or id.")
+@argument("to")
+@argument("body", required=False)
+@option("--body-json", help="The body as JSON instead of text; `-` reads it from standard input.")
+@option("--subject", help="One line for lists.")
+@option("--key", help="Sends once, however often this is run.")
+@option("--priority", type=int, help="0 comes first.  [default: 2]")
+@option("--for", "term", help="Worth reading so long: 2h. After that it expires.")
+@option("--attempts", "attempts_max", type=int, default=5, show_default=True, help="Then it is a dead letter.")
+@option("--thread", help="A mail of the conversation it belongs to.")
+@option("--from", "sender", help="Where an answer goes.  [default: this actor]")
+@option("--session", envvar=SESSION, help="The session it comes from: its key or id.")
 def send(out: Out, to: str, body: str | None, body_json: str | None, term: str | None, **given: Any) -> None:
     """Send BODY to TO: an agent's name, role:NAME, session:KEY, or a session's id.
 
@@ -86,14 +86,14 @@ def send(out: Out, to: str, body: str | None, body_json: str | None, term: str |
         "standfast mail reply 9k2m4x - < answer.txt",
     ),
 )
-@click.argument("mail")
-@click.argument("body", required=False)
-@click.option("--body-json", help="The body as JSON instead of text; `-` reads it from standard input.")
-@click.option("--done", is_flag=True, help="MAIL is done with that.")
-@click.option("--subject", help="[default: that of MAIL]")
-@click.option("--key", help="Sends once, however often this is run.")
-@click.option("--from", "sender", help="Where an answer goes.  [default: the box MAIL was in]")
-@click.option("--session", envvar=SESSION, help="The session it comes from: its key or id.")
+@argument("mail")
+@argument("body", required=False)
+@option("--body-json", help="The body as JSON instead of text; `-` reads it from standard input.")
+@option("--done", is_flag=True, help="MAIL is done with that.")
+@option("--subject", help="[default: that of MAIL]")
+@option("--key", help="Sends once, however often this is run.")
+@option("--from", "sender", help="Where an answer goes.  [default: the box MAIL was in]")
+@option("--session", envvar=SESSION, help="The session it comes from: its key or id.")
 def reply(out: Out, mail: str, body: str | None, body_json: str | None, **given: Any) -> None:
     """Answer MAIL, to its sender, in its thread."""
     from standfast.cli.store import opened
@@ -112,13 +112,13 @@ def reply(out: Out, mail: str, body: str | None, body_json: str | None, **given:
     "read",
     examples=("standfast mail read", "standfast mail read 9k2m4x --for 1h"),
 )
-@click.argument("mail", required=False)
-@click.option("--to", help="The box to read from: reviewer, role:reviewer, session:fix-42.  [default: this actor's]")
-@click.option("--thread", help="Only of this conversation: a mail of it.")
-@click.option("--for", "term", help="Hold it this long from your last command: 30m, 2h.  [default: 15m]")
-@click.option("--while", "pid", type=int, help="Hold it as long as this process lives: --while $$")
-@click.option("--wait", "patience", help="Wait so long for one to come: 30s, 10m.")
-@click.option("--body", "body_only", is_flag=True, help="Print the body alone.")
+@argument("mail", required=False)
+@option("--to", help="The box to read from: reviewer, role:reviewer, session:fix-42.  [default: this actor's]")
+@option("--thread", help="Only of this conversation: a mail of it.")
+@option("--for", "term", help="Hold it this long from your last command: 30m, 2h.  [default: 15m]")
+@option("--while", "pid", type=int, help="Hold it as long as this process lives: --while $$")
+@option("--wait", "patience", help="Wait so long for one to come: 30s, 10m.")
+@option("--body", "body_only", is_flag=True, help="Print the body alone.")
 def read(
     out: Out,
     mail: str | None,
@@ -165,12 +165,12 @@ def _waited(sf: Any, to: str | None, thread: str | None, for_us: int | None, wai
         "standfast mail follow role:builder --idle 10m --limit 1 --done",
     ),
 )
-@click.argument("to", required=False)
-@click.option("--thread", help="Only of this conversation: a mail of it.")
-@click.option("--for", "term", help="What is not done comes back after so long.  [default: 15m]")
-@click.option("--idle", "--timeout", "idle", help="End once nothing has come for so long: 30s, 10m.  [default: never]")
-@click.option("--limit", type=click.IntRange(1), help="End after so many.")
-@click.option("--done", "at_once", is_flag=True, help="Each is done once it is printed.")
+@argument("to", required=False)
+@option("--thread", help="Only of this conversation: a mail of it.")
+@option("--for", "term", help="What is not done comes back after so long.  [default: 15m]")
+@option("--idle", "--timeout", "idle", help="End once nothing has come for so long: 30s, 10m.  [default: never]")
+@option("--limit", type=click.IntRange(1), help="End after so many.")
+@option("--done", "at_once", is_flag=True, help="Each is done once it is printed.")
 def follow(
     out: Out,
     to: str | None,
@@ -199,8 +199,8 @@ def follow(
 
 
 @mail.verb("renew", examples=("standfast mail renew 9k2m4x", "standfast mail renew 9k2m4x --for 1h"))
-@click.argument("mail")
-@click.option("--for", "term", help="So long from now.  [default: as long as it was taken for]")
+@argument("mail")
+@option("--for", "term", help="So long from now.  [default: as long as it was taken for]")
 def renew(out: Out, mail: str, term: str | None) -> None:
     """Hold on to MAIL for another term."""
     from standfast.cli.store import opened
@@ -214,8 +214,8 @@ def renew(out: Out, mail: str, term: str | None) -> None:
 
 
 @mail.verb("done", examples=("standfast mail done 9k2m4x", "standfast mail done 9k2m4x --note 'merged as #43'"))
-@click.argument("mail")
-@click.option("--note", help="What came of it; its sender can read it.")
+@argument("mail")
+@option("--note", help="What came of it; its sender can read it.")
 def done(out: Out, mail: str, note: str | None) -> None:
     """MAIL has been dealt with. Held by somebody else it is refused: exit 4."""
     from standfast.cli.store import opened
@@ -233,10 +233,10 @@ def done(out: Out, mail: str, note: str | None) -> None:
         "standfast mail defer 9k2m4x --until 'mon 09:00'",
     ),
 )
-@click.argument("mail")
-@click.option("--for", "term", help="So long: 10m, 2h.")
-@click.option("--until", help='Until then: "mon 09:00", "2026-11-20".')
-@click.option("--reason", help="Why not now; its sender can read it.")
+@argument("mail")
+@option("--for", "term", help="So long: 10m, 2h.")
+@option("--until", help='Until then: "mon 09:00", "2026-11-20".')
+@option("--reason", help="Why not now; its sender can read it.")
 def defer(out: Out, mail: str, term: str | None, until: str | None, reason: str | None) -> None:
     """Give MAIL back until later. It counts as an attempt; after the last one it is a dead letter."""
     from standfast.cli.store import opened
@@ -252,8 +252,8 @@ def defer(out: Out, mail: str, term: str | None, until: str | None, reason: str 
     "release",
     examples=("standfast mail release 9k2m4x", "standfast mail release 9k2m4x --reason 'not for me'"),
 )
-@click.argument("mail")
-@click.option("--reason", help="Why; its sender can read it.")
+@argument("mail")
+@option("--reason", help="Why; its sender can read it.")
 def release(out: Out, mail: str, reason: str | None) -> None:
     """Give MAIL back at once, for whoever reads next. It counts as an attempt."""
     from standfast.cli.store import opened
@@ -270,8 +270,8 @@ def release(out: Out, mail: str, reason: str | None) -> None:
         "standfast mail refuse 9k2m4x --reason 'not a review' --json",
     ),
 )
-@click.argument("mail")
-@click.option("--reason", required=True, help="Why nobody can handle it; a person will read it.")
+@argument("mail")
+@option("--reason", required=True, help="Why nobody can handle it; a person will read it.")
 def refuse(out: Out, mail: str, reason: str) -> None:
     """MAIL cannot be handled: a dead letter at once, with the reason."""
     from standfast.cli.store import opened
@@ -286,9 +286,9 @@ def refuse(out: Out, mail: str, reason: str) -> None:
 
 
 @mail.verb("dead", examples=("standfast mail dead", "standfast mail dead --settled --all --json"))
-@click.option("--settled", is_flag=True, help="Also what was retried or resolved, and by whom.")
-@click.option("--after", callback=place, help="Where the page before ended.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@option("--settled", is_flag=True, help="Also what was retried or resolved, and by whom.")
+@option("--after", callback=place, help="Where the page before ended.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def dead(out: Out, settled: bool, after: str | None, limit: int, scope_choice: str | None) -> None:
     """List mail that was given up, with the reason, the newest first."""
@@ -318,10 +318,10 @@ def dead(out: Out, settled: bool, after: str | None, limit: int, scope_choice: s
     "retry",
     examples=("standfast mail retry 9k2m4x", "standfast mail retry 9k2m4x --attempts 3 --note 'reviewer is back'"),
 )
-@click.argument("mail")
-@click.option("--attempts", type=int, default=5, show_default=True, help="So many more.")
-@click.option("--for", "term", help="It expires after so long; without it, never.")
-@click.option("--note", help="Why it should work now.")
+@argument("mail")
+@option("--attempts", type=int, default=5, show_default=True, help="So many more.")
+@option("--for", "term", help="It expires after so long; without it, never.")
+@option("--note", help="Why it should work now.")
 def retry(out: Out, mail: str, attempts: int, term: str | None, note: str | None) -> None:
     """Put MAIL, dead or expired, back into its box."""
     from standfast.cli.store import opened
@@ -336,8 +336,8 @@ def retry(out: Out, mail: str, attempts: int, term: str | None, note: str | None
     "resolve",
     examples=("standfast mail resolve 9k2m4x --note 'told them by phone'", "standfast mail resolve 9k2m4x --json"),
 )
-@click.argument("mail")
-@click.option("--note", help="What was done instead.")
+@argument("mail")
+@option("--note", help="What was done instead.")
 def resolve(out: Out, mail: str, note: str | None) -> None:
     """The dead letter MAIL was looked after in another way: it is not delivered any more."""
     from standfast.cli.store import opened
@@ -355,12 +355,12 @@ def resolve(out: Out, mail: str, note: str | None) -> None:
 
 
 @mail.verb("list", examples=("standfast mail list", "standfast mail list reviewer --state any --json"))
-@click.argument("to", required=False)
-@click.option("--mine", is_flag=True, help="Without TO, only what is for this actor.")
-@click.option("--state", type=click.Choice(STATES), help="[default: what is to be delivered]")
-@click.option("--from", "sender", help="Only from this sender.")
-@click.option("--after", help="Where the page before ended.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@argument("to", required=False)
+@option("--mine", is_flag=True, help="Without TO, only what is for this actor.")
+@option("--state", type=click.Choice(STATES), help="[default: what is to be delivered]")
+@option("--from", "sender", help="Only from this sender.")
+@option("--after", help="Where the page before ended.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def list_(out: Out, to: str | None, mine: bool, limit: int, scope_choice: str | None, **asked: Any) -> None:
     """List what is to be delivered, for TO or for everybody. Nothing is taken or marked."""
@@ -380,7 +380,7 @@ def list_(out: Out, to: str | None, mine: bool, limit: int, scope_choice: str | 
 
 
 @mail.verb("show", examples=("standfast mail show 9k2m4x", "standfast mail show review:42 --json"))
-@click.argument("mail")
+@argument("mail")
 def show(out: Out, mail: str) -> None:
     """Show MAIL, by id or key: its body, every attempt with its reason, its thread. Nothing is marked."""
     from standfast.cli.store import opened
@@ -417,12 +417,12 @@ def show(out: Out, mail: str) -> None:
     "receipts",
     examples=("standfast mail receipts", "standfast mail receipts review:42 --wait 10m"),
 )
-@click.argument("mail", required=False)
-@click.option("--from", "sender", help="What this sender sent.  [default: this actor]")
-@click.option("--wait", "patience", help="Wait so long until MAIL is done: 10m. Exit 75 if it is not.")
-@click.option("--until", type=click.Choice(("leased", "read", "done")), default="done", show_default=True)
-@click.option("--after", help="Where the page before ended.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@argument("mail", required=False)
+@option("--from", "sender", help="What this sender sent.  [default: this actor]")
+@option("--wait", "patience", help="Wait so long until MAIL is done: 10m. Exit 75 if it is not.")
+@option("--until", type=click.Choice(("leased", "read", "done")), default="done", show_default=True)
+@option("--after", help="Where the page before ended.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 def receipts(
     out: Out, mail: str | None, sender: str | None, patience: str | None, until: str, after: str | None, limit: int
 ) -> None:
@@ -457,8 +457,8 @@ def receipts(
 
 
 @mail.verb("boxes", examples=("standfast mail boxes", "standfast mail boxes --all --json"))
-@click.option("--after", help="Where the page before ended.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@option("--after", help="Where the page before ended.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def boxes(out: Out, after: str | None, limit: int, scope_choice: str | None) -> None:
     """List boxes: how full each is, and when somebody last looked into it."""
@@ -489,9 +489,9 @@ def boxes(out: Out, after: str | None, limit: int, scope_choice: str | None) -> 
 
 
 @mail.verb("bound", examples=("standfast mail bound reviewer 5000", "standfast mail bound role:builder --usual"))
-@click.argument("to")
-@click.argument("bound", type=int, required=False)
-@click.option("--usual", is_flag=True, help="The usual bound again: 1000.")
+@argument("to")
+@argument("bound", type=int, required=False)
+@option("--usual", is_flag=True, help="The usual bound again: 1000.")
 def bound(out: Out, to: str, bound: int | None, usual: bool) -> None:
     """At most BOUND mails may wait in TO; sending one more is refused, and says so."""
     from standfast.cli.store import opened
@@ -505,7 +505,7 @@ def bound(out: Out, to: str, bound: int | None, usual: bool) -> None:
 
 
 @mail.verb("sweep", examples=("standfast mail sweep", "standfast mail sweep --limit 1000 --json"))
-@click.option("--limit", default=200, show_default=True, type=click.IntRange(1, 1000))
+@option("--limit", default=200, show_default=True, type=click.IntRange(1, 1000))
 def sweep(out: Out, limit: int) -> None:
     """Give back what dead or late readers hold, and write down what has expired. The daemon does this too."""
     from standfast.cli.store import opened

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import click
-
-from standfast.cli.frame import command
+from standfast.cli.frame import command, option
 from standfast.cli.output import Out
 
 
 @command("mcp", examples=("standfast mcp", "claude mcp add standfast -- standfast mcp"))
-@click.option("--tools", is_flag=True, help="List the tools and end.")
+@option("--tools", is_flag=True, help="List the tools and end.")
 def mcp(out: Out, tools: bool) -> None:
     """Serve the tools of this store to one agent over stdio, until it hangs up. An agent starts this."""
     from standfast.errors import InvalidInput

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from standfast.cli.frame import command
+from standfast.cli.frame import argument, command, option
 from standfast.cli.output import Out
 
 if TYPE_CHECKING:
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
         "standfast once backup --per day --until-ok -- ./backup.sh",
     ),
 )
-@click.argument("key")
-@click.option("--by", help="Compare this instead of the command line: the same key must mean the same.")
-@click.option("--probe", help="In doubt, ask: exit 0 = it was applied (stdout is the result), 3 = it was not.")
-@click.option("--until-ok", is_flag=True, help="A non-zero exit means that nothing was done: the next call runs it.")
-@click.option("--again", is_flag=True, help="Once more, although it was done.")
-@click.option("--per", type=click.Choice(["hour", "day", "week"]), help="Once in each, by the clock on the wall.")
-@click.option("--approve", is_flag=True, help="A person has to say yes to this command line first.")
-@click.option("--why", help="For the person who has to say yes.")
-@click.option("--session", envvar="STANDFAST_SESSION", help="The session it belongs to: key or id.")
-@click.option("--task", help="The task it is done for: id, or the end of it.")
-@click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND…")
+@argument("key")
+@option("--by", help="Compare this instead of the command line: the same key must mean the same.")
+@option("--probe", help="In doubt, ask: exit 0 = it was applied (stdout is the result), 3 = it was not.")
+@option("--until-ok", is_flag=True, help="A non-zero exit means that nothing was done: the next call runs it.")
+@option("--again", is_flag=True, help="Once more, although it was done.")
+@option("--per", type=click.Choice(["hour", "day", "week"]), help="Once in each, by the clock on the wall.")
+@option("--approve", is_flag=True, help="A person has to say yes to this command line first.")
+@option("--why", help="For the person who has to say yes.")
+@option("--session", envvar="STANDFAST_SESSION", help="The session it belongs to: key or id.")
+@option("--task", help="The task it is done for: id, or the end of it.")
+@argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND…")
 def once(
     out: Out,
     key: str,

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from standfast.cli import exits
-from standfast.cli.frame import command
+from standfast.cli.frame import command, option
 from standfast.cli.output import Out
 
 _EXAMPLES = (
@@ -17,33 +17,29 @@ _EXAMPLES = (
 
 
 @command("prove", examples=_EXAMPLES)
-@click.option(
+@option(
     "--minutes",
     type=click.FloatRange(min=0),
     default=10.0,
     show_default=True,
     help="In all, 0.5 is fine; 0 plays one seed of each.",
 )
-@click.option("--seed", type=click.IntRange(min=0), help="Of the first try of each campaign (0).")
-@click.option("--continue", "go_on", is_flag=True, help="Take the seeds after those in --results.")
-@click.option(
+@option("--seed", type=click.IntRange(min=0), help="Of the first try of each campaign (0).")
+@option("--continue", "go_on", is_flag=True, help="Take the seeds after those in --results.")
+@option(
     "--only",
     multiple=True,
     metavar="NAME",
     help="This campaign or workload, without the seeded bugs; may be given again.",
 )
-@click.option("--engine", multiple=True, type=click.Choice(["sqlite", "postgres"]), help="Only this one.")
-@click.option(
-    "--short", is_flag=True, help="A fifth of each try; by itself where everything is to fit into a few minutes."
-)
-@click.option("--mutants", is_flag=True, help="The seeded bugs alone: is each found?")
-@click.option(
+@option("--engine", multiple=True, type=click.Choice(["sqlite", "postgres"]), help="Only this one.")
+@option("--short", is_flag=True, help="A fifth of each try; by itself where everything is to fit into a few minutes.")
+@option("--mutants", is_flag=True, help="The seeded bugs alone: is each found?")
+@option(
     "--results", type=click.Path(file_okay=False, path_type=Path), help="Where the result goes (./standfast-prove)."
 )
-@click.option("--report", is_flag=True, help="Run nothing: a page of everything in --results.")
-@click.option(
-    "--list", "listing", is_flag=True, help="Run nothing: the campaigns there are; with --mutants the seeded bugs."
-)
+@option("--report", is_flag=True, help="Run nothing: a page of everything in --results.")
+@option("--list", "listing", is_flag=True, help="Run nothing: the campaigns there are; with --mutants the seeded bugs.")
 def prove(
     out: Out,
     minutes: float,

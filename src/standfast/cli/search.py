@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from standfast.cli.frame import Command, command, scope_options
+from standfast.cli.frame import Command, argument, command, option, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 
@@ -34,18 +34,18 @@ class Search(Command):
     cls=Search,
     examples=('standfast search "connection refused" --since 7d', "standfast search flaky parser --kind task --json"),
 )
-@click.argument("words", nargs=-1)
-@click.option("--agent", help="Only by this agent.")
-@click.option("--repo", help="Only in repositories whose name contains this.")
-@click.option("--since", help='Not before: "7d", "tue 03:00", "2026-11-10".')
-@click.option("--tool", help="Only calls of this tool.")
-@click.option("--role", help="Only messages of this role: user, assistant.")
-@click.option("--kind", type=click.Choice(KINDS), help="Only this kind of thing.")
-@click.option("--session", help="Only in this session: its key or id.")
-@click.option("--rank", "by_rank", is_flag=True, help="What fits best first, not the newest.")
-@click.option("--rebuild", is_flag=True, help="Make the index of words anew first.")
-@click.option("--after", help="Where the page before ended.")
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1000))
+@argument("words", nargs=-1)
+@option("--agent", help="Only by this agent.")
+@option("--repo", help="Only in repositories whose name contains this.")
+@option("--since", help='Not before: "7d", "tue 03:00", "2026-11-10".')
+@option("--tool", help="Only calls of this tool.")
+@option("--role", help="Only messages of this role: user, assistant.")
+@option("--kind", type=click.Choice(KINDS), help="Only this kind of thing.")
+@option("--session", help="Only in this session: its key or id.")
+@option("--rank", "by_rank", is_flag=True, help="What fits best first, not the newest.")
+@option("--rebuild", is_flag=True, help="Make the index of words anew first.")
+@option("--after", help="Where the page before ended.")
+@option("--limit", default=20, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def search(out: Out, words: tuple[str, ...], rebuild: bool, scope_choice: str | None, **asked: Any) -> None:
     """Find WORDS in messages, decisions, tool calls, mail and tasks; "a phrase", -without, begin*."""

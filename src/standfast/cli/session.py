@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import noun, scope_options
+from standfast.cli.frame import argument, noun, option, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column, clean_lines
 from standfast.errors import InvalidInput
@@ -40,9 +40,9 @@ COLUMNS = [
 
 
 @session.verb("list", examples=("standfast session list", "standfast session list --state crashed --all"))
-@click.option("--state", type=click.Choice(["active", "waiting", "completed", "failed", "crashed"]))
-@click.option("--after", help="Where the page before ended.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@option("--state", type=click.Choice(["active", "waiting", "completed", "failed", "crashed"]))
+@option("--after", help="Where the page before ended.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def list_(out: Out, state: str | None, after: str | None, limit: int, scope_choice: str | None) -> None:
     """List sessions, the newest first, with the first thing their user said."""
@@ -61,10 +61,10 @@ def list_(out: Out, state: str | None, after: str | None, limit: int, scope_choi
 
 
 @session.verb("show", examples=("standfast session show fix-42", "standfast session show fix-42 --last 3 --json"))
-@click.argument("key", envvar=VARIABLE)
-@click.option("--last", default=10, show_default=True, type=click.IntRange(1, 1000), help="The newest messages.")
-@click.option("--after", type=int, help="Messages behind this position instead.")
-@click.option("--node", help="A sub-agent's conversation: reviewer/tests.")
+@argument("key", envvar=VARIABLE)
+@option("--last", default=10, show_default=True, type=click.IntRange(1, 1000), help="The newest messages.")
+@option("--after", type=int, help="Messages behind this position instead.")
+@option("--node", help="A sub-agent's conversation: reviewer/tests.")
 def show(out: Out, key: str, last: int, after: int | None, node: str | None) -> None:
     """Show one session, KEY or id: how it stands, its sub-agents, its last messages."""
     from standfast.cli.store import opened
@@ -90,10 +90,10 @@ def show(out: Out, key: str, last: int, after: int | None, node: str | None) -> 
     "open",
     examples=("standfast session open fix-42", "standfast session open fix-42 --agent coder --for 1h"),
 )
-@click.argument("key")
-@click.option("--agent", help="Who works in it.")
-@click.option("--for", "term", help="Hold it this long unless renewed: 30m, 2h.  [default: 15m]")
-@click.option("--while", "pid", type=int, help="Hold it as long as this process lives.")
+@argument("key")
+@option("--agent", help="Who works in it.")
+@option("--for", "term", help="Hold it this long unless renewed: 30m, 2h.  [default: 15m]")
+@option("--while", "pid", type=int, help="Hold it as long as this process lives.")
 def open_(out: Out, key: str, agent: str | None, term: str | None, pid: int | None) -> None:
     """Open or resume the session KEY and hold it in this actor's name. It is yours until `session end`."""
     from standfast.clock import parse_duration
@@ -121,9 +121,9 @@ def open_(out: Out, key: str, agent: str | None, term: str | None, pid: int | No
     "run",
     examples=("standfast session run fix-42 -- ./agent.sh", "standfast session run nightly-$(date +%F) -- make audit"),
 )
-@click.argument("key")
-@click.option("--agent", help="Who works in it.")
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@argument("key")
+@option("--agent", help="Who works in it.")
+@argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(out: Out, key: str, agent: str | None, command: tuple[str, ...]) -> None:
     """Run COMMAND in the session KEY: held while it runs, ended by how it ends, its exit code passed on.
 
@@ -135,7 +135,7 @@ def run(out: Out, key: str, agent: str | None, command: tuple[str, ...]) -> None
 
 
 @session.verb("resume", examples=("standfast session resume fix-42", "standfast session resume 9k2m4x"))
-@click.argument("key")
+@argument("key")
 def resume(out: Out, key: str) -> None:
     """Run the command of the session KEY again, where it ran before. Nothing does this by itself."""
     from standfast.cli.session_run import run_in_session
@@ -153,8 +153,8 @@ def resume(out: Out, key: str) -> None:
 
 
 @session.verb("take", examples=("standfast session take fix-42", "standfast session take fix-42 --yes"))
-@click.argument("key")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@argument("key")
+@option("--yes", is_flag=True, help="Do not ask.")
 def take(out: Out, key: str, yes: bool) -> None:
     """End somebody's hold on the session KEY. Whatever they do in it from now on is refused."""
     from standfast.cli.store import opened
@@ -176,11 +176,11 @@ def take(out: Out, key: str, yes: bool) -> None:
         "git diff | standfast session say fix-42 - --role tool --key diff-1",
     ),
 )
-@click.argument("words", nargs=-1, required=True, metavar="[KEY] TEXT")
-@click.option("--role", help="user, assistant, system, tool …  [default: assistant for an agent, else user]")
-@click.option("--key", "once", help="Say it once under this key, however often this is run.")
-@click.option("--node", help="To a sub-agent's conversation: reviewer/tests.")
-@click.option("--content-json", is_flag=True, help="TEXT is a JSON value.")
+@argument("words", nargs=-1, required=True, metavar="[KEY] TEXT")
+@option("--role", help="user, assistant, system, tool …  [default: assistant for an agent, else user]")
+@option("--key", "once", help="Say it once under this key, however often this is run.")
+@option("--node", help="To a sub-agent's conversation: reviewer/tests.")
+@option("--content-json", is_flag=True, help="TEXT is a JSON value.")
 def say(
     out: Out, words: tuple[str, ...], role: str | None, once: str | None, node: str | None, content_json: bool
 ) -> None:
@@ -202,9 +202,9 @@ def say(
     "fork",
     examples=("standfast session fork fix-42 fix-42b", "standfast session fork fix-42 fix-42b --at 12"),
 )
-@click.argument("key")
-@click.argument("new_key", required=False)
-@click.option("--at", type=int, help="The last message that both share.  [default: all there are]")
+@argument("key")
+@argument("new_key", required=False)
+@option("--at", type=int, help="The last message that both share.  [default: all there are]")
 def fork(out: Out, key: str, new_key: str | None, at: int | None) -> None:
     """Make NEW_KEY, a session that shares the first messages of KEY, and its steps and effects until then."""
     from standfast.cli.store import opened
@@ -219,9 +219,9 @@ def fork(out: Out, key: str, new_key: str | None, at: int | None) -> None:
     "end",
     examples=("standfast session end fix-42", "standfast session end fix-42 --failed 'the tests stay red'"),
 )
-@click.argument("key", envvar=VARIABLE)
-@click.option("--failed", metavar="WHY", help="It failed.")
-@click.option("--waiting", metavar="WHY", help="It waits for somebody or something.")
+@argument("key", envvar=VARIABLE)
+@option("--failed", metavar="WHY", help="It failed.")
+@option("--waiting", metavar="WHY", help="It waits for somebody or something.")
 def end(out: Out, key: str, failed: str | None, waiting: str | None) -> None:
     """End the session KEY that this actor holds: completed, unless it failed or waits."""
     from standfast.cli.store import opened

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-import click
-
-from standfast.cli.frame import command
+from standfast.cli.frame import argument, command
 from standfast.cli.output import Out
 from standfast.errors import InvalidInput
 
@@ -29,7 +27,7 @@ WRITING = (
         "echo 'SELECT * FROM event' | standfast sql - --jsonl",
     ),
 )
-@click.argument("query", nargs=-1)
+@argument("query", nargs=-1)
 def sql(out: Out, query: tuple[str, ...]) -> None:
     """Run one read-only QUERY and stream every row; `-` reads it from stdin.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import noun
+from standfast.cli.frame import argument, noun, option
 from standfast.cli.output import Out
 from standfast.cli.render import Column, clean_lines
 
@@ -47,21 +47,21 @@ COLUMNS = [
     Column("actor", "by"),
 ]
 
-_NAMESPACE = click.option("--namespace", default="", help="Where the key means something; a session's is its id.")
-_GLOBAL = click.option("--global", "everywhere", is_flag=True, help="The scope outside any repository.")
+_NAMESPACE = option("--namespace", default="", help="Where the key means something; a session's is its id.")
+_GLOBAL = option("--global", "everywhere", is_flag=True, help="The scope outside any repository.")
 
 
 def written(function: Any) -> Any:
     """What `set` and `swap` take."""
-    for option in (
+    for one in (
         _GLOBAL,
-        click.option("--no-verify", is_flag=True, help="Take the key's command away."),
-        click.option("--verify", help="A command that compares the value with the world; only `state verify` runs it."),
-        click.option("--no-schema", is_flag=True, help="Take the key's schema away."),
-        click.option("--schema", type=click.Path(), help="A file with the JSON schema that every value has to fit."),
-        click.option("--for", "term", help="It ends after so long: 30m, 2d.  [default: it stays]"),
-        click.option("--file", "file", type=click.Path(), help="Read the value from this file."),
-        click.option(
+        option("--no-verify", is_flag=True, help="Take the key's command away."),
+        option("--verify", help="A command that compares the value with the world; only `state verify` runs it."),
+        option("--no-schema", is_flag=True, help="Take the key's schema away."),
+        option("--schema", type=click.Path(), help="A file with the JSON schema that every value has to fit."),
+        option("--for", "term", help="It ends after so long: 30m, 2d.  [default: it stays]"),
+        option("--file", "file", type=click.Path(), help="Read the value from this file."),
+        option(
             "--as",
             "form",
             type=click.Choice(["auto", "json", "text"]),
@@ -71,12 +71,12 @@ def written(function: Any) -> Any:
         ),
         _NAMESPACE,
     ):
-        function = option(function)
+        function = one(function)
     return function
 
 
 @state.verb("get", examples=("standfast state get branch", "standfast state get limits --namespace prod --json"))
-@click.argument("key")
+@argument("key")
 @_NAMESPACE
 @_GLOBAL
 def get(out: Out, key: str, namespace: str, everywhere: bool) -> None:
@@ -96,8 +96,8 @@ def get(out: Out, key: str, namespace: str, everywhere: bool) -> None:
         "standfast state set limits '{\"cpu\": 2}' --schema limits.schema.json --for 12h",
     ),
 )
-@click.argument("key")
-@click.argument("value", required=False)
+@argument("key")
+@argument("value", required=False)
 @written
 def set_(out: Out, key: str, value: str | None, everywhere: bool, **given: Any) -> None:
     """Store VALUE under KEY, whatever was there. `-` reads it from standard input.
@@ -116,9 +116,9 @@ def set_(out: Out, key: str, value: str | None, everywhere: bool, **given: Any) 
     "swap",
     examples=("standfast state swap leader host-2 --version 7", "standfast state swap leader host-1 --version 0"),
 )
-@click.argument("key")
-@click.argument("value", required=False)
-@click.option("--version", type=click.IntRange(0), required=True, help="The version you read; 0: there must be none.")
+@argument("key")
+@argument("value", required=False)
+@option("--version", type=click.IntRange(0), required=True, help="The version you read; 0: there must be none.")
 @written
 def swap(out: Out, key: str, value: str | None, version: int, everywhere: bool, **given: Any) -> None:
     """Store VALUE under KEY only over this version: of two writers one wins, and the other is told (exit 4)."""
@@ -131,8 +131,8 @@ def swap(out: Out, key: str, value: str | None, version: int, everywhere: bool, 
 
 
 @state.verb("delete", examples=("standfast state delete branch", "standfast state delete leader --version 7"))
-@click.argument("key")
-@click.option("--version", type=click.IntRange(1), help="Only this version.")
+@argument("key")
+@option("--version", type=click.IntRange(1), help="Only this version.")
 @_NAMESPACE
 @_GLOBAL
 def delete(out: Out, key: str, version: int | None, namespace: str, everywhere: bool) -> None:
@@ -146,9 +146,9 @@ def delete(out: Out, key: str, version: int | None, namespace: str, everywhere: 
 
 @state.verb("list", examples=("standfast state list", "standfast state list --namespaces --json"))
 @_NAMESPACE
-@click.option("--namespaces", is_flag=True, help="Which namespaces there are, instead.")
-@click.option("--after", help="Where the page before ended.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@option("--namespaces", is_flag=True, help="Which namespaces there are, instead.")
+@option("--after", help="Where the page before ended.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @_GLOBAL
 def list_(out: Out, namespace: str, namespaces: bool, after: str | None, limit: int, everywhere: bool) -> None:
     """List the values of a namespace by key, without those whose time is over."""
@@ -171,10 +171,10 @@ def list_(out: Out, namespace: str, namespaces: bool, after: str | None, limit: 
 @state.verb(
     "verify", examples=("standfast state verify", "standfast state verify branch --timeout 5s && git switch fix-42")
 )
-@click.argument("keys", nargs=-1)
+@argument("keys", nargs=-1)
 @_NAMESPACE
-@click.option("--timeout", default="30s", show_default=True, help="How long each command may take; at most 10m.")
-@click.option("--dry-run", is_flag=True, help="Print the commands and run none of them.")
+@option("--timeout", default="30s", show_default=True, help="How long each command may take; at most 10m.")
+@option("--dry-run", is_flag=True, help="Print the commands and run none of them.")
 @_GLOBAL
 def verify(out: Out, keys: tuple[str, ...], namespace: str, timeout: str, dry_run: bool, everywhere: bool) -> None:
     """Run the commands that were stored with these KEYS (without any: all), and mark what is stale.

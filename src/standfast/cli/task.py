@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import noun, scope_options
+from standfast.cli.frame import argument, noun, option, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column, clean_lines
 
@@ -51,20 +51,20 @@ COLUMNS = [
         "standfast task add 'ship 1.2' --priority 1 --needs 9k2m4x",
     ),
 )
-@click.argument("title")
-@click.option("--body", help="The details; `-` reads them from standard input.")
-@click.option("--kind", default="task", show_default=True, help="What kind of thing it is; part of its identity.")
-@click.option("--source", default="", help="Who reports it: a linter, a loop; part of its identity.")
-@click.option("--fingerprint", help="Its identity, instead of source, kind and title.")
-@click.option("--priority", type=int, default=2, show_default=True, help="0 comes first.")
-@click.option("--label", "labels", multiple=True, help="May be given several times.")
-@click.option("--branch", help="The branch it belongs to.")
-@click.option("--assignee", help="Who is to do it; nobody else is handed it.")
-@click.option("--parent", help="The goal it belongs to.")
-@click.option("--needs", multiple=True, help="A task that has to be closed first; may be given several times.")
-@click.option("--session", envvar=SESSION, help="The session it came up in: its key or id.")
-@click.option("--cool-down", "cool_down", help="Seen again so soon after it was closed, it stays closed: 30m.")
-@click.option("--due", help='When it is due: "fri 17:00", "2026-11-20".')
+@argument("title")
+@option("--body", help="The details; `-` reads them from standard input.")
+@option("--kind", default="task", show_default=True, help="What kind of thing it is; part of its identity.")
+@option("--source", default="", help="Who reports it: a linter, a loop; part of its identity.")
+@option("--fingerprint", help="Its identity, instead of source, kind and title.")
+@option("--priority", type=int, default=2, show_default=True, help="0 comes first.")
+@option("--label", "labels", multiple=True, help="May be given several times.")
+@option("--branch", help="The branch it belongs to.")
+@option("--assignee", help="Who is to do it; nobody else is handed it.")
+@option("--parent", help="The goal it belongs to.")
+@option("--needs", multiple=True, help="A task that has to be closed first; may be given several times.")
+@option("--session", envvar=SESSION, help="The session it came up in: its key or id.")
+@option("--cool-down", "cool_down", help="Seen again so soon after it was closed, it stays closed: 30m.")
+@option("--due", help='When it is due: "fri 17:00", "2026-11-20".')
 def add(out: Out, body: str | None, cool_down: str | None, due: str | None, **given: Any) -> None:
     """Report a problem or a piece of work, TITLE. Reported before, it is counted, not added again.
 
@@ -88,19 +88,17 @@ def add(out: Out, body: str | None, cool_down: str | None, due: str | None, **gi
         "standfast task sweep disk --seen 'disk 91% full' --cool-down 1h",
     ),
 )
-@click.argument("source")
-@click.option(
-    "--seen", multiple=True, help="What was seen; without any, lines of standard input: titles, or JSON objects."
-)
-@click.option("--nothing", is_flag=True, help="Nothing was seen.")
-@click.option(
+@argument("source")
+@option("--seen", multiple=True, help="What was seen; without any, lines of standard input: titles, or JSON objects.")
+@option("--nothing", is_flag=True, help="Nothing was seen.")
+@option(
     "--absent-max",
     type=click.IntRange(0),
     default=3,
     show_default=True,
     help="Close what so many sweeps missed; 0: never.",
 )
-@click.option("--cool-down", "cool_down", help="Seen again so soon after it was closed, it stays closed: 30m.")
+@option("--cool-down", "cool_down", help="Seen again so soon after it was closed, it stays closed: 30m.")
 def sweep(out: Out, source: str, seen: tuple[str, ...], nothing: bool, absent_max: int, cool_down: str | None) -> None:
     """Say everything that SOURCE sees now. What it sees is counted, what it misses long enough is closed."""
     from standfast.cli.store import opened
@@ -119,19 +117,19 @@ def sweep(out: Out, source: str, seen: tuple[str, ...], nothing: bool, absent_ma
 
 def filters(function: Any) -> Any:
     """What a worker wants."""
-    for option in (
-        click.option("--assignee", help="Also what is assigned to this name, not to this actor."),
-        click.option("--source", help="Only from this source."),
-        click.option("--kind", help="Only of this kind."),
-        click.option("--label", help="Only with this label."),
+    for one in (
+        option("--assignee", help="Also what is assigned to this name, not to this actor."),
+        option("--source", help="Only from this source."),
+        option("--kind", help="Only of this kind."),
+        option("--label", help="Only with this label."),
     ):
-        function = option(function)
+        function = one(function)
     return function
 
 
 @task.verb("next", examples=("standfast task next", "standfast task next --label ci --limit 3 --json"))
 @filters
-@click.option("--limit", default=10, show_default=True, type=click.IntRange(1, 1000))
+@option("--limit", default=10, show_default=True, type=click.IntRange(1, 1000))
 def next_(out: Out, **asked: Any) -> None:
     """List what could be claimed now, the most urgent first, then the oldest."""
     from standfast.cli.store import opened
@@ -150,10 +148,10 @@ def next_(out: Out, **asked: Any) -> None:
     "claim",
     examples=("standfast task claim --json", "standfast task claim 9k2m4x --for 1h"),
 )
-@click.argument("task", required=False)
+@argument("task", required=False)
 @filters
-@click.option("--for", "term", help="Hold it this long from your last command: 30m, 2h.  [default: 15m]")
-@click.option("--while", "pid", type=int, help="Hold it as long as this process lives: --while $$")
+@option("--for", "term", help="Hold it this long from your last command: 30m, 2h.  [default: 15m]")
+@option("--while", "pid", type=int, help="Hold it as long as this process lives: --while $$")
 def claim(out: Out, task: str | None, term: str | None, pid: int | None, **asked: Any) -> None:
     """Take the next task that is ready, or TASK, alone. Prints its id; exit 3 if nothing is ready.
 
@@ -179,8 +177,8 @@ def claim(out: Out, task: str | None, term: str | None, pid: int | None, **asked
 
 
 @task.verb("renew", examples=("standfast task renew 9k2m4x", "standfast task renew 9k2m4x --for 1h"))
-@click.argument("task")
-@click.option("--for", "term", help="So long from now.  [default: as long as it was claimed for]")
+@argument("task")
+@option("--for", "term", help="So long from now.  [default: as long as it was claimed for]")
 def renew(out: Out, task: str, term: str | None) -> None:
     """Hold on to TASK for another term."""
     from standfast.cli.store import opened
@@ -191,10 +189,8 @@ def renew(out: Out, task: str, term: str | None) -> None:
 
 
 @task.verb("release", examples=("standfast task release 9k2m4x", "standfast task release 9k2m4x --force"))
-@click.argument("task")
-@click.option(
-    "--force", is_flag=True, help="Take it from whoever holds it; what they do with it from now on is refused."
-)
+@argument("task")
+@option("--force", is_flag=True, help="Take it from whoever holds it; what they do with it from now on is refused.")
 def release(out: Out, task: str, force: bool) -> None:
     """Give TASK back, undone."""
     from standfast.cli.store import opened
@@ -209,10 +205,10 @@ def release(out: Out, task: str, force: bool) -> None:
     "done",
     examples=("standfast task done 9k2m4x", "standfast task done 9k2m4x --reason duplicate --cool-down 1d"),
 )
-@click.argument("task")
-@click.option("--reason", default="done", show_default=True, help="Why it is closed.")
-@click.option("--result", help="What came of it.")
-@click.option("--cool-down", "cool_down", help="Seen again so soon, it stays closed: 30m.")
+@argument("task")
+@option("--reason", default="done", show_default=True, help="Why it is closed.")
+@option("--result", help="What came of it.")
+@option("--cool-down", "cool_down", help="Seen again so soon, it stays closed: 30m.")
 def done(out: Out, task: str, reason: str, result: str | None, cool_down: str | None) -> None:
     """Close TASK, claimed or not. Held by somebody else it is refused: exit 4."""
     from standfast.cli.store import opened
@@ -229,9 +225,9 @@ def done(out: Out, task: str, reason: str, result: str | None, cool_down: str | 
 @task.verb(
     "snooze", examples=("standfast task snooze 9k2m4x --for 2d", "standfast task snooze 9k2m4x --until 'mon 09:00'")
 )
-@click.argument("task")
-@click.option("--for", "term", help="So long: 2h, 3d.")
-@click.option("--until", help='Until then: "mon 09:00", "2026-11-20".')
+@argument("task")
+@option("--for", "term", help="So long: 2h, 3d.")
+@option("--until", help='Until then: "mon 09:00", "2026-11-20".')
 def snooze(out: Out, task: str, term: str | None, until: str | None) -> None:
     """Put TASK aside for a while. It is counted meanwhile, and back by itself."""
     from standfast.cli.store import opened
@@ -242,8 +238,8 @@ def snooze(out: Out, task: str, term: str | None, until: str | None) -> None:
 
 
 @task.verb("accept", examples=("standfast task accept 9k2m4x --reason 'by design'", "standfast task accept 9k2m4x"))
-@click.argument("task")
-@click.option("--reason", help="Why it may stay.")
+@argument("task")
+@option("--reason", help="Why it may stay.")
 def accept(out: Out, task: str, reason: str | None) -> None:
     """Let TASK be: it is counted when it is seen, and nobody is handed it."""
     from standfast.cli.store import opened
@@ -255,7 +251,7 @@ def accept(out: Out, task: str, reason: str | None) -> None:
 
 
 @task.verb("reopen", examples=("standfast task reopen 9k2m4x", "standfast task reopen 9k2m4x --json"))
-@click.argument("task")
+@argument("task")
 def reopen(out: Out, task: str) -> None:
     """Open TASK again: it was closed, accepted or snoozed too soon."""
     from standfast.cli.store import opened
@@ -270,17 +266,17 @@ def reopen(out: Out, task: str) -> None:
     "edit",
     examples=("standfast task edit 9k2m4x --priority 0 --assignee ada", "standfast task edit 9k2m4x --needs 7h3kq2"),
 )
-@click.argument("task")
-@click.option("--title")
-@click.option("--body", help="The details; `-` reads them from standard input.")
-@click.option("--priority", type=int, help="0 comes first.")
-@click.option("--label", "labels", multiple=True, help="All its labels; may be given several times.")
-@click.option("--branch")
-@click.option("--assignee", help="Who is to do it; empty for anybody.")
-@click.option("--parent", help="The goal it belongs to; empty for none.")
-@click.option("--due", help='When it is due: "fri 17:00".')
-@click.option("--needs", multiple=True, help="A task that has to be closed first.")
-@click.option("--no-needs", multiple=True, help="A task it waits for no more.")
+@argument("task")
+@option("--title")
+@option("--body", help="The details; `-` reads them from standard input.")
+@option("--priority", type=int, help="0 comes first.")
+@option("--label", "labels", multiple=True, help="All its labels; may be given several times.")
+@option("--branch")
+@option("--assignee", help="Who is to do it; empty for anybody.")
+@option("--parent", help="The goal it belongs to; empty for none.")
+@option("--due", help='When it is due: "fri 17:00".')
+@option("--needs", multiple=True, help="A task that has to be closed first.")
+@option("--no-needs", multiple=True, help="A task it waits for no more.")
 def edit(
     out: Out,
     task: str,
@@ -313,8 +309,8 @@ def edit(
     "note",
     examples=("standfast task note 9k2m4x 'seen again after the fix'", "make test 2>&1 | standfast task note 9k2m4x -"),
 )
-@click.argument("task")
-@click.argument("text")
+@argument("task")
+@argument("text")
 def note(out: Out, task: str, text: str) -> None:
     """Say something about TASK. `-` reads it from standard input."""
     from standfast.cli.store import opened
@@ -329,17 +325,17 @@ def note(out: Out, task: str, text: str) -> None:
 
 
 @task.verb("list", examples=("standfast task list", "standfast task list --held --all --json"))
-@click.option("--state", type=click.Choice(STATES), help="[default: open and snoozed]")
-@click.option("--label")
-@click.option("--kind")
-@click.option("--source")
-@click.option("--branch")
-@click.option("--assignee")
-@click.option("--session", help="Only of this session: its key or id.")
-@click.option("--held", is_flag=True, help="Only what somebody holds or held; suspect ones are marked.")
-@click.option("--goals", is_flag=True, help="Only tasks with tasks below them, with their progress.")
-@click.option("--after", help="Where the page before ended.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@option("--state", type=click.Choice(STATES), help="[default: open and snoozed]")
+@option("--label")
+@option("--kind")
+@option("--source")
+@option("--branch")
+@option("--assignee")
+@option("--session", help="Only of this session: its key or id.")
+@option("--held", is_flag=True, help="Only what somebody holds or held; suspect ones are marked.")
+@option("--goals", is_flag=True, help="Only tasks with tasks below them, with their progress.")
+@option("--after", help="Where the page before ended.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def list_(out: Out, goals: bool, limit: int, after: str | None, scope_choice: str | None, **asked: Any) -> None:
     """List what is open or snoozed, the most urgent first."""
@@ -361,7 +357,7 @@ def list_(out: Out, goals: bool, limit: int, after: str | None, scope_choice: st
 
 
 @task.verb("show", examples=("standfast task show 9k2m4x", "standfast task show 9k2m4x --json"))
-@click.argument("task")
+@argument("task")
 def show(out: Out, task: str) -> None:
     """Show TASK: its notes, what it waits for, its episodes, and every change."""
     from standfast.cli.store import opened

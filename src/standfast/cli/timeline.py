@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import command, scope_options
+from standfast.cli.frame import command, option, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 
@@ -28,14 +28,14 @@ NOW = {
     "timeline",
     examples=('standfast timeline --at "tue 03:00"', "standfast timeline --window 6h --session fix-42 --md"),
 )
-@click.option("--at", default="now", show_default=True, help='A moment as you would say it: "tue 03:00", "3h ago".')
-@click.option("--window", default="1h", show_default=True, help="How much time around it, half before and half after.")
-@click.option("--session", help="Only this session: its key or id.")
-@click.option("--agent", help="Only what this agent or actor did.")
-@click.option("--subject", help="Only what happened to this thing: its id.")
-@click.option("--type", "kind", help='Only this kind: "effect", or "effect.dispatched".')
-@click.option("--limit", default=500, show_default=True, type=click.IntRange(1, 2000))
-@click.option("--md", is_flag=True, help="As Markdown, to paste into a report.")
+@option("--at", default="now", show_default=True, help='A moment as you would say it: "tue 03:00", "3h ago".')
+@option("--window", default="1h", show_default=True, help="How much time around it, half before and half after.")
+@option("--session", help="Only this session: its key or id.")
+@option("--agent", help="Only what this agent or actor did.")
+@option("--subject", help="Only what happened to this thing: its id.")
+@option("--type", "kind", help='Only this kind: "effect", or "effect.dispatched".')
+@option("--limit", default=500, show_default=True, type=click.IntRange(1, 2000))
+@option("--md", is_flag=True, help="As Markdown, to paste into a report.")
 @scope_options
 def timeline(
     out: Out,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import click
-
-from standfast.cli.frame import command
+from standfast.cli.frame import argument, command
 from standfast.cli.output import Out
 
 
@@ -15,7 +13,7 @@ from standfast.cli.output import Out
         'standfast verify \'{"seq": 4711, "hash": "h1:9f2c…"}\'',
     ),
 )
-@click.argument("receipt")
+@argument("receipt")
 def verify(out: Out, receipt: str) -> None:
     """Prove that a RECEIPT, as --json prints it, is still in the journal, unchanged."""
     from standfast.cli.store import opened

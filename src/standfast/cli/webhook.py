@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import Command, noun, place, scope_options
+from standfast.cli.frame import Command, argument, noun, option, place, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column, clean_lines
 
@@ -74,15 +74,13 @@ COLUMNS = [
         "curl … | standfast webhook receive github --event-id 72d3162e --kind push -- ./on-push.sh",
     ),
 )
-@click.argument("source")
-@click.argument("file", default="-")
-@click.option("--event-id", required=True, help="The sender's own id of the event.")
-@click.option("--kind", help="What happened, in the sender's words: invoice.paid.")
-@click.option("--ignore", multiple=True, help="A field of the body that the sender changes with every delivery.")
-@click.option("--text", is_flag=True, help="The body is text, not JSON.")
-@click.option(
-    "--attempts-max", type=int, default=8, show_default=True, help="So many attempts, then it is a dead letter."
-)
+@argument("source")
+@argument("file", default="-")
+@option("--event-id", required=True, help="The sender's own id of the event.")
+@option("--kind", help="What happened, in the sender's words: invoice.paid.")
+@option("--ignore", multiple=True, help="A field of the body that the sender changes with every delivery.")
+@option("--text", is_flag=True, help="The body is text, not JSON.")
+@option("--attempts-max", type=int, default=8, show_default=True, help="So many attempts, then it is a dead letter.")
 def receive(out: Out, source: str, file: str, event_id: str, text: bool, **given: Any) -> None:
     """Record one delivery from SOURCE: the body in FILE, or on standard input.
 
@@ -119,9 +117,9 @@ def receive(out: Out, source: str, file: str, event_id: str, text: bool, **given
         "standfast webhook handle github --kind push --limit 10 -- ./on-push.sh",
     ),
 )
-@click.argument("source")
-@click.option("--kind", help="Only of this kind.")
-@click.option("--limit", default=1000, show_default=True, type=click.IntRange(1, 1000))
+@argument("source")
+@option("--kind", help="Only of this kind.")
+@option("--limit", default=1000, show_default=True, type=click.IntRange(1, 1000))
 def handle(out: Out, source: str, kind: str | None, limit: int) -> None:
     """Run COMMAND for every event of SOURCE that is ready, one after another, until none is left.
 
@@ -136,11 +134,11 @@ def handle(out: Out, source: str, kind: str | None, limit: int) -> None:
 
 
 @webhook.verb("claim", examples=("standfast webhook claim --json", "standfast webhook claim 9k2m4x --for 1h"))
-@click.argument("event", required=False)
-@click.option("--source", help="Only from this source.")
-@click.option("--kind", help="Only of this kind.")
-@click.option("--for", "term", help="Hold it this long from your last command: 30m, 2h.  [default: 15m]")
-@click.option("--while", "pid", type=int, help="Hold it as long as this process lives: --while $$")
+@argument("event", required=False)
+@option("--source", help="Only from this source.")
+@option("--kind", help="Only of this kind.")
+@option("--for", "term", help="Hold it this long from your last command: 30m, 2h.  [default: 15m]")
+@option("--while", "pid", type=int, help="Hold it as long as this process lives: --while $$")
 def claim(out: Out, event: str | None, source: str | None, kind: str | None, term: str | None, pid: int | None) -> None:
     """Take the event that has waited longest, or EVENT, alone. Prints its id; exit 3 if none is ready."""
     from standfast.cli.lock import held_for
@@ -163,8 +161,8 @@ def claim(out: Out, event: str | None, source: str | None, kind: str | None, ter
 
 
 @webhook.verb("renew", examples=("standfast webhook renew 9k2m4x", "standfast webhook renew 9k2m4x --for 1h"))
-@click.argument("event")
-@click.option("--for", "term", help="So long from now.  [default: as long as it was claimed for]")
+@argument("event")
+@option("--for", "term", help="So long from now.  [default: as long as it was claimed for]")
 def renew(out: Out, event: str, term: str | None) -> None:
     """Hold on to EVENT for another term."""
     from standfast.cli.store import opened
@@ -177,8 +175,8 @@ def renew(out: Out, event: str, term: str | None) -> None:
 @webhook.verb(
     "done", examples=("standfast webhook done 9k2m4x", "standfast webhook done stripe/evt_1 --result '{\"order\": 7}'")
 )
-@click.argument("event")
-@click.option("--result", help="What every later delivery is answered with: JSON, or text.")
+@argument("event")
+@option("--result", help="What every later delivery is answered with: JSON, or text.")
 def done(out: Out, event: str, result: str | None) -> None:
     """EVENT is handled. Held by somebody else it is refused: exit 4."""
     from standfast.cli.store import opened
@@ -196,10 +194,10 @@ def done(out: Out, event: str, result: str | None) -> None:
         "standfast webhook fail 9k2m4x --reason 'unknown customer' --dead",
     ),
 )
-@click.argument("event")
-@click.option("--reason", required=True, help="What went wrong.")
-@click.option("--again-in", "again", help="Try it again after this long.  [default: 30s, then twice as long each time]")
-@click.option("--dead", is_flag=True, help="Never try it again: a person has to look.")
+@argument("event")
+@option("--reason", required=True, help="What went wrong.")
+@option("--again-in", "again", help="Try it again after this long.  [default: 30s, then twice as long each time]")
+@option("--dead", is_flag=True, help="Never try it again: a person has to look.")
 def fail(out: Out, event: str, reason: str, again: str | None, dead: bool) -> None:
     """Handling EVENT failed: it is tried again later; after its last attempt it is a dead letter."""
     from standfast.cli.store import opened
@@ -219,9 +217,9 @@ def fail(out: Out, event: str, reason: str, again: str | None, dead: bool) -> No
 
 
 @webhook.verb("dead", examples=("standfast webhook dead", "standfast webhook dead --settled --all --json"))
-@click.option("--settled", is_flag=True, help="Also what was retried or resolved.")
-@click.option("--after", callback=place, help="Where the page before ended.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@option("--settled", is_flag=True, help="Also what was retried or resolved.")
+@option("--after", callback=place, help="Where the page before ended.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def dead(out: Out, settled: bool, after: str | None, limit: int, scope_choice: str | None) -> None:
     """List what was given up, with the reason."""
@@ -249,8 +247,8 @@ def dead(out: Out, settled: bool, after: str | None, limit: int, scope_choice: s
 @webhook.verb(
     "retry", examples=("standfast webhook retry 9k2m4x", "standfast webhook retry 9k2m4x --note 'the API is back'")
 )
-@click.argument("event")
-@click.option("--note", help="What has changed.")
+@argument("event")
+@option("--note", help="What has changed.")
 def retry(out: Out, event: str, note: str | None) -> None:
     """Hand EVENT out again, now: a dead one with all its attempts before it."""
     from standfast.cli.store import opened
@@ -268,9 +266,9 @@ def retry(out: Out, event: str, note: str | None) -> None:
         "standfast webhook resolve 9k2m4x --note 'test data' --json",
     ),
 )
-@click.argument("event")
-@click.option("--note", required=True, help="How it was looked after.")
-@click.option("--result", help="What every later delivery is answered with: JSON, or text.")
+@argument("event")
+@option("--note", required=True, help="How it was looked after.")
+@option("--result", help="What every later delivery is answered with: JSON, or text.")
 def resolve(out: Out, event: str, note: str, result: str | None) -> None:
     """Somebody looked after a dead EVENT in another way: it is done."""
     from standfast.cli.store import opened
@@ -285,11 +283,11 @@ def resolve(out: Out, event: str, note: str, result: str | None) -> None:
 
 
 @webhook.verb("list", examples=("standfast webhook list", "standfast webhook list --state received --json"))
-@click.option("--state", type=click.Choice(STATES))
-@click.option("--source")
-@click.option("--kind")
-@click.option("--after", callback=place, help="Where the page before ended.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@option("--state", type=click.Choice(STATES))
+@option("--source")
+@option("--kind")
+@option("--after", callback=place, help="Where the page before ended.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def list_(out: Out, limit: int, scope_choice: str | None, **asked: Any) -> None:
     """List what was received, the newest first."""
@@ -308,7 +306,7 @@ def list_(out: Out, limit: int, scope_choice: str | None, **asked: Any) -> None:
 
 
 @webhook.verb("show", examples=("standfast webhook show 9k2m4x", "standfast webhook show stripe/evt_1 --json"))
-@click.argument("event")
+@argument("event")
 def show(out: Out, event: str) -> None:
     """Show EVENT: its body, its result, why it failed, and every change."""
     from standfast.cli.store import opened

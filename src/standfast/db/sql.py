@@ -25,7 +25,8 @@ from collections.abc import Callable
 from functools import cached_property
 from operator import itemgetter
 
-_HEAD = re.compile(r"^-- name: (\w+)(?: \[(sqlite|postgres)\])?\s*$")
+_NAMED = "\n-- name: "
+_DIALECTS = ("", "[sqlite]", "[postgres]")
 _FRAGMENT = re.compile(r"\{(\w+)(?::(\w+))?\}")
 # Strings, comments and casts come first so that a colon inside them is not a parameter.
 _TOKEN = re.compile(r"'(?:[^']|'')*'|--[^\n]*|::|:([a-z_][a-z0-9_]*)|%")
@@ -96,42 +97,47 @@ class Statement:
 class Queries:
     """The statements of one file, as attributes: `SQL.send`."""
 
-    def __init__(self, where: str, statements: dict[str, Statement]) -> None:
+    def __init__(self, where: str, text: str) -> None:
         self._where = where
-        self._statements = statements
-        self.__dict__.update(statements)
+        self._text = text
+
+    @cached_property
+    def _statements(self) -> dict[str, Statement]:
+        """Parsed on first use; a process imports many files and uses a few."""
+        return parse(self._text)
 
     def __getattr__(self, name: str) -> Statement:
-        raise AttributeError(f"{self._where} has no statement named {name!r}")
+        if name.startswith("__") or name not in self._statements:
+            raise AttributeError(f"{self._where} has no statement named {name!r}")
+        self.__dict__.update(self._statements)
+        return self._statements[name]
 
     def __iter__(self) -> object:
         return iter(self._statements.values())
 
 
 def load(module: str) -> Queries:
-    """Read the `.sql` file beside `module`: call as `load(__name__)`."""
+    """Read the `.sql` file beside `module`: call as `load(__name__)`. It is read with the module, not later: by then
+    a newer release may stand in its place."""
     spec = sys.modules[module].__spec__
     assert spec is not None
     assert spec.origin is not None
     path = os.path.splitext(spec.origin)[0] + ".sql"
     raw: bytes = spec.loader.get_data(path)  # type: ignore[union-attr]
-    return Queries(os.path.basename(path), parse(raw.decode()))
+    return Queries(os.path.basename(path), raw.decode())
 
 
 def parse(text: str) -> dict[str, Statement]:
     """Split a file into its statements; the text before the first name is commentary."""
     texts: dict[str, dict[str, str]] = {}
-    current: list[str] | None = None
-    for line in text.splitlines():
-        head = _HEAD.match(line)
-        if head:
-            variants = texts.setdefault(head.group(1), {})
-            dialect = head.group(2) or "both"
-            assert dialect not in variants, f"{head.group(1)} [{dialect}] is written twice"
-            variants[dialect] = ""
-            current = [head.group(1), dialect]
-        elif current:
-            texts[current[0]][current[1]] += line + "\n"
+    for part in f"\n{text}".split(_NAMED)[1:]:
+        head, _, body = part.partition("\n")
+        name, _, dialect = head.rstrip().partition(" ")
+        assert name.isidentifier(), f"{name!r} is no name of a statement"
+        assert dialect in _DIALECTS, f"{name} is written for {dialect}, which is no engine"
+        variants = texts.setdefault(name, {})
+        assert dialect not in variants, f"{name} {dialect} is written twice"
+        variants[dialect] = body
     return {name: _statement(name, variants) for name, variants in texts.items()}
 
 
@@ -142,11 +148,11 @@ def statement(text: str, *, name: str = "inline") -> Statement:
 
 def _statement(name: str, variants: dict[str, str]) -> Statement:
     cleaned = {dialect: _strip(text) for dialect, text in variants.items()}
-    both = cleaned.get("both", "")
-    sqlite, postgres = cleaned.get("sqlite", both), cleaned.get("postgres", both)
+    both = cleaned.get("", "")
+    sqlite, postgres = cleaned.get("[sqlite]", both), cleaned.get("[postgres]", both)
     assert sqlite, f"{name} lacks a text for SQLite"
     assert postgres, f"{name} lacks a text for PostgreSQL"
-    return Statement(name, sqlite, postgres, varies=len(cleaned) > 1 or "both" not in cleaned)
+    return Statement(name, sqlite, postgres, varies=len(cleaned) > 1 or "" not in cleaned)
 
 
 def _strip(text: str) -> str:
