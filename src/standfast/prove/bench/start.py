@@ -16,6 +16,8 @@ from standfast.prove.postgres import fresh_database
 
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "standfast")
 OPEN = "import standfast; standfast.open().close()"
+TASKS = 10
+"""In the store, for the list of them."""
 
 
 def _payload(event: str, **more: object) -> bytes:
@@ -70,6 +72,8 @@ def _on_postgres(plan: Plan, url: str) -> Table:
 
 
 def _measured(plan: Plan, commands: Starts, environment: dict[str, str], title: str) -> Table:
+    for n in range(TASKS):
+        _cpu([COMMAND, "task", "add", f"something to be listed, {n}"], environment, b"")()
     bare = "python -c pass"
     contestants = {bare: _cpu([sys.executable, "-c", "pass"], environment, b"")}
     for name, (command, _) in commands.items():
@@ -97,8 +101,8 @@ def _cpu(command: list[str], environment: dict[str, str], given: bytes) -> Calla
         reading, writing = os.pipe()
         os.write(writing, given)
         os.close(writing)
-        quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0), (os.POSIX_SPAWN_DUP2, reading, 0)]
-        pid = os.posix_spawn(command[0], command, environment, file_actions=quiet)
+        quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_WRONLY, 0) for fd in (1, 2)]
+        pid = os.posix_spawn(command[0], command, environment, file_actions=[*quiet, (os.POSIX_SPAWN_DUP2, reading, 0)])
         os.close(reading)
         _, status, usage = os.wait4(pid, 0)
         if os.waitstatus_to_exitcode(status) != 0:
