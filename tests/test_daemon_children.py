@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from standfast.footings.leases import parse_process
 from standfast.prove.faults import mounts
 from standfast.prove.faults.daemons import fill, until
 from tests.skipping import or_skip
+from tests.test_leases import HOLDING
 
 
 @pytest.fixture
@@ -160,6 +164,31 @@ def test_what_a_killed_keeper_leaves_is_found_by_its_session_and_ended(spool: Sp
     until(lambda: not os.path.exists(f"/proc/{background}"))
     assert child.result() is None
     assert not child.never_began
+
+
+def test_what_is_left_is_ended_when_its_last_thread_has_let_go(spool: Spool, tmp_path: Path) -> None:
+    """Its first thread is a zombie before the others have closed their files: until then the run is not over."""
+    for number in range(8):
+        door = tmp_path / f"door-{number}"
+        child = going(spool, sys.executable, "-c", HOLDING, str(door))
+        until(partial(held, door))
+        os.kill(child.pid, signal.SIGKILL)
+        ended(child)
+        while not child.end_leftovers():
+            pass
+        assert not held(door)
+        spool.forget("run_x", 1)
+
+
+def held(door: Path) -> bool:
+    if not door.exists():
+        return False
+    with open(door) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def test_past_the_moment_when_another_machine_may_take_over_the_command_is_ended(spool: Spool) -> None:

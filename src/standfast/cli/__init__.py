@@ -19,7 +19,7 @@ from __future__ import annotations
 import gc
 import sys
 
-_GARBAGE = 50_000, 20, 20
+_GARBAGE = 50_000, 10, 10
 """A command that ends soon never looks for garbage; one that stays does, less often than others."""
 DOORS: dict[str, str] = {"hook": "standfast.cli.hook:main"}
 """Commands opened before click is loaded, as "module:function" taking the remaining words."""

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from standfast.clock import SECOND_US
 from standfast.daemon import keeper
-from standfast.footings.leases import is_gone, is_here, parse_process, process
+from standfast.footings.leases import has_let_go, is_gone, is_here, parse_process, process
 
 if TYPE_CHECKING:
     from standfast.clock import Clock
@@ -238,12 +238,12 @@ def _signal(identity: str, clock: Clock, number: signal.Signals) -> None:
 
 
 def _sessions() -> list[tuple[int, int]]:
-    """(process group, session) of every living process that can be seen."""
+    """(process group, session) of every process that can be seen and still has something open."""
     found = []
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
         if name.isdigit():
             with suppress(OSError, IndexError, ValueError), open(f"/proc/{name}/stat", "rb") as file:
-                state, _, group, session = file.read().rpartition(b")")[2].split()[:4]
-                if state not in (b"Z", b"X"):
-                    found.append((int(group), int(session)))
+                fields = file.read().rpartition(b")")[2].split()
+                if not has_let_go(fields):
+                    found.append((int(fields[2]), int(fields[3])))
     return found

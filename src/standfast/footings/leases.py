@@ -336,14 +336,22 @@ def _stat(pid: int) -> tuple[str, str]:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The command's name stands in parentheses and may contain anything.
             fields = file.read().rpartition(b")")[2].split()
-        if fields[0] == b"Z" and int(fields[17]) > 1:
-            return "unknown", ""  # its first thread has ended; the others have not yet let go of its files
+        if fields[0] == b"Z" and not has_let_go(fields):
+            return "unknown", ""
         return fields[0].decode(), fields[19].decode()
     except (FileNotFoundError, ProcessLookupError):
         # Not there, or hidden from us (hidepid): a signal that is none tells the two apart.
         return _probe(pid)
     except (OSError, IndexError):
         return "unknown", ""
+
+
+def has_let_go(fields: list[bytes]) -> bool:
+    """Of a process as /proc tells it, from its state on: whether it has ended, and every file of its is closed.
+
+    Of a killed one the first thread is a zombie at once, while the others may still have its files open.
+    """
+    return fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
 
 
 def _probe(pid: int) -> tuple[str, str]:
