@@ -216,7 +216,8 @@ def _dbos_message(client: Any, destination: str) -> None:
 def _dbos_receive(pipe: Connection, place: str, url: str | None) -> None:
     from dbos import DBOS, SetWorkflowID  # type: ignore[import-not-found,unused-ignore]  # as above
 
-    DBOS(config={"name": "benchmark", "system_database_url": url or f"sqlite:///{place}/dbos.sqlite"})
+    where = url or f"sqlite:///{place}/dbos.sqlite"
+    DBOS(config={"name": "benchmark", "log_level": "WARNING", "system_database_url": where})
 
     @DBOS.workflow()  # type: ignore[untyped-decorator,unused-ignore]
     def receive(count: int) -> list[float]:

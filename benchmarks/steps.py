@@ -321,7 +321,8 @@ def _ours(url: str | None, *, effect: bool = False) -> Iterator[OneSession]:
 def _dbos(url: str | None) -> Iterator[OneSession]:
     from dbos import DBOS  # type: ignore[import-not-found,unused-ignore]  # from PyPI, see peers
 
-    DBOS(config={"name": "benchmark", **({"system_database_url": url} if url else {})})
+    quiet = {"name": "benchmark", "log_level": "WARNING"}
+    DBOS(config={**quiet, "system_database_url": url} if url else quiet)
     step = DBOS.step()(worked)
     loops: list[Loop] = []
 
