@@ -616,6 +616,22 @@ def test_a_command_imports_nothing_heavy(home: Path, words: list[str], also: lis
     assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
 
 
+def test_a_process_that_ends_at_once_has_said_everything_and_cleared_up(home: Path) -> None:
+    code = (
+        "import atexit, sys; from standfast.cli import start; atexit.register(print, 'cleared up')\n"
+        "sys.argv = ['standfast', *{words!r}]; print('x' * 300_000); start(); print('never')"
+    )
+    for words, exit_code in ((["where"], 0), (["nowhere"], 2)):
+        command = [sys.executable, "-c", code.format(words=words)]
+        done = subprocess.run(command, env=environment(home), capture_output=True, text=True)
+        assert (done.returncode, done.stdout.splitlines()[-1]) == (exit_code, "cleared up"), done.stderr
+        assert done.stdout.startswith("x" * 300_000)
+    for words, exit_code in ((["where"], 1), (["hook", "claude-code"], 0)):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([sys.executable, "-m", "standfast", *words], env=environment(home), stdout=full)
+        assert done.returncode == exit_code
+
+
 def test_the_doors_open_before_click(home: Path) -> None:
     """RULES §10: a hook must not pay for a command line it does not parse."""
     code = (

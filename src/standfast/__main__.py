@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from standfast.cli import main
+from standfast.cli import start
 
-raise SystemExit(main())
+start()

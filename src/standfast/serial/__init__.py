@@ -16,14 +16,17 @@ if nobody has imported datetime.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final, TypeAlias
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from standfast.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from json import JSONDecoder
 
 # A recursive union would be the true type, but then neither `body["pr"]` nor passing a
 # dict[str, str] type-checks; the codec checks at run time what the alias does not.
@@ -55,10 +58,15 @@ PAYLOAD_COLUMNS: Final[tuple[str, ...]] = (
 _ATOMS = frozenset({str, bool, float, type(None)})
 _SURROGATE = "[\ud800-\udfff]"  # patterns are compiled on first use: starting is often all a process does
 
-# `_plain` has bounded the depth before this runs, so a cycle cannot reach it.
-_dump = json.JSONEncoder(
-    ensure_ascii=False, check_circular=False, allow_nan=False, sort_keys=True, separators=(",", ":")
-).encode
+
+@cache
+def _writer() -> Callable[[object], str]:
+    """`_plain` has bounded the depth before this runs, so a cycle cannot reach it."""
+    from json import JSONEncoder
+
+    return JSONEncoder(
+        ensure_ascii=False, check_circular=False, allow_nan=False, sort_keys=True, separators=(",", ":")
+    ).encode
 
 
 class Misfit(Exception):
@@ -95,7 +103,7 @@ def canonical(value: object, *, what: str = "value") -> str:
     """
     plain = value if _plain(value, DEPTH_MAX) else _walk(value, what)
     try:
-        text = _dump(plain)
+        text = _writer()(plain)
     except ValueError:  # NaN or an infinity: the walk finds where
         _walk(plain, what)
         raise
@@ -278,12 +286,14 @@ def loads(text: str | bytes, *, what: str = "value", limit_bytes: int = PAYLOAD_
 
     Refuses what `canonical` could not write, and duplicate keys: two readers would disagree.
     """
+    from json import JSONDecodeError
+
     text = _bounded_text(text, what, limit_bytes)
     try:
-        value = _STRICT.decode(text)
+        value = _strict().decode(text)
     except Misfit as misfit:
         raise refused(misfit, what) from None
-    except json.JSONDecodeError as error:
+    except JSONDecodeError as error:
         fact = f"line {error.lineno} column {error.colno}: {error.msg}"
         raise InvalidInput(f"{what}: {fact}", "the input must be one JSON value") from None
     except RecursionError:
@@ -301,7 +311,7 @@ def read(text: object) -> Json:
     if not isinstance(text, str):
         return text
     try:
-        return _TOTAL.decode(text)
+        return _total().decode(text)
     except (ValueError, RecursionError):
         return text
 
@@ -379,8 +389,18 @@ def _no_constant_in_store(name: str) -> Json:
     raise ValueError(name)
 
 
-_STRICT = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_no_constant, parse_float=_finite)
-_TOTAL = json.JSONDecoder(parse_constant=_no_constant_in_store)
+@cache
+def _strict() -> JSONDecoder:
+    from json import JSONDecoder
+
+    return JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_no_constant, parse_float=_finite)
+
+
+@cache
+def _total() -> JSONDecoder:
+    from json import JSONDecoder
+
+    return JSONDecoder(parse_constant=_no_constant_in_store)
 
 
 # --- for people --------------------------------------------------------------------------------
