@@ -127,7 +127,8 @@ class BothRows(Way):
         connection.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; BEGIN IMMEDIATE").fetchall()
         if not connection.execute("PRAGMA table_list(meta)").fetchall():  # the first one here
             connection.execute(ddl(MIGRATIONS[0], "sqlite")).fetchall()
-        connection.execute(f"{TABLE}; COMMIT")
+        connection.execute(TABLE)
+        connection.execute("COMMIT")
         event = journal.SQL.append.sqlite
 
         def both(fields: dict[str, object]) -> None:
