@@ -28,8 +28,6 @@ P = TypeVar("P", bound=click.Parameter)
 Examples = tuple[str, str]
 LISTS = frozenset(("list", "dead", "runs", "streams", "consumers", "boxes", "caught", "timeline", "search"))
 """What answers with a list: before anything was written it is empty."""
-
-
 _WANTED = "wanted_parameters"
 Wanted = list[Callable[[], click.Parameter]]
 """The options and arguments of a command, from the first to the last, each as what makes it."""

@@ -46,7 +46,7 @@ from standfast.db.sqlite import bell, library, migrate, place, readers
 from standfast.db.sqlite.guard import Log
 from standfast.db.sqlite.held import Held
 from standfast.db.sqlite.inbox import Inbox
-from standfast.db.sqlite.lock import FileLock, busy, holder
+from standfast.db.sqlite.lock import FileLock, busy, cannot_open, holder
 from standfast.db.sqlite.queue import Entry, Op, Queue, ops
 from standfast.db.sqlite.signals import HeldBack
 from standfast.db.sqlite.tx import SqliteTx
@@ -607,19 +607,22 @@ class SqliteEngine(Engine):
 
     def care(self) -> None:
         """A log that has grown is emptied while nobody is in a hurry."""
-        if not self._caring and self._log.size_bytes() > LOG_IDLE_BYTES:
+        if self._outgrown(LOG_IDLE_BYTES):
             self._caring = True
             self._truncate_log(wait_s=CARE_WAIT_S)
 
     def _care(self) -> None:
         """The log outgrew its bound, because a reader pinned it: give the space back, off the hot path."""
+        if self._outgrown(LOG_MAX_BYTES):
+            self._caring = True
+            threading.Thread(target=self._truncate_log, name="standfast-care", daemon=True).start()
+
+    def _outgrown(self, bound_bytes: int) -> bool:
+        """Whether the log is too large, and nobody sees to it yet."""
         try:
-            if self._caring or self._log.size_bytes() <= LOG_MAX_BYTES:
-                return
+            return not self._caring and self._log.size_bytes() > bound_bytes
         except OSError:
-            return  # a disk that fails now is told to whoever writes next, not to whoever was committed
-        self._caring = True
-        threading.Thread(target=self._truncate_log, name="standfast-care", daemon=True).start()
+            return False  # a disk that fails now is told to whoever writes next, not to whoever was committed
 
     def _truncate_log(self, wait_s: float = DEADLINE_S) -> None:
         try:
@@ -672,8 +675,4 @@ def _opening(path: str) -> Iterator[None]:
     except BlockingIOError as error:
         raise busy(path + ".lock", end - time.monotonic()) from error
     except OSError as error:
-        raise StorageError(
-            f"{path} cannot be opened: {error.strerror}",
-            "standfast doctor tells what is wrong with the place",
-            code="not_writable",
-        ) from error
+        raise cannot_open(path, error) from error

@@ -171,11 +171,16 @@ def _open(path: str) -> int:
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise StorageError(
-            f"{path} cannot be opened: {error.strerror}",
-            "standfast doctor tells what is wrong with the place",
-            code="not_writable",
-        ) from error
+        raise cannot_open(path, error) from error
+
+
+def cannot_open(path: str, error: OSError) -> StorageError:
+    """The refusal of a file of the store that the system does not give us."""
+    return StorageError(
+        f"{path} cannot be opened: {error.strerror}",
+        "standfast doctor tells what is wrong with the place",
+        code="not_writable",
+    )
 
 
 def free_now(path: str) -> bool:

@@ -141,8 +141,8 @@ class BothRows(Way):
 class Turns(BothRows):
     """The two rows by hand, one thread after the other, in one transaction that never ends: no commit, no sync.
 
-    Each thread that writes has to be woken once, and only one runs at a time. Whatever an engine does, threads
-    of one interpreter are not served faster than this.
+    Each thread that writes has to be woken once, and only one runs at a time: what is left when the disk and the
+    engine cost nothing.
     """
 
     def writers(self, count: int) -> list[Write]:
