@@ -72,10 +72,9 @@ def lead_and_sync_slowly(path: str, oracle: str) -> None:
         # Runs in the leading main thread: those who come now are the leader's next batch, or share this one.
         if not tasks:
             tasks.extend(Task(follow, n) for n in range(6))
+            threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         tx.run(INSERT, key="k-leader", value="1")
 
-    timer = threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
     try:
         sf._store.write(body)
         say("not interrupted")
@@ -89,7 +88,7 @@ def lead_and_sync_slowly(path: str, oracle: str) -> None:
 def test_an_interrupt_while_the_leader_syncs_leaves_its_followers_served(tmp_path: Path) -> None:
     """000-1: a sync is where a writer spends its time, so that is where Ctrl-C strikes."""
     with or_skip():
-        disk = Disk(tmp_path, sync_us=100_000)
+        disk = Disk(tmp_path, sync_us=400_000)
     with Child(
         "tests.test_sqlite_interrupts:lead_and_sync_slowly",
         env=disk.env,

@@ -243,23 +243,27 @@ class SqliteEngine(Engine):
             self._usable()
         op = Op(body, caller, durable)
         with HeldBack() as signals:
-            if not (self.queue.lead_alone() and self._alone(op)):
+            if not self.queue.lead_alone():
                 self._commit(Entry([op]), signals)
+            elif not self._alone(op):
+                self._serve(Entry([op]), signals)
         if op.error is not None:
             raise op.error
         result: T = op.result
         return result
 
     def _alone(self, op: Op) -> bool:
-        """One body, and nobody else in sight: straight through. False if it is not as simple, and nothing was done.
+        """One body, and nobody else in sight: straight through. False if it is not as simple: nothing was done,
+        and this thread still leads.
 
-        What `_commit` does for a batch, in one piece for one. A sync is long enough for the processor to forget
+        What `_serve` does for a batch, in one piece for one. A sync is long enough for the processor to forget
         what it knew: between two of them every function costs twice what it costs in a loop.
         """
-        committed = False
+        again = committed = False
         try:
             crash.point("commit.before_begin")
             if self.dead is not None or not self.lock.take():
+                again = True
                 return False
             try:
                 self._running = _get_ident()
@@ -269,6 +273,7 @@ class SqliteEngine(Engine):
                 committed = True
             except library.RETRYABLE:
                 self.rollback()
+                again = True
                 return False
             except Exception as error:  # noqa: BLE001  # a body may raise anything; it belongs to its caller
                 self.rollback()
@@ -280,15 +285,16 @@ class SqliteEngine(Engine):
                 self._running = 0
                 self.lock.release()
         finally:
-            early = self.queue.hand_over_early()
-            try:
-                if committed:
-                    self._batches += 1
-                    op.error = self._confirm(op.durable)
-                    if self._batches % _CARE_EVERY == 0:
-                        self._care()
-            finally:
-                self.queue.settled(hand_over=not early)
+            if not again:
+                early = self.queue.hand_over_early()
+                try:
+                    if committed:
+                        self._batches += 1
+                        op.error = self._confirm(op.durable)
+                        if self._batches % _CARE_EVERY == 0:
+                            self._care()
+                finally:
+                    self.queue.settled(hand_over=not early)
         return True
 
     def submit(self, body: Callable[[Tx], T], caller: Caller, done: Done[T]) -> None:
@@ -310,8 +316,11 @@ class SqliteEngine(Engine):
             self._commit(Entry(ops), signals)
 
     def _commit(self, entry: Entry, signals: HeldBack) -> None:
-        if not self.queue.enter(entry, signals):
-            return
+        if self.queue.enter(entry, signals):
+            self._serve(entry, signals)
+
+    def _serve(self, entry: Entry, signals: HeldBack) -> None:
+        """Commit `entry`, which leads, and whoever waits; then let the next one lead, and answer."""
         batch: list[Entry] = []
         try:
             if self.dead is None:
@@ -473,9 +482,7 @@ class SqliteEngine(Engine):
             if error is not None:
                 for op in committed:
                     op.error = error
-        for entry in batch:
-            if entry is not leader:
-                entry.wake()
+        self.queue.answer([entry for entry in batch if entry is not leader])
         if committed and self._batches % _CARE_EVERY == 0:
             self._care()
 
