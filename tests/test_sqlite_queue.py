@@ -75,6 +75,15 @@ def test_one_who_is_interrupted_when_it_was_woken_still_wakes_the_next_one() -> 
     assert queue._coming == 0
 
 
+def test_one_who_was_interrupted_is_not_put_back_and_never_told_to_lead() -> None:
+    queue, waiting = Queue(), asleep(3)
+    queue._leading = True  # and the leader has taken all three along
+    queue._leave(waiting[0])
+    queue.put_back(waiting)
+    queue.hand_over()
+    assert [entry.leads for entry in waiting] == [False, True, False]
+
+
 def test_when_one_took_long_to_get_going_all_that_are_left_are_woken() -> None:
     queue, served = Queue(), asleep(5)
     queue.answer(served)

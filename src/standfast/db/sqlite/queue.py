@@ -197,8 +197,9 @@ class Queue:
         return batch
 
     def put_back(self, entries: list[Entry]) -> None:
+        """They were taken along and not served; whoever was interrupted meanwhile has taken its work back."""
         with self._mutex:
-            self._waiting.extendleft(reversed(entries))
+            self._waiting.extendleft(entry for entry in reversed(entries) if not entry.gone)
 
     def hand_over(self, *, settling: bool = False) -> None:
         """Let the next one lead. `settling`: this thread still has to sync and answer; see `settled`."""
