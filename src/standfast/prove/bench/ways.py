@@ -146,7 +146,7 @@ class BothRows(Way):
 
 
 class Protected(BothRows):
-    """The two rows by hand, and by hand what protects a record: what no engine that promises the same can beat.
+    """The two rows by hand, and by hand what protects a record of ours today: the rest is the engine.
 
     Ctrl-C held back, a lock file against other processes, the guard's trigger on the journal, a look whether the log
     that was synced is still the one on disk, the bell for those who wait for news. One caller, in the main thread.
