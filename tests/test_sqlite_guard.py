@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -110,10 +112,15 @@ def write_unguarded(path: str) -> None:
 # -- the check of the log ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("busy", [False, True], ids=["looking", "told by the kernel"])
 @pytest.mark.parametrize("how", ["removed", "renamed", "replaced"])
-def test_a_log_that_is_not_ours_any_more_acknowledges_nothing(sf: standfast.Standfast, path: Path, how: str) -> None:
+def test_a_log_that_is_not_ours_any_more_acknowledges_nothing(
+    sf: standfast.Standfast, path: Path, how: str, busy: bool
+) -> None:
     """000-1: neither success nor failure, the engine given up, and the store open again at the next call."""
     put(sf, "k-before")
+    if busy:
+        write_often(sf)
     sf._store.write(lambda tx: None)
     old = sf.engine
     log = Path(f"{path}-wal")
@@ -130,6 +137,78 @@ def test_a_log_that_is_not_ours_any_more_acknowledges_nothing(sf: standfast.Stan
     put(sf, "k-after")
     assert sf.engine is not old
     assert "k-after" in keys(sf)
+
+
+def write_often(sf: standfast.Standfast) -> None:
+    """Until the kernel is asked to tell what happens to the log."""
+    if sys.platform != "linux":
+        pytest.skip("only Linux tells")
+    end = time.monotonic() + 60
+    while not told(sf):
+        assert time.monotonic() < end, "256 writes within two seconds, and nobody asked the kernel"
+        for _ in range(64):
+            sf._store.write(lambda tx: None, durable=False)
+
+
+def told(sf: standfast.Standfast) -> bool:
+    return sf.engine._log._told_fd >= 0  # type: ignore[attr-defined,no-any-return]
+
+
+def test_what_else_happens_to_the_log_of_a_busy_writer_is_no_reason_to_give_up(
+    sf: standfast.Standfast, path: Path
+) -> None:
+    write_often(sf)
+    engine, log = sf.engine, Path(f"{path}-wal")
+    for n in range(300):  # more than one answer's worth
+        log.chmod(0o600 if n % 2 else 0o640)
+        os.utime(log)
+        if n % 50 == 0:
+            put(sf, f"k-{n}")
+    log.chmod(0o600)
+    put(sf, "k-last")
+    assert sf.engine is engine
+    log.unlink()
+    with pytest.raises(standfast.CommitUnknown):
+        put(sf, "k-unknown")
+
+
+def test_who_writes_now_and_then_asks_nothing_of_the_kernel(sf: standfast.Standfast) -> None:
+    """A user has 128 of these, and other programs need them too."""
+    for n in range(20):
+        put(sf, f"k-{n}")
+    assert not told(sf)
+
+
+def test_where_the_kernel_tells_no_more_a_busy_writer_looks_and_a_waiter_looks_again(
+    sf: standfast.Standfast, path: Path
+) -> None:
+    put(sf, "k-before")
+    with no_more_files():
+        for _ in range(1200):
+            sf._store.write(lambda tx: None, durable=False)
+        assert not told(sf)
+        with sf.engine.watch() as watch:
+            assert watch.wait(0.01)
+    Path(f"{path}-wal").unlink()
+    with pytest.raises(standfast.CommitUnknown):
+        put(sf, "k-unknown")
+
+
+@contextmanager
+def no_more_files() -> Iterator[None]:
+    """The kernel gives this process no descriptor more; it says the same when a user has as many watches as allowed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 1, hard))
+    taken: list[int] = []
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for fd in taken:
+            os.close(fd)
 
 
 # -- foreign writes --------------------------------------------------------------------------------------------

@@ -16,10 +16,11 @@ import time
 from contextlib import suppress
 
 from standfast.db.contract import Watch
+from standfast.db.sqlite import inotify
 
-_IN_ACCESS = 0x1
 _LINUX = sys.platform == "linux"
 _POLL_S = 0.015
+_LOOK_AGAIN_S = 0.1
 _pread = os.pread
 
 
@@ -48,35 +49,41 @@ class Bell:
 
 def watch(path: str) -> Watch:
     """Wait for the bell, the best way this system has."""
-    return _Inotify(path) if _LINUX else _Poll(path)
+    if not _LINUX:
+        return _Poll(path)
+    try:
+        return _Inotify(path)
+    except OSError:
+        return _Deaf()
 
 
 class _Inotify(Watch):
     def __init__(self, path: str) -> None:
-        import ctypes
-
-        libc = ctypes.CDLL(None, use_errno=True)
-        self._fd: int = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
-        if self._fd < 0 or libc.inotify_add_watch(self._fd, os.fsencode(path), _IN_ACCESS) < 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code), path)
+        self._fd = inotify.told_of(path, inotify.ACCESSED)
         self._poll = select.poll()
         self._poll.register(self._fd, select.POLLIN)
 
     def wait(self, timeout_s: float) -> bool:
         if not self._poll.poll(max(timeout_s, 0) * 1000):
             return False
-        try:
-            while os.read(self._fd, 4096):
-                pass
-        except BlockingIOError:
-            pass
+        inotify.drain(self._fd)
         return True
 
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+class _Deaf(Watch):
+    """The kernel tells no more files of this user's: look again every now and then."""
+
+    def wait(self, timeout_s: float) -> bool:
+        time.sleep(min(max(timeout_s, 0), _LOOK_AGAIN_S))
+        return timeout_s > 0
+
+    def close(self) -> None:
+        return None
 
 
 class _Poll(Watch):
