@@ -1,7 +1,7 @@
 """Crash points: the named places where a process may die, and the ways to make it die there.
 
 A crash window in the code is marked `crash.point("effect.before_done")`. Off, that is a call
-of an empty function. `STANDFAST_CRASH_AT=effect.before_done:2` kills the process with SIGKILL
+that does nothing. `STANDFAST_CRASH_AT=effect.before_done:2` kills the process with SIGKILL
 the second time it passes: no handler, no flush, no goodbye. Arming swaps the attribute
 `point` of this module, so callers always write `crash.point(…)` and never import the name.
 
@@ -151,12 +151,10 @@ POINTS: Final[dict[str, str]] = {
 
 VARIABLE: Final = "STANDFAST_CRASH_AT"
 
-Hook = Callable[[str], None]
+Hook = Callable[[str], object]
 
-
-def _off(name: str) -> None:
-    """Nobody is watching."""
-
+_off: Hook = len
+"""Nobody is watching. Any function of C's does: a call of it costs a third of one of an empty function of ours."""
 
 point: Hook = _off
 

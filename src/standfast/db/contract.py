@@ -17,7 +17,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from standfast.errors import Corrupt
 
@@ -56,6 +56,12 @@ class Caller:
         """The session somebody works in: what they do that belongs to no other is journalled under it."""
 
 
+class Numbered(Protocol):
+    """A row on its way into the store."""
+
+    seq: int | None
+
+
 class Tx(ABC):
     """One transaction, as the body of a verb sees it."""
 
@@ -92,8 +98,8 @@ class Tx(ABC):
         """Run it, and hand its row to `then` no later than the commit, without waiting for it."""
 
     @abstractmethod
-    def insert(self, statement: Statement, then: Callable[[int], None], values: tuple[object, ...]) -> None:
-        """Add one row that ends in `{key}`, and hand the key the engine counted to `then` no later than the commit.
+    def insert(self, statement: Statement, row: Numbered, values: tuple[object, ...]) -> None:
+        """Add one row, and put the number the engine counted into `row` no later than the commit.
 
         The values come in the order in which the statement names them: every verb does this once, so it is lean.
         """

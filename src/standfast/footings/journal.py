@@ -69,9 +69,6 @@ class Receipt:
     def as_json(self) -> dict[str, serial.Json]:
         return {"seq": self.seq, "hash": self.hash}
 
-    def _written(self, seq: int) -> None:
-        self.seq = seq
-
 
 class Event(NamedTuple):
     """One row of the journal."""
@@ -138,7 +135,7 @@ def append(
         serial.dumps(data, what="data") if data is not None else None,
     )
     receipt = Receipt(fields)
-    tx.insert(SQL.append, receipt._written, fields)
+    tx.insert(SQL.append, receipt, fields)
     return receipt
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from standfast import crash
 from standfast.clock import SYSTEM
-from standfast.db.contract import DEADLINE_S, READ_MAX_S, TRANSACTION_MAX_S, Caller, Row, Tx, missing
+from standfast.db.contract import DEADLINE_S, READ_MAX_S, TRANSACTION_MAX_S, Caller, Numbered, Row, Tx, missing
 from standfast.db.migrations import LATEST
 from standfast.db.postgres.faults import STANDBY_REFUSES_BEGIN, Fault, too_long
 from standfast.db.postgres.values import bind, query_of, rows_of
@@ -169,8 +169,11 @@ class PostgresTx(Tx):
 
         self._queue(statement, params, take)
 
-    def insert(self, statement: Statement, then: Callable[[int], None], values: tuple[object, ...]) -> None:
-        self.defer(statement, lambda row: then(row["seq"]), **dict(zip(statement.names, values, strict=True)))
+    def insert(self, statement: Statement, row: Numbered, values: tuple[object, ...]) -> None:
+        def take(answer: Row) -> None:
+            row.seq = answer["seq"]
+
+        self.defer(statement, take, **dict(zip(statement.names, values, strict=True)))
 
     def now_us(self) -> int:
         if self._now_us is None:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import apsw
 
-from standfast import crash
-from standfast.db.contract import DEADLINE_S, TRANSACTION_MAX_S, Caller, Row, Tx
+from standfast.db.contract import DEADLINE_S, TRANSACTION_MAX_S, Caller, Numbered, Row, Tx
 from standfast.db.sqlite import library
 from standfast.db.sqlite.lock import busy
 from standfast.db.sqlite.queue import Entry
@@ -89,9 +88,7 @@ class Held:
             except apsw.Error as error:
                 raise self._engine.translated(error) from error
             self._end(settling=True)
-        crash.point("commit.after_commit")
         self._engine.settle()
-        crash.point("commit.after_sync")
 
     def abandon(self) -> None:
         """Roll back and let the others go on: an exception, or the timer."""
@@ -135,6 +132,6 @@ class HeldTx(SqliteTx):
         with self._held.statement():
             super().many(statement, rows)
 
-    def insert(self, statement: Statement, then: Callable[[int], None], values: tuple[object, ...]) -> None:
+    def insert(self, statement: Statement, row: Numbered, values: tuple[object, ...]) -> None:
         with self._held.statement():
-            super().insert(statement, then, values)
+            super().insert(statement, row, values)

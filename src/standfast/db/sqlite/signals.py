@@ -23,7 +23,7 @@ _NUMBERS: tuple[int, ...] = tuple(
 )
 _LOOK_EVERY_S = 0.1
 _get_ident = threading.get_ident
-_signal = _c.signal
+_signal, _getsignal = _c.signal, _c.getsignal
 _main_ident = threading.main_thread().ident
 
 
@@ -40,14 +40,11 @@ Handlers = tuple[tuple[int, Callable[[int, Any], Any]], ...]
 _seen: tuple[tuple[object, ...], Handlers] = ((), ())
 
 
-def _callable_now() -> Handlers:
+def _look_again(found: tuple[Any, ...]) -> Handlers:
     """The signals with a handler in Python. They hardly ever change between two writes."""
     global _seen
-    found = tuple(map(_c.getsignal, _NUMBERS))
-    before, handlers = _seen
-    if found != before:
-        handlers = tuple(pair for pair in zip(_NUMBERS, found, strict=True) if callable(pair[1]))
-        _seen = found, handlers
+    handlers = tuple(pair for pair in zip(_NUMBERS, found, strict=True) if callable(pair[1]))
+    _seen = found, handlers
     return handlers
 
 
@@ -71,7 +68,8 @@ class HeldBack:
             noted: dict[int, object] = {}
             self._noted = noted
             try:
-                self._handlers = handlers = _callable_now()
+                found = tuple(map(_getsignal, _NUMBERS))
+                self._handlers = handlers = _seen[1] if found == _seen[0] else _look_again(found)
                 for number, _ in handlers:
                     _signal(number, noted.setdefault)
             except BaseException:  # one that was not held back yet has struck
@@ -83,7 +81,8 @@ class HeldBack:
         if not self._handlers:
             return
         try:
-            self._restore()
+            for number, handler in self._handlers:
+                _signal(number, handler)
         except BaseException:  # one that was let through again has struck: the others must be, too
             self._restore()
             self.let_through()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from standfast.db.contract import Caller, Row, Tx
+from standfast.db.contract import Caller, Numbered, Row, Tx
 from standfast.errors import Corrupt, InvalidInput, StandfastError
 
 if TYPE_CHECKING:
@@ -67,12 +67,12 @@ class SqliteTx(Tx):
     def defer(self, statement: Statement, then: Callable[[Row], None], /, **params: object) -> None:
         then(self.one(statement, **params))
 
-    def insert(self, statement: Statement, then: Callable[[int], None], values: tuple[object, ...]) -> None:
+    def insert(self, statement: Statement, row: Numbered, values: tuple[object, ...]) -> None:
         try:
             self._cursor.execute(statement.sqlite, values)
         except UNFIT as error:
             raise refused(dict(zip(statement.names, values, strict=True)), error) from None
-        then(self._cursor.connection.last_insert_rowid())
+        row.seq = self._cursor.connection.last_insert_rowid()
 
     def now_us(self) -> int:
         if self._now_us is None:
