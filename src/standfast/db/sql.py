@@ -11,7 +11,8 @@ A few fragments in braces stand for what the engines spell differently everywher
     {lease_over:t}     the lease of row `t` has run out (RULES: monotonic time on one host)
     {lease_live:t}     the opposite
     {now_us}           the moment of the transaction, also where the server has not told it yet
-    {key}              RETURNING seq, or nothing where the library knows the key anyway (for `Tx.insert`)
+    {in_time:e}        event `e` may be of the time from :from_us until :until_us: see footings/by_time.py
+    {by_time:e}        the order in which events happened; {by_time_down:e} the newest first
 
 Texts are read by the module's own loader, so that a wheel and a zipapp work alike.
 """
@@ -33,6 +34,9 @@ _TOKEN = re.compile(r"'(?:[^']|'')*'|--[^\n]*|::|:([a-z_][a-z0-9_]*)|%")
 
 MOMENT_US = "CAST(extract(epoch FROM transaction_timestamp()) * 1000000 AS bigint)"
 """The moment of a transaction, as PostgreSQL tells it."""
+# The last event of every 64 says by when all before it had happened: where a stretch of time begins and ends.
+_BEFORE = "SELECT seq FROM event WHERE seq % 64 = 0 AND occurred_us + late_us < :from_us"
+_BEHIND = "SELECT seq FROM event WHERE seq % 64 = 0 AND occurred_us + late_us >= :until_us"
 _FRAGMENTS = {
     "sqlite": {
         "skip_locked": "",
@@ -40,7 +44,11 @@ _FRAGMENTS = {
         "lease_over": "({t}lease_boot IS NULL OR {t}lease_boot <> :boot_id OR {t}lease_mono_us <= :mono_us)",
         "lease_live": "({t}lease_boot = :boot_id AND {t}lease_mono_us > :mono_us)",
         "now_us": ":now_us",
-        "key": "",
+        "in_time": f"{{t}}seq > IFNULL(({_BEFORE} ORDER BY occurred_us + late_us DESC, seq DESC LIMIT 1), 0)"
+        f" AND {{t}}seq <= IFNULL(({_BEHIND} ORDER BY occurred_us + late_us, seq LIMIT 1), {2**63 - 1})"
+        " AND {t}late_us = 0",
+        "by_time": "{t}seq",
+        "by_time_down": "{t}seq DESC",
     },
     "postgres": {
         "skip_locked": "FOR UPDATE SKIP LOCKED",
@@ -48,9 +56,13 @@ _FRAGMENTS = {
         "lease_over": "({t}lease_until_us IS NULL OR {t}lease_until_us <= :now_us)",
         "lease_live": "({t}lease_until_us > :now_us)",
         "now_us": f"COALESCE(CAST(:now_us AS bigint), {MOMENT_US})",
-        "key": "RETURNING seq",
+        "in_time": "TRUE",
+        "by_time": "{t}occurred_us, {t}seq",
+        "by_time_down": "{t}occurred_us DESC, {t}seq DESC",
     },
 }
+_ASKED_BY_TIME = {key: text for key, text in _FRAGMENTS["postgres"].items() if key.startswith("by_time")}
+_FRAGMENTS["late"] = {**_FRAGMENTS["sqlite"], **_ASKED_BY_TIME, "in_time": "{t}late_us <> 0"}
 
 
 class Statement:
@@ -68,6 +80,11 @@ class Statement:
     @cached_property
     def sqlite(self) -> str:
         return _expand(self._texts["sqlite"], "sqlite")
+
+    @cached_property
+    def late(self) -> Statement:
+        """The same question to events that were told out of order: those that {in_time} leaves out on SQLite."""
+        return Statement(f"{self.name}_late", _expand(self._texts["sqlite"], "late"), self._texts["postgres"])
 
     @cached_property
     def postgres(self) -> str:

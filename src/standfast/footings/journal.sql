@@ -1,11 +1,21 @@
 -- The journal: append-only, in the transaction of the change it tells of.
 
--- name: append
+-- On SQLite a row says whether it was told in order (see by_time.py): how much later than this the latest
+-- before it happened, and 0 if none did. What is told to happen later than now delays nobody behind it.
+-- name: append [sqlite]
+INSERT INTO event (time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
+                   stream, version, summary, data, late_us)
+VALUES (:time_us, :occurred_us, :scope, :actor, :holder, :source, :type, :subject, :session_id, :state,
+        :stream, :version, :summary, :data,
+        MAX(IFNULL((SELECT occurred_us + late_us FROM event ORDER BY seq DESC LIMIT 1) - :occurred_us, 0),
+            IIF(:occurred_us > :time_us, -9223372036854775807, 0)))
+
+-- name: append [postgres]
 INSERT INTO event (time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
                    stream, version, summary, data)
 VALUES (:time_us, :occurred_us, :scope, :actor, :holder, :source, :type, :subject, :session_id, :state,
         :stream, :version, :summary, :data)
-{key}
+RETURNING seq
 
 -- name: by_seq
 SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,

@@ -28,6 +28,7 @@ from standfast.db.migrations import (
     m0007_search,
     m0008_threads,
     m0009_vectors,
+    m0010_by_time,
 )
 from standfast.db.migrations.migration import Migration
 
@@ -41,6 +42,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     m0007_search.MIGRATION,
     m0008_threads.MIGRATION,
     m0009_vectors.MIGRATION,
+    m0010_by_time.MIGRATION,
 )
 
 LATEST = MIGRATIONS[-1].version

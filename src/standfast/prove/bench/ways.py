@@ -133,7 +133,8 @@ class BothRows(Way):
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         connection.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; BEGIN IMMEDIATE").fetchall()
         if not connection.execute("PRAGMA table_list(meta)").fetchall():  # the first one here
-            connection.execute(ddl(MIGRATIONS[0], "sqlite")).fetchall()
+            for migration in MIGRATIONS:
+                connection.execute(ddl(migration, "sqlite")).fetchall()
         connection.execute(TABLE)
         connection.execute("COMMIT")
         event = journal.SQL.append.sqlite
@@ -148,12 +149,12 @@ class BothRows(Way):
 class Protected(BothRows):
     """The two rows by hand, and by hand what protects a record of ours today: the rest is the engine.
 
-    Ctrl-C held back, a lock file against other processes, the guard's trigger on the journal, a look whether the log
-    that was synced is still the one on disk, the bell for those who wait for news. One caller, in the main thread.
+    Ctrl-C held back, a lock file against other processes, the guard's trigger on the journal, the question whether
+    anything happened to the log that was synced, the bell for those who wait for news. One caller, in the main thread.
     """
 
     def _writer(self) -> Write:
-        from standfast.db.sqlite import migrate
+        from standfast.db.sqlite import inotify, migrate
 
         connection, both = self._opened()
         migrate.define_guard(connection)
@@ -163,11 +164,11 @@ class Protected(BothRows):
         lock, bell = self._beside("lock"), self._beside("bell")
         os.pwrite(bell, b"!", 0)
         log = os.open(f"{self._file()}-wal", os.O_RDWR | os.O_CLOEXEC)
-        open_files = os.open("/proc/self/fd", os.O_RDONLY | os.O_CLOEXEC) if sys.platform == "linux" else None
-        link = b"%d" % log
+        told_fd = inotify.told_of(f"{self._file()}-wal", inotify.CHANGED) if sys.platform == "linux" else None
+        news = bytearray(4)
         noted: dict[int, object] = {}
         handled: Any = import_module("_signal").signal  # the module around it costs 2 µs a call
-        flock, pread, sync, readlink = fcntl.flock, os.pread, _sync, os.readlink
+        flock, pread, sync, ioctl = fcntl.flock, os.pread, _sync, fcntl.ioctl
 
         def write() -> None:
             fields = told()
@@ -178,8 +179,8 @@ class Protected(BothRows):
             connection.execute("COMMIT")
             flock(lock, fcntl.LOCK_UN)
             sync(log)
-            if open_files is not None:
-                readlink(link, dir_fd=open_files)
+            if told_fd is not None:
+                ioctl(told_fd, inotify.BYTES_TO_READ, news)
             pread(bell, 1, 0)
             handled(2, before)
 

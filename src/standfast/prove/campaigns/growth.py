@@ -42,6 +42,8 @@ _UNITS = "WITH RECURSIVE i (u) AS (SELECT CAST(:first AS BIGINT) UNION ALL SELEC
 _PAD = "substr('00000000000000000000000000', 1, 26 - length(CAST(u AS TEXT))) || CAST(u AS TEXT)"
 _HASH = "'h1:' || substr('0000000000000000000000000000000000000000000000000000000000000000', 1, 64)"
 _HOLDER = "'p:host:12345678:4026531836:4711:471147'"
+_TOLD_US = "CAST(:now_us AS BIGINT) + u - :first"
+"""In order: a chunk takes longer to write than the moments it tells of."""
 EFFECTS = statement(
     "INSERT INTO effect (id, scope, session_id, tool, key, n, by_hash, intent_hash, intent, state, attempt, result,"
     " planned_us, first_dispatched_us, dispatched_us, ended_us, updated_us)"
@@ -77,7 +79,7 @@ EVENTS = statement(
     " (2, 'effect.acknowledged', 'eff_', 'acknowledged'), (3, 'message.said', 'msg_', ''),"
     " (4, 'message.said', 'msg_', ''), (5, 'task.opened', 'tsk_', 'open'), (6, 'task.closed', 'tsk_', 'closed'),"
     " (7, 'step.recorded', 'stp_', ''), (8, 'order.placed', '', ''), (9, 'order.placed', '', ''))"
-    f" SELECT u, u, :scope, 'somebody', {_HOLDER}, 'seen', type,"
+    f" SELECT {_TOLD_US}, {_TOLD_US}, :scope, 'somebody', {_HOLDER}, 'seen', type,"
     f" CASE WHEN k > 7 THEN 'stream:{STREAM}' ELSE prefix || {_PAD} END,"
     " CASE WHEN k IN (5, 6, 8, 9) THEN NULL ELSE :session_id END, CASE WHEN state = '' THEN NULL ELSE state END,"
     f" CASE WHEN k > 7 THEN '{STREAM}' END,"
@@ -182,7 +184,7 @@ class Growing:
         tx.run(MESSAGES, base=position, **self._ids, **span)
         tx.run(STEPS, **session, **span)
         tx.run(TASKS, scope=SCOPE, **span)
-        tx.run(EVENTS, base=version + 1, scope=SCOPE, **session, **span)
+        tx.run(EVENTS, base=version + 1, scope=SCOPE, now_us=tx.now_us(), **session, **span)
         tx.run(MOVE_NODE, position=position + added, node_id=self._ids["node_id"])
         tx.run(MOVE_STREAM, version=version + added, scope=SCOPE, name=STREAM)
 

@@ -25,7 +25,9 @@ import standfast
 from standfast import config, crash, handle
 from standfast.clock import HOUR_US, SYSTEM, SystemClock
 from standfast.db.migrations import LATEST, MIGRATIONS
+from standfast.db.sql import Statement
 from standfast.errors import SchemaTooNew
+from standfast.footings import journal
 from standfast.prove.campaigns.boot import engine_of
 from standfast.prove.campaigns.pending import SCENES, World, make_pending
 from standfast.prove.campaigns.warm import warmed
@@ -238,6 +240,9 @@ def _old(url: str, home: str, schema: int) -> Iterator[standfast.Standfast]:
             from standfast.db.postgres import tx
 
             patch.setattr(tx, "LATEST", schema)
+        if schema < 10:  # since then a row of the journal says whether it was told in order
+            told = journal.SQL.append._texts["postgres"]
+            patch.setattr(journal.SQL, "append", Statement("append", told.removesuffix("RETURNING seq"), told))
         store = Store(lambda caller: engine_of(url, caller, MIGRATIONS[:schema]), caller, lambda: caller.holder)
         store.data_dir = home
         yield handle.Standfast(settings, store)
