@@ -487,34 +487,38 @@ class SqliteEngine(Engine):
             self._care()
 
     def _confirm(self, durable: bool) -> BaseException | None:
-        """Make durable what was committed, then tell those who wait for news.
-
-        An error means that nobody can say whether it is on disk. One sync at a time: the kernel reports a failed
-        write to one of those who wait for it, and whoever committed behind the gap must not believe its own success.
-        """
+        """Make durable what was committed, then tell those who wait for news."""
         crash.point("commit.after_commit")
+        error = self._make_durable(durable)
+        crash.point("commit.after_sync")
+        self._bell.ring()
+        return error
+
+    def _make_durable(self, durable: bool) -> BaseException | None:
+        """Sync what was committed; an error means that nobody can say whether it is on disk.
+
+        One sync at a time: the kernel reports a failed write to one of those who wait for it, and
+        whoever committed behind the gap must not believe its own success.
+        """
         with self._syncing:
             if self.dead is not None and isinstance(self.dead, CommitUnknown):
                 return self.dead
             try:
                 self._log.settle(durable=durable)
+                return None
             except CommitUnknown as error:
                 self.dead = error
-                return error
             except OSError as error:
                 with suppress(OSError):
                     os.close(os.open(self._wound, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
                 self.dead = _sync_failed(self.path, error)
-                return self.dead
-        crash.point("commit.after_sync")
-        self._bell.ring()
-        return None
+            return self.dead
 
     def sync(self) -> None:
         self.queue.hold_files()
         try:
             self._usable_for_reading()
-            error = self._confirm(True)
+            error = self._make_durable(True)
         finally:
             self.queue.settled()
         if error is not None:
@@ -543,11 +547,12 @@ class SqliteEngine(Engine):
     def settle(self) -> None:
         """What a held transaction committed: on disk, and told to those who wait for news."""
         try:
-            error = self._confirm(True)
+            error = self._make_durable(True)
         finally:
             self.queue.settled()
         if error is not None:
             raise error
+        self._bell.ring()
 
     # -- reading ------------------------------------------------------------------------------
 

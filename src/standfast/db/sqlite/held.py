@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 
+from standfast import crash
 from standfast.db.contract import DEADLINE_S, TRANSACTION_MAX_S, Caller, Numbered, Row, Tx
 from standfast.db.sqlite import library
 from standfast.db.sqlite.lock import busy
@@ -88,7 +89,9 @@ class Held:
             except apsw.Error as error:
                 raise self._engine.translated(error) from error
             self._end(settling=True)
+        crash.point("commit.after_commit")
         self._engine.settle()
+        crash.point("commit.after_sync")
 
     def abandon(self) -> None:
         """Roll back and let the others go on: an exception, or the timer."""
