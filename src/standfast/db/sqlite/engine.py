@@ -5,7 +5,8 @@
                                     acknowledge ◀── sync the log ◀─┘ (the next leader is already at work)
 
 The first caller to come leads: it takes the lock between processes and runs its own body and
-those of everybody who queued meanwhile in one transaction. A lone caller finds the queue empty
+those of everybody who queued meanwhile in one transaction. (If it had to wait for that lock, the thread
+that waited runs them.) A lone caller finds the queue empty
 and pays for nothing. The leader hands over before it syncs, so that commits and syncs overlap;
 nobody is acknowledged before the sync that covers its commit has returned. A log is valid
 up to its first gap, so one sync makes everything before it durable too.
@@ -48,7 +49,7 @@ from standfast.db.sqlite.held import Held
 from standfast.db.sqlite.inbox import Inbox
 from standfast.db.sqlite.lock import FileLock, busy, cannot_open, holder
 from standfast.db.sqlite.queue import Entry, Op, Queue, ops
-from standfast.db.sqlite.signals import HeldBack
+from standfast.db.sqlite.signals import HeldBack, Struck
 from standfast.db.sqlite.tx import SqliteTx
 from standfast.errors import CommitUnknown, Corrupt, InvalidInput, SchemaTooNew, StandfastError, StorageError
 
@@ -351,16 +352,23 @@ class SqliteEngine(Engine):
     def _lead(self, entry: Entry, signals: HeldBack) -> list[Entry]:
         """Commit `entry` and whoever waits. Failures are kept in the ops; returns who was served."""
         batch = [entry]
-        try:
-            crash.point("commit.before_begin")
-            self.lock.acquire(entry.deadline() - time.monotonic(), signals)
+
+        def work() -> None:
+            nonlocal batch
+            batch = self.queue.gather(entry)
+            self._running = _get_ident()
             try:
-                batch = self.queue.gather(entry)
-                self._running = _get_ident()
                 batch = self._transact(batch, signals)
+            except Struck:
+                self.queue.put_back(batch[1:])
+                batch = [entry]
+                raise
             finally:
                 self._running = 0
-                self.lock.release()
+
+        try:
+            crash.point("commit.before_begin")
+            self.lock.run(work, entry.deadline() - time.monotonic(), signals)
         except Exception as error:  # noqa: BLE001  # whatever it is, everybody in the batch hears of it
             _fail(batch, error)
         except BaseException:

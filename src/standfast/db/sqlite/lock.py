@@ -4,6 +4,9 @@ A free lock costs one system call. A taken one is waited for in the kernel's que
 fair, by a thread of ours, so that the caller can give up at its deadline: a blocking `flock`
 itself cannot be given a deadline, and polling starves whoever sleeps longest. The waiting
 thread has its own open file, so that its late success never looks like the caller's lock.
+
+What is to be done under the lock is done by whichever thread has it: to wake another one first would keep all other
+processes waiting meanwhile.
 """
 
 from __future__ import annotations
@@ -12,16 +15,19 @@ import fcntl
 import os
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from standfast.db.sqlite.signals import HeldBack
+from standfast.db.sqlite.signals import HeldBack, Struck
 from standfast.errors import Busy, StorageError
 
 TRIES = 5
 """A few tries before queueing: the lock is held for some 50 µs. More of them would starve who queues."""
 _NOW = fcntl.LOCK_EX | fcntl.LOCK_NB
 _flock = fcntl.flock
+
+Work = Callable[[], None]
 
 
 class FileLock:
@@ -42,6 +48,19 @@ class FileLock:
             os.sched_yield()
         self._wait(timeout_s, signals)
 
+    def run(self, work: Work, timeout_s: float, signals: HeldBack) -> None:
+        """Do `work` under the lock, in this thread or in one that waited; or raise Busy. Raises what `work` raises."""
+        for _ in range(TRIES):
+            if self.take():
+                try:
+                    return work()
+                finally:
+                    self.release()
+            os.sched_yield()
+        if not self._waiting().run(work, timeout_s, signals):
+            raise busy(self.path, timeout_s)
+        return None
+
     def take(self) -> bool:
         """Take the lock if it is free now."""
         try:
@@ -52,11 +71,15 @@ class FileLock:
         return True
 
     def _wait(self, timeout_s: float, signals: HeldBack | None) -> None:
+        waiter = self._waiting()
+        if not waiter.acquire(timeout_s, signals):
+            raise busy(self.path, timeout_s)
+        self._held = waiter.fd
+
+    def _waiting(self) -> _Waiter:
         if self._waiter is None:
             self._waiter = _Waiter(self.path)
-        if not self._waiter.acquire(timeout_s, signals):
-            raise busy(self.path, timeout_s)
-        self._held = self._waiter.fd
+        return self._waiter
 
     def release(self) -> None:
         fd, self._held = self._held, None
@@ -76,43 +99,71 @@ class FileLock:
             self._waiter.stop()
 
 
+def _hold() -> None:
+    """What to do under the lock, for whom wants the lock itself: it is not given back."""
+
+
 class _Waiter:
     """A thread that stands in the kernel's queue for somebody who has a deadline."""
 
     def __init__(self, path: str) -> None:
         self.fd = _open(path)
         self._mutex = threading.Lock()
-        self._wanted = False
+        self._work: Work | None = None
+        self._error: BaseException | None = None
         self._queued = False
         self._stopped = False
         self._call = threading.Lock()
         self._call.acquire()
-        self._granted = threading.Lock()
-        self._granted.acquire()
+        self._done = threading.Lock()
+        self._done.acquire()
         threading.Thread(target=self._run, name="standfast-lock", daemon=True).start()
 
     def acquire(self, timeout_s: float, signals: HeldBack | None) -> bool:
-        wait = self._granted.acquire if signals is None else partial(signals.wait, self._granted)
-        with self._mutex:
-            self._wanted = True
-            call = not self._queued
-            self._queued = True
-        if call:
-            self._call.release()
+        wait = self._done.acquire if signals is None else partial(signals.wait, self._done)
+        self._ask_for(_hold)
         try:
             if wait(timeout=max(timeout_s, 0.001)):
                 return True
         except BaseException:
-            if self._give_up():
+            if not self._withdrawn():
+                self._done.acquire()
                 fcntl.flock(self.fd, fcntl.LOCK_UN)
             raise
-        return self._give_up()
+        return not self._withdrawn() and self._done.acquire()
 
-    def _give_up(self) -> bool:
-        """Stop wanting the lock; True if it was granted between the timeout and here: it is ours after all."""
+    def run(self, work: Work, timeout_s: float, signals: HeldBack) -> bool:
+        """Signals are let through as long as nothing was begun: what is being done is done."""
+        end = time.monotonic() + timeout_s
+        while True:
+            self._ask_for(work)
+            if not signals.wait_unless_struck(self._done, end - time.monotonic()):
+                if self._withdrawn():
+                    signals.let_through()
+                    if time.monotonic() >= end:
+                        return False
+                    continue
+                self._done.acquire()
+            error, self._error = self._error, None
+            if error is None:
+                return True
+            if not isinstance(error, Struck):
+                raise error
+            signals.let_through()
+
+    def _ask_for(self, work: Work) -> None:
         with self._mutex:
-            self._wanted = False
-            return self._granted.acquire(blocking=False)
+            self._work = work
+            call = not self._queued
+            self._queued = True
+        if call:
+            self._call.release()
+
+    def _withdrawn(self) -> bool:
+        """Whether it was not begun yet, and will not be."""
+        with self._mutex:
+            work, self._work = self._work, None
+            return work is not None
 
     def _run(self) -> None:
         while True:
@@ -121,12 +172,17 @@ class _Waiter:
                 break
             fcntl.flock(self.fd, fcntl.LOCK_EX)
             with self._mutex:
+                work, self._work = self._work, None
                 self._queued = False
-                if self._wanted:
-                    self._wanted = False
-                    self._granted.release()
-                else:
-                    fcntl.flock(self.fd, fcntl.LOCK_UN)
+            if work is not _hold:
+                try:
+                    if work is not None:
+                        work()
+                except BaseException as error:  # noqa: BLE001  # it belongs to whoever asked
+                    self._error = error
+                fcntl.flock(self.fd, fcntl.LOCK_UN)
+            if work is not None:
+                self._done.release()
         os.close(self.fd)
 
     def stop(self) -> None:

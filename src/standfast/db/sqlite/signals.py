@@ -52,6 +52,10 @@ class Acquirable(Protocol):
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
 
 
+class Struck(BaseException):
+    """A signal came for the main thread while another one did its work: what was not committed was undone."""
+
+
 class HeldBack:
     """`with HeldBack() as signals:` — free in every thread but the main one."""
 
@@ -95,11 +99,28 @@ class HeldBack:
             _signal(number, handler)
 
     def let_through(self) -> None:
-        """Run the handlers of what came meanwhile, here, where an exception of theirs does no harm."""
+        """Run the handlers of what came meanwhile, here, where an exception of theirs does no harm.
+
+        They run in the main thread alone. In another one that does its work Struck is raised instead.
+        """
+        if self._handlers and _get_ident() != _main_ident:
+            if self._noted:
+                raise Struck
+            return
         while self._handlers and self._noted:
             number = next(iter(self._noted))
             del self._noted[number]
             dict(self._handlers)[number](number, sys._getframe())
+
+    def wait_unless_struck(self, lock: Acquirable, timeout: float) -> bool:
+        """Acquire; False after `timeout`, or soon after a signal came, which is kept."""
+        end = time.monotonic() + timeout
+        while True:
+            left = max(end - time.monotonic(), 0.0)
+            if lock.acquire(timeout=min(_LOOK_EVERY_S, left) if self._handlers else left):
+                return True
+            if not left or (self._handlers and self._noted):
+                return False
 
     def wait(self, lock: Acquirable, timeout: float = float("inf")) -> bool:
         """Acquire, letting signals through meanwhile. Raises what their handlers raise."""
