@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -158,13 +159,13 @@ def test_a_journal_of_before_is_brought_into_order(tmp_path: Path) -> None:
     path = tmp_path / "standfast.db"
     shutil.copy(FIXTURES / "0009.db", path)
     draw = random.Random(3)
-    times = [1000 + n - draw.choice([0] * 9 + [draw.randrange(900)]) for n in range(700)]
+    times = [1000 + n - draw.choice([0] * 9 + [draw.randrange(900), -(10**6)]) for n in range(700)]
     connection = apsw.Connection(str(path))
     migrate.define_guard(connection)
     connection.execute("DELETE FROM event")
     connection.executemany(
         "INSERT INTO event (time_us, occurred_us, scope, actor, holder, source, type, subject)"
-        " VALUES (5000, ?, '', 'old', 'p:old', 'seen', 'x.told', 'x')",
+        " VALUES (10000, ?, '', 'old', 'p:old', 'seen', 'x.told', 'x')",
         [(us,) for us in times],
     )
     first = connection.execute("SELECT min(seq) FROM event").get
@@ -175,5 +176,15 @@ def test_a_journal_of_before_is_brought_into_order(tmp_path: Path) -> None:
         assert [event.seq for event in page.events] == meant
         assert sf.read(partial(by_time.first_from, us=0)) == min(times)
         assert sf.read(partial(by_time.last_before, us=10**15)) == max(times)
-        sums = [row["us"] for row in sf.rows("SELECT occurred_us + late_us AS us FROM event ORDER BY seq")]
-        assert sums == sorted(sums)
+        rows = list(sf.rows("SELECT occurred_us, late_us, occurred_us + late_us AS us FROM event ORDER BY seq"))
+        assert [row["us"] for row in rows] == sorted(row["us"] for row in rows)
+        assert {row["late_us"] < 0 for row in rows if row["occurred_us"] > 10**6} == {True}
+        assert sum(row["late_us"] == 0 for row in rows) > 500  # what was told of the future delayed nobody
+
+
+@pytest.mark.parametrize("us", [2**62 + 1, -(2**63), 2**63 - 1, True, 1.5])
+def test_a_moment_too_far_to_reckon_with_is_refused_and_nothing_is_said(sf: standfast.Standfast, us: Any) -> None:
+    with sf.session("s") as session:
+        with pytest.raises(standfast.InvalidInput, match="occurred_us counts microseconds since 1970"):
+            sf.sessions.say("s", "user", "hello", occurred_us=us)
+        assert session.messages() == []

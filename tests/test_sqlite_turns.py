@@ -18,6 +18,7 @@ import apsw
 import pytest
 
 import standfast
+from standfast.db.sqlite import lock as lock_module
 from standfast.db.sqlite import migrate
 from standfast.db.sqlite.lock import FileLock
 from standfast.errors import Busy, InvalidInput
@@ -178,3 +179,101 @@ def test_an_interrupt_while_that_thread_waits_for_a_foreign_program_undoes_it(
         lock.close()
     foreign.close()
     assert keys(sf) == ["k-after"]
+
+
+# -- what else can strike a thread that waits -------------------------------------------------------------------
+
+
+class TooLong(Exception):
+    """What a handler raises for a signal that is not held back."""
+
+
+def is_struck(path: str, slow_s: float) -> None:
+    sf = standfast.open(path, data_dir=os.path.dirname(path))
+
+    def handler(*_: object) -> None:
+        raise TooLong
+
+    signal.signal(signal.SIGXCPU, handler)
+    say("open")
+    heard()
+
+    def body(tx: Any) -> None:
+        say("begun")
+        tx.run(INSERT, key="k-struck", value="1")
+        time.sleep(slow_s)
+
+    mates = [Task(sf._store.write, who) for _ in range(3)] if slow_s else []
+    try:
+        sf._store.write(body)
+        say("written")
+    except TooLong:
+        say("struck")
+    assert [mate.done() for mate in mates] == [None] * len(mates)
+    heard()
+    put(sf, "k-next")
+    say("next")
+
+
+def test_what_was_refused_while_it_waited_is_never_done_and_the_next_write_is_not_taken_for_it(
+    sf: standfast.Standfast, path: Path, taken: FileLock
+) -> None:
+    """000-1: a write that raised is not made later, and an acknowledged one is made."""
+    with Child("tests.test_sqlite_turns:is_struck", path=str(path), slow_s=0) as child:
+        taken.release()
+        child.expect("open")
+        taken.acquire(5)
+        child.tell("write")
+        until_it_waits(path, child.pid)
+        child.signal(signal.SIGXCPU)
+        child.expect("struck")
+        taken.release()
+        put(sf, "k-other")
+        taken.acquire(5)
+        child.tell("again")
+        until_it_waits(path, child.pid)
+        assert keys(sf) == ["k-other"]
+        taken.release()
+        child.expect("next")
+    assert keys(sf) == ["k-next", "k-other"]
+
+
+def test_who_is_struck_while_its_work_is_done_hears_of_it_when_all_others_are_answered(
+    sf: standfast.Standfast, path: Path, taken: FileLock
+) -> None:
+    """And nothing of theirs is done twice."""
+    with Child("tests.test_sqlite_turns:is_struck", path=str(path), slow_s=0.5) as child:
+        taken.release()
+        child.expect("open")
+        taken.acquire(5)
+        child.tell("write")
+        until_it_waits(path, child.pid)
+        time.sleep(0.2)
+        taken.release()
+        child.expect("begun")
+        child.signal(signal.SIGXCPU)
+        child.expect("struck")
+        child.tell("again")
+        child.expect("next")
+    assert len(keys(sf)) == 3 + 2
+    assert {"k-struck", "k-next"} <= set(keys(sf))
+
+
+def test_who_is_struck_when_it_has_the_lock_already_gives_it_back(
+    sf: standfast.Standfast, path: Path, taken: FileLock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Ctrl-C may while a store is opened, where nothing holds it back."""
+    wait = lock_module._Turn.wait
+
+    def struck(turn: Any, *args: Any) -> bool:
+        assert wait(turn, *args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lock_module._Turn, "wait", struck)
+    other = FileLock(f"{path}.lock")
+    task = Task(other.acquire, 30)
+    until_it_waits(path, os.getpid())
+    taken.release()
+    assert isinstance(task.done(), KeyboardInterrupt)
+    put(sf, "k-after")
+    other.close()

@@ -49,6 +49,15 @@ class Clock(Protocol):
         """Changes with every start of the machine."""
 
 
+def checked_us(us: object, what: str) -> int | None:
+    """A moment that somebody names, or None. Raises InvalidInput for what is none, or too far to reckon with."""
+    if us is None:
+        return None
+    if not isinstance(us, int) or isinstance(us, bool) or not -(2**62) <= us <= 2**62:
+        raise InvalidInput(f"{what} counts microseconds since 1970", "int(moment.timestamp() * 1_000_000)")
+    return us
+
+
 class SystemClock:
     """The machine's own clocks."""
 

@@ -17,6 +17,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from standfast import serial
+from standfast.clock import checked_us
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, query
@@ -120,7 +121,7 @@ def append(
     caller = tx.caller
     fields = (  # in the order of _HASHED, which is that of the statement
         now_us,
-        now_us if occurred_us is None else occurred_us,
+        now_us if occurred_us is None else checked_us(occurred_us, "occurred_us"),
         caller.scope if scope is None else scope,
         caller.actor,
         caller.holder,

@@ -1,7 +1,7 @@
 -- The journal: append-only, in the transaction of the change it tells of.
 
 -- On SQLite a row says whether it was told in order (see by_time.py): how much later than this the latest
--- before it happened, and 0 if none did. What is told to happen later than now delays nobody behind it.
+-- before it happened, and 0 if none did. What is told of the future is late itself, and delays nobody behind it.
 -- name: append [sqlite]
 INSERT INTO event (time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
                    stream, version, summary, data, late_us)

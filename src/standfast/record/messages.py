@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from standfast import crash, serial
+from standfast.clock import checked_us
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import InvalidInput, KeyConflict, StandfastError
@@ -68,6 +69,7 @@ def utterance(
     role = keys.checked(role, "role", limit=ROLE_MAX)
     if key is not None:
         keys.checked(key, "key")
+    checked_us(occurred_us, "occurred_us")
     text = serial.dumps(content, what="content")
     spoken = isinstance(content, str)
     stored = content if spoken else text

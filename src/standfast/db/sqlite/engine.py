@@ -351,14 +351,15 @@ class SqliteEngine(Engine):
 
     def _lead(self, entry: Entry, signals: HeldBack) -> list[Entry]:
         """Commit `entry` and whoever waits. Failures are kept in the ops; returns who was served."""
-        batch = [entry]
+        batch, served = [entry], False
 
         def work() -> None:
-            nonlocal batch
+            nonlocal batch, served
             batch = self.queue.gather(entry)
             self._running = _get_ident()
             try:
                 batch = self._transact(batch, signals)
+                served = True
             except Struck:
                 self.queue.put_back(batch[1:])
                 batch = [entry]
@@ -369,12 +370,14 @@ class SqliteEngine(Engine):
         try:
             crash.point("commit.before_begin")
             self.lock.run(work, entry.deadline() - time.monotonic(), signals)
-        except Exception as error:  # noqa: BLE001  # whatever it is, everybody in the batch hears of it
-            _fail(batch, error)
-        except BaseException:
-            # Ctrl-C while waiting: nothing was committed, and the others' work goes on without this one.
-            self.queue.put_back(batch[1:])
-            raise
+        except BaseException as error:
+            if served:  # it struck when all was done: the others are answered before it is heard of
+                _fail([entry], error)
+            elif isinstance(error, Exception):  # whatever it is, everybody in the batch hears of it
+                _fail(batch, error)
+            else:  # Ctrl-C while waiting: nothing was committed, and the others' work goes on without this one
+                self.queue.put_back(batch[1:])
+                raise
         self._batches += 1
         return batch
 

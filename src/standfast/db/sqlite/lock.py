@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 
 from standfast.db.sqlite.signals import HeldBack, Struck
 from standfast.errors import Busy, StorageError
@@ -99,8 +98,33 @@ class FileLock:
             self._waiter.stop()
 
 
-def _hold() -> None:
-    """What to do under the lock, for whom wants the lock itself: it is not given back."""
+class _Turn:
+    """What one caller wants of the lock: that `work` is done under it, or, without any, the lock itself."""
+
+    __slots__ = ("_done", "error", "over", "work")
+
+    def __init__(self, work: Work | None = None) -> None:
+        self.work = work
+        self.error: BaseException | None = None
+        self.over = False
+        self._done = done = threading.Lock()
+        done.acquire()
+
+    def ends(self) -> None:
+        self.over = True
+        self._done.release()
+
+    def wait(self, timeout_s: float, signals: HeldBack | None) -> bool:
+        """Until it is over; False after `timeout_s`, or soon after a signal came, which is kept."""
+        if signals is None:
+            return self._done.acquire(timeout=max(timeout_s, 0.001))
+        return signals.wait_unless_struck(self._done, timeout_s)
+
+    def wait_for_the_end(self) -> None:
+        """It was begun, so it ends soon, whatever comes meanwhile."""
+        while not self.over:
+            with suppress(BaseException):
+                self._done.acquire(timeout=0.1)
 
 
 class _Waiter:
@@ -109,61 +133,73 @@ class _Waiter:
     def __init__(self, path: str) -> None:
         self.fd = _open(path)
         self._mutex = threading.Lock()
-        self._work: Work | None = None
-        self._error: BaseException | None = None
+        self._wanted: _Turn | None = None
         self._queued = False
         self._stopped = False
         self._call = threading.Lock()
         self._call.acquire()
-        self._done = threading.Lock()
-        self._done.acquire()
         threading.Thread(target=self._run, name="standfast-lock", daemon=True).start()
 
     def acquire(self, timeout_s: float, signals: HeldBack | None) -> bool:
-        wait = self._done.acquire if signals is None else partial(signals.wait, self._done)
-        self._ask_for(_hold)
+        """Signals are let through meanwhile. Raises what their handlers raise."""
         try:
-            if wait(timeout=max(timeout_s, 0.001)):
-                return True
-        except BaseException:
-            if not self._withdrawn():
-                self._done.acquire()
-                fcntl.flock(self.fd, fcntl.LOCK_UN)
-            raise
-        return not self._withdrawn() and self._done.acquire()
+            return self._have(_Turn(), timeout_s, signals)
+        except _TooLate as late:
+            fcntl.flock(self.fd, fcntl.LOCK_UN)
+            raise late.error from None
 
     def run(self, work: Work, timeout_s: float, signals: HeldBack) -> bool:
         """Signals are let through as long as nothing was begun: what is being done is done."""
         end = time.monotonic() + timeout_s
         while True:
-            self._ask_for(work)
-            if not signals.wait_unless_struck(self._done, end - time.monotonic()):
-                if self._withdrawn():
-                    signals.let_through()
-                    if time.monotonic() >= end:
-                        return False
-                    continue
-                self._done.acquire()
-            error, self._error = self._error, None
-            if error is None:
+            turn = _Turn(work)
+            try:
+                if not self._have(turn, end - time.monotonic(), signals):
+                    return False
+            except _TooLate as late:
+                raise late.error from None
+            if turn.error is None:
                 return True
-            if not isinstance(error, Struck):
-                raise error
+            if not isinstance(turn.error, Struck):
+                raise turn.error
             signals.let_through()
 
-    def _ask_for(self, work: Work) -> None:
+    def _have(self, turn: _Turn, timeout_s: float, signals: HeldBack | None) -> bool:
+        """Ask for a turn and wait until it is over. False if it was not begun by then, and is not wanted any more."""
+        end = time.monotonic() + timeout_s
+        while True:
+            try:
+                self._ask_for(turn)
+                if turn.wait(end - time.monotonic(), signals):
+                    return True
+            except BaseException as error:
+                if self._withdrawn(turn):
+                    raise
+                turn.wait_for_the_end()
+                raise _TooLate(error) from None
+            if not self._withdrawn(turn):
+                turn.wait_for_the_end()
+                return True
+            if signals is not None:
+                signals.let_through()
+            if time.monotonic() >= end:
+                return False
+
+    def _ask_for(self, turn: _Turn) -> None:
         with self._mutex:
-            self._work = work
+            self._wanted = turn
             call = not self._queued
             self._queued = True
         if call:
             self._call.release()
 
-    def _withdrawn(self) -> bool:
-        """Whether it was not begun yet, and will not be."""
+    def _withdrawn(self, turn: _Turn) -> bool:
+        """Whether it was not begun, and never will be."""
         with self._mutex:
-            work, self._work = self._work, None
-            return work is not None
+            if self._wanted is turn:
+                self._wanted = None
+                return True
+            return False
 
     def _run(self) -> None:
         while True:
@@ -172,23 +208,35 @@ class _Waiter:
                 break
             fcntl.flock(self.fd, fcntl.LOCK_EX)
             with self._mutex:
-                work, self._work = self._work, None
+                turn, self._wanted = self._wanted, None
                 self._queued = False
-            if work is not _hold:
-                try:
-                    if work is not None:
-                        work()
-                except BaseException as error:  # noqa: BLE001  # it belongs to whoever asked
-                    self._error = error
+            if turn is None or turn.work is not None:
+                if turn is not None:
+                    _do(turn)
                 fcntl.flock(self.fd, fcntl.LOCK_UN)
-            if work is not None:
-                self._done.release()
+            if turn is not None:
+                turn.ends()
         os.close(self.fd)
 
     def stop(self) -> None:
         self._stopped = True
         with suppress(RuntimeError):  # it was called already and has not looked yet
             self._call.release()
+
+
+def _do(turn: _Turn) -> None:
+    assert turn.work is not None
+    try:
+        turn.work()
+    except BaseException as error:  # noqa: BLE001  # it belongs to whoever asked
+        turn.error = error
+
+
+class _TooLate(Exception):
+    """Something struck a caller that waited, when its turn had begun: that is over now."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
 
 
 def busy(path: str, timeout_s: float) -> Busy:

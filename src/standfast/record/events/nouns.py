@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from standfast import serial
+from standfast.clock import checked_us
 from standfast.errors import InvalidInput
 from standfast.footings import keys
 from standfast.footings.journal import Event, Receipt
@@ -246,14 +247,6 @@ def checked_version(version: object, what: str) -> int | None:
 def checked_type(type: object) -> str | None:
     """A type to look for, or its first words."""
     return None if type is None else keys.checked(type, "an event's type", limit=TYPE_MAX)
-
-
-def checked_us(us: object, what: str) -> int | None:
-    if us is None:
-        return None
-    if not isinstance(us, int) or isinstance(us, bool) or not -(2**62) <= us <= 2**62:
-        raise InvalidInput(f"{what} counts microseconds since 1970", "int(moment.timestamp() * 1_000_000)")
-    return us
 
 
 def page_size(limit: int) -> int:

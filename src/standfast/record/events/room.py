@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias, TypeVar, overload
 
 from standfast import crash, serial
+from standfast.clock import checked_us
 from standfast.db.contract import Tx
 from standfast.db.store import Room, query, refused_inside, verb
 from standfast.errors import InvalidInput, StandfastError
@@ -26,7 +27,6 @@ from standfast.record.events.nouns import (
     Stream,
     Upcasts,
     checked_type,
-    checked_us,
     checked_version,
     item,
     made,
