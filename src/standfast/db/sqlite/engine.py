@@ -334,6 +334,8 @@ class SqliteEngine(Engine):
                 self._acknowledge(batch, entry)
             finally:
                 self.queue.settled(hand_over=not early)
+        if entry.struck is not None:
+            raise entry.struck
 
     @property
     def inside(self) -> bool:
@@ -371,8 +373,8 @@ class SqliteEngine(Engine):
             crash.point("commit.before_begin")
             self.lock.run(work, entry.deadline() - time.monotonic(), signals)
         except BaseException as error:
-            if served:  # it struck when all was done: the others are answered before it is heard of
-                _fail([entry], error)
+            if served:  # it struck when all was done: everybody is answered before it is heard of
+                entry.struck = error
             elif isinstance(error, Exception):  # whatever it is, everybody in the batch hears of it
                 _fail(batch, error)
             else:  # Ctrl-C while waiting: nothing was committed, and the others' work goes on without this one

@@ -101,12 +101,13 @@ class FileLock:
 class _Turn:
     """What one caller wants of the lock: that `work` is done under it, or, without any, the lock itself."""
 
-    __slots__ = ("_done", "error", "over", "work")
+    __slots__ = ("_done", "begun", "error", "over", "struck", "work")
 
     def __init__(self, work: Work | None = None) -> None:
         self.work = work
-        self.error: BaseException | None = None
-        self.over = False
+        self.begun = self.over = False
+        self.error: BaseException | None = None  # what `work` raised
+        self.struck: BaseException | None = None  # what struck the caller while it waited
         self._done = done = threading.Lock()
         done.acquire()
 
@@ -123,8 +124,10 @@ class _Turn:
     def wait_for_the_end(self) -> None:
         """It was begun, so it ends soon, whatever comes meanwhile."""
         while not self.over:
-            with suppress(BaseException):
+            try:
                 self._done.acquire(timeout=0.1)
+            except BaseException as error:  # noqa: BLE001  # raised when it is over
+                self.struck = error
 
 
 class _Waiter:
@@ -142,22 +145,22 @@ class _Waiter:
 
     def acquire(self, timeout_s: float, signals: HeldBack | None) -> bool:
         """Signals are let through meanwhile. Raises what their handlers raise."""
-        try:
-            return self._have(_Turn(), timeout_s, signals)
-        except _TooLate as late:
+        turn = _Turn()
+        had = self._have(turn, timeout_s, signals)
+        if turn.struck is not None:
             fcntl.flock(self.fd, fcntl.LOCK_UN)
-            raise late.error from None
+            raise turn.struck
+        return had
 
     def run(self, work: Work, timeout_s: float, signals: HeldBack) -> bool:
         """Signals are let through as long as nothing was begun: what is being done is done."""
         end = time.monotonic() + timeout_s
         while True:
             turn = _Turn(work)
-            try:
-                if not self._have(turn, end - time.monotonic(), signals):
-                    return False
-            except _TooLate as late:
-                raise late.error from None
+            if not self._have(turn, end - time.monotonic(), signals):
+                return False
+            if turn.struck is not None:
+                raise turn.struck
             if turn.error is None:
                 return True
             if not isinstance(turn.error, Struck):
@@ -165,21 +168,23 @@ class _Waiter:
             signals.let_through()
 
     def _have(self, turn: _Turn, timeout_s: float, signals: HeldBack | None) -> bool:
-        """Ask for a turn and wait until it is over. False if it was not begun by then, and is not wanted any more."""
+        """Ask for a turn and wait until it is over. False if it was not begun by then, and is not wanted any more.
+
+        What strikes meanwhile is raised if nothing was begun, and left in the turn if it was.
+        """
         end = time.monotonic() + timeout_s
         while True:
             try:
                 self._ask_for(turn)
                 if turn.wait(end - time.monotonic(), signals):
                     return True
-            except BaseException as error:
-                if self._withdrawn(turn):
-                    raise
-                turn.wait_for_the_end()
-                raise _TooLate(error) from None
+            except BaseException as error:  # noqa: BLE001  # raised when it is known how far the turn is
+                turn.struck = error
             if not self._withdrawn(turn):
                 turn.wait_for_the_end()
                 return True
+            if turn.struck is not None:
+                raise turn.struck
             if signals is not None:
                 signals.let_through()
             if time.monotonic() >= end:
@@ -188,18 +193,21 @@ class _Waiter:
     def _ask_for(self, turn: _Turn) -> None:
         with self._mutex:
             self._wanted = turn
-            call = not self._queued
-            self._queued = True
-        if call:
-            self._call.release()
+            if not self._queued:
+                with suppress(RuntimeError):  # it was called before, and whoever did was struck the next moment
+                    self._call.release()
+                self._queued = True
 
     def _withdrawn(self, turn: _Turn) -> bool:
         """Whether it was not begun, and never will be."""
-        with self._mutex:
-            if self._wanted is turn:
-                self._wanted = None
-                return True
-            return False
+        while True:
+            try:
+                with self._mutex:
+                    if self._wanted is turn:
+                        self._wanted = None
+                    return not turn.begun
+            except BaseException as error:  # noqa: BLE001  # first this must be known
+                turn.struck = error
 
     def _run(self) -> None:
         while True:
@@ -210,6 +218,8 @@ class _Waiter:
             with self._mutex:
                 turn, self._wanted = self._wanted, None
                 self._queued = False
+                if turn is not None:
+                    turn.begun = True
             if turn is None or turn.work is not None:
                 if turn is not None:
                     _do(turn)
@@ -230,13 +240,6 @@ def _do(turn: _Turn) -> None:
         turn.work()
     except BaseException as error:  # noqa: BLE001  # it belongs to whoever asked
         turn.error = error
-
-
-class _TooLate(Exception):
-    """Something struck a caller that waited, when its turn had begun: that is over now."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
 
 
 def busy(path: str, timeout_s: float) -> Busy:

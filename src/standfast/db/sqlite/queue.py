@@ -41,7 +41,7 @@ class Op:
 class Entry:
     """One thread's place in the queue, with the bodies it brings. Without any, it wants the lead itself."""
 
-    __slots__ = ("_end", "answer", "awake", "gone", "leads", "ops", "turn")
+    __slots__ = ("_end", "answer", "awake", "gone", "leads", "ops", "struck", "turn")
 
     def __init__(self, ops: list[Op]) -> None:
         self.ops = ops
@@ -49,6 +49,7 @@ class Entry:
         self.answer: Answer | None = None
         self.awake = False  # woken, to be told the answer
         self.gone = False  # interrupted: nobody is there to be woken
+        self.struck: BaseException | None = None  # what struck it when its work was done, and is raised in the end
         self._end: float | None = None
         self.turn: threading.Lock | None = None
 
