@@ -36,7 +36,6 @@ class FileLock:
         self.path = path
         self._fd = _open(path)
         self._held: int | None = None
-        self._mutex = threading.Lock()
         self._waiter: _Waiter | None = None
 
     def acquire(self, timeout_s: float, signals: HeldBack | None = None) -> None:
