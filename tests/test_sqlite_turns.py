@@ -215,16 +215,21 @@ def is_struck(path: str, slow_s: float) -> None:
     say("next")
 
 
+def waiting_to_be_struck(child: Child, path: Path, taken: FileLock) -> None:
+    """It has opened the store and stands in the queue with its write."""
+    taken.release()
+    child.expect("open")
+    taken.acquire(5)
+    child.tell("write")
+    until_it_waits(path, child.pid)
+
+
 def test_what_was_refused_while_it_waited_is_never_done_and_the_next_write_is_not_taken_for_it(
     sf: standfast.Standfast, path: Path, taken: FileLock
 ) -> None:
     """000-1: a write that raised is not made later, and an acknowledged one is made."""
     with Child("tests.test_sqlite_turns:is_struck", path=str(path), slow_s=0) as child:
-        taken.release()
-        child.expect("open")
-        taken.acquire(5)
-        child.tell("write")
-        until_it_waits(path, child.pid)
+        waiting_to_be_struck(child, path, taken)
         child.signal(signal.SIGXCPU)
         child.expect("struck")
         taken.release()
@@ -243,11 +248,7 @@ def test_who_is_struck_while_its_work_is_done_hears_of_it_when_all_others_are_an
 ) -> None:
     """And nothing of theirs is done twice."""
     with Child("tests.test_sqlite_turns:is_struck", path=str(path), slow_s=0.5) as child:
-        taken.release()
-        child.expect("open")
-        taken.acquire(5)
-        child.tell("write")
-        until_it_waits(path, child.pid)
+        waiting_to_be_struck(child, path, taken)
         time.sleep(0.2)
         taken.release()
         child.expect("begun")

@@ -40,24 +40,25 @@ class FileLock:
 
     def acquire(self, timeout_s: float, signals: HeldBack | None = None) -> None:
         """Take the lock, or raise Busy naming the holder after `timeout_s`."""
-        for _ in range(TRIES):
-            if self.take():
-                return
-            os.sched_yield()
-        self._wait(timeout_s, signals)
+        if not self._take_soon():
+            self._wait(timeout_s, signals)
 
     def run(self, work: Work, timeout_s: float, signals: HeldBack) -> None:
         """Do `work` under the lock, in this thread or in one that waited; or raise Busy. Raises what `work` raises."""
+        if self._take_soon():
+            try:
+                work()
+            finally:
+                self.release()
+        elif not self._waiting().run(work, timeout_s, signals):
+            raise busy(self.path, timeout_s)
+
+    def _take_soon(self) -> bool:
         for _ in range(TRIES):
             if self.take():
-                try:
-                    return work()
-                finally:
-                    self.release()
+                return True
             os.sched_yield()
-        if not self._waiting().run(work, timeout_s, signals):
-            raise busy(self.path, timeout_s)
-        return None
+        return False
 
     def take(self) -> bool:
         """Take the lock if it is free now."""

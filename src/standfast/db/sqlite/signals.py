@@ -85,8 +85,7 @@ class HeldBack:
         if not self._handlers:
             return
         try:
-            for number, handler in self._handlers:
-                _signal(number, handler)
+            self._restore()
         except BaseException:  # one that was let through again has struck: the others must be, too
             self._restore()
             self.let_through()
