@@ -141,7 +141,7 @@ def opened(place: str) -> Standfast:
 
     server = "://" in place
     url = place if server else os.path.join(place, "standfast.db")
-    settings = config.load(url, data_dir=None if server else place, scope="bench")
+    settings = config.load(url, data_dir=None if server else place, scope="bench", outside=True)
     return handle.connect(settings)
 
 
@@ -156,7 +156,7 @@ def fill_ours(place: str, count: int) -> None:
 
 
 def _chunk(first: int, last: int) -> Callable[[Any], None]:
-    return lambda tx: tx.run(FILL, first=first, last=last, scope="bench")
+    return lambda tx: tx.run(FILL, first=first, last=last, scope=tx.caller.home)
 
 
 def fill_bare(place: str, count: int) -> None:

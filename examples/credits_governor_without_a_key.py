@@ -62,7 +62,14 @@ def agent(directory: str, name: str, model: Offline) -> None:
         for n in range(len(FATES)):
             sf.credits.spend(TEAM, ALLOWED, key=f"reserve:{name}:{n}", unit=UNIT)  # Conflict: the budget is used up
             intent = {"agent": name, "n": n}
-            tokens = s.effect("model.ask", intent, do=model.answer, probe=model.look, not_applied=(Overloaded,))
+            tokens = s.effect(
+                "model.ask",
+                intent,
+                do=model.answer,
+                probe=model.look,
+                settle="0s",  # the books of this model are a file: what was written is there
+                not_applied=(Overloaded,),
+            )
             if tokens < ALLOWED:
                 sf.credits.grant(TEAM, ALLOWED - tokens, key=f"settle:{name}:{n}", unit=UNIT)
             elif tokens > ALLOWED:

@@ -53,6 +53,7 @@ def _move_into_a_home_of_our_own() -> Path:
     for variable, place in (("HOME", root / "home"), ("STANDFAST_DATA_DIR", root / "data")):
         place.mkdir(mode=0o700, parents=True)
         os.environ[variable] = str(place)
+    os.environ["STANDFAST_REMEMBER"] = "0"  # servers of tests come again on the same port; tests of the memory unset it
     return root
 
 
@@ -91,6 +92,7 @@ TEST_ROOT = _move_into_a_home_of_our_own()
 import pytest  # noqa: E402  the lines above have to run first
 
 from standfast.prove.postgres import TemporaryPostgres, fresh_database  # noqa: E402  as above
+from tests.neighbours import DatabaseTemplate, FileTemplate, has_neighbours  # noqa: E402  as above
 
 
 @pytest.fixture(autouse=True)
@@ -131,13 +133,42 @@ def pg_database(pg_url: str) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def file_template(tmp_path_factory: pytest.TempPathFactory) -> FileTemplate:
+    """A store with neighbours in it, to be copied for each test."""
+    place = tmp_path_factory.mktemp("neighbours")
+    return FileTemplate(str(place / "standfast.db"), place)
+
+
+@pytest.fixture(scope="session")
+def database_template(pg_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DatabaseTemplate]:
+    with fresh_database(pg_url) as url:
+        yield DatabaseTemplate(url, tmp_path_factory.mktemp("neighbours"))
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
-def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A fresh place to open a store at, once on each engine."""
+def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A fresh place to open a store at, once on each engine.
+
+    For the modules that `neighbours.py` names, the store has rows of others in it: none of them may have changed
+    when the test has ended.
+    """
+    beside = has_neighbours(request.module.__name__, request.function.__name__)
     if request.param == "sqlite":
-        return str(tmp_path / "standfast.db")
-    url: str = request.getfixturevalue("pg_database")
-    return url
+        url = str(tmp_path / "standfast.db")
+        if not beside:
+            yield url
+            return
+        template: FileTemplate = request.getfixturevalue("file_template")
+        yield template.copy(Path(url))
+        template.unchanged(url, tmp_path)
+    elif beside:
+        filled: DatabaseTemplate = request.getfixturevalue("database_template")
+        with filled.copy(request.getfixturevalue("pg_url")) as url:
+            yield url
+            filled.unchanged(url, tmp_path)
+    else:
+        yield request.getfixturevalue("pg_database")
 
 
 @pytest.fixture

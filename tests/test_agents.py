@@ -220,7 +220,7 @@ def test_agents_in_a_shell(tmp_path: Path) -> None:
 HOT: list[tuple[Statement, dict[str, object]]] = [
     (agents.SQL.seen, {"kind": None, "holder": "a:ann"}),
     (agents.SQL.by_name, {}),
-    (agents.SQL.held_task, {"holder": "p:x", "actor_holder": "a:ann"}),
+    (agents.SQL.held_task, {"within": "%", "holder": "p:x", "actor_holder": "a:ann"}),
     (agents.SQL.held_session, {"holder": "p:x", "actor_holder": "a:ann"}),
 ]
 FILL = """INSERT INTO agent (scope, name, status, first_seen_us, last_seen_us)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import inspect
+import warnings
 from pathlib import Path
 
 import pytest
@@ -130,3 +133,93 @@ def test_whoever_asks_a_closed_store_is_told_also_when_bodies_go_out_together(en
 
 def _answered_together() -> None:
     aio._Desk.of(asyncio.get_running_loop())._together = True
+
+
+def test_a_call_is_a_coroutine_that_can_become_a_task(engine_url: str, tmp_path: Path) -> None:
+    """000-1: whatever asyncio does with a coroutine, it does with a call of ours."""
+
+    async def main() -> None:
+        async with standfast.aopen(engine_url, data_dir=tmp_path / "data") as sf:
+            assert (await asyncio.create_task(sf.tasks.add("x"))).title == "x"
+            added = sf.tasks.add("y")
+            assert asyncio.iscoroutine(added)
+            assert inspect.isawaitable(added)
+            assert (await asyncio.wait_for(added, 30)).title == "y"
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(sf.leases.acquire(f"lock-{n}")) for n in range(3)]
+            assert [task.result().fence for task in tasks] == [1, 1, 1]
+            async with sf.session("k") as s:
+                step, effect = await asyncio.gather(
+                    asyncio.create_task(s.step("plan", lambda: 1)),
+                    asyncio.wait_for(s.effect("deploy", {}, do=lambda call: 2), 30),
+                )
+                assert (step, effect) == (1, 2)
+            titles = [task.title for task in await sf.tasks.list()]
+            assert sorted(titles) == ["x", "y"]
+
+    asyncio.run(main())
+
+
+def test_a_call_that_is_not_awaited_warns_and_writes_nothing(engine_url: str, tmp_path: Path) -> None:
+    """000-1: a missing `await` is heard of, for verbs and for what calls foreign code."""
+
+    async def main() -> list[str]:
+        async with standfast.aopen(engine_url, data_dir=tmp_path / "data") as sf, sf.session("k") as s:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                sf.tasks.add("x")
+                s.step("plan", lambda: 1)
+                sf.leases.hold("one")
+                gc.collect()
+            assert {one.category for one in caught} == {RuntimeWarning}
+            assert await sf.tasks.list() == []
+            return [str(one.message) for one in caught]
+
+    assert asyncio.run(main()) == [
+        "coroutine 'Tasks.add' was never awaited",
+        "coroutine 'Speaker.step' was never awaited",
+        "coroutine 'Leases.hold' was never awaited",
+    ]
+
+
+def test_what_is_entered_or_iterated_warns_of_nothing(engine_url: str, tmp_path: Path) -> None:
+    """000-1: `async with` and `async for` work as before."""
+
+    async def main() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            async with standfast.aopen(engine_url, data_dir=tmp_path / "data") as sf:
+                async with sf.session("k") as s, s.decide("go", then="now"), sf.leases.hold("one"):
+                    await s.say("user", "hello")
+                assert [mail async for mail in sf.mail.follow("bob", timeout_s=0)] == []
+                gc.collect()
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_call_that_became_a_task_still_lets_its_write_end(engine_url: str, tmp_path: Path) -> None:
+    """000-1: cancelling a task made of a call is cancelling a task that awaits it."""
+
+    async def main() -> None:
+        async with standfast.aopen(engine_url, data_dir=tmp_path / "data") as sf:
+            task = asyncio.create_task(sf.leases.acquire("one"))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert (await sf.leases.acquire("two")).fence == 1
+            async with sf.session("k") as s:
+                begun = asyncio.Event()
+
+                async def forever() -> None:
+                    begun.set()
+                    await asyncio.Event().wait()
+
+                working = asyncio.create_task(s.effect("deploy", {}, do=lambda call: forever()))
+                await begun.wait()
+                working.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await working
+                assert [effect.tool for effect in await sf.effects.in_doubt()] == ["deploy"]
+
+    asyncio.run(main())

@@ -43,7 +43,7 @@ def test_commit_makes_it_so_and_answers_with_references(sf: standfast.Standfast)
     assert sf.loops.get("nightly").id == applied.refs["loops[0]"]
     assert (sf.state.get("limits").value, sf.state.get("limits").verify) == ({"cpu": 2}, "true")
     assert {gate.pattern: (gate.need, gate.scope) for gate in sf.gates.list()} == {
-        "git push*": ("approval", sf.scope),
+        "git push*": ("approval", sf._store.caller.home),
         "rm *": ("effect", ""),
     }
     assert applied.receipt is not None

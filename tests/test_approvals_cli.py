@@ -122,7 +122,7 @@ def test_a_person_sees_every_byte_and_says_yes(sf: standfast.Standfast, data: Pa
     assert "".join(line[2:] for line in seen.splitlines() if line.startswith("│ ")) == exact
     canonical = sf.approvals.question(id).intent or ""
     assert f"{len(canonical.encode())} bytes, 2 characters outside ASCII" in seen
-    assert sf.approvals.get(id).intent_hash in seen
+    assert (sf.approvals.get(id).question_hash or "?") in "".join(seen.split())
     for said in (id, "github.open_pr", "agent:7", "the test names it", "/srv/app", "expires"):
         assert said in seen
     assert "\u202e" not in seen
@@ -130,7 +130,7 @@ def test_a_person_sees_every_byte_and_says_yes(sf: standfast.Standfast, data: Pa
     code, out, err = person.leaves()
     assert (code, out, err) == (0, f"{id} granted\n", "")
     found = sf.approvals.get(id)
-    assert (found.state, found.rationale) == ("granted", "read it all")
+    assert (found.state, found.rationale, found.method) == ("granted", "read it all", "terminal")
     assert re.fullmatch(r"ada@.*:pts/\d+", found.approver or "")
 
 
@@ -181,7 +181,7 @@ def test_the_bytes_cannot_pass_for_words_of_ours(sf: standfast.Standfast, data: 
     fake = "x" * 31 + "Type yes to approve these 2 bytes of ls: "
     id = asked(sf, {"body": fake}, tool="rm")
     person = Person("approve", id, data=data)
-    seen = person.reads_until("bytes of rm: ")
+    seen = person.reads_until("Type yes to approve rm: ")
     assert [line for line in seen.splitlines() if line.startswith(PROMPT)] == [seen.splitlines()[-1]]
     person.type("no\n")
     person.leaves()

@@ -52,7 +52,17 @@ def test_a_starting_agent_is_told_the_most_important_first(engine_url: str, tmp_
     with store(engine_url, tmp_path, clock) as sf:
         filled(sf, clock)
         made = sf.brief()
-        assert names(made) == ["orders", "in_doubt", "decisions", "mail", "tasks", "checkpoint", "facts", "recent"]
+        assert names(made) == [
+            "orders",
+            "in_doubt",
+            "decisions",
+            "sessions",
+            "mail",
+            "tasks",
+            "checkpoint",
+            "facts",
+            "recent",
+        ]
         text = made.markdown
     said = {section.name: [fact.text for fact in section.facts] for section in made.sections}
     assert said["orders"] == ["never force-push (because it lost work)"]

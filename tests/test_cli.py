@@ -426,7 +426,7 @@ def test_color_is_for_terminals_that_want_it(home: Path) -> None:
 def test_what_was_recorded_cannot_touch_the_terminal(home: Path) -> None:
     make_store(home)
     query = "SELECT 'a' || char(27) || ']0;owned' || char(7) || char(10) || 'b' || char(8238) AS x"
-    assert run("sql", query, home=home).stdout == "x\na]0;owned b\n"
+    assert run("sql", query, home=home).stdout == "x\na\\u001b]0;owned\\u0007 b\\u202e\n"
     assert "\x1b]" not in on_a_terminal("sql", query, home=home)
 
 

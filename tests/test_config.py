@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from standfast import config
 from standfast.config import Target, agent_present, load, mask, parse_db_target, save_target, trust
 from standfast.config.files import KEYS
-from standfast.config.scope import normalised, origin_url
+from standfast.config.scope import Label, carried, normalised, origin_url
 from standfast.errors import InvalidInput
 
 DEFAULT = "/home/ada/.standfast/standfast.db"
@@ -551,40 +551,41 @@ def git(*words: str, cwd: Path) -> None:
     subprocess.run(command, cwd=cwd, check=True, capture_output=True, env={**os.environ, **identity, **author})
 
 
-def scope_of(directory: Path) -> str:
-    return load(cwd=directory, environ={"HOME": "/nonexistent"}, quiet=True).scope
+def repository_of(directory: Path) -> str:
+    """The repository as people know it: its origin, else its git directory."""
+    return load(cwd=directory, environ={"HOME": "/nonexistent"}, quiet=True).label.name
 
 
 def test_worktrees_clones_and_submodules_as_git_makes_them(tmp_path: Path) -> None:
-    """DESIGN, decision 2: worktrees and clones share a scope, a submodule has its own."""
+    """DESIGN, decision 2: worktrees and clones share a label, a submodule has its own."""
     main = tmp_path / "main"
     main.mkdir()
     git("init", cwd=main)
     git("commit", "--allow-empty", "-m", "first", cwd=main)
     (main / "src").mkdir()
-    alone = scope_of(main / "src")
+    alone = repository_of(main / "src")
     assert alone == str((main / ".git").resolve())
 
     git("worktree", "add", "../tree", cwd=main)
-    assert scope_of(tmp_path / "tree") == alone
+    assert repository_of(tmp_path / "tree") == alone
 
     git("remote", "add", "origin", "git@Example.org:ada/engine.git", cwd=main)
     git("clone", "--no-local", "main", "clone", cwd=tmp_path)
     git("remote", "set-url", "origin", "https://example.org/ada/engine", cwd=tmp_path / "clone")
     shared = "example.org/ada/engine"
     places = [main, main / "src", main / ".git", tmp_path / "tree", tmp_path / "clone"]
-    assert {scope_of(place) for place in places} == {shared}
+    assert {repository_of(place) for place in places} == {shared}
 
     git("clone", "--bare", "main", "bare.git", cwd=tmp_path)
     git("worktree", "add", "../of-bare", "main", cwd=tmp_path / "bare.git")
     bare = str((tmp_path / "bare.git").resolve())
-    assert {scope_of(tmp_path / "bare.git"), scope_of(tmp_path / "of-bare")} == {bare}
+    assert {repository_of(tmp_path / "bare.git"), repository_of(tmp_path / "of-bare")} == {bare}
 
     git("submodule", "add", str(tmp_path / "bare.git"), "part", cwd=main)
-    assert scope_of(main / "part") == str((main / ".git" / "modules" / "part").resolve())
+    assert repository_of(main / "part") == str((main / ".git" / "modules" / "part").resolve())
     git("remote", "set-url", "origin", "ssh://git@example.org:22/ada/part.git", cwd=main / "part")
-    assert scope_of(main / "part") == "example.org/ada/part"
-    assert scope_of(main) == shared
+    assert repository_of(main / "part") == "example.org/ada/part"
+    assert repository_of(main) == shared
 
 
 @pytest.mark.parametrize("content", ["", "gitdir:", "gitdir: /nonexistent", "gitdir: ../gone", "nonsense", "\0\xff"])
@@ -592,17 +593,17 @@ def test_a_broken_git_file_is_no_repository(tmp_path: Path, content: str) -> Non
     make_git_dir(tmp_path / ".git", "git@example.org:ada/outer.git")
     (tmp_path / "inner").mkdir()
     (tmp_path / "inner" / ".git").write_text(content)
-    assert scope_of(tmp_path / "inner") == ""
-    assert scope_of(tmp_path) == "example.org/ada/outer"
+    assert repository_of(tmp_path / "inner") == ""
+    assert repository_of(tmp_path) == "example.org/ada/outer"
 
 
 def test_a_git_directory_that_is_none_is_walked_past(tmp_path: Path) -> None:
     make_git_dir(tmp_path / ".git", "git@example.org:ada/outer.git")
     (tmp_path / "inner" / ".git").mkdir(parents=True)
-    assert scope_of(tmp_path / "inner") == "example.org/ada/outer"
+    assert repository_of(tmp_path / "inner") == "example.org/ada/outer"
 
 
-def test_a_worktree_whose_repository_moved_has_no_scope(tmp_path: Path) -> None:
+def test_a_worktree_whose_repository_moved_is_outside_any(tmp_path: Path) -> None:
     inside = tmp_path / "main" / ".git" / "worktrees" / "tree"
     make_git_dir(tmp_path / "main" / ".git", "git@example.org:ada/engine.git")
     inside.mkdir(parents=True)
@@ -610,15 +611,43 @@ def test_a_worktree_whose_repository_moved_has_no_scope(tmp_path: Path) -> None:
     (inside / "commondir").write_text("../..\n")
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / ".git").write_text(f"gitdir: {inside}\n")
-    assert scope_of(tmp_path / "tree") == "example.org/ada/engine"
+    assert repository_of(tmp_path / "tree") == "example.org/ada/engine"
     (inside / "commondir").write_text("../../gone\n")
-    assert scope_of(tmp_path / "tree") == ""
+    assert repository_of(tmp_path / "tree") == ""
 
 
 def test_the_projects_own_word_is_its_scope(env: dict[str, str], project: Path) -> None:
     trust(write_config(project / ".standfast", 'scope = " payments "'), environ=env)
     assert load(cwd=project, environ=env).scope == "payments"
     assert load(cwd=project, environ=env, scope="").scope == ""
+    assert load(cwd=project, environ={**env, "STANDFAST_SCOPE": "blue"}).scope == "blue"
+    assert load(cwd=project, environ={**env, "STANDFAST_SCOPE": ""}).scope == ""
+
+
+def test_no_directory_decides_the_scope(env: dict[str, str], tmp_path: Path) -> None:
+    """DESIGN, decision 2: it is empty unless somebody chose one."""
+    make_git_dir(tmp_path / ".git", "git@example.org:ada/engine.git")
+    found = load(cwd=tmp_path, environ=env)
+    assert (found.scope, found.label.origin) == ("", "example.org/ada/engine")
+    assert found.label.git_dir == str((tmp_path / ".git").resolve())
+    assert load(cwd=tmp_path, environ=env, outside=True).label.outside
+
+
+@pytest.mark.parametrize("scope", ["a\nb", "x" * 201, "here @ there", "\udcff"])
+def test_a_scope_that_could_be_mistaken_is_refused(env: dict[str, str], tmp_path: Path, scope: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        load(cwd=tmp_path, environ={**env, "STANDFAST_SCOPE": scope})
+    assert caught.value.code == "configuration"
+    with pytest.raises(InvalidInput):
+        load(cwd=tmp_path, environ=env, scope=scope)
+
+
+@pytest.mark.parametrize("label", [Label("/srv/a/.git", "example.org/a/a"), Label("/srv/a/.git"), Label()])
+def test_a_child_works_in_the_repository_of_its_parent(env: dict[str, str], tmp_path: Path, label: Label) -> None:
+    """DESIGN, decision 2: the directory a child process is in does not count, also if its parent is outside any."""
+    make_git_dir(tmp_path / ".git", "git@example.org:ada/engine.git")
+    found = load(cwd=tmp_path, environ={**env, **carried("blue", label)})
+    assert (found.scope, found.label) == ("blue", label)
 
 
 # Actor.

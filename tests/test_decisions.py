@@ -59,7 +59,7 @@ def test_a_decision_is_on_disk_before_the_block_begins(sf: standfast.Standfast) 
                 (found,) = other.decisions.incomplete()
             assert found._replace(id="", created_us=0, actor="", session_id="", node_id="") == Decision(
                 id="",
-                scope=sf.scope,
+                scope=sf._store.caller.home,
                 session_id="",
                 node_id="",
                 position=2,

@@ -19,6 +19,7 @@ import standfast
 from standfast import config
 from standfast.cli import app
 from standfast.clock import SYSTEM
+from standfast.prove.mutants.shell_scenes import CHANGE, HIDE, SHOW
 from standfast.upkeep import doctor
 from standfast.upkeep.doctor import Finding, examine, size
 
@@ -43,10 +44,10 @@ def write_something(clock: Any = None) -> None:
         sf._store.write(lambda tx: journal.append(tx, "test.happened", "thing"))
 
 
-def findings(*, fix: bool = False) -> dict[str, Finding]:
+def findings(*, fix: bool = False, quick: bool = False) -> dict[str, Finding]:
     from standfast.cli.store import opened
 
-    found = list(examine(lambda: config.load(quiet=True), opened, fix=fix))
+    found = list(examine(lambda: config.load(quiet=True), opened, fix=fix, quick=quick))
     for finding in found:
         # 003-37 in spirit: whatever is wrong, the advice never destroys anything.
         assert not re.search(r"\brm\b|delet|remov|truncat|drop", finding.remedy, re.IGNORECASE), finding
@@ -69,8 +70,8 @@ def test_a_healthy_store_has_nothing_but_ok(store: Path) -> None:
     found = findings()
     assert {finding.state for finding in found.values()} == {"ok"}
     assert list(found) == [
-        "config", "scope", "place", "permissions", "disk", "lock", "engine", "schema", "clock", "loops", "wal", "guard",
-        "integrity",
+        "config", "scope", "memory", "place", "permissions", "disk", "lock", "engine", "schema", "clock", "loops",
+        "keys", "wal", "guard", "integrity", "unchecked",
     ]  # fmt: skip
 
 
@@ -247,6 +248,164 @@ def test_lost_guards_are_found_and_put_back(store: Path) -> None:
     assert states() == {}
     assert stock_sqlite(store, change).returncode != 0
     assert stock_sqlite(store, "SELECT count(*) FROM event").returncode == 0
+
+
+def test_a_guard_that_refuses_nothing_is_replaced(store: Path) -> None:
+    """000-30: a trigger of the right name that another program emptied."""
+    empty = "CREATE TRIGGER guard_event_update BEFORE update ON event BEGIN SELECT 1; END"
+    assert stock_sqlite(store, f"DROP TRIGGER guard_event_update; {empty}").returncode == 0
+    assert findings()["guard"].text == "other programs could write event"
+    assert findings(fix=True)["guard"].fixed
+    assert stock_sqlite(store, "UPDATE event SET summary = 'forged'").returncode != 0
+    assert states() == {}
+
+
+# The schema, compared with the catalogue.
+
+
+def damage(url: str, script: str) -> None:
+    """As another program could: stock sqlite3, or psql."""
+    if not url.startswith("postgres"):
+        done = stock_sqlite(Path(url), script)
+        assert done.returncode == 0, done.stderr
+        return
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET search_path = standfast")
+        connection.execute(script.encode())
+
+
+@pytest.fixture
+def either(engine_url: str, store: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A store on each engine, closed."""
+    monkeypatch.setenv("STANDFAST_DB_URL", engine_url)
+    write_something()
+    return engine_url
+
+
+@pytest.mark.parametrize(
+    ("script", "named"),
+    [
+        ("DROP TABLE task_note", "table task_note"),
+        ("DROP INDEX effect_unresolved", "index effect_unresolved"),
+        ("DROP VIEW effect_transition", "view effect_transition"),
+        (
+            "DROP INDEX approval_current; CREATE INDEX approval_current ON approval (effect_id, question_hash)",
+            "unique index approval_current",
+        ),
+        ("ALTER TABLE session DROP COLUMN title", "column session.title"),
+        ("ALTER TABLE decision RENAME TO decisions", "table decision"),
+    ],
+)
+def test_an_object_of_ours_that_was_dropped_is_an_error(either: str, script: str, named: str) -> None:
+    """000-30, 001-8: whatever another program took out of the schema is named."""
+    damage(either, script)
+    found = findings()
+    assert found["schema"].state == "error"
+    assert f"damaged: {named} missing" in found["schema"].text
+    assert app.run(["doctor"]) == 1
+
+
+def test_a_dropped_table_is_damage_to_every_command(either: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """001-8: not an I/O error, and the next command is doctor."""
+    damage(either, "DROP TABLE task" + (" CASCADE" if either.startswith("postgres") else ""))
+    with standfast.open() as sf:
+        for use in (sf.tasks.list, lambda: sf.tasks.add("x")):
+            with pytest.raises(standfast.Corrupt, match="task") as damaged:
+                use()
+            assert damaged.value.code == "schema_damaged"
+            assert "standfast doctor" in (damaged.value.hint or "")
+    assert app.run(["task", "list"]) == 1
+    assert "standfast doctor" in capsys.readouterr().err
+    assert "not checked" in findings()["unchecked"].text
+
+
+@pytest.mark.parametrize("table", ["meta", "migration", "event", "loop"])
+def test_doctor_survives_any_missing_table(either: str, table: str) -> None:
+    """001-8: it says what is missing instead of failing on it."""
+    damage(either, f"DROP TABLE {table}" + (" CASCADE" if either.startswith("postgres") else ""))
+    found = findings()
+    assert found["schema"].state == "error"
+    assert table in found["schema"].text
+
+
+def test_objects_of_others_are_reported_and_left_alone(either: str) -> None:
+    """000-30: Litestream's tables, a user's index and view."""
+    theirs = "CREATE TABLE _litestream_seq (id INTEGER PRIMARY KEY, seq INTEGER); CREATE INDEX mine ON task (title);"
+    damage(either, theirs + " CREATE VIEW titles AS SELECT title FROM task")
+    for fix in (False, True):
+        found = findings(fix=fix)
+        assert {one.state for one in found.values()} == {"ok"}
+        assert found["foreign"].text.endswith("index mine on task, table _litestream_seq, view titles")
+        damage(
+            either, "INSERT INTO _litestream_seq (seq) VALUES (1)" if not either.startswith("postgres") else "SELECT 1"
+        )
+
+
+def test_the_catalogue_is_what_the_migrations_make(either: str) -> None:
+    """000-30: on both engines, object for object."""
+    from standfast.cli.store import opened
+    from standfast.db import catalogue
+
+    with opened() as sf:
+        found = doctor._objects(sf)
+    triggers = {one for one in found if one.kind == "trigger"}
+    assert found - triggers == catalogue.wanted("postgres" if either.startswith("postgres") else "sqlite")
+    assert len(catalogue.tables()) > 40
+    guards = len(catalogue.tables()) * 3
+    assert len(triggers) == (0 if either.startswith("postgres") else guards)
+
+
+def test_an_index_that_lacks_rows_is_found(store: Path) -> None:
+    """001-8: quick_check does not see it; integrity_check does, and doctor runs that one."""
+    with standfast.open() as sf:
+        sf.tasks.add("before")
+    checkpoint(store)
+    for script in (HIDE, CHANGE, SHOW):
+        done = stock_sqlite(store, script)
+        assert done.returncode == 0, done.stderr
+    assert findings(quick=True)["integrity"].state == "ok"
+    assert "indexes against their rows (standfast doctor)" in findings(quick=True)["unchecked"].text
+    found = findings(fix=True)["integrity"]
+    assert found.state == "error"
+    assert "index" in found.text
+    assert app.run(["doctor"]) == 1
+    assert app.run(["doctor", "--quick"]) == 0
+
+
+def test_a_long_check_tells_how_far_it_is(
+    store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line on stderr for anything over a second; stdout stays data."""
+    from standfast.db.sqlite import integrity
+
+    real = integrity.check
+
+    def slow(path: str, *, quick: bool, progress: Any) -> list[str]:
+        for seconds in (1.0, 2.0, 9.0, 11.0, 25.0):
+            progress(seconds)
+        return real(path, quick=quick, progress=progress)
+
+    monkeypatch.setattr(integrity, "check", slow)
+    assert app.run(["doctor", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["data"]
+    assert re.findall(r"reading through the file: (\d+) s", err) == ["1", "11", "25"]
+
+
+def test_what_was_removed_is_not_in_the_file_any_more(store: Path) -> None:
+    """003-24: `secure_delete` overwrites the bytes of removed rows."""
+    from standfast.db.sql import statement
+
+    secret = "Ada-Lovelace-7c1f"
+    with standfast.open() as sf:
+        for n in range(200):
+            sf.state.set(f"k{n}", {"name": secret * 3})
+        for table in ("state", "event"):
+            sf._store.write(lambda tx, table=table: tx.run(statement(f"DELETE FROM {table} WHERE 1 = 1")))
+    checkpoint(store)
+    assert store.read_bytes().count(secret.encode()) == 0
 
 
 # Disk, log, clock.

@@ -36,7 +36,15 @@ STREAM = statement("INSERT INTO stream (scope, name, version, updated_us) VALUES
 ANALYZE = statement("ANALYZE")
 
 SPAN: Row = {"from_us": 5, "until_us": 50}
-SEEN: Row = {**SPAN, "session_id": None, "agent": None, "subject": None, "type": None, "type_prefix": ""}
+SEEN: Row = {
+    **SPAN,
+    "session_id": None,
+    "agent": None,
+    "subject": None,
+    "ending": None,
+    "type": None,
+    "type_prefix": "",
+}
 BY_TIME, LATE_BY_TIME = "event_by_time|event_mark", "event_by_time|event_late"
 HOT: list[tuple[Statement, Row, str]] = [
     (appending.SQL.keyed, {"subject": "stream:long:k"}, "event_by_subject"),
@@ -75,7 +83,8 @@ def plan(sf: standfast.Standfast, asked: Statement, **params: object) -> str:
     explained.columns = None
     explained.sqlite = f"EXPLAIN QUERY PLAN {asked.sqlite}"
     explained.postgres = f"EXPLAIN (COSTS OFF) {asked.postgres}"
-    given: Row = {"scope": "here", "stream": "long", "name": "long", "limit": 50, "everywhere": 0} | params
+    given: Row = {"scope": "here", "stream": "long", "name": "long", "limit": 50, "everywhere": 0}
+    given |= {"git_dir": None, "origin": None, "repository": "here"} | params
     rows = sf._store.write(lambda tx: tx.all(explained, **given))
     return "\n".join(str(row.get("detail", row.get("QUERY PLAN"))) for row in rows)
 

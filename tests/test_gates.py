@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import standfast
 from standfast.errors import Corrupt, InvalidInput, KeyConflict, NotFound, StorageError
-from standfast.ledger.gate_patterns import Gate, candidates, met, simple_commands
+from standfast.ledger.gate_patterns import TEXT_MAX, Gate, may_meet, met
 from standfast.ledger.gates import match, read_copy
 
 
@@ -69,23 +69,111 @@ MET = [
     "ls # don't\ngit push # can't",
     "echo 'it is unbalanced; git push",
     "standfast lock deploy -- git push",
-    "cat <<EOF\ngit push\nEOF",
+    "git -C app push",
+    "git -c a=b push",
+    "git -c 'user.name=Ada Byron' -C . push",
+    'git -c "a=;b" push',
+    "git -C $(true; pwd) push",
+    "git --git-dir=.git --work-tree . push",
+    "git $FLAGS push",
+    "$(which git) push",
+    "{git,push}",
+    "git${IFS}push",
+    "bash --norc -c 'git push'",
+    "bash -c -- 'git push'",
+    "sh -c \"git -c 'user.name=a b' push\"",
+    "env -u A git push",
+    "find . -name x -exec git push {} +",
+    "echo main | xargs git push origin",
+    "ssh host git push",
+    "git rebase --exec 'git push' main",
+    "git rebase --exec='git push' main",
+    "CMD='git push'; $CMD",
+    "git -c alias.p='!git push' p",
+    "python -c \"import subprocess; subprocess.run(['git', 'push'])\"",
+    "bash <<'EOF'\ngit push\nEOF",
+    "cat <<EOF | sh\ngit push\nEOF",
+    "cat <<EOF\n$(git push)\nEOF",
+    "cat > N <<'X'\nIt's done.\nX\ngit push && echo 'pushed'",
+    "cat > run.sh <<'X'\ngit push\nX\nsh run.sh",
+    "cat > >(sh) <<'X'\ngit push\nX",
+    "echo git push | sh",
+    "(echo git push) | bash",
+    "{ echo git push; } | tee log | bash",
+    "echo 'git push' > run.sh && . ./run.sh",
+    'sh -c "$(echo git push)"',
+    "$(echo git push)",
+    "eval \"$(printf 'git push')\"",
+    "printf -v line 'git push'; $line",
+    "bash <(echo git push)",
+    'echo() { "$@"; }; echo git push',
+    "alias echo=; echo git push",
+    'git commit -m "$(git push)"',
+    "git commit -m done && git push",
+    "git commit -m 'a' -c core.pager='git push'",
+    "grep -r 'x' $(git push)",
+    "rg --pre 'git push' x",
+    "f() { git push; }; f",
+    'git commit -m "$(case a in a) bash -c \'git -c \\"x=;y\\" push\'\n;; esac\n)"',
+    'read -r x <<< \'git -c "x=;y" push\'; eval "$x"',
+    "CMD='git -c a=$(true; true) push'; eval \"$CMD\"",
+    "git commit -m 'git push' && sh .git/COMMIT_EDITMSG",
+    "echo 'cat <<X\ng\\it -c a=b push' > f; sh f",
+    "echo 'git push'; $_",
+    "printf -vline 'git push'; $line",
+    "F=run.sh; echo git push > $F; sh run.sh",
+    "echo git push > run.sh; sh run.*",
+    "{ echo git push; } > run.sh; ls",
+    "for x in a; do echo git push; done > run.sh",
+    "(echo git push) > run.sh",
+    "echo git push > .git/hooks/pre-commit",
+    "exec 3>run.sh; echo git push >&3",
+    "exec > run.sh; echo git push",
+    "echo 'all:; git push' > Makefile; make",
+    "mkfifo p; sh < p & echo git push > p",
+    "grep -o 'git push' notes | sh",
+    "git -c alias.r='!f() { eval \"$3\"; }; f' r commit -m 'git push'",
+    "gh x -b 'git push'",
+    "git commit -m 'git push' && git log -1 --format=%B | sh",
+    "case $1 in push) git push;; esac",
+    "eval eval eval eval eval git push",
+    "standfast once deploy -- git push",
+    "/opt/bin/standfast once deploy --approve -- sh -c 'git push'",
+    "TOKEN=1 standfast once deploy -- git push",
+    "STANDFAST_DB_URL=:memory: standfast once k -- git push",
+    "standfast once k --probe 'git push' -- true",
+    "standfast session run s git push",
+    "standfast loop add nightly --every 1h git push",
+    "true;" * 10_001 + "git push",
+    "true || " + "sudo sh " * 2000 + "-c 'x'; git push",
 ]
 PASSED = [
     "",
     "   ",
     "git pull",
     "git status; git log",
+    "git stash push",
+    "git status && docker push app",
+    "git log --oneline | head; ls push",
     'echo "git push"',
+    "echo git push next >&2",
+    "printf '%s\\n' 'then git push' >> NOTES.md",
     "git commit -m 'then; git push it'",
+    'git commit -am "don\'t git push" && git log',
+    "git commit --message='git push later'",
+    "git commit -m \"$(cat <<'EOF'\nfix: say when to git push\n\nIt's (done).\nEOF\n)\"",
+    "git commit -F - <<'EOF'\nfix: git push\nEOF",
+    "gh pr create --title 'git push' --body 'run git push'",
     "grep -r 'git push' docs",
+    "rg -n 'git push' | head -5",
+    "cat <<EOF\ngit push\nEOF",
+    "cat > docs/release.md <<'EOF'\nThen `git push`, and it's out.\nEOF\nls",
     "# git push",
-    "make # git push",
+    "make # git push, don't",
     "Git Push",
-    "git -C app push",
-    "standfast once deploy -- git push",
-    "/opt/bin/standfast once deploy --approve -- sh -c 'git push'",
-    "TOKEN=1 standfast once deploy -- git push",
+    "standfast gate add 'git push*'",
+    "standfast gate test 'cd app && git push'",
+    "standfast task add 'git push the fix'",
 ]
 
 
@@ -106,8 +194,7 @@ def documented() -> list[tuple[str, bool]]:
     return [
         (command, answer.startswith("met"))
         for said, answer in rows
-        if not said.startswith("| a here-document")
-        for command in re.findall(r"`([^`]+)`", said)
+        for command in re.findall(r"`([^`]+)`", said.replace("\\|", "|"))
     ]
 
 
@@ -116,23 +203,61 @@ def test_the_table_of_the_page_is_true(command: str, met: bool) -> None:
     assert meets(command) == met
 
 
+PUBLISHING = ["git push*", "npm publish*", "twine upload*", "uv publish*", "terraform apply*", "kubectl delete*"]
+ORDINARY = [
+    "git status --short && git diff --stat",
+    "git add -A && git commit -m 'feat: add push notifications' && git log -1",
+    "git stash push -m 'wip' && git stash pop",
+    "git -C app log --oneline -5 | cat",
+    "git fetch origin && git rebase origin/main",
+    "git remote -v; git config --get push.default",
+    "git branch --contains HEAD | grep push",
+    "gh pr view 12 --json title,body | jq -r '.body'",
+    "npm run build && npm test -- --watch=false",
+    "npm view standfast version; npm pack --dry-run",
+    "npm run lint 2>&1 | tail -20",
+    "uv run pytest -x -q tests/test_publish.py",
+    "uv build && ls dist",
+    "twine check dist/*",
+    "terraform plan -out=tf.plan && terraform show tf.plan",
+    "terraform fmt -check; terraform validate",
+    "kubectl get pods -n web -o wide",
+    "kubectl -n web describe deploy/api | grep -i delete",
+    "kubectl logs deploy/api --since=1h | rg 'DELETE /orders'",
+    "docker ps -a && docker rm old && docker push registry/app",
+    "rg -n 'git push|npm publish' .github | head",
+    "sed -n '1,40p' docs/publish.md",
+    "find . -name '*.py' -delete",
+    "python3 - <<'EOF'\nimport json\nprint(json.load(open('a.json'))['delete'])\nEOF",
+    "cat > RELEASE.md <<'EOF'\n1. uv publish\n2. git push --tags\nEOF\nwc -l RELEASE.md",
+    'for f in *.tf; do echo "$f: terraform apply later"; done',
+    "curl -s localhost:8000/health | jq .status # then kubectl delete pod api",
+    "sqlite3 a.db \"DELETE FROM t WHERE kind='push'\"",
+    "cd packages/git && ls; cd ../push && ls",
+    "make -j4 && ./run --apply 2>&1 | tee log",
+]
+
+
+@pytest.mark.parametrize("command", ORDINARY)
+def test_ordinary_work_meets_no_gate(command: str) -> None:
+    """002-20: a gate that stops other commands would be taken down."""
+    assert met([gate(pattern) for pattern in PUBLISHING], command) == []
+
+
 def test_words_are_compared_like_a_line() -> None:
     assert meets(["git", "push", "origin"])
     assert meets(["sh", "-c", "git push"])
     assert not meets(["echo", "git push"])
 
 
-def test_a_pattern_is_a_glob_over_the_whole_text() -> None:
+def test_the_words_of_a_pattern_are_globs_and_so_is_the_whole_line() -> None:
     assert meets("git push", "git push")
-    assert not meets("git push origin", "git push")
+    assert meets("git push origin", "git push")
+    assert not meets("git pushed", "git push")
+    assert meets("git pushed", "git push*")
     assert meets("rm -rf build", "rm -[rf]*")
     assert meets("curl -s https://example.org/x | sh", "curl*|*sh")
     assert not meets("ls", "l")
-
-
-def test_what_asks_for_itself_passes_every_pattern_but_not_beside_others() -> None:
-    assert not meets("standfast once deploy -- git push", "*git push*")
-    assert meets("standfast once deploy -- git push && git push", "*git push*")
 
 
 def test_a_tool_is_met_by_its_name() -> None:
@@ -147,15 +272,78 @@ def test_what_needs_a_yes_comes_first() -> None:
 
 
 @given(st.text(alphabet="gitpush -;&|()<>`'\"\\#$={}\n a", max_size=60))
-def test_any_text_is_read_in_bounded_time_and_words_come_from_it(line: str) -> None:
-    for words in simple_commands(line):
-        assert words
-    assert len(candidates(line)) < 1000
+def test_a_gate_is_met_in_front_of_and_behind_any_text(text: str) -> None:
+    """002-20, R16: nothing that stands on other lines hides a command; what cannot be read is refused."""
+    assert meets(f"git push\n{text}")
+    assert meets(f"{text}\ngit push") or _may_hide(text)
 
 
-@pytest.mark.parametrize("piece", ["sudo ", "eval ", '"$(', "bash -c '", "((", "x 'y' \"z\"; ", "env A=1 xargs "])
-def test_a_hostile_line_costs_little(piece: str) -> None:
-    assert len(candidates(piece * 3000)) <= 10_001
+def _may_hide(text: str) -> bool:
+    """A comment, a here-document or a quote that goes on: then the last line is no command."""
+    return any(mark in text for mark in "#<'\"\\")
+
+
+PIECES = [
+    "sudo ",
+    "eval ",
+    '"$(',
+    "bash -c '",
+    "((",
+    "x 'y' \"z\"; ",
+    "env A=1 xargs ",
+    "git -a ",
+    "$(x ",
+    "<<a ",
+    "git;",
+    "a\\b",
+    "''a",
+    "echo a > b;",
+    "# x\n",
+    "git commit -m 'x y';",
+]
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_the_work_grows_with_the_length_and_no_faster(piece: str) -> None:
+    """R15: four times the text takes less than ten times the time."""
+    import time
+
+    def spent(size: int) -> float:
+        text = piece * (size // len(piece)) + "git pull pushed"
+        best = 1e9
+        for _ in range(3):
+            before = time.process_time()
+            met([gate("git push*")], text)
+            best = min(best, time.process_time() - before)
+        return best
+
+    small, large = spent(15_000), spent(60_000)
+    assert large < 10 * small + 0.02
+
+
+@pytest.mark.parametrize("text", ["git status 'x", 'echo "$(git log', "cat <<EOF\ngit log", "push " * TEXT_MAX])
+def test_what_cannot_be_read_meets_a_gate_by_one_literal_word(text: str) -> None:
+    """R16, R20: a limit or a parse error refuses."""
+    assert meets(text)
+    assert not meets(text, "kubectl delete*")
+
+
+def test_when_the_time_is_over_one_literal_word_is_enough() -> None:
+    """R15: the deadline of a hook is a limit like the others."""
+    assert met([gate("git push*")], "git status", late=lambda: True)
+    assert not met([gate("git push*")], "ls", late=lambda: True)
+    assert may_meet([gate("git push*"), gate("rm *")], "g'i't status") == [gate("git push*")]
+
+
+def test_no_line_that_pushes_passes_the_gate(tmp_path: Path) -> None:
+    """002-20, R16, R20: bash runs random lines with a `git` that only notes a push; the control is seen to fail."""
+    from standfast.prove.campaigns import hostile
+
+    seen = hostile.shell(tmp_path / "lines", seed=11, lines=150)
+    assert seen.bad == []
+    assert seen.seen["pushed"] > 50
+    assert seen.seen["released"] > 5
+    assert hostile.shell(tmp_path / "control", seed=1, lines=20, blind=True).bad
 
 
 # -- the room ----------------------------------------------------------------------------------------
@@ -168,13 +356,18 @@ def copy(sf: standfast.Standfast) -> list[str]:
 
 def test_a_gate_stands_in_the_store_and_in_the_copy(sf: standfast.Standfast) -> None:
     made = sf.gates.add("git   push*", why="main is protected")
-    assert (made.pattern, made.need, made.scope, made.why) == ("git push*", "approval", sf.scope, "main is protected")
+    assert (made.pattern, made.need, made.scope, made.why) == (
+        "git push*",
+        "approval",
+        sf._store.caller.home,
+        "main is protected",
+    )
     assert made.receipt is not None
     (stands,) = sf.gates.list()
     assert stands == made._replace(receipt=None)
     assert sf.gates.check("cd app && git push") == [stands]
     assert sf.gates.check("git pull") == []
-    assert match(read_copy(sf.settings.data_dir), "git push", scope=sf.scope) == [stands]
+    assert match(read_copy(sf.settings.data_dir), "git push", scope=sf.settings.homes) == [stands]
     file = Path(sf.settings.data_dir) / "gates.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert [event.type for event in sf.journal.about(made.id)] == ["gate.added"]

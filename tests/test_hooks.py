@@ -25,7 +25,14 @@ def keep(sf: standfast.Standfast, given: dict[str, Any], at_us: int, agent: str 
     found = heard(given, agent=agent, at_us=at_us)
     old, store.caller = (
         store.caller,
-        Caller(actor=found.key, holder=f"a:{found.key}", scope=store.caller.scope, clock=store.caller.clock),
+        Caller(
+            actor=found.key,
+            holder=f"a:{found.key}",
+            scope=store.caller.scope,
+            clock=store.caller.clock,
+            label=store.caller.label,
+            repository=store.caller.repository,
+        ),
     )
     try:
         return Hooks(store).keep(found).session_id
@@ -159,7 +166,14 @@ def test_a_hook_is_a_sign_of_life_of_everything_its_agent_holds(sf: standfast.St
     store = sf._store
     old, store.caller = (
         store.caller,
-        Caller(actor="claude-code:s1", holder="a:claude-code:s1", scope=store.caller.scope, clock=store.caller.clock),
+        Caller(
+            actor="claude-code:s1",
+            holder="a:claude-code:s1",
+            scope=store.caller.scope,
+            clock=store.caller.clock,
+            label=store.caller.label,
+            repository=store.caller.repository,
+        ),
     )
     try:
         before = sf.leases.acquire("deploy", for_us=30_000_000)

@@ -14,6 +14,7 @@ import pytest
 import standfast
 from standfast.interchange.imports import Imported
 from standfast.interchange.transcripts import reading
+from standfast.interchange.transcripts.codex import Codex
 from standfast.prove.transcripts import (
     SESSION,
     append,
@@ -403,9 +404,6 @@ def test_exit_codes_come_from_the_event_from_the_output_or_from_json_in_it(
 
 
 def test_codex_usage_is_per_response_or_the_last_total_never_a_sum(lite: standfast.Standfast, tmp_path: Path) -> None:
-    def total(tokens: int) -> dict[str, Any]:
-        return codex("event_msg", {"type": "token_count", "info": {"total_token_usage": {"input_tokens": tokens}}})
-
     run(lite, "codex", write(rollout(tmp_path, THREAD), meta(THREAD), total(5), total(5), total(9)))
     response = {"response_id": "resp_1", "usage": {"input_tokens": 4, "output_tokens": 2}}
     newer = [meta(OTHER), total(4), codex("token_usage_record", response), total(4)]
@@ -415,6 +413,60 @@ def test_codex_usage_is_per_response_or_the_last_total_never_a_sum(lite: standfa
         (f"codex:{THREAD}:total", 9),
         (f"codex:{OTHER}:resp_1", 4),
     ]
+
+
+def total(tokens: int, output: int = 0) -> dict[str, Any]:
+    usage = {"input_tokens": tokens, "output_tokens": output, "total_tokens": tokens + output}
+    return codex("event_msg", {"type": "token_count", "info": {"total_token_usage": usage}})
+
+
+def usage(sf: standfast.Standfast) -> list[tuple[Any, ...]]:
+    found = rows(sf, "SELECT response, input_tokens, output_tokens FROM usage ORDER BY response")
+    return [tuple(row.values()) for row in found]
+
+
+def test_a_codex_counter_that_falls_is_another_one(sf: standfast.Standfast, tmp_path: Path) -> None:
+    """001-26: a resumed session counts from nothing again; both counters are counted."""
+    path = rollout(tmp_path, THREAD)
+    run(sf, "codex", write(path, meta(THREAD), total(1000, 1), total(5000, 7), total(300, 2), total(300, 2)))
+    assert usage(sf) == [(f"codex:{THREAD}:total", 5300, 9)]
+
+
+def test_a_codex_counter_falls_also_between_two_imports_and_when_all_is_read_again(
+    sf: standfast.Standfast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """001-26: where an import ended makes no difference, nor does a second one."""
+    path = rollout(tmp_path, THREAD)
+    lines = [meta(THREAD), total(1000), total(5000), total(300), total(400), total(0), total(7)]
+    for count in range(2, len(lines) + 1):
+        run(sf, "codex", write(path, *lines[:count]))
+    assert usage(sf) == [(f"codex:{THREAD}:total", 5407, 0)]
+    assert run(sf, "codex", path).outcome == "same"
+    monkeypatch.setattr(Codex, "version", Codex.version + 1)
+    run(sf, "codex", path)
+    assert usage(sf) == [(f"codex:{THREAD}:total", 5407, 0)]
+    response = {"response_id": "resp_1", "usage": {"input_tokens": 4, "output_tokens": 2}}
+    run(sf, "codex", write(path, *lines, codex("token_usage_record", response)))
+    assert usage(sf) == [(f"codex:{THREAD}:resp_1", 4, 2)]
+
+
+@pytest.mark.parametrize("dry", [False, True])
+def test_a_file_that_takes_too_long_is_left_with_a_note_and_gone_on_with(
+    sf: standfast.Standfast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dry: bool
+) -> None:
+    """000-9: the time one file may take is limited, and it is said where it stopped."""
+    words = [message("user", f"word {n}") for n in range(10)]
+    path = write(rollout(tmp_path, THREAD), meta(THREAD), *words)
+    monkeypatch.setattr(reading, "PIECE_LINES", 3)
+    monkeypatch.setattr(reading, "FILE_MAX_S", -1.0)
+    (stopped,) = sf.imports.run("codex", path, dry_run=dry).sources
+    assert stopped.messages == 2
+    assert "run the import again to go on" in (stopped.note or "")
+    if not dry:
+        monkeypatch.setattr(reading, "FILE_MAX_S", 600.0)
+        (rest,) = sf.imports.run("codex", path).sources
+        assert (rest.messages, rest.note) == (8, None)
+        assert len(said(sf, f"codex:{THREAD}")) == 10
 
 
 def test_a_codex_fork_leaves_what_it_repeats_with_its_parent(sf: standfast.Standfast, tmp_path: Path) -> None:
@@ -632,6 +684,54 @@ def test_an_opencode_database_that_grows_is_read_again_where_it_changed(
     assert found.counts["types"]["message"] == 1  # only the one that changed
     assert run(lite, "opencode", path).outcome == "same"
     database.close()
+
+
+@pytest.mark.parametrize("table", ["session", "message", "part"])
+def test_an_opencode_database_with_a_view_for_a_table_is_refused(
+    lite: standfast.Standfast, tmp_path: Path, table: str
+) -> None:
+    """000-9: only tables are read; a view may have no end."""
+    import apsw
+
+    path = tmp_path / "opencode.db"
+    database = apsw.Connection(str(path))
+    columns = {
+        "session": "id, parent_id, directory, title, version, time_created, time_updated",
+        "message": "id, session_id, time_created, time_updated, data",
+        "part": "id, message_id, session_id, time_created, time_updated, data",
+    }
+    for name, listed in columns.items():
+        if name != table:
+            database.execute(f"CREATE TABLE {name} ({listed})")
+    values = ", ".join(f"n AS {column.strip()}" for column in columns[table].split(","))
+    endless = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) "
+    database.execute(f"CREATE VIEW {table} AS {endless} SELECT {values} FROM c")
+    database.close()
+    found = run(lite, "opencode", path)
+    assert (found.outcome, f"has no table '{table}'" in str(found.note)) == ("unreadable", True)
+
+
+def test_an_opencode_database_that_takes_too_long_is_reported(
+    lite: standfast.Standfast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """000-9: the limit holds inside a query of SQLite, too."""
+    import apsw
+
+    from standfast.interchange.transcripts import opencode
+
+    path = tmp_path / "opencode.db"
+    database = apsw.Connection(str(path))
+    database.execute("CREATE TABLE session (id, parent_id, directory, title, version, time_created, time_updated)")
+    database.execute("CREATE TABLE message (id, session_id, time_created, time_updated, data)")
+    database.execute("CREATE TABLE part (id, message_id, session_id, time_created, time_updated, data)")
+    database.execute(
+        "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c LIMIT 20000)"
+        " INSERT INTO message SELECT n, 'ses_a', n, n, '{}' FROM c"
+    )
+    database.close()
+    monkeypatch.setattr(opencode, "FILE_MAX_S", 0.0)
+    found = run(lite, "opencode", path)
+    assert (found.outcome, "was not read within 0 s" in str(found.note)) == ("unreadable", True)
 
 
 def test_a_session_kept_in_json_is_a_session_without_its_commands(sf: standfast.Standfast, tmp_path: Path) -> None:

@@ -421,11 +421,59 @@ def test_a_path_in_a_cache_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         installing.program()
 
 
+def test_codex_passes_what_decides_the_store_on_to_our_server() -> None:
+    """000-18, 001-55: Codex gives an MCP server 12 variables and those that `env_vars` names."""
+    text = servers.installed(CODEX, None, PATH)
+    env = {"HOME": "/home/ada", "STANDFAST_DATA_DIR": "/data", "STANDFAST_ACTOR": "ada", "SECRET": "x"}
+    passed = servers.environment(CODEX, text, env)
+    assert passed == {"HOME": "/home/ada", "STANDFAST_DATA_DIR": "/data", "STANDFAST_ACTOR": "ada"}
+    older = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("env_vars"))
+    assert servers.state(CODEX, older, PATH) == "stale"
+    assert servers.environment(CODEX, older, env) == {"HOME": "/home/ada"}
+    assert servers.installed(CODEX, older, PATH) == text
+
+
+@pytest.mark.parametrize("theirs", ['env_vars = ["MINE"]', 'env_vars = [\n  "MINE", # mine\n]'])
+def test_variables_that_its_owner_passes_on_stay(theirs: str) -> None:
+    text = servers.installed(CODEX, None, PATH)
+    older = "\n".join(theirs if line.startswith("env_vars") else line for line in text.splitlines()) + "\n[tui]\n"
+    newer = servers.installed(CODEX, older, PATH)
+    assert servers.state(CODEX, newer, PATH) == "current"
+    assert servers.environment(CODEX, newer, {"MINE": "1", "PGHOST": "db"}) == {"MINE": "1", "PGHOST": "db"}
+    assert newer.endswith("\n[tui]\n")
+
+
 # -- what doctor says ----------------------------------------------------------------------------------
 
 
 def words(home: Path) -> dict[str, checking.Word]:
     return {word.id: word for word in checking.examine({}, None, {"HOME": str(home), "PATH": os.environ["PATH"]})}
+
+
+@pytest.mark.parametrize("agent", [CODEX, CLAUDE], ids=lambda agent: agent.name)
+def test_two_stores_of_one_agent_are_reported(agent: Any, tmp_path: Path) -> None:
+    """000-18: its hooks write to one store, its MCP server to another."""
+    env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "STANDFAST_DATA_DIR": str(tmp_path / "data")}
+    hooks, mcp = Path(agent.path("user", env, "")), Path(str(agent.server_path("user", env, "")))
+    hooks.parent.mkdir(parents=True)
+    hooks.write_text(entries.installed(agent, None, PATH))
+
+    def told() -> list[tuple[str, str]]:
+        return [(one.state, one.text) for one in checking.examine({}, None, env) if one.id == f"store-{agent.name}"]
+
+    text = servers.installed(agent, None, PATH)
+    mcp.write_text(text)
+    assert told() == []
+    elsewhere = text.replace('args = ["mcp"]', f'args = ["mcp"]\nenv = {{ STANDFAST_DATA_DIR = "{tmp_path}/other" }}')
+    elsewhere = elsewhere.replace('"args"', f'"env": {{"STANDFAST_DATA_DIR": "{tmp_path}/other"}}, "args"')
+    mcp.write_text(elsewhere)
+    ((state, words),) = told()
+    assert state == "warn"
+    assert f"hooks use {tmp_path}/data/standfast.db" in words
+    assert f"MCP server uses {tmp_path}/other/standfast.db" in words
+    if agent is CODEX:  # as it was written before
+        mcp.write_text("".join(line for line in text.splitlines(keepends=True) if not line.startswith("env_vars")))
+        assert "MCP server uses" in told()[0][1]
 
 
 def test_codex_is_installed_only_when_it_is_trusted(tmp_path: Path) -> None:
@@ -549,3 +597,24 @@ console.log(JSON.stringify({ refused, env }))
         assert calls == {"c1": "ok", "c2": "cancelled"}
         (session,) = sf.sessions.list(everywhere=True)
         assert (session.key, session.state) == ("opencode:ses_1", "waiting")
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="NOT SHOWN: node is not here")
+@pytest.mark.parametrize("silence", ["exit 3", "echo not json", "kill -9 $$"])
+def test_the_plugin_of_opencode_refuses_a_call_that_standfast_does_not_answer(tmp_path: Path, silence: str) -> None:
+    """R15: silence is no permission."""
+    program = tmp_path / "standfast"
+    program.write_text(f"#!/bin/sh\n{silence}\n")
+    program.chmod(0o755)
+    (tmp_path / "standfast.mjs").write_text(entries.plugin(str(program)))
+    (tmp_path / "drive.mjs").write_text("""
+import { Standfast } from "./standfast.mjs"
+const p = await Standfast({ directory: process.cwd() })
+await p["tool.execute.after"]({ tool: "bash", sessionID: "ses_1", callID: "c0" }, { output: "a.txt" })
+try {
+  await p["tool.execute.before"]({ tool: "bash", sessionID: "ses_1", callID: "c1" }, { args: { command: "ls" } })
+} catch (error) { console.log(error.message) }
+""")
+    ran = subprocess.run(["node", "drive.mjs"], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert "standfast did not answer" in ran.stdout

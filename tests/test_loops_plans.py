@@ -48,7 +48,7 @@ def fill(table: str, columns: str, values: str, number: int) -> Statement:
 
 
 LISTED: Row = {"state": "", "since_us": 0, "slot_us": 10**15, "id": "\x7f"}
-WINDOW: Row = {"from_us": 1000, "until_us": 1100, "everywhere": 0, "subject": None}
+WINDOW: Row = {"from_us": 1000, "until_us": 1100, "everywhere": 0, "subject": None, "ending": None}
 HOT: list[tuple[Statement, Row]] = [
     (firing.SQL.due, {"now_us": 1_000_000_010}),
     (firing.SQL.known, {"first_us": 1, "last_us": 2}),
@@ -72,7 +72,7 @@ HOT: list[tuple[Statement, Row]] = [
     (timeline.SQL.slots_between, WINDOW),
     (timeline.SQL.ranges_into, WINDOW),
     (recovery.SQL.late_loops, {"late_us": 1_000_000_010, "everywhere": 0}),
-    (recovery.SQL.waiting_runs, {"late_us": 39_995, "everywhere": 0}),
+    (recovery.SQL.waiting_runs, {"late_us": 39_995, "at_us": -1}),
     (leases.RENEWED["run"], {"mono_now_us": 1}),
 ]
 
@@ -99,7 +99,8 @@ def plan(sf: standfast.Standfast, asked: Statement, **params: object) -> list[st
     explained.postgres = f"EXPLAIN (COSTS OFF) {asked.postgres}"
     given: Row = {"scope": "here", "limit": 50, "attempt": 0, "holder": "p:x", "name": "loop 7", "actor": "ann"}
     given |= {"id": "run_00000000000000000000000007", "loop_id": "lop_00000000000000000000000007", "slot_us": 1}
-    given |= {"boot_id": "boot", "lease_boot": "boot", "mono_us": 1, "now_us": 1} | params
+    given |= {"boot_id": "boot", "lease_boot": "boot", "mono_us": 1, "now_us": 1}
+    given |= {"git_dir": None, "origin": None, "repository": "here"} | params
     rows = sf._store.write(lambda tx: tx.all(explained, **given))
     return [str(row.get("detail", row.get("QUERY PLAN"))) for row in rows]
 

@@ -713,7 +713,7 @@ def test_rendered_for_an_agent_nothing_moves_a_cursor_or_forges_an_envelope(sf: 
         "hello\x1b[2J\x1b]0;title\x07\n\u202eevil\u2066\x9b31m\x00".replace("\x00", "")
         + "\r\nmail x to you\n\tindented"
     )
-    text = rendered(sf.mail.send("bob", body, subject="s\u200bpy", sender="e\u202ev"))
+    text = rendered(sf.mail.send("bob", body, subject="s\u200bpy", sender="eve"))
     assert not any(ord(one) < 32 and one != "\n" for one in text)
     assert not any(one in text for one in ("\x1b", "\x9b", "\u202e", "\u2066", "\u200b"))
     head, _, quoted = text.partition("\n\n")

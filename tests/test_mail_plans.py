@@ -45,7 +45,7 @@ ANALYZE = statement("ANALYZE")
 LEASE: Row = {"holder": "a:ann", "lease_until_us": 1, "lease_boot": "b", "lease_mono_us": 1, "lease_for_us": 1}
 LISTED: Row = {"state": "", "sender": "", "everywhere": 0, "priority": -1, "seq": 0, "at_scope": "", "at_box": ""}
 ENDED: Row = LISTED | {"seq": 2**62}
-REPORT: Row = {"everywhere": 0}
+REPORT: Row = {"at_us": -1, "id": ""}
 HOT: list[tuple[Statement, Row]] = [
     (sending.SQL.room_left, {"bound_default": 1000}),
     (sending.SQL.session, {"session": "x"}),
@@ -104,6 +104,7 @@ def plan(sf: standfast.Standfast, asked: Statement, **params: object) -> list[st
     explained.postgres = f"EXPLAIN (COSTS OFF) {asked.postgres}"
     given: Row = {"scope": "here", "box": "box 1", "thread_id": "", "limit": 50, "fence": 0, "key": "key 7"}
     given |= {"id": "mal_00000000000000000000000001", "actor": "ann", "boot_id": "boot", "mono_us": 1, "now_us": 1}
+    given |= {"git_dir": None, "origin": None, "repository": "here"}
     rows = sf._store.write(lambda tx: tx.all(explained, **(given | params)))
     return [str(row.get("detail", row.get("QUERY PLAN"))) for row in rows]
 

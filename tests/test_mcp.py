@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -207,3 +208,134 @@ def test_a_client_that_vanishes_leaves_nothing_open(tmp_path: Path) -> None:
     with standfast.open(data_dir=tmp_path / "data") as sf:
         sf.tasks.add("written at once")
         assert [one.state for one in sf.approvals.list()] == ["requested"]
+
+
+def test_schemas_are_closed_and_an_unknown_argument_is_refused_by_name(shared: standfast.Standfast) -> None:
+    """000-34, 002-18: a misspelt argument must not become a call about nothing."""
+
+    async def story(ask: Agent) -> None:
+        for tool in (await ask.client.list_tools()).tools:
+            assert tool.input_schema["additionalProperties"] is False, tool.name
+        said = await ask.refused("approval_request", tool="deploy", intent={"env": "prod"}, input={"env": "prod"})
+        assert "approval_request takes no argument 'input'; did you mean 'intent'?" in said
+        assert "priority" in await ask.refused("task_add", title="x", urgency=1)
+        assert "'everything'" in await ask.refused("search", query="x", everything=True)
+
+    before = list(shared.rows("SELECT count(*) AS n FROM event"))
+    talk(shared, story)
+    assert list(shared.rows("SELECT count(*) AS n FROM event")) == before
+
+
+def test_an_approval_needs_an_intent(shared: standfast.Standfast) -> None:
+    """000-17: what gets approved is the intent, so production and staging are two approvals."""
+
+    async def story(ask: Agent) -> None:
+        for tool in (await ask.client.list_tools()).tools:
+            if tool.name in ("approval_request", "effect_begin"):
+                assert "intent" in tool.input_schema["required"]
+        assert "intent" in await ask.refused("approval_request", tool="deploy")
+        assert "intent" in await ask.refused("approval_request", tool="deploy", intent={})
+        assert "intent" in await ask.refused("effect_begin", tool="deploy")
+        assert "intent" in await ask.refused("effect_begin", tool="deploy", intent=None, approve=True)
+        staging = await ask("approval_request", tool="deploy", intent={"env": "staging"})
+        prod = await ask("approval_request", tool="deploy", intent={"env": "prod"})
+        assert staging["id"] != prod["id"]
+
+    talk(shared, story)
+    assert len(shared.approvals.list()) == 2
+
+
+def test_waiting_calls_leave_the_others_alone(shared: standfast.Standfast) -> None:
+    """002-11: 50 calls wait for an answer; every other call is answered, and each waiting one when it is granted."""
+
+    async def story(ask: Agent) -> None:
+        asked = await ask("approval_request", tool="deploy", intent={"to": "production"})
+        waiting = [asyncio.create_task(ask("approval_wait", id=asked["id"], timeout_s=60)) for _ in range(50)]
+        for n in range(3):
+            added = await asyncio.wait_for(ask("task_add", title=f"meanwhile {n}"), 20)
+            assert added["state"] == "open"
+        assert not any(task.done() for task in waiting)
+        await asyncio.to_thread(shared.approvals.grant, asked["id"], approver="ada")
+        answers = await asyncio.wait_for(asyncio.gather(*waiting), 30)
+        assert {answer["state"] for answer in answers} == {"granted"}
+
+    talk(shared, story)
+
+
+def test_the_end_of_stdin_ends_the_server_while_calls_wait(tmp_path: Path) -> None:
+    """002-11: over stdio, 50 waiting calls, one answered at once, then the client hangs up."""
+    parameters = server(tmp_path / "data")
+    running = subprocess.Popen(
+        [parameters.command, *parameters.args],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=parameters.env,
+        text=True,
+    )
+    assert running.stdin is not None
+    assert running.stdout is not None
+
+    def tell(id: int | None, method: str, **params: Any) -> None:
+        message = {"jsonrpc": "2.0", "method": method, "params": params} | ({} if id is None else {"id": id})
+        running.stdin.write(json.dumps(message) + "\n")  # type: ignore[union-attr]
+        running.stdin.flush()  # type: ignore[union-attr]
+
+    def hear(id: int) -> dict[str, Any]:
+        for line in running.stdout:  # type: ignore[union-attr]
+            answer: dict[str, Any] = json.loads(line)
+            if answer.get("id") == id:
+                return answer["result"]
+        raise AssertionError("the server ended")
+
+    client = {"name": "test", "version": "1"}
+    tell(1, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=client)
+    hear(1)
+    tell(None, "notifications/initialized")
+    tell(2, "tools/call", name="approval_request", arguments={"tool": "deploy", "intent": {"to": "production"}})
+    asked = hear(2)["structuredContent"]
+    for n in range(50):
+        tell(100 + n, "tools/call", name="approval_wait", arguments={"id": asked["id"], "timeout_s": 300})
+    tell(3, "tools/call", name="task_add", arguments={"title": "at once"})
+    assert hear(3)["structuredContent"]["state"] == "open"
+    running.stdin.close()
+    assert running.wait(15) == 0
+    running.stdout.close()
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"x-codex-turn-metadata": {"session_id": "s-1", "thread_id": "t-1"}},
+        {"x-codex-turn-metadata": '{"session_id": "s-1"}'},
+        {"threadId": "s-1"},
+    ],
+)
+def test_the_actor_of_a_call_is_the_session_its_client_names(shared: standfast.Standfast, meta: dict[str, Any]) -> None:
+    """000-18: two sessions of one Codex are two actors; one cannot close the task of the other."""
+
+    async def story(ask: Agent) -> None:
+        added = await ask("task_add", title="mine")
+        taken = await ask.client.call_tool("task_claim", {"id": added["id"]}, meta=meta)
+        assert not taken.is_error, taken.content[0].text
+        other = {"x-codex-turn-metadata": {"session_id": "s-2"}}
+        refused = await ask.client.call_tool("task_done", {"id": added["id"]}, meta=other)
+        assert refused.is_error
+        assert [task.actor for task in shared.tasks.list(held=True)] == ["codex:s-1"]
+        closed = await ask.client.call_tool("task_done", {"id": added["id"]}, meta=meta)
+        assert not closed.is_error, closed.content[0].text
+
+    talk(shared, story)
+
+
+def test_a_named_actor_is_not_replaced_by_what_a_client_says(
+    shared: standfast.Standfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """STANDFAST_ACTOR decides, here as everywhere."""
+    monkeypatch.setenv("STANDFAST_ACTOR", "coder")
+
+    async def story(ask: Agent) -> None:
+        await ask("task_add", title="mine")
+        await ask.client.call_tool("task_claim", {}, meta={"threadId": "s-1"})
+
+    talk(shared, story)
+    assert [task.actor for task in shared.tasks.list(held=True)] == ["coder"]

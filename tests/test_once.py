@@ -108,8 +108,8 @@ def test_in_doubt_the_probe_is_asked_and_only_exit_3_means_not_applied(
     run: Run, tmp_path: Path, probe: str, code: int, runs: int
 ) -> None:
     command = counting(tmp_path, "kill -9 $$")
-    run("once", "k", "--probe", probe, "--", *command)
-    again = run("once", "k", "--probe", probe, "--", *command)
+    run("once", "k", "--probe", probe, "--settle", "0s", "--", *command)
+    again = run("once", "k", "--probe", probe, "--settle", "0s", "--", *command)
     assert (again.returncode, ran(tmp_path)) == (code, runs)
     assert again.stdout == ("found\n" if code == 0 else "")
 
@@ -368,3 +368,26 @@ def test_the_same_on_postgresql(run: Run, tmp_path: Path, environment: dict[str,
     killed = counting(tmp_path, "kill -9 $$")
     assert [run("once", "d", "--", *killed, env=there).returncode for _ in range(2)] == [128 + 9, 6]
     assert "in doubt" in run("effect", "list", "--in-doubt", env=there).stdout
+
+
+def test_while_an_effect_of_the_session_is_in_doubt_a_new_key_is_not_run(
+    run: Run, tmp_path: Path, store: Callable[[], standfast.Standfast]
+) -> None:
+    """000-36: RULES 4: `once` belongs to a session; a killed command stops the next one, not its own replay."""
+    with store() as sf, sf.session("work"):
+        pass
+    run("once", "a", "--session", "work", "--", *counting(tmp_path))
+    run("once", "b", "--session", "work", "--", *counting(tmp_path, "kill -9 $$"))
+    new = run("once", "c", "--session", "work", "--", *counting(tmp_path))
+    assert new.returncode == 6
+    assert "is in doubt" in new.stderr
+    assert run("once", "a", "--session", "work", "--", *counting(tmp_path)).returncode == 0
+    assert run("once", "c", "--", *counting(tmp_path)).returncode == 0, "outside the session it is run"
+    assert (tmp_path / "world").read_text().splitlines() == ["ran"] * 3
+
+
+def test_settle_is_a_duration(run: Run, tmp_path: Path) -> None:
+    refused = run("once", "k", "--probe", "exit 3", "--settle", "soon", "--", *counting(tmp_path))
+    assert refused.returncode == 2
+    assert "'soon' is not a duration" in refused.stderr
+    assert not (tmp_path / "world").exists()

@@ -6,10 +6,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
 
+import standfast
 from standfast.clock import SYSTEM, ManualClock
 from standfast.db.contract import Caller, Tx
 from standfast.db.postgres import registry
@@ -556,5 +558,9 @@ def test_engines_that_nobody_closed_are_closed_at_exit(pg_database: str) -> None
     assert (done.stdout, done.stderr) == ("True\n", "")
 
 
-def test_the_registry_is_empty_when_everybody_has_left() -> None:
-    assert registry._engines == {}
+def test_the_registry_forgets_an_engine_when_its_last_handle_is_closed(pg_database: str, tmp_path: Path) -> None:
+    before = dict(registry._engines)
+    with standfast.open(pg_database, data_dir=tmp_path) as one, standfast.open(pg_database, data_dir=tmp_path) as two:
+        assert one.engine is two.engine
+        assert len(registry._engines) == len(before) + 1
+    assert registry._engines == before

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
+import standfast
+from standfast import config, handle
 from standfast.clock import SYSTEM
+from standfast.daemon.children import Spool
+from standfast.daemon.tick import Daemon, Options
 from standfast.db.contract import Caller
+from standfast.db.postgres import people
 from standfast.db.postgres.registry import open_engine
 from standfast.db.store import Store
 from standfast.footings import journal
+from standfast.prove.postgres import TemporaryPostgres, fresh_database
+from standfast.record.events import following
+from standfast.upkeep.doctor import examine
 
 CALLER = Caller(actor="tester", holder="h", scope="", clock=SYSTEM)
 EVENT = (
@@ -80,3 +90,91 @@ def test_a_tail_beside_many_writers_sees_every_row_once(store: Store) -> None:
         thread.join()
     seen += read_all(log, cursor, 7)[0]
     assert len(seen) == len(set(seen)) == writers * each
+
+
+# -- held back by another transaction -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def neighbour(pg_url: str, pg_database: str) -> Iterator[psycopg.Connection[object]]:
+    """An open transaction with a number of its own, in another database of the same server."""
+    with fresh_database(pg_url) as other, psycopg.connect(other, application_name="nightly-report") as connection:
+        connection.execute("SELECT pg_current_xact_id()")
+        yield connection
+        connection.rollback()
+
+
+def test_an_open_transaction_in_another_database_is_named(
+    store: Store, neighbour: psycopg.Connection[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """002-11: transaction numbers are the whole server's, so it holds back every reader of every journal."""
+    log = journal.Journal(store)
+    store.write(lambda tx: journal.append(tx, "x.y", "waits"))
+    assert read_all(log, None, 50) == ([], None)
+    assert store.engine.held_back() == ""  # for a moment, as every writer does
+    monkeypatch.setattr(people, "HELD_BACK_S", 0.0)
+    said = store.engine.held_back()
+    assert f"server process {neighbour.info.backend_pid} of" in said
+    assert f"in database {neighbour.info.dbname} (nightly-report) has kept a transaction open for" in said
+    assert f"pg_terminate_backend({neighbour.info.backend_pid})" in said
+    neighbour.rollback()
+    assert store.engine.held_back() == ""
+    assert read_all(log, None, 50)[0] == ["waits"]
+
+
+def test_a_role_without_rights_is_told_too(
+    store: Store, pg_database: str, neighbour: psycopg.Connection[object]
+) -> None:
+    """The server hides the times of other roles: the age is unknown, the process is not."""
+    with psycopg.connect(pg_database, autocommit=True) as admin:
+        admin.execute("CREATE ROLE plain_reader LOGIN")
+        try:
+            url = make_conninfo_url(pg_database, "plain_reader")
+            with psycopg.connect(url) as connection:
+                rows = connection.execute(people._HELD_BACK).fetchall()
+            assert [(row[0], row[5]) for row in rows] == [(neighbour.info.backend_pid, None)]
+        finally:
+            admin.execute("DROP ROLE plain_reader")
+
+
+def make_conninfo_url(url: str, role: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=f"{role}@{parts.hostname}:{parts.port}").geturl()
+
+
+def test_a_prepared_transaction_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with TemporaryPostgres("max_prepared_transactions = 2") as server:
+        engine = open_engine(server.url, CALLER)
+        with psycopg.connect(server.url, autocommit=True) as admin:
+            for text in ("BEGIN", "SELECT pg_current_xact_id()", "PREPARE TRANSACTION 'forgotten'"):
+                admin.execute(text)
+            monkeypatch.setattr(people, "HELD_BACK_S", 0.0)
+            said = engine.held_back()
+            assert "the prepared transaction 'forgotten' of" in said
+            assert said.endswith("ROLLBACK PREPARED 'forgotten'")
+        engine.release()
+
+
+def test_a_follower_the_daemon_and_doctor_name_it(
+    pg_database: str, neighbour: psycopg.Connection[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """002-11: each once, with the process to end."""
+    monkeypatch.setattr(people, "HELD_BACK_S", 0.0)
+    monkeypatch.setattr(following, "HELD_BACK_EVERY_S", 0.0)
+    monkeypatch.setenv("STANDFAST_DB_URL", pg_database)
+    process = f"server process {neighbour.info.backend_pid} of"
+    with standfast.open(pg_database, data_dir=tmp_path) as sf:
+        said: list[str] = []
+        with sf.events.follow() as tail:
+            tail.on_held_back = said.append
+            assert tail.within(0.3) is None
+            assert tail.within(0.3) is None
+        assert [one.startswith(process) for one in said] == [True]
+        daemon = Daemon(sf, Spool(str(tmp_path), SYSTEM), Options(), said.append)
+        daemon.tick()
+        daemon.tick()
+        assert [one.startswith(process) for one in said].count(True) == 2
+    found = {one.id: one for one in examine(lambda: config.load(quiet=True), handle.connect)}
+    assert found["journal"].state == "warn"
+    assert found["journal"].text.startswith(process)
+    assert "pg_terminate_backend" in found["journal"].remedy

@@ -346,11 +346,11 @@ def test_where_it_cannot_or_need_not_be_it_is_psycopg(before: str, impl: str, ch
 
 HOOK = """
 import json, sys
-from standfast.cli.hook import Hearing
+from standfast.cli.hook import Hearing, Watch
 payloads = json.load(sys.stdin)
 said = []
 for payload in payloads:
-    hearing = Hearing("claude-code", payload)
+    hearing = Hearing("claude-code", payload, Watch("claude-code"))
     said.append(hearing.said())
     assert hearing.kept or hearing.heard.kind == "answer", payload
 print(json.dumps([said, sorted(name for name in sys.modules if name.startswith(("psycopg", "asyncio", "apsw")))]))

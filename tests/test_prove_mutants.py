@@ -12,20 +12,34 @@ import pytest
 from standfast.prove.catalogue import CAMPAIGNS
 from standfast.prove.crashes.rooms import ROOMS
 from standfast.prove.faults.children import Nursery
-from standfast.prove.mutants import registry
-from standfast.prove.mutants.effect_scenes import SCENES
+from standfast.prove.mutants import effect_scenes, registry, view_scenes
 from standfast.prove.mutants.harnesses import looked
 from standfast.prove.mutants.patching import Mutant, Patching
 
 MUTANTS = registry.every()
+SCENES = effect_scenes.SCENES | view_scenes.SCENES
 SAMPLE = (
     "act before the intent is recorded",
     "no fence at the end",
+    "doctor runs quick_check only",
+    "doctor guards foreign tables",
+    "MCP drops unknown arguments",
     "told before the commit",
     "the journal hears of it later",
     "a step runs again",
     "an interval drifts",
     "the living lose their runs",
+    "truncated before it is judged",
+    "a reason of yesterday",
+    "a counter that fell",
+    "a yes for other words",
+    "a yes that is never used up",
+    "a grant used twice",
+    "the directory is not in the question",
+    "labels are not cleaned",
+    "an agent is not refused",
+    "a limit that passes",
+    "an unsealed record is believed",
 )
 
 

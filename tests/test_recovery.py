@@ -93,13 +93,17 @@ def test_a_daemon_that_was_killed_is_told_with_the_command_that_starts_one(
 
 
 @pytest.mark.parametrize(
-    "name", ["dispatched_effects", "active_sessions", "waiting_sessions", "open_decisions", "waiting_approvals"]
+    "name",
+    [
+        *("dispatched_effects", "held_sessions", "waiting_sessions", "open_decisions", "waiting_approvals"),
+        *("held_locks", "dead_letters", "waiting_boxes", "waiting_runs"),
+    ],
 )
 def test_the_report_reads_only_what_is_open(tmp_path: Path, name: str) -> None:
     """002-13: asking what needs a person does not walk the history."""
     statement = getattr(recovery.SQL, name)
     with standfast.open(tmp_path / "standfast.db", data_dir=tmp_path) as sf:
-        asked = {"scope": "", "everywhere": 1, "limit": 1, "now_us": 0}
+        asked = {"at_us": -1, "id": "", "limit": 1, "now_us": 0, "late_us": 0, "boot_id": "", "mono_us": 0}
         connection = sf.engine.connection  # type: ignore[attr-defined]
         plan = " ".join(
             row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement.sqlite}", statement.bind(asked))

@@ -559,6 +559,7 @@ def test_the_payload_columns_are_the_ones_the_audit_denies() -> None:
         "message.content",
         "effect.intent",
         "effect.result",
+        "approval.question",
         "step.result",
         "mail.body",
         "checkpoint.data",

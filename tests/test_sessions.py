@@ -508,17 +508,19 @@ def repository(place: Path, origin: str) -> Path:
     return place
 
 
-def test_one_key_in_two_repositories_is_two_sessions(engine_url: str, tmp_path: Path, sf: standfast.Standfast) -> None:
+def test_one_key_in_two_repositories_and_two_scopes_is_two_sessions(
+    engine_url: str, tmp_path: Path, sf: standfast.Standfast
+) -> None:
     code = "with sf.session('fix') as s:\n    s.say('user', os.getcwd()); say(s.id)\n    say(len(s.messages()))"
     said = []
     for name, origin in (("one", "git@github.com:a/one.git"), ("two", "https://github.com/a/two")):
         place = repository(tmp_path / name, origin)
-        with Other(engine_url, tmp_path / "data", code, cwd=place) as other:
+        with Other(engine_url, tmp_path / "data", code, cwd=place, STANDFAST_SCOPE=name) as other:
             said.append(other.end().split())
     assert [count for _, count in said] == ["1", "1"]
     assert said[0][0] != said[1][0]
-    scopes = {record.scope for record in sf.sessions.list(everywhere=True)}
-    assert scopes == {"github.com/a/one", "github.com/a/two"}
+    found = {(record.scope, record.origin) for record in sf.sessions.list(everywhere=True)}
+    assert found == {("one", "github.com/a/one"), ("two", "github.com/a/two")}
 
 
 def test_a_session_opened_by_its_id_is_the_same_from_anywhere(
@@ -534,7 +536,7 @@ def test_a_session_opened_by_its_id_is_the_same_from_anywhere(
     with Other(engine_url, tmp_path / "data", code, cwd=place) as other:
         id = other.end()
     with sf.session(id) as s:
-        assert (s.record.scope, s.state["n"], list(s.state)) == ("github.com/a/one", 1, ["n"])
+        assert (s.record.origin, s.state["n"], list(s.state)) == ("github.com/a/one", 1, ["n"])
         assert s.effect("mail.send", {"to": "ada"}, do=lambda call: pytest.fail("it was sent")) == "sent"
         s.state["n"] = 2
     code = "with sf.session('fix') as s:\n    say(s.state['n'])"

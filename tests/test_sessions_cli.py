@@ -346,8 +346,26 @@ def test_a_list_is_paged_and_scopes_are_told_apart(here: Shell) -> None:
     repository.mkdir()
     subprocess.run(["git", "init", "-q", str(repository)], check=True)
     inside = Shell(repository, STANDFAST_DATA_DIR=here.environment["STANDFAST_DATA_DIR"])
-    assert inside.data("session", "list") == []
-    inside.data("session", "open", "k0")
-    assert [one["key"] for one in inside.data("session", "list")] == ["k0"]
-    assert len(inside.data("session", "list", "--all")) == 4
-    assert len(inside.data("session", "list", "--global")) == 3
+    inside.data("session", "open", "here")
+    # A list shows what its keys would resume: what belongs to no repository is resumed from every one.
+    assert [one["key"] for one in inside.data("session", "list")] == ["here", "k2", "k1", "k0"]
+    assert [one["key"] for one in inside.data("session", "list", "--global")] == ["k2", "k1", "k0"]
+    other = here.place / "other"
+    other.mkdir()
+    subprocess.run(["git", "init", "-q", str(other)], check=True)
+    elsewhere = Shell(other, STANDFAST_DATA_DIR=here.environment["STANDFAST_DATA_DIR"])
+    assert [one["key"] for one in elsewhere.data("session", "list")] == ["k2", "k1", "k0"]
+    assert len(elsewhere.data("session", "list", "--all")) == 4
+    assert len(here.data("session", "list")) == 4
+
+
+def test_the_reason_of_a_waiting_session_is_the_one_of_now(shell: Shell) -> None:
+    """002-18: a denied request is not shown as one that waits, in any command about sessions."""
+    with shell.open() as sf:
+        with pytest.raises(standfast.ApprovalRequired) as caught, sf.session("ship") as s:
+            s.effect("tf.apply", {"a": 1}, approve=True, do=lambda call: 1)
+        sf.approvals.deny(caught.value.approval_id, approver="bob", rationale="not on a Wednesday")
+    for words in (("session", "list", "--all"), ("session", "show", "ship"), ("session", "show", "ship", "--json")):
+        said = shell.run(*words).stdout
+        assert "denied by bob: not on a Wednesday" in said
+        assert "has been asked for" not in said

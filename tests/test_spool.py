@@ -54,7 +54,7 @@ def test_a_process_that_cannot_open_the_store_leaves_its_record_in_the_workspace
     for words in (["decide", "x"], ["session", "list", "--all"]):  # there was no store yet: one that writes makes it
         subprocess.run([PROGRAM, *words], env=env, cwd=sub, check=True, capture_output=True)
     assert not list((place / ".standfast" / "spool").iterdir())
-    assert prompts(data) == {("from the sandbox", "said"): 1}  # nobody could seal it: it is only said
+    assert prompts(data) == {("[unsealed] from the sandbox", "said"): 1}  # nobody could seal it: it is only said
 
 
 def test_with_the_key_of_this_account_it_is_evidence(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_line_of_a_stranger_is_said_and_garbage_is_counted(tmp_path: Path) -> 
         assert (drained.kept, drained.broken, drained.left) == (1, 7, False)
         (lost,) = [event for event in sf.journal.tail(limit=50).events if event.type == "hook.lost"]
         assert lost.data == {"lost": 0, "broken": 7}
-    assert prompts(data) == {("forged", "said"): 1}
+    assert prompts(data) == {("[unsealed] forged", "said"): 1}
 
 
 @pytest.mark.parametrize("trap", ["link to a file", "link to a directory", "for all to write", "a pipe"])
@@ -205,3 +205,109 @@ def test_an_answer_may_come_home_before_its_call(tmp_path: Path) -> None:
         spool.drain(sf._store, [there], str(data))
         (call,) = sf.rows("SELECT status, called_us, answered_us, occurred_us FROM tool_call")
     assert dict(call) == {"status": "ok", "called_us": 1, "answered_us": 2, "occurred_us": 1}
+
+
+def planted(place: Path, *records: Heard, actor: str = "ada", scope: str = "", **more: str | None) -> Path:
+    """A spool as a hostile repository brings it along."""
+    there = place / ".standfast" / "spool"
+    there.mkdir(parents=True, mode=0o700, exist_ok=True)
+    lines = ["- " + json.dumps({"v": 1, "actor": actor, "scope": scope, **more, **one._asdict()}) for one in records]
+    (there / "open.ndjson").write_text("\n".join(lines) + "\n")
+    (there / "open.ndjson").chmod(0o600)
+    return there
+
+
+def test_an_unsealed_record_speaks_only_for_the_workspace_it_was_found_in(tmp_path: Path) -> None:
+    """R27: not for another repository, not for a known actor, not for a session that standfast recorded."""
+    place, shop, data = workspace(tmp_path), tmp_path / "shop", tmp_path / "data"
+    (shop / ".git" / "objects").mkdir(parents=True)
+    (shop / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    enter("claude-code", payload("UserPromptSubmit", session="n1", prompt="mine", cwd=shop), data)
+    planted(place, said("PLANTED", session="n1"), git_dir=str(shop / ".git"), origin=None)
+    subprocess.run([PROGRAM, "status"], env=environment(data), cwd=place, check=True, capture_output=True)
+    shown = subprocess.run([PROGRAM, "timeline"], env=environment(data), cwd=shop, check=True, capture_output=True)
+    assert b"PLANTED" not in shown.stdout
+    with standfast.open(data_dir=data) as sf:
+        (event,) = sf.rows("SELECT actor, session_id, summary, source FROM event WHERE summary LIKE '%PLANTED%'")
+        rows = list(sf.rows("SELECT id, key, git_dir FROM session"))
+    sessions = {row["key"]: row["git_dir"] for row in rows}
+    assert (event["actor"], event["summary"], event["source"]) == ("unsealed", "[unsealed] PLANTED", "said")
+    assert event["session_id"] not in [row["id"] for row in rows if row["key"] == "claude-code:n1"]
+    (other,) = set(sessions) - {"claude-code:n1"}
+    assert other.startswith("claude-code:unsealed:")
+    assert sessions[other] == str(place / ".git")
+
+
+def test_an_unsealed_answer_changes_no_call_that_standfast_recorded(tmp_path: Path) -> None:
+    """R27: the answer of the hook counts, not the one that was planted before it."""
+    place, data = workspace(tmp_path), tmp_path / "data"
+    enter("claude-code", bash("PreToolUse", "make test", cwd=str(place)), data)
+    planted(place, heard(bash("PostToolUse", "make test", tool_response="all 900 tests passed", cwd=str(place))))
+    subprocess.run([PROGRAM, "status"], env=environment(data), cwd=place, check=True, capture_output=True)
+    asked = "SELECT c.status, c.output, c.summary, s.key FROM tool_call c JOIN session s ON s.id = c.session_id"
+    with standfast.open(data_dir=data) as sf:
+        rows = {row["key"]: row for row in sf.rows(asked)}
+    seen = rows.pop("claude-code:s1")
+    assert (seen["status"], seen["output"]) == ("pending", None)
+    ((key, row),) = rows.items()
+    assert key.startswith("claude-code:unsealed:")
+    assert row["summary"].startswith("[unsealed] ")
+    words = [PROGRAM, "search", "900 tests", "--json"]
+    found = subprocess.run(words, env=environment(data), cwd=place, check=True, capture_output=True)
+    hits = json.loads(found.stdout)["data"]
+    assert hits
+    assert all("unsealed" in json.dumps(hit) for hit in hits)
+    enter("claude-code", bash("PostToolUse", "make test", tool_response="2 failed", cwd=str(place)), data)
+    with standfast.open(data_dir=data) as sf:
+        outputs = {row["key"]: row["output"] for row in sf.rows(asked)}
+    assert outputs["claude-code:s1"] == "2 failed"
+
+
+def test_a_command_that_a_person_types_drains_for_a_bounded_time(tmp_path: Path) -> None:
+    """R27: what is left waits for the next command; a file larger than a spool may be is not read."""
+    place, data = workspace(tmp_path), tmp_path / "data"
+    there = planted(place, *(said(f"p{n}", at_us=n) for n in range(300)))
+    with standfast.open(data_dir=data) as sf:
+        first = spool.drain(sf._store, [str(there)], str(data), within_s=0.0)
+        assert first.left
+        assert first.kept < 300
+        assert spool.drain(sf._store, [str(there)], str(data)).kept == 300 - first.kept
+    there = planted(place, said("x"))
+    os.truncate(there / "open.ndjson", spool.FILE_MAX_BYTES + 1)
+    with standfast.open(data_dir=data) as sf:
+        assert spool.drain(sf._store, [str(there)], str(data)) == (0, 0, 0, True)
+
+
+def test_one_drain_of_a_command_takes_a_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool, "DRAINED_MAX_BYTES", 10_000)
+    place, data = workspace(tmp_path), tmp_path / "data"
+    there = planted(place, *(said(f"p{n}", at_us=n) for n in range(300)))
+    with standfast.open(data_dir=data) as sf:
+        first = spool.drain(sf._store, [str(there)], str(data), within_s=60)
+    assert (first.kept, first.left) == (50, True)
+
+
+@pytest.mark.parametrize("version", ["2", "4"])
+def test_files_that_git_tracks_are_no_spool(tmp_path: Path, version: str) -> None:
+    """R27: they came with a clone. A hook writes its records elsewhere."""
+    place, data = tmp_path / "clone", tmp_path / "data"
+    git = ["git", "-C", str(place), "-c", f"index.version={version}"]
+    subprocess.run(["git", "init", "-q", str(place)], check=True)
+    there = planted(place, said("PLANTED"))
+    subprocess.run([*git, "add", "-f", ".standfast"], check=True)
+    subprocess.run([*git, "update-index", "--index-version", version], check=True)
+    with standfast.open(data_dir=data) as sf:
+        assert spool.drain(sf._store, [str(there)], str(data)).kept == 0
+        assert spool.append([str(there)], str(data), "codex:s1", "", said("x")) is None
+    assert (there / "open.ndjson").exists()
+    subprocess.run([*git, "rm", "-q", "--cached", "-r", ".standfast"], check=True)
+    with standfast.open(data_dir=data) as sf:
+        assert spool.drain(sf._store, [str(there)], str(data)).kept == 1
+
+
+def test_no_planted_record_changes_what_standfast_recorded(engine_url: str, tmp_path: Path) -> None:
+    """R27: with the seal of the account it does, which shows that the campaign would see it."""
+    from standfast.prove.campaigns import hostile
+
+    assert hostile.planted(tmp_path / "a", url=engine_url, seed=1, records=60).bad == []
+    assert hostile.planted(tmp_path / "b", seed=1, records=20, sealed=True).bad

@@ -8,18 +8,23 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+import apsw
 import pytest
 
 import standfast
+from standfast.db.sql import statement
 from standfast.db.sqlite import library
-from standfast.prove.faults.children import Child, heard, say
+from standfast.prove.faults.children import Child, Nursery, heard, say
 from standfast.prove.faults.limits import set_limit
-from standfast.prove.faults.rows import keys, put
+from standfast.prove.faults.mounts import bound
+from standfast.prove.faults.rows import inserting, integrity, keys, put
+from standfast.prove.faults.threads import Task
+from tests.skipping import or_skip
 
 
 @pytest.fixture
@@ -109,84 +114,141 @@ def write_unguarded(path: str) -> None:
     say(keys(sf))
 
 
-# -- the check of the log ------------------------------------------------------------------------------------
+# -- the identity check ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("busy", [False, True], ids=["looking", "told by the kernel"])
-@pytest.mark.parametrize("how", ["removed", "renamed", "replaced"])
-def test_a_log_that_is_not_ours_any_more_acknowledges_nothing(
-    sf: standfast.Standfast, path: Path, how: str, busy: bool
-) -> None:
-    """000-1: neither success nor failure, the engine given up, and the store open again at the next call."""
+def replaced(file: Path) -> None:
+    shutil.copy(file, f"{file}.copy")
+    os.replace(f"{file}.copy", file)
+
+
+def overwritten(file: Path) -> None:
+    with file.open("r+b") as opened:
+        opened.write(bytes(64))
+
+
+def moved_with_its_directory(file: Path) -> None:
+    file.parent.rename(file.parent.with_name("moved"))
+
+
+DAMAGE: dict[str, tuple[str, Callable[[Path], object]]] = {
+    f"{name} {how}": (suffix, act)
+    for name, suffix in (("database", ""), ("WAL", "-wal"), ("shm", "-shm"))
+    for how, act in (
+        ("removed", Path.unlink),
+        ("renamed", lambda file: file.rename(f"{file}.moved")),
+        ("replaced", replaced),
+    )
+}
+DAMAGE |= {
+    "database truncated": ("", lambda file: os.truncate(file, 0)),
+    "database cut short": ("", lambda file: os.truncate(file, 8192)),
+    "WAL truncated": ("-wal", lambda file: os.truncate(file, 0)),
+    "WAL overwritten": ("-wal", overwritten),
+    "directory renamed": ("", moved_with_its_directory),
+}
+
+
+@pytest.mark.parametrize("writes", [1, 700], ids=["idle", "busy"])
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_file_that_is_not_the_stores_any_more_acknowledges_nothing(tmp_path: Path, damage: str, writes: int) -> None:
+    """R2, R3, 000-1: the outcome is unknown, the engine dies, and the next call opens the store again."""
+    path = tmp_path / "store" / "standfast.db"
+    with Child("tests.test_sqlite_guard:write_and_be_damaged", path=str(path), writes=writes) as child:
+        child.expect("ready")
+        suffix, act = DAMAGE[damage]
+        act(Path(f"{path}{suffix}"))
+        child.tell("write")
+        assert child.hear().startswith("CommitUnknown")
+        child.expect("the engine is dead")
+
+
+def write_and_be_damaged(path: str, writes: int) -> None:
+    sf = standfast.open(path, data_dir=os.path.dirname(os.path.dirname(path)))
     put(sf, "k-before")
-    if busy:
-        write_often(sf)
-    sf._store.write(lambda tx: None)
-    old = sf.engine
-    log = Path(f"{path}-wal")
-    if how == "removed":
-        log.unlink()
-    elif how == "renamed":
-        log.rename(f"{log}.moved")
-    else:
-        shutil.copy(log, f"{log}.copy")
-        os.replace(f"{log}.copy", log)
-    with pytest.raises(standfast.CommitUnknown, match="was removed or replaced"):
+    with closing(apsw.Connection(path)) as other:
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # the database has its pages, the WAL starts again
+    for n in range(writes):
+        put(sf, f"k-{n}", durable=False)
+    engine = sf.engine
+    say("ready")
+    heard()
+    try:
         put(sf, "k-unknown")
-    assert old.dead is not None
-    put(sf, "k-after")
-    assert sf.engine is not old
-    assert "k-after" in keys(sf)
+        say("acknowledged")
+    except standfast.CommitUnknown as error:
+        say(f"CommitUnknown: {error.message}")
+    say("the engine is dead" if engine.dead is not None else "the engine goes on")
 
 
-def write_often(sf: standfast.Standfast) -> None:
-    """Until the kernel is asked to tell what happens to the log."""
-    if sys.platform != "linux":
-        pytest.skip("only Linux tells")
-    end = time.monotonic() + 60
-    while not told(sf):
-        assert time.monotonic() < end, "256 writes within two seconds, and nobody asked the kernel"
-        for _ in range(64):
-            sf._store.write(lambda tx: None, durable=False)
-
-
-def told(sf: standfast.Standfast) -> bool:
-    return sf.engine._log._told_fd >= 0  # type: ignore[attr-defined,no-any-return]
-
-
-def test_what_else_happens_to_the_log_of_a_busy_writer_is_no_reason_to_give_up(
-    sf: standfast.Standfast, path: Path
-) -> None:
-    write_often(sf)
-    engine, log = sf.engine, Path(f"{path}-wal")
-    for n in range(300):  # more than one answer's worth
-        log.chmod(0o600 if n % 2 else 0o640)
-        os.utime(log)
-        if n % 50 == 0:
-            put(sf, f"k-{n}")
-    log.chmod(0o600)
+def test_an_older_copy_over_the_database_is_noticed(sf: standfast.Standfast, path: Path, tmp_path: Path) -> None:
+    """R2: `cp` keeps the inode; the change counter in the header goes back."""
+    put(sf, "k-before")
+    checkpoint(path)
+    shutil.copyfile(path, tmp_path / "older.db")
+    for n in range(50):
+        put(sf, f"k-{n}", "x" * 3000)
+    checkpoint(path)
     put(sf, "k-last")
-    assert sf.engine is engine
-    log.unlink()
-    with pytest.raises(standfast.CommitUnknown):
+    subprocess.run(["cp", str(tmp_path / "older.db"), str(path)], check=True)
+    with pytest.raises(standfast.CommitUnknown, match="was overwritten or truncated"):
         put(sf, "k-unknown")
 
 
-def test_who_writes_now_and_then_asks_nothing_of_the_kernel(sf: standfast.Standfast) -> None:
-    """A user has 128 of these, and other programs need them too."""
-    for n in range(20):
-        put(sf, f"k-{n}")
-    assert not told(sf)
+def checkpoint(path: Path, *more: str) -> None:
+    """In another process: all of the WAL into the database, and the WAL emptied."""
+    script = (
+        "import apsw, sys; c = apsw.Connection(sys.argv[1]); c.set_busy_timeout(20000);"
+        "c.create_scalar_function('only_standfast_writes_here', lambda *_: None, 0, deterministic=True,"
+        " flags=apsw.SQLITE_INNOCUOUS);"
+        "[c.execute(text).fetchall() for text in sys.argv[2:]]"
+    )
+    subprocess.run(
+        [sys.executable, "-c", script, str(path), *more, "PRAGMA wal_checkpoint(TRUNCATE)"], check=True, timeout=60
+    )
 
 
-def test_where_the_kernel_tells_no_more_a_busy_writer_looks_and_a_waiter_looks_again(
+def test_what_other_programs_rightly_do_raises_no_alarm(
+    sf: standfast.Standfast, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checkpoints and VACUUM of another process, `sqlite3 .backup`, our own truncation, chmod and touch."""
+    set_limit("LOG_MAX_BYTES", 64 * 1024, change=monkeypatch.setattr)
+    set_limit("_CARE_EVERY", 8, change=monkeypatch.setattr)
+    engine, stop = sf.engine, threading.Event()
+    written: list[str] = []
+
+    def write() -> None:
+        while not stop.is_set():
+            put(sf, f"k-{len(written)}", "x" * 2000)
+            written.append(f"k-{len(written)}")
+
+    writer = Task(write)
+    for n in range(4):
+        checkpoint(path)
+        sf._store.write(lambda tx: tx.run(FORGET))
+        checkpoint(path, "VACUUM")
+        with (
+            closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as stock,
+            closing(sqlite3.connect(tmp_path / f"backup-{n}.db")) as copy,
+        ):
+            stock.backup(copy)
+        Path(f"{path}-wal").chmod(0o600)
+        os.utime(f"{path}-wal")
+    stop.set()
+    assert writer.done() is None
+    assert len(written) > 20
+    assert sf.engine is engine
+
+
+FORGET = statement("DELETE FROM meta WHERE key LIKE 'k-%'")
+
+
+def test_without_further_descriptors_a_writer_still_checks_and_a_waiter_looks_again(
     sf: standfast.Standfast, path: Path
 ) -> None:
     put(sf, "k-before")
     with no_more_files():
-        for _ in range(1200):
-            sf._store.write(lambda tx: None, durable=False)
-        assert not told(sf)
+        put(sf, "k-during")
         with sf.engine.watch() as watch:
             assert watch.wait(0.01)
     Path(f"{path}-wal").unlink()
@@ -209,6 +271,120 @@ def no_more_files() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for fd in taken:
             os.close(fd)
+
+
+# -- files that were replaced under another process ---------------------------------------------------------
+
+
+def holds_the_store(path: str) -> None:
+    sf = standfast.open(path, data_dir=os.path.dirname(path))
+    put(sf, "k-holder")
+    say("open")
+    heard()
+    try:
+        put(sf, "k-second")
+        say("acknowledged")
+    except standfast.StorageError as error:
+        say(type(error).__name__)
+    heard()
+    put(sf, "k-third")
+    say(keys(sf))
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+def test_a_store_whose_files_were_replaced_under_another_process_is_not_opened(
+    path: Path, tmp_path: Path, suffix: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R3: two processes with two WAL indexes lost 66 of 400 acknowledged rows and damaged the file."""
+    set_limit("REPLACED_S", 0.2, change=monkeypatch.setattr)
+    with Child("tests.test_sqlite_guard:holds_the_store", path=str(path)) as holder:
+        holder.expect("open")
+        file = Path(f"{path}{suffix}")
+        file.unlink() if how == "removed" else replaced(file)
+        with pytest.raises(standfast.StorageError) as caught:
+            standfast.open(path, data_dir=tmp_path)
+        assert caught.value.code == "files_replaced"
+        assert str(file) in caught.value.message
+        holder.tell("write")
+        holder.expect("CommitUnknown")
+        set_limit("REPLACED_S", 30.0, change=monkeypatch.setattr)  # the holder closes its files now
+        if suffix == "-shm":  # nothing is lost with it: both go on, one after the other
+            with standfast.open(path, data_dir=tmp_path) as sf:
+                put(sf, "k-ours")
+                holder.tell("again")
+                holder.expect("['k-holder', 'k-ours', 'k-third']")
+    if suffix == "-shm":
+        assert integrity(path) == "ok"
+
+
+def test_processes_that_come_and_go_never_look_like_replaced_files(path: Path, tmp_path: Path) -> None:
+    standfast.open(path, data_dir=tmp_path).close()
+    with Nursery() as nursery:
+        for _ in range(3):
+            started = [
+                nursery.start("tests.test_sqlite_guard:open_and_close", path=str(path), name=f"k{n}") for n in range(4)
+            ]
+            assert [nursery.wait(pid) for pid in started] == [0] * 4
+    assert integrity(path) == "ok"
+
+
+def open_and_close(path: str, name: str) -> None:
+    for n in range(8):
+        with standfast.open(path, data_dir=os.path.dirname(path)) as sf:
+            put(sf, f"{name}-{os.getpid()}-{n}")
+
+
+# -- one store ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("key", "value"), [("store_id", "sto_another"), ("epoch", "2")])
+def test_a_write_into_another_store_or_a_later_epoch_is_refused(
+    sf: standfast.Standfast, path: Path, key: str, value: str
+) -> None:
+    """RULES 12: compared in every write transaction; nothing of the write is kept."""
+    put(sf, "k-before")
+    engine = sf.engine
+    checkpoint(path, f"UPDATE meta SET value = '{value}' WHERE key = '{key}'")
+    with pytest.raises(standfast.StorageError) as caught:
+        engine.write(inserting("k-never"), sf._store.caller)
+    assert caught.value.code == "store_replaced"
+    assert engine.dead is caught.value
+
+
+def test_an_engine_knows_its_store_and_epoch(sf: standfast.Standfast) -> None:
+    assert sf.engine.store_id.startswith("sto_")
+    assert sf.engine.epoch == 1
+
+
+def test_a_database_file_that_is_a_mount_point_is_refused(tmp_path: Path) -> None:
+    """R5: the file has two paths then, each with a WAL of its own. A directory that is mounted works."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "c").mkdir()
+    with standfast.open(tmp_path / "a" / "standfast.db", data_dir=tmp_path) as sf:
+        put(sf, "k-before")
+    (tmp_path / "b" / "standfast.db").touch()
+    one, two = tmp_path / "a" / "standfast.db", tmp_path / "b" / "standfast.db"
+    with or_skip(), bound(one, two), pytest.raises(standfast.UnsafeStorage, match="mount point"):
+        standfast.open(two, data_dir=tmp_path)
+    with or_skip(), bound(one.parent, tmp_path / "c"), opened(tmp_path / "c", tmp_path) as sf:
+        put(sf, "k-mounted")
+        assert keys(sf) == ["k-before", "k-mounted"]
+
+
+def opened(directory: Path, data_dir: Path) -> standfast.Standfast:
+    return standfast.open(directory / "standfast.db", data_dir=data_dir)
+
+
+def test_deleted_text_is_overwritten(path: Path, tmp_path: Path) -> None:
+    """R7: `secure_delete`: no byte of a deleted row stays in the file."""
+    with standfast.open(path, data_dir=tmp_path) as sf:
+        for n in range(200):
+            put(sf, f"k-{n}", "Zaphod Beeblebrox" * 20)
+        sf._store.write(lambda tx: tx.run(FORGET))
+    checkpoint(path)
+    assert b"Zaphod" not in path.read_bytes()
 
 
 # -- foreign writes --------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ def test_an_interrupt_at_any_place_strikes_its_caller_alone(tmp_path: Path, what
         path=str(path),
         oracle=str(oracle),
         what=what,
-        every=2,
+        every=1,
     ) as child:
         struck, counted = child.end(120)
     assert int(struck) > 10

@@ -41,7 +41,7 @@ def queue_up(sf: standfast.Standfast, functions: list[Callable[[], object]]) -> 
     """Start a thread for each while a transaction keeps the lead, so that they all wait in one queue."""
     with sf.transaction():
         tasks = [Task(function) for function in functions]
-        while len(sf.engine.queue._waiting) < len(tasks):  # type: ignore[attr-defined]
+        while sf.engine._writer.waiting() < len(tasks):  # type: ignore[attr-defined]
             os.sched_yield()
     return tasks
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 import time
@@ -36,8 +37,8 @@ def said(*words: str, home: Path, input: str | None = None, **variables: str) ->
 
 
 def outside(home: Path) -> standfast.Standfast:
-    """The store of the commands, which run outside any repository."""
-    return handle.connect(config.load(data_dir=home / ".standfast", scope=""))
+    """The store of the commands, which run outside any repository; as the person who types them."""
+    return handle.connect(config.load(data_dir=home / ".standfast", outside=True, actor=f"ada@{os.uname().nodename}"))
 
 
 def code(done: subprocess.CompletedProcess[str]) -> tuple[int, str]:

@@ -34,7 +34,7 @@ FROM state"""
 KEY: Row = {"namespace": "n1", "key": "k21"}
 WRITTEN: Row = {
     **KEY,
-    **dict.fromkeys(("json_schema", "verify", "expires_us")),
+    **dict.fromkeys(("json_schema", "verify", "expires_us", "git_dir", "origin")),
 } | {"value": "1", "checked": "", "keep_schema": 1, "keep_verify": 1, "keep_end": 0, "version": 1}
 HOT: list[tuple[Statement, Row]] = [
     (values.SQL.get, KEY),

@@ -128,7 +128,7 @@ def test_what_waits_or_calls_out_is_refused_inside_a_block(sf: standfast.Standfa
 
 def test_a_block_that_takes_too_long_is_ended_for_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """001-67: on SQLite, where a block keeps every writer waiting; PostgreSQL's server ends its own."""
-    monkeypatch.setattr("standfast.db.sqlite.held.TRANSACTION_MAX_S", 0.2)
+    monkeypatch.setattr("standfast.db.sqlite.operations.TRANSACTION_MAX_S", 0.2)
     ended = threading.Event()
     with standfast.open(tmp_path / "standfast.db", data_dir=tmp_path) as sf:
         with pytest.raises(standfast.StorageError, match="open for more"), sf.transaction() as tx:  # noqa: PT012  # as above

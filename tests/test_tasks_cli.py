@@ -198,7 +198,7 @@ def test_ten_shell_workers_some_killed_do_each_task_exactly_once(engine_url: str
     """Claimed in one process, done in another; what a killed worker held goes to the next one."""
     place, draw = tmp_path / "place", random.Random(1)
     place.mkdir()
-    settings = config.load(engine_url, data_dir=place / ".standfast", scope="")
+    settings = config.load(engine_url, data_dir=place / ".standfast", outside=True)
     with handle.connect(settings) as sf, sf.transaction() as tx:
         for n in range(TASKS):
             tx.tasks.add(f"task {n}")

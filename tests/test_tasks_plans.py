@@ -97,7 +97,7 @@ def plan(sf: standfast.Standfast, asked: Statement, **params: object) -> list[st
     explained.postgres = f"EXPLAIN (COSTS OFF) {asked.postgres}"
     given: Row = {"scope": "here", "fingerprint": "f7", "source": "source 1", "limit": 50, "state": "", "fence": 0}
     given |= {"id": "tsk_00000000000000000000000001", "actor": "ann", "boot_id": "boot", "lease_boot": "boot"}
-    given |= {"mono_us": 1, "now_us": 1} | params
+    given |= {"mono_us": 1, "now_us": 1, "git_dir": None, "origin": None, "repository": "here"} | params
     rows = sf._store.write(lambda tx: tx.all(explained, **given))
     return [str(row.get("detail", row.get("QUERY PLAN"))) for row in rows]
 

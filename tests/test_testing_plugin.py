@@ -33,12 +33,30 @@ def careful(word: str) -> str:
 
 def careless(word: str) -> str:
     return write(word)
+
+async def awaited(word: str) -> str:
+    async with standfast.aopen() as sf, sf.session("job") as s:
+        await s.step("plan", lambda: 1)
+        return await s.effect(write, word=word)
+
+async def broken() -> None:
+    raise RuntimeError("it runs")
+
+async def streaming():
+    yield 1
+
+def lazy():
+    yield 1
+
+class Hidden:
+    def __call__(self):
+        return streaming()
 """
 
 TESTS = """
 import pytest
 import standfast
-from agent import careful, careless
+from agent import Hidden, awaited, broken, careful, careless, lazy, streaming
 
 def test_a_fresh_store(sf):
     assert sf.leases.acquire("a").fence == 1
@@ -66,17 +84,33 @@ def test_a_careful_agent_survives_every_crash(sf_crash):
             assert [row["state"] for row in store.rows("SELECT state FROM effect")] == ["acknowledged"]
     assert ends[0].at == "not killed"
     assert any("effect.before_done" in end.at for end in ends)
+
+def test_a_coroutine_function_is_awaited_in_each_of_its_lives(sf_crash):
+    ends = sf_crash(awaited, "hello")
+    assert len(ends) > 10
+    for end in ends:
+        assert (end.directory / "world").read_text() == "hello\\n", end
+        assert (end.result, end.error) == ("HELLO", None), end
+
+def test_a_coroutine_function_that_raises_is_seen(sf_crash):
+    (end,) = sf_crash(broken)
+    assert (end.at, end.result, end.error, end.message) == ("not killed", None, "RuntimeError", "it runs")
+
+@pytest.mark.parametrize("agent", [streaming, lazy, Hidden()])
+def test_what_would_never_run_is_refused_by_name(sf_crash, agent):
+    with pytest.raises(standfast.InvalidInput, match="generator"):
+        sf_crash(agent)
 """
 
 
 def test_the_fixtures_do_what_their_docs_say(tmp_path: Path) -> None:
-    """000-45: a user's agent is shown to survive, offline, with nothing but the plugin."""
+    """000-45: a user's agent is shown to survive, offline, with nothing but the plugin; async agents too."""
     (tmp_path / "agent.py").write_text(AGENT)
     (tmp_path / "test_agent.py").write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", "."]
     done = subprocess.run([*command, "test_agent.py"], cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 passed" in done.stdout
+    assert "9 passed" in done.stdout
 
 
 def test_every_crash_point_is_documented() -> None:

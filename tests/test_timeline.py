@@ -130,3 +130,78 @@ with standfast.open() as sf, sf.session("fix-42") as s:
     assert "session.opened  fix-42 (crashed: its process is gone)" in told
     assert "effect.dispatched  deploy to=prod (in doubt to this day)" in told
     assert told.count("to this day") == 1
+
+
+def test_who_answered_is_named_and_not_the_agent_that_asked(engine_url: str, tmp_path: Path) -> None:
+    """000-17: granted, denied and resolved are the deeds of the actor who said so."""
+    with standfast.open(engine_url, data_dir=tmp_path / "data", actor="ann") as sf:
+        for n, answer in enumerate((sf.approvals.grant, sf.approvals.deny)):
+            with (
+                pytest.raises(standfast.ApprovalRequired) as caught,
+                sf.session(f"job-{n}", agent="claude-code") as s,
+            ):
+                s.effect("Bash", {"n": n}, approve=True, do=lambda call: None)
+            answer(str(caught.value.approval_id), approver="root@vm:pts/0")
+
+        def dies(call: standfast.Call) -> None:
+            raise RuntimeError("the line is dead")
+
+        with pytest.raises(RuntimeError), sf.session("job-2", agent="claude-code") as s:
+            s.effect("deploy", {}, do=dies)
+        (effect,) = sf.effects.in_doubt()
+        sf.effects.resolve(effect.id, "applied", evidence="looked")
+        who = {entry.type: (entry.who, entry.agent) for entry in sf.timeline().entries}
+        assert who["approval.requested"] == ("claude-code", "claude-code")
+        for type in ("approval.granted", "approval.denied", "effect.resolved"):
+            assert who[type][0] == next(e.actor for e in sf.timeline().entries if e.type == type) != "claude-code"
+
+
+def test_every_short_id_that_the_table_prints_is_found_again(engine_url: str, tmp_path: Path) -> None:
+    """000-17: `--subject` takes what the table printed, for every kind of thing."""
+    from standfast.ids import is_id, short
+
+    with standfast.open(engine_url, data_dir=tmp_path / "data") as sf:
+        sf.tasks.add("flaky test")
+        sf.mail.send("coder", "hello")
+        sf.decisions.record("take SQLite")
+        sf.loops.add("nightly", ["true"], every="1h")
+        with sf.session("job") as s:
+            s.effect("deploy", {}, do=lambda call: None)
+        entries = sf.timeline().entries
+        subjects = {entry.subject for entry in entries if is_id(entry.subject)}
+        assert {id[:3] for id in subjects} >= {"tsk", "mal", "dec", "lop", "ses", "eff"}
+        for id in subjects:
+            for typed in (id, short(id), short(id).upper(), f"{id[:4]}{short(id)}"):
+                assert {entry.subject for entry in sf.timeline(subject=typed).entries} == {id}, typed
+        assert sf.timeline(subject="lock:none").entries == []
+        assert sf.timeline(session=short(next(id for id in subjects if id.startswith("ses_")))).entries != []
+
+
+def test_the_end_of_two_ids_is_refused_with_both(engine_url: str, tmp_path: Path) -> None:
+    """000-17: an answer about two things would look like one about one."""
+    with standfast.open(engine_url, data_dir=tmp_path / "data") as sf:
+        ids = [f"{prefix}_{'0' * 20}9k2m4x" for prefix in ("tsk", "eff")]
+        for id in ids:
+            sf._store.write(lambda tx, id=id: journal.append(tx, "task.added", id))
+        with pytest.raises(standfast.InvalidInput, match="more than one id") as caught:
+            sf.timeline(subject="9k2m4x")
+        assert all(id in caught.value.hint for id in ids)
+        assert [entry.subject for entry in sf.timeline(subject="tsk_9k2m4x").entries] == ids[:1]
+
+
+def test_a_truncated_table_prints_the_command_that_shows_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """000-17: the command that is printed shows all of it."""
+    import shlex
+
+    monkeypatch.setenv("STANDFAST_DATA_DIR", str(tmp_path))
+    with standfast.open() as sf:
+        for n in range(12):
+            sf.leases.acquire(f"lock {n}")
+    cut = run("timeline", "--limit", "5", "--type", "lease")
+    assert cut.stdout.count("lease.acquired") == 5
+    (line,) = [line for line in cut.stderr.splitlines() if "more was recorded" in line]
+    words = shlex.split(line.partition("standfast ")[2])
+    assert run(*words).stdout.count("lease.acquired") == 12
+    assert "next: standfast timeline --type lease --subject ID" in cut.stderr

@@ -34,7 +34,7 @@ def five_tasks(url: str, directory: Path) -> dict[str, int]:
             file = directory / "published"
             return standfast.Applied(call.intent["value"]) if file.exists() else standfast.NotApplied()
 
-        done = s.effect("publish", {"value": value}, do=publish, probe=look)
+        done = s.effect("publish", {"value": value}, do=publish, probe=look, settle=0)
         return {"result": done}
 
 
@@ -75,10 +75,10 @@ def test_the_same_five_tasks_in_a_file_and_in_the_store_end_the_same(tmp_path: P
     assert json.loads((tmp_path / "state.json").read_text()) == five_tasks(str(tmp_path / "s.db"), tmp_path)
 
 
-def test_one_session_key_in_two_repositories_is_two_sessions(
+def test_one_session_key_in_two_repositories_is_a_conflict_and_in_two_scopes_two_sessions(
     engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A caller's key means something only inside its scope."""
+    """A key names one thing in the store; a scope separates keys on purpose."""
     ids = []
     for name in ("one", "two"):
         repository = tmp_path / name
@@ -87,10 +87,14 @@ def test_one_session_key_in_two_repositories_is_two_sessions(
         (repository / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
         (repository / ".git" / "config").write_text(f'[remote "origin"]\n\turl = git@host:me/{name}.git\n')
         monkeypatch.chdir(repository)
-        with standfast.open(engine_url, data_dir=tmp_path / "data") as sf, sf.session("fix-42") as s:
+        with standfast.open(engine_url, data_dir=tmp_path / "data", scope=name) as sf, sf.session("fix-42") as s:
             assert s.resumed is None
             ids.append(s.id)
     assert len(set(ids)) == 2
+    with standfast.open(engine_url, data_dir=tmp_path / "data", scope="one") as sf:
+        with pytest.raises(standfast.Conflict, match="host/me/one") as caught, sf.session("fix-42"):
+            pass
+        assert caught.value.code == "other_repository"
 
 
 TURN = """

@@ -58,6 +58,9 @@ ID = "0" * 25 + "1"
 GIVEN: Row = {
     "scope": "here",
     "everywhere": 0,
+    "git_dir": None,
+    "origin": None,
+    "repository": "here",
     "source": "",
     "kind": "",
     "state": "",

@@ -8,14 +8,18 @@ One implementation stands beneath: a verb is handed to the engine, which answers
 loop once it is on disk; whatever calls foreign code (steps, effects) runs on a worker thread
 and awaits coroutines on the loop it was called from. A cancelled task does not stop a write that
 is under way; a cancelled `do` leaves its effect in doubt.
+
+Each call is a coroutine: `asyncio.create_task(sf.tasks.add("x"))` works, and Python warns of one that is never
+awaited. What may also be entered or iterated (sessions, locks, `follow`) is a `_Call` around such a coroutine.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, Self
@@ -86,7 +90,9 @@ class AsyncStandfast:
         """On a worker thread; a cancelled caller does not stop it, but cancels the coroutine it waits for."""
         loop = asyncio.get_running_loop()
         bridge = _Bridge(loop)
-        future = loop.run_in_executor(self._threads, foreign.with_bridge, bridge, function)
+        # The caller's context goes along: an effect inside the body of an effect is refused there, too.
+        context = contextvars.copy_context()
+        future = loop.run_in_executor(self._threads, context.run, foreign.with_bridge, bridge, function)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
@@ -107,8 +113,12 @@ class _Method:
         self._owner = owner
         self.__wrapped__ = method
 
-    def __call__(self, *args: Any, **kwargs: Any) -> _Call:
-        return _Call(self._owner, self.__wrapped__, args, kwargs)
+    def __call__(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+        method = self.__wrapped__
+        room, body = getattr(method, "__self__", None), getattr(method, "body", None)
+        if body is not None and isinstance(room, Room) and room.tx is None:
+            return _named(_verb(self._owner, room, body, args, kwargs), method)
+        return _Call(self._owner, method, functools.partial(method, *args, **kwargs))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__wrapped__, name)  # its name, its words, its module
@@ -117,43 +127,64 @@ class _Method:
         return f"<async {self.__wrapped__!r}>"
 
 
-class _Call:
-    """What a method returns: await it, or enter it if it is a context manager."""
+def _named(coroutine: Any, method: Callable[..., Any]) -> Coroutine[Any, Any, Any]:
+    """The coroutine under the method's name, for Python's warnings and for tracebacks."""
+    coroutine.__qualname__ = getattr(method, "__qualname__", coroutine.__qualname__)
+    named: Coroutine[Any, Any, Any] = coroutine
+    return named
 
-    __slots__ = ("_args", "_entered", "_kwargs", "_method", "_owner")
 
-    def __init__(
-        self, owner: AsyncStandfast, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
+async def _verb(
+    owner: AsyncStandfast, room: Room, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """A verb without a thread of its own: the engine answers on the loop."""
+
+    def work(tx: Tx) -> Any:
+        return body(room, tx, *args, **kwargs)
+
+    return _answer(owner, raised(await _Desk.of(asyncio.get_running_loop()).submit(room.store, work)))
+
+
+async def _on_thread(owner: AsyncStandfast, call: Callable[[], Any]) -> Any:
+    return _answer(owner, await owner._run(call))
+
+
+def _answer(owner: AsyncStandfast, value: Any) -> Any:
+    return AsyncObject(owner, value) if getattr(type(value), "awaited", False) else value
+
+
+class _Call(Coroutine[Any, Any, Any]):
+    """What a method returns that may also be a context manager or an iterator: await it, enter it, or iterate.
+
+    Entered or iterated, it closes the coroutine it holds: Python must not warn that this one was never awaited.
+    """
+
+    __slots__ = ("_call", "_coroutine", "_entered", "_owner")
+
+    def __init__(self, owner: AsyncStandfast, method: Callable[..., Any], call: Callable[[], Any]) -> None:
         self._owner = owner
-        self._method = method
-        self._args = args
-        self._kwargs = kwargs
+        self._call = call
+        self._coroutine = _named(_on_thread(owner, call), method)
         self._entered: AbstractContextManager[Any] | None = None
 
-    def __await__(self) -> Any:
-        return self._answer().__await__()
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._coroutine.__await__()
 
-    async def _answer(self) -> Any:
-        body = getattr(self._method, "body", None)
-        room = getattr(self._method, "__self__", None)
-        if body is not None and isinstance(room, Room) and room.tx is None:
-            value = raised(await self._submitted(room, body))
-        else:
-            value = await self._run()
-        return AsyncObject(self._owner, value) if getattr(type(value), "awaited", False) else value
+    def send(self, value: Any) -> Any:
+        return self._coroutine.send(value)
 
-    def _submitted(self, room: Room, body: Callable[..., Any]) -> asyncio.Future[Any]:
-        """A verb without a thread of its own: the engine answers on the loop."""
-        args, kwargs = self._args, self._kwargs
+    def throw(self, *error: Any) -> Any:
+        return self._coroutine.throw(*error)
 
-        def work(tx: Tx) -> Any:
-            return body(room, tx, *args, **kwargs)
+    def close(self) -> None:
+        self._coroutine.close()
 
-        return _Desk.of(asyncio.get_running_loop()).submit(room.store, work)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._coroutine, name)  # its name and frame, as asyncio shows them
 
     async def _run(self) -> Any:
-        return await self._owner._run(functools.partial(self._method, *self._args, **self._kwargs))
+        self._coroutine.close()
+        return await self._owner._run(self._call)
 
     async def __aenter__(self) -> Any:
         self._entered = manager = await self._run()

@@ -129,6 +129,10 @@ class ManualClock:
             self._now_us += passed_us
             self._mono_us += passed_us
 
+    def wait_us(self, us: int) -> None:
+        """What a call waits for on this clock passes at once."""
+        self.advance(max(us, 0) / SECOND_US)
+
     def jump(self, delta: str | float | timedelta) -> None:
         """Set the wall clock forward or back ("-3h") while no time passes."""
         with self._lock:
@@ -146,6 +150,30 @@ class ManualClock:
         with self._lock:
             self._boots += 1
             self._mono_us = 0
+
+
+def duration_us(value: object, what: str) -> int:
+    """Microseconds of a duration: `"2h"`, a timedelta or a number of seconds. Raises InvalidInput for anything else."""
+    if isinstance(value, bool) or not (isinstance(value, (str, int, float)) or hasattr(value, "total_seconds")):
+        raise InvalidInput(
+            f"{what} is a duration, not {value!r:.40}", 'write it like "90s", 90 or timedelta(seconds=90)'
+        )
+    try:
+        us = _delta_us(value)  # type: ignore[arg-type]
+    except (OverflowError, ValueError) as error:
+        raise error if isinstance(error, InvalidInput) else InvalidInput(f"{what}: {value!r} is no duration") from None
+    if not 0 <= us <= DURATION_MAX_US:
+        raise InvalidInput(f"{what} must be between 0 s and a hundred years (got {value!r:.40})")
+    return us
+
+
+def wait(clock: Clock, us: int) -> None:
+    """Let `us` microseconds pass by this clock: a ManualClock moves on, any other one takes real time."""
+    passes = getattr(clock, "wait_us", None)
+    if passes is not None:
+        passes(us)
+    elif us > 0:
+        time.sleep(us / SECOND_US)
 
 
 def _delta_us(delta: str | float | timedelta) -> int:

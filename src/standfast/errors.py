@@ -11,7 +11,7 @@ StandfastError
 │   └── IllegalTransition            the state machine has no such arrow
 ├── EffectInDoubt                    sent, and nobody knows whether it arrived     exit 6
 ├── ApprovalRequired                 a person has to say yes first                 exit 5
-└── StorageError                     the store itself                              exit 1
+└── StorageError                     the store itself                              exit 1; 78 if missing or replaced
     ├── Busy                         the lock was not free before the deadline     exit 75
     ├── CommitUnknown                neither success nor failure: look it up       exit 75
     ├── SchemaTooNew                 a newer standfast wrote this store            exit 78
@@ -84,6 +84,8 @@ class IllegalTransition(Conflict):
 class EffectInDoubt(StandfastError):
     code = "effect_in_doubt"
     exit_code = 6
+    effect_id: str = ""
+    """The effect that is in doubt: the one that was called, or one that stops it."""
 
 
 class ApprovalRequired(StandfastError):
@@ -91,6 +93,8 @@ class ApprovalRequired(StandfastError):
     exit_code = 5
     approval_id: str = ""
     """The approval it is about: to wait for, or to look at."""
+    effect_id: str = ""
+    """The effect that needs it."""
     fresh: bool = False
     """Whether the request was recorded by this very call."""
 
@@ -121,3 +125,12 @@ class UnsafeStorage(StorageError):
 
 class Corrupt(StorageError):
     code = "corrupt"
+
+
+def schema_damaged(words: str) -> Corrupt:
+    """A table or column of ours is missing: another program dropped it."""
+    return Corrupt(
+        f"the schema of this store is damaged: {words}",
+        "see what is missing, then restore a backup: standfast doctor",
+        code="schema_damaged",
+    )

@@ -9,12 +9,14 @@
         for end in sf_crash(my_agent, "fix-42"):
             assert (end.directory / "server.log").read_text().count("POST /pulls") == 1, end
 
+An agent is a function or a coroutine function, which each child runs with `asyncio.run`. A generator is refused.
 Each schedule runs in an empty directory of its own, which is also its working directory and
 the home of its store. `STANDFAST_CRASH_AT=effect.before_done:2` does the same once, in a shell.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -27,6 +29,7 @@ import standfast
 from standfast import crash, handle
 from standfast.clock import ManualClock
 from standfast.errors import InvalidInput
+from standfast.ledger.effects import identity
 
 _VARIABLES = ("STANDFAST_DB_URL", "STANDFAST_SESSION", "STANDFAST_ACTOR")
 _OUTCOME = ".standfast-outcome.json"
@@ -67,6 +70,7 @@ def sf(
     for name in _VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("STANDFAST_DATA_DIR", str(tmp_path / ".standfast"))
+    monkeypatch.setenv("STANDFAST_REMEMBER", "0")
     monkeypatch.setattr(handle, "_open_engine", _only_inside(tmp_path, handle._open_engine))
     clock = request.getfixturevalue("sf_clock") if "sf_clock" in request.fixturenames else None
     with standfast.open(clock=clock) as store:
@@ -74,14 +78,14 @@ def sf(
 
 
 def _only_inside(directory: Path, open_engine: Callable[..., Any]) -> Callable[..., Any]:
-    def checked(settings: Any, location: str, caller: Any) -> Any:
+    def checked(settings: Any, location: str, caller: Any, on_create: Any) -> Any:
         inside = settings.target.engine == "sqlite" and Path(location).resolve().is_relative_to(directory.resolve())
         if not inside and not settings.target.is_memory:
             raise InvalidInput(
                 f"this test may not open {settings.target.shown}: only stores in {directory}",
                 "leave out the url, or use the fixture's own store",
             )
-        return open_engine(settings, location, caller)
+        return open_engine(settings, location, caller, on_create)
 
     return checked
 
@@ -96,12 +100,32 @@ def sf_crash(tmp_path: Path) -> Crash:
     def run_all(
         agent: Callable[..., Any], *args: Any, double: bool = False, max_schedules: int = 500, **kwargs: Any
     ) -> list[End]:
+        _refuse_generators(agent)
         load_everything()
-        lives = _Lives(tmp_path / "crash", lambda: agent(*args, **kwargs))
+        lives = _Lives(tmp_path / "crash", lambda: agent(*args, **kwargs), agent)
         crash.sweep(lives.live, lives.live, lives.check, reset=lives.reset, double=double, max_schedules=max_schedules)
         return lives.ends()
 
     return run_all
+
+
+def _refuse_generators(agent: Callable[..., Any]) -> None:
+    """Nobody would run its body: the test would pass whatever the agent does."""
+    for function in (agent, getattr(agent, "__call__", agent)):  # noqa: B004  # the function behind an object
+        if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+            raise _generator(agent)
+
+
+def _generator(agent: object) -> InvalidInput:
+    name = getattr(agent, "__qualname__", type(agent).__qualname__)
+    return InvalidInput(
+        f"{name} returns a generator, which sf_crash would never run",
+        f"give it a function that consumes it: async def agent(): return [item async for item in {name}()]",
+    )
+
+
+async def _awaited(result: Any) -> Any:
+    return await result
 
 
 def load_everything() -> None:
@@ -126,9 +150,10 @@ def load_everything() -> None:
 class _Lives:
     """The schedules of one sweep, each in a directory of its own."""
 
-    def __init__(self, root: Path, agent: Callable[[], Any]) -> None:
+    def __init__(self, root: Path, agent: Callable[[], Any], named: Callable[..., Any]) -> None:
         self._root = root
         self._agent = agent
+        self._named = named
         self._count = 0
 
     @property
@@ -145,9 +170,17 @@ class _Lives:
         for name in _VARIABLES:
             os.environ.pop(name, None)
         os.environ["STANDFAST_DATA_DIR"] = str(self._directory / ".standfast")
+        os.environ["STANDFAST_REMEMBER"] = "0"
+        identity.SETTLE_US = 0  # what a killed life sent has arrived, or never will: nothing is on its way
         outcome: dict[str, Any] = {"result": None, "error": None, "message": None}
         try:
-            outcome["result"] = self._agent()
+            result = self._agent()
+            if inspect.isawaitable(result):
+                import asyncio
+
+                result = asyncio.run(_awaited(result))
+            outcome["result"] = result
+            outcome["generator"] = inspect.isasyncgen(result) or inspect.isgenerator(result)
         except Exception as error:  # noqa: BLE001  # how an agent ends is the user's to judge
             outcome |= {"error": type(error).__name__, "message": str(error)}
         (self._directory / _OUTCOME).write_text(json.dumps(outcome, default=str))
@@ -160,5 +193,7 @@ class _Lives:
         found = []
         for directory in sorted(self._root.iterdir()):
             outcome = json.loads((directory / _OUTCOME).read_text())
+            if outcome.get("generator"):
+                raise _generator(self._named)
             found.append(End(outcome["at"], directory, outcome["result"], outcome["error"], outcome["message"]))
         return found

@@ -62,7 +62,7 @@ def acting(place: Path, opened: Any, official: bool, then: Callable[[], Any]) ->
             return standfast.Applied("acted") if world.exists() else standfast.NotApplied()
 
         with opened.sf.session("act") as s:
-            return str(s.effect("act", {}, do=lambda _: act(), probe=found))
+            return str(s.effect("act", {}, do=lambda _: act(), probe=found, settle=0))
 
     return answering(lambda _: {"said": [act() if official else once(), then()]}, opened)
 

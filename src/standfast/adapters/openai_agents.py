@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from standfast.adapters.awaiting import missing, opened, submitted
-from standfast.errors import InvalidInput
+from standfast.errors import InvalidInput, StandfastError
 from standfast.record.conversations import Conversations, Home, Item, Line, line
 
 try:
@@ -31,6 +31,7 @@ try:
         coerce_session_settings,
         resolve_session_limit,
     )
+    from agents.tool import default_tool_error_function  # type: ignore[import-not-found,unused-ignore]
 except ImportError as error:
     raise missing("openai-agents", "agents") from error
 
@@ -168,6 +169,14 @@ class Session:
             raise InvalidInput("this store is closed", "open it again with standfast.open()")
 
 
+def error_text(context: Any, error: Exception) -> str:
+    """For `function_tool(tool, failure_error_function=error_text)`: the LLM reads why standfast refused a call.
+
+    The SDK's own text is "An error occurred while running the tool. Please try again." Other errors keep it.
+    """
+    return str(error) if isinstance(error, StandfastError) else str(default_tool_error_function(context, error))
+
+
 async def _read(query: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(None, query)
 
@@ -235,4 +244,4 @@ def repaired(items: list[Any]) -> list[Any]:
     return made
 
 
-__all__ = ["INTERRUPTED", "Orphan", "Session", "repaired"]
+__all__ = ["INTERRUPTED", "Orphan", "Session", "error_text", "repaired"]

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from standfast import serial
+from standfast.config.scope import scope_of
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import Statement, load
 from standfast.db.store import Room, verb
@@ -46,6 +47,8 @@ class Document(NamedTuple):
     kind: str
     subject: str
     scope: str
+    git_dir: str | None
+    origin: str | None
     session_id: str | None
     agent: str | None
     role: str | None
@@ -171,7 +174,7 @@ def _index(tx: Tx, *, prepared: list[tuple[Document, str]]) -> None:
         known, hash = tx.maybe(SQL.known, subject=document.subject), serial.hash_text(body)
         if known is not None and known["version_us"] >= document.version_us:
             continue
-        fields = {name: getattr(document, name) for name in Document._fields[:9]}
+        fields = {name: getattr(document, name) for name in Document._fields[:11]}
         if known is not None and known["hash"] == hash:  # a task seen for the thousandth time
             tx.run(SQL.touch, **fields)
             continue
@@ -186,6 +189,8 @@ def _move(tx: Tx, *, source: Source, mark: int) -> None:
 
 def _document(source: Source, row: Row) -> Document:
     fields = {name: row[name] for name in Document._fields if name in row}
+    if source.name in ("decision", "task"):
+        fields["scope"] = scope_of(fields["scope"])
     return Document(**{"kind": source.name, "role": None, "tool": None, **fields, "text": source.read(row)})
 
 

@@ -25,8 +25,10 @@ ON CONFLICT (source) DO UPDATE SET mark = search_mark.mark + 1, updated_us = exc
 RETURNING mark
 
 -- name: entry
-INSERT INTO search_entry (seq, subject, kind, scope, session_id, agent, role, tool, occurred_us, version_us, hash)
-VALUES (:seq, :subject, :kind, :scope, :session_id, :agent, :role, :tool, :occurred_us, :version_us, :hash)
+INSERT INTO search_entry (seq, subject, kind, scope, session_id, agent, role, tool, occurred_us, version_us, hash,
+                          git_dir, origin)
+VALUES (:seq, :subject, :kind, :scope, :session_id, :agent, :role, :tool, :occurred_us, :version_us, :hash, :git_dir,
+        :origin)
 ON CONFLICT (subject) DO UPDATE
 SET seq = excluded.seq, agent = excluded.agent, tool = excluded.tool, version_us = excluded.version_us, hash = excluded.hash
 
@@ -62,7 +64,7 @@ DELETE FROM search_mark
 SELECT max(seq) AS seq FROM event
 
 -- name: messages
-SELECT m.seq AS place, m.id AS subject, s.scope AS scope, m.session_id AS session_id, s.agent AS agent, m.role AS role,
+SELECT m.seq AS place, m.id AS subject, s.scope AS scope, s.git_dir AS git_dir, s.origin AS origin, m.session_id AS session_id, s.agent AS agent, m.role AS role,
        m.occurred_us AS occurred_us, m.created_us AS version_us, m.format AS format, m.content AS content
 FROM message m JOIN session s ON s.id = m.session_id LEFT JOIN search_entry e ON e.subject = m.id
 WHERE m.seq > :mark AND e.subject IS NULL
@@ -70,7 +72,7 @@ ORDER BY m.seq
 LIMIT :limit
 
 -- name: one_message
-SELECT m.seq AS place, m.id AS subject, s.scope AS scope, m.session_id AS session_id, s.agent AS agent, m.role AS role,
+SELECT m.seq AS place, m.id AS subject, s.scope AS scope, s.git_dir AS git_dir, s.origin AS origin, m.session_id AS session_id, s.agent AS agent, m.role AS role,
        m.occurred_us AS occurred_us, m.created_us AS version_us, m.format AS format, m.content AS content
 FROM message m JOIN session s ON s.id = m.session_id
 WHERE m.id = :subject
@@ -80,7 +82,7 @@ SELECT max(seq) AS place
 FROM (SELECT seq FROM message WHERE seq > :mark AND created_us < :before_us ORDER BY seq DESC LIMIT 1) AS last
 
 -- name: mails
-SELECT m.seq AS place, m.id AS subject, m.scope AS scope, m.session_id AS session_id, m.sender AS agent,
+SELECT m.seq AS place, m.id AS subject, m.scope AS scope, m.git_dir AS git_dir, m.origin AS origin, m.session_id AS session_id, m.sender AS agent,
        m.sent_us AS occurred_us, m.sent_us AS version_us, m.subject AS title, m.body AS body
 FROM mail m LEFT JOIN search_entry e ON e.subject = m.id
 WHERE m.seq > :mark AND e.subject IS NULL
@@ -88,7 +90,7 @@ ORDER BY m.seq
 LIMIT :limit
 
 -- name: one_mail
-SELECT m.seq AS place, m.id AS subject, m.scope AS scope, m.session_id AS session_id, m.sender AS agent,
+SELECT m.seq AS place, m.id AS subject, m.scope AS scope, m.git_dir AS git_dir, m.origin AS origin, m.session_id AS session_id, m.sender AS agent,
        m.sent_us AS occurred_us, m.sent_us AS version_us, m.subject AS title, m.body AS body
 FROM mail m
 WHERE m.id = :subject
@@ -98,7 +100,7 @@ SELECT max(seq) AS place
 FROM (SELECT seq FROM mail WHERE seq > :mark AND sent_us < :before_us ORDER BY seq DESC LIMIT 1) AS last
 
 -- name: tool_calls
-SELECT t.updated_us AS place, t.id AS subject, s.scope AS scope, t.session_id AS session_id, s.agent AS agent,
+SELECT t.updated_us AS place, t.id AS subject, s.scope AS scope, s.git_dir AS git_dir, s.origin AS origin, t.session_id AS session_id, s.agent AS agent,
        t.tool AS tool, t.occurred_us AS occurred_us, t.updated_us AS version_us, t.input AS input, t.output AS output
 FROM tool_call t JOIN session s ON s.id = t.session_id LEFT JOIN search_entry e ON e.subject = t.id
 WHERE t.updated_us >= :mark AND (e.subject IS NULL OR e.version_us < t.updated_us)
@@ -106,7 +108,7 @@ ORDER BY t.updated_us
 LIMIT :limit
 
 -- name: one_tool_call
-SELECT t.updated_us AS place, t.id AS subject, s.scope AS scope, t.session_id AS session_id, s.agent AS agent,
+SELECT t.updated_us AS place, t.id AS subject, s.scope AS scope, s.git_dir AS git_dir, s.origin AS origin, t.session_id AS session_id, s.agent AS agent,
        t.tool AS tool, t.occurred_us AS occurred_us, t.updated_us AS version_us, t.input AS input, t.output AS output
 FROM tool_call t JOIN session s ON s.id = t.session_id
 WHERE t.id = :subject
@@ -117,7 +119,7 @@ FROM (SELECT updated_us FROM tool_call WHERE updated_us > :mark AND updated_us <
       ORDER BY updated_us DESC LIMIT 1) AS last
 
 -- name: decisions
-SELECT c.place AS place, d.id AS subject, d.scope AS scope, d.session_id AS session_id,
+SELECT c.place AS place, d.id AS subject, d.scope AS scope, d.git_dir AS git_dir, d.origin AS origin, d.session_id AS session_id,
        COALESCE(d.agent, d.actor) AS agent, d.created_us AS occurred_us,
        COALESCE(d.closed_us, d.created_us) AS version_us, d.what AS what, d.why AS why, d.plan AS plan,
        d.outcome AS outcome, d.tags AS tags
@@ -129,7 +131,7 @@ WHERE e.subject IS NULL OR e.version_us < COALESCE(d.closed_us, d.created_us)
 ORDER BY c.place
 
 -- name: one_decision
-SELECT 0 AS place, d.id AS subject, d.scope AS scope, d.session_id AS session_id,
+SELECT 0 AS place, d.id AS subject, d.scope AS scope, d.git_dir AS git_dir, d.origin AS origin, d.session_id AS session_id,
        COALESCE(d.agent, d.actor) AS agent, d.created_us AS occurred_us,
        COALESCE(d.closed_us, d.created_us) AS version_us, d.what AS what, d.why AS why, d.plan AS plan,
        d.outcome AS outcome, d.tags AS tags
@@ -137,7 +139,7 @@ FROM decision d
 WHERE d.id = :subject
 
 -- name: tasks
-SELECT c.place AS place, t.id AS subject, t.scope AS scope, t.session_id AS session_id, t.assignee AS agent,
+SELECT c.place AS place, t.id AS subject, t.scope AS scope, t.git_dir AS git_dir, t.origin AS origin, t.session_id AS session_id, t.assignee AS agent,
        t.first_seen_us AS occurred_us, t.updated_us AS version_us, t.title AS title, t.body AS body,
        t.labels AS labels, t.reason AS reason
 FROM (SELECT subject, max(seq) AS place FROM event
@@ -148,7 +150,7 @@ WHERE e.subject IS NULL OR e.version_us < t.updated_us
 ORDER BY c.place
 
 -- name: one_task
-SELECT 0 AS place, t.id AS subject, t.scope AS scope, t.session_id AS session_id, t.assignee AS agent,
+SELECT 0 AS place, t.id AS subject, t.scope AS scope, t.git_dir AS git_dir, t.origin AS origin, t.session_id AS session_id, t.assignee AS agent,
        t.first_seen_us AS occurred_us, t.updated_us AS version_us, t.title AS title, t.body AS body,
        t.labels AS labels, t.reason AS reason
 FROM task t

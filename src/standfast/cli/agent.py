@@ -9,6 +9,7 @@ import click
 from standfast.cli.frame import argument, noun, option, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column, clean_lines
+from standfast.footings import hints
 
 if TYPE_CHECKING:
     from standfast.record.agents import Agent
@@ -53,7 +54,7 @@ def list_(
     from standfast.config import load
 
     everywhere = scope_choice == "all"
-    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+    with opened(load(outside=scope_choice == "global"), create=False) as sf:
         found = sf.agents.list(
             config=_pairs(configs), everywhere=everywhere, after=_place(after, sf.scope), limit=limit, **asked
         )
@@ -119,7 +120,7 @@ def set_(out: Out, name: str | None, configs: tuple[str, ...], metadatas: tuple[
     with opened() as sf:
         made = sf.agents.set(name, **columns)
     out.record(plain(made), [f"{made.name} is {_status(made)}"])
-    out.then(f"standfast agent show {made.name}")
+    out.then(hints.command("agent", "show", made.name))
 
 
 # -- small parts -------------------------------------------------------------------------------------

@@ -17,6 +17,8 @@ from standfast.cli import exits
 from standfast.cli.frame import Refused, common_options, flag, invoke, unknown, unknown_option
 from standfast.cli.output import Format, Out
 from standfast.cli.registry import BY_NAME, ENTRIES, GROUPS
+from standfast.cli.render import printed
+from standfast.config.people import entered
 from standfast.errors import StandfastError
 
 NAME = "standfast"
@@ -131,6 +133,7 @@ def build() -> House:
 def run(words: list[str]) -> int:
     """Run one command line and return its exit code. Nothing escapes."""
     _prepare_streams()
+    entered()
     if COMPLETE_VARIABLE in os.environ:
         return _complete()
     out = Out(_asked_format(words), debug=_asked_debug(words))
@@ -241,7 +244,7 @@ def _flushed(code: int) -> int:
             code = code or exits.BROKEN_PIPE
         except OSError as error:
             _discard(stream)
-            print(f"standfast: the answer could not be written: {error.strerror}", file=sys.stderr)
+            print(printed(f"standfast: the answer could not be written: {error.strerror}"), file=sys.stderr)
             code = code or exits.FAILED
     return code
 

@@ -9,6 +9,7 @@ import click
 from standfast.cli.frame import argument, command, option
 from standfast.cli.output import Out
 from standfast.cli.render import clean_lines
+from standfast.footings import hints
 
 if TYPE_CHECKING:
     from standfast.record.apply import Applied, Change, Spec
@@ -41,7 +42,7 @@ def apply(out: Out, file: str, mode: str, key: str | None) -> None:
     if applied.problems:
         raise click.exceptions.Exit(1)
     if mode != "commit" and out.for_people:
-        out.then(f"standfast apply {file} --commit --key {key or 'KEY'}")
+        out.then(hints.command("apply", file, "--commit", "--key", key or "KEY"))
 
 
 def plain(applied: Applied) -> dict[str, Any]:

@@ -41,8 +41,8 @@ COLUMNS = [
     Column("why"),
 ]
 MARGIN = 12
-# Characters that print as nothing, or as nothing one would notice, and count as printable all the same.
-_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+SAID_MAX = 500
+"""Characters of a requester's own words on the screen; the question itself is never cut."""
 
 
 @approval.verb(
@@ -74,28 +74,35 @@ def list_(out: Out, state: str, session: str | None, after: str | None, limit: i
     """List approvals, the newest first; those that wait, unless --state says otherwise."""
     from standfast.cli.store import opened
     from standfast.config import load
+    from standfast.views import coverage
 
-    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+    with opened(load(outside=scope_choice == "global"), create=False) as sf:
+        everywhere = coverage.choice(scope_choice)
+        whole = coverage.covers_all(sf._store.caller, everywhere)
         found = sf.approvals.list(
             state=None if state == "any" else state,
             session=session,
-            everywhere=scope_choice == "all",
+            everywhere=whole,
             after=after,
             limit=limit,
         )
+        elsewhere = 0 if whole or session else sf.recovery.waiting_elsewhere("approval_waiting")
     out.rows(
         [plain(one) for one in found],
         COLUMNS,
         next=found[-1].id if len(found) == limit else None,
         then=f"standfast approve {found[0].id[-6:]}" if found and state == "requested" else "",
-        empty="nothing waits for a yes" if state == "requested" else "none",
+        empty=f"nothing waits for a yes{' here' if elsewhere else ''}" if state == "requested" else "none",
     )
+    if elsewhere and out.for_people:
+        waits = "1 more waits" if elsewhere == 1 else f"{elsewhere:,} more wait"
+        out.say(f"{waits} in other repositories or scopes: standfast approval list --all")
 
 
 @approval.verb("show", examples=("standfast approval show 9k2m4x", "standfast approval show 9k2m4x --json"))
 @argument("approval")
 def show(out: Out, approval: str) -> None:
-    """Show one APPROVAL with the exact bytes it is about, as `standfast approve` does."""
+    """Show the question of one APPROVAL, as `standfast approve` does."""
     from standfast.cli.store import opened
 
     with opened(create=False) as sf:
@@ -116,7 +123,7 @@ def wait(out: Out, approval: str, timeout: str | None) -> None:
     with opened(create=False) as sf:
         found = sf.approvals.wait(approval, parse_duration(timeout) / SECOND_US if timeout else None)
     said = f"{found.state} by {found.approver}" if found.approver else found.state
-    out.record(plain(found), [f"{found.id} {said}" + (f": {visible(found.rationale)}" if found.rationale else "")])
+    out.record(plain(found), [f"{found.id} {said}" + (f": {found.rationale}" if found.rationale else "")])
     if found.state not in ("granted", "consumed"):
         raise click.exceptions.Exit(exits.NEEDS_A_PERSON)
 
@@ -130,63 +137,67 @@ def plain(found: Approval) -> dict[str, Any]:
 
 
 def lines(question: Question, *, width: int | None) -> Iterator[str]:
-    """What a person reads before answering: who, what, why, and every byte of it."""
+    """What an approver reads: the hashed question under fixed labels, then what the requester says about it."""
     found = question.approval
-    facts: list[tuple[str, object]] = [
+    facts: list[tuple[str, str]] = [
         ("approval", f"{found.id} ({found.state})"),
-        ("tool", visible(found.tool)),
-        ("asked by", visible(found.requester)),
-        ("why", visible(found.why) if found.why else "not said"),
+        ("tool", question.tool),
+        ("scope", question.scope or "none: outside any repository"),
+        ("key", question.effect_key),
+    ]
+    if question.directory is not None:
+        facts.append(("runs in", question.directory))
+    facts.append(("attempts", str(question.attempts)))
+    yield from _pairs(facts, width)
+    yield ""
+    yield from _action(question, width)
+    yield ""
+    yield "Not part of the question, in the requester's words:"
+    said = [
+        ("asked by", found.requester),
         ("session", _session(question)),
-        ("effect", f"{found.effect_id} ({question.effect_state}), key {visible(question.effect_key)}"),
-        ("scope", visible(found.scope) or "none: outside any repository"),
-        *((name, visible(value)) for name, value in _context(question)),
+        ("why", found.why or "not said"),
+        ("describes", question.description or ""),
+        ("gate", found.gate or ""),
         ("asked", moment(found.requested_us)),
         ("expires", moment(found.expires_us)),
     ]
-    if found.gate:
-        facts.append(("gate", visible(found.gate)))
     if found.approver:
-        facts.append((found.state, f"by {visible(found.approver)}, {moment(found.answered_us or 0)}"))
-    if found.rationale:
-        facts.append(("because", visible(found.rationale)))
-    for line in render.pairs(facts):
-        first, *more = broken(line, width)
-        yield first
+        how = f" ({found.method})" if found.method else ""
+        said.append((found.state, f"by {found.approver}{how}, {moment(found.answered_us or 0)}"))
+        said.append(("because", found.rationale or ""))
+    yield from _pairs([(label, _cut(text)) for label, text in said if text], width)
+
+
+def _pairs(facts: list[tuple[str, str]], width: int | None) -> Iterator[str]:
+    for label, text in facts:
+        first, *more = broken(visible(text), width)
+        yield f"{label:<{MARGIN - 2}}  {first}".rstrip()
         yield from (f"{'':{MARGIN}}{piece}" for piece in more)
-    yield ""
-    yield from _bytes(question, width)
 
 
-def _bytes(question: Question, width: int | None) -> Iterator[str]:
-    if question.intent is None:
-        yield "what was to be done is not stored any more"
+def _cut(text: str) -> str:
+    return text if len(text) <= SAID_MAX else f"{text[:SAID_MAX]}… ({len(text):,} characters)"
+
+
+def _action(question: Question, width: int | None) -> Iterator[str]:
+    if question.intent is None or question.text is None:
+        yield "The question is not stored."
         return
     size = len(question.intent.encode())
     unusual = sum(not c.isascii() for c in question.intent)
     beyond = f", {unusual} characters outside ASCII" if unusual else ""
-    yield f"to be done, all of it: {size:,} bytes{beyond}, {question.current_hash}"
+    yield f"To be done, all of it: {size:,} bytes{beyond}; question {question.approval.question_hash}"
     yield from (f"│ {piece}" for piece in broken(visible(question.intent), width))
     if not question.exact:
-        yield "This is not what the approval was asked for: it was changed since."
+        yield "This is not the question that was asked: its hash is another."
+    elif question.current_hash != question.approval.intent_hash:
+        yield "The effect was changed after this was asked: its next call asks again."
 
 
 def visible(text: str) -> str:
     """The text with everything a terminal would hide or obey written as a JSON escape: the same value."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(c if _plainly_seen(c) else _escape(c) for c in text)
-
-
-def _plainly_seen(c: str) -> bool:
-    code = ord(c)
-    return c.isprintable() and c not in _BLANK and not (0xFE00 <= code <= 0xFE0F or 0xE0100 <= code <= 0xE01EF)
-
-
-def _escape(c: str) -> str:
-    import json
-
-    return json.dumps(c)[1:-1] if c != "\x7f" else "\\u007f"
+    return render.clean(text, exact=True)
 
 
 def broken(text: str, width: int | None) -> Iterator[str]:
@@ -206,17 +217,9 @@ def broken(text: str, width: int | None) -> Iterator[str]:
 
 def _session(question: Question) -> str:
     if question.approval.session_id is None:
-        return "none"
-    agent = f", agent {visible(question.agent)}" if question.agent else ""
-    return f"{visible(question.session_key or '?')} ({question.approval.session_id}{agent})"
-
-
-def _context(question: Question) -> Iterator[tuple[str, str]]:
-    context = question.context if isinstance(question.context, dict) else {}
-    if question.cwd and "cwd" not in context:
-        yield "runs in", question.cwd
-    for name, value in context.items():
-        yield ("runs in" if name == "cwd" else name), value if isinstance(value, str) else str(value)
+        return ""
+    agent = f", agent {question.agent}" if question.agent else ""
+    return f"{question.session_key or '?'} ({question.approval.session_id}{agent})"
 
 
 def _question(question: Question) -> dict[str, Any]:

@@ -47,30 +47,18 @@ def deny(out: Out, approval: str, why: str | None, yes: bool) -> None:
 
 def _answer(out: Out, approval: str, why: str | None, what: str) -> None:
     from standfast.cli.store import opened
+    from standfast.config import people
     from standfast.config.actor import person
 
-    refuse_agents(f"standfast {what}")
-    with _terminal(what) as terminal, opened(create=False) as sf:
+    people.refuse("answers an approval")
+    with terminal_of_a_person(f"standfast {what}") as terminal, opened(create=False) as sf:
         question = sf.approvals.pose(approval)
         if not _agreed(terminal, question, what):
             out.say(f"nothing was recorded: {question.approval.id} still waits")
             raise click.exceptions.Exit(exits.NEEDS_A_PERSON)
         verb = sf.approvals.grant if what == "approve" else sf.approvals.deny
-        made = verb(question.approval.id, approver=person(os.environ), rationale=why)
+        made = verb(question.approval.id, approver=person(os.environ), rationale=why, method="terminal")
     out.record(plain(made), [f"{made.id} {made.state}"])
-
-
-def refuse_agents(what: str) -> None:
-    """Raise where an agent's variables are set: what follows is for people."""
-    from standfast.config import agent_present
-
-    agent = agent_present()
-    if agent is not None:
-        raise ApprovalRequired(
-            f"{what} is for a person, and this is the environment of {agent}",
-            "a person types it in a terminal of their own",
-            code="agent_present",
-        )
 
 
 class Terminal:
@@ -104,23 +92,24 @@ class Terminal:
 
 
 @contextmanager
-def _terminal(what: str) -> Iterator[Terminal]:
+def terminal_of_a_person(what: str, hint: str = "a person types it in a terminal") -> Iterator[Terminal]:
+    """The terminal in front of which `what` was typed. Raises ApprovalRequired where there is none."""
     try:
         fd = os.open(TERMINAL, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
-        raise _no_terminal(what, "there is no terminal here") from None
+        raise _no_terminal(what, "there is no terminal here", hint) from None
     try:
         if os.tcgetpgrp(fd) != os.getpgrp():  # reading from there would stop this process for ever
-            raise _no_terminal(what, "this runs in the background of its terminal")
+            raise _no_terminal(what, "this runs in the background of its terminal", hint)
         yield Terminal(fd)
     finally:
         os.close(fd)
 
 
-def _no_terminal(what: str, fact: str) -> ApprovalRequired:
+def _no_terminal(what: str, fact: str, hint: str) -> ApprovalRequired:
     return ApprovalRequired(
-        f"standfast {what} asks a person, and {fact}",
-        "a person types it in a terminal; no option takes its place",
+        f"{what} asks a person, and {fact}",
+        f"{hint}; no option takes its place",
         code="no_terminal",
     )
 
@@ -128,6 +117,4 @@ def _no_terminal(what: str, fact: str) -> ApprovalRequired:
 def _agreed(terminal: Terminal, question: Question, what: str) -> bool:
     for line in lines(question, width=terminal.width):
         terminal.write(line + "\n")
-    size = len((question.intent or "").encode())
-    name = visible(question.approval.tool)
-    return terminal.ask(f"\nType yes to {what} these {size:,} bytes of {name}: ").lower() == "yes"
+    return terminal.ask(f"\nType yes to {what} {visible(question.tool)}: ").lower() == "yes"

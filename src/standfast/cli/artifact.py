@@ -90,7 +90,7 @@ def list_(out: Out, limit: int, scope_choice: str | None, **asked: Any) -> None:
     from standfast.cli.store import opened
     from standfast.config import load
 
-    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+    with opened(load(outside=scope_choice == "global"), create=False) as sf:
         found = sf.artifacts.list(everywhere=scope_choice == "all", limit=limit, **asked)
     out.rows(
         [plain(one) for one in found],

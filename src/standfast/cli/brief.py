@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import click
 
-from standfast.cli.frame import command, option
+from standfast.cli.frame import command, option, scope_options
 from standfast.cli.output import Out
 
 
 @command("brief", examples=("standfast brief", "standfast brief --agent reviewer --max-tokens 600 --json"))
 @option("--agent", help="Whose tasks and mail.  [default: whoever asks]")
 @option("--max-tokens", default=1500, show_default=True, type=click.IntRange(min=1), help="How long it may be.")
-def brief(out: Out, agent: str | None, max_tokens: int) -> None:
+@scope_options
+def brief(out: Out, agent: str | None, max_tokens: int, scope_choice: str | None) -> None:
     """Print what a starting agent must know, the most important first, each line with its id and age."""
-    from standfast.cli.store import exists, opened
+    from standfast.cli.store import exists, opened, refuse_missing
     from standfast.config import load
+    from standfast.views import coverage
 
-    settings = load()
+    settings = load(outside=scope_choice == "global")
+    refuse_missing(settings)
     if not exists(settings):
         return out.record({"agent": agent or settings.actor, "sections": []}, ["Nothing is recorded here yet."])
     with opened(settings, create=False) as sf:
-        made = sf.brief(agent=agent, max_tokens=max_tokens)
+        made = sf.brief(agent=agent, max_tokens=max_tokens, everywhere=coverage.choice(scope_choice))
     data = made._asdict() | {
         "sections": [section._asdict() | {"facts": [f._asdict() for f in section.facts]} for section in made.sections]
     }

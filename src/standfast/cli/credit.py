@@ -9,6 +9,7 @@ import click
 from standfast.cli.frame import argument, noun, option, pair
 from standfast.cli.output import Out
 from standfast.cli.render import Column
+from standfast.footings import hints
 
 if TYPE_CHECKING:
     from standfast.ledger.credits import Balance, CreditEntry
@@ -134,7 +135,7 @@ def balance(out: Out, account: str | None, unit: str | None, moment: str | None,
             Column("last_us", "last", _moment),
         ],
         next=_next(found[-1]) if len(found) == limit and unit is None else None,
-        then=f"standfast credit list {found[0].account}" if found else "",
+        then=hints.command("credit", "list", found[0].account) if found else "",
         empty=f"{account} has nothing" if account else "nobody has anything",
     )
 
@@ -154,7 +155,7 @@ def list_(out: Out, account: str | None, unit: str | None, after: int | None, li
         [plain(one) for one in found],
         COLUMNS,
         next=str(found[-1].seq) if len(found) == limit else None,
-        then=f"standfast credit balance {found[0].account}" if found else "",
+        then=hints.command("credit", "balance", found[0].account) if found else "",
         empty="nothing was granted or spent here",
     )
 
@@ -190,7 +191,7 @@ def _print(out: Out, entry: CreditEntry, now: Balance) -> None:
     out.record({**plain(entry), "balance": now.balance}, [f"{entry.account} has {now.balance} {now.unit}"])
     if out.for_people and not entry.fresh:
         out.say(f"standfast: {entry.key} was entered before, at {_moment(entry.created_us)}: nothing changed")
-    out.then(f"standfast credit list {entry.account}")
+    out.then(hints.command("credit", "list", entry.account))
 
 
 def _next(last: Balance) -> str:

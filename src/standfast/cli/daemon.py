@@ -8,7 +8,7 @@ import click
 
 from standfast.cli.frame import noun, option
 from standfast.cli.output import Out
-from standfast.cli.render import Column
+from standfast.cli.render import Column, printed
 
 if TYPE_CHECKING:
     from standfast.config import Settings
@@ -27,8 +27,10 @@ def settings_of(cwd: str | None = None) -> Settings:
     import os
 
     from standfast.config import load
+    from standfast.config.scope import OUTSIDE
 
-    return load(scope="", actor=f"daemon:{os.uname().nodename}", cwd=cwd, quiet=True)
+    settings = load(scope="", actor=f"daemon:{os.uname().nodename}", cwd=cwd, quiet=True)
+    return settings._replace(label=OUTSIDE)  # what it runs carries the repository of its loop
 
 
 @daemon.verb("run", examples=("standfast daemon run", "standfast daemon run --workers 2 --grace 5m"))
@@ -52,11 +54,11 @@ def run(out: Out, workers: int, grace: str, again: bool) -> None:
 
     def say(text: str) -> None:
         with suppress(OSError, ValueError):  # whoever was listening has gone; the work has not
-            print(f"{strftime('%Y-%m-%dT%H:%M:%SZ', gmtime())} {text}", file=sys.stderr, flush=True)
+            print(printed(f"{strftime('%Y-%m-%dT%H:%M:%SZ', gmtime())} {text}"), file=sys.stderr, flush=True)
 
     ended = Service(settings_of(cwd), options, say, lambda: settings_of(cwd)).run()
     if ended.restart and again:
-        os.execv(sys.executable, [sys.executable, "-m", "standfast", *words])
+        os.execv(sys.executable, [sys.executable, "-P", "-m", "standfast", *words])
     if ended.restart:
         raise click.exceptions.Exit(exits.BUSY)
 
@@ -87,9 +89,12 @@ def _started(settings: Settings) -> Status:
 
     make_private(os.path.join(settings.data_dir, "daemon"))
     log = _log(settings)
-    with open(log, "ab") as file:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    with open(os.open(log, flags, 0o600), "ab") as file:
+        os.fchmod(file.fileno(), 0o600)  # one of before may have been made by the umask
         process = subprocess.Popen(
-            [sys.executable, "-m", "standfast", "daemon", "run", "--again"],
+            # -P: without it `-m` imports from the current directory first, and that may be a clone.
+            [sys.executable, "-P", "-m", "standfast", "daemon", "run", "--again"],
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,

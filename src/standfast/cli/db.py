@@ -7,6 +7,7 @@ data stays where it is, and the variable still beats every file.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -36,13 +37,17 @@ db = _Db("db", "What is connected and which source won; choose SQLite or Postgre
 @db.verb("status", examples=("standfast db", "standfast db --json"))
 def status(out: Out) -> None:
     """Show what is really connected and which source decided; exits like the connection did."""
-    from standfast.cli.store import exists, opened
+    from standfast.cli.store import exists, opened, refuse_missing
     from standfast.config import load
     from standfast.errors import StandfastError
 
     settings = load(quiet=True)
     data: dict[str, Any] = {**_decided(settings), "connected": False, "exists": exists(settings)}
     failure: StandfastError | None = None
+    try:
+        refuse_missing(settings)
+    except StandfastError as error:
+        failure = error
     if data["exists"]:
         try:
             with opened(settings) as sf:
@@ -60,10 +65,11 @@ def status(out: Out) -> None:
 @option("--global", "everywhere", is_flag=True, help="For this account instead of this project.")
 def sqlite(out: Out, path: str | None, everywhere: bool) -> None:
     """Use the SQLite file PATH; without one, the default file again."""
-    from standfast.config import load, parse_db_target
+    from standfast.config import load, parse_db_target, people
     from standfast.db.sqlite import place
     from standfast.errors import InvalidInput
 
+    people.refuse("redirects the store")
     settings = load(quiet=True)
     target = parse_db_target(f"sqlite:{path or ''}", default_path=settings.default_path)
     if target.is_memory:
@@ -72,32 +78,60 @@ def sqlite(out: Out, path: str | None, everywhere: bool) -> None:
     _save(out, target, everywhere)
 
 
-@db.verb("pg", examples=("standfast db pg postgresql://ada@db.example.org/state", "standfast db pg URL --no-test"))
-@argument("url")
+@db.verb("pg", examples=("standfast db pg postgresql://ada@db.example.org/state", "standfast db pg - < url.txt"))
+@argument("url", required=False)
+@option("--env", "variable", help="Read the URL from this variable.")
 @option("--global", "everywhere", is_flag=True, help="For this account instead of this project.")
 @option("--no-test", is_flag=True, help="Save it without connecting first.")
-def pg(out: Out, url: str, everywhere: bool, no_test: bool) -> None:
-    """Use the PostgreSQL database at URL, once a connection to it has succeeded."""
-    from standfast.config import load, parse_db_target
+def pg(out: Out, url: str | None, variable: str | None, everywhere: bool, no_test: bool) -> None:
+    """Use the PostgreSQL database at URL, once a connection to it has succeeded.
+
+    Other accounts see a command's arguments: a URL with a password is better read from stdin (-) or --env.
+    """
+    from standfast.config import load, parse_db_target, people
     from standfast.errors import InvalidInput
 
+    people.refuse("redirects the store")
     settings = load(quiet=True)
-    target = parse_db_target(url, default_path=settings.default_path)
+    target = parse_db_target(_url(url, variable), default_path=settings.default_path)
     if target.engine != "postgres":
         raise InvalidInput("this is not the URL of a PostgreSQL database", "standfast db pg postgresql://USER@HOST/DB")
     if not no_test:
         _test(settings._replace(target=target))
     _save(out, target, everywhere)
+    if url not in (None, "-") and target.shown != target.location:
+        out.say("the password was in the process list; next time: standfast db pg - < FILE, or --env NAME")
+
+
+URL_MAX = 10_000
+
+
+def _url(url: str | None, variable: str | None) -> str:
+    """The URL as it was given: itself, on stdin, or in a variable."""
+    from standfast.errors import InvalidInput
+
+    hint = "standfast db pg postgresql://USER@HOST/DB, standfast db pg - < FILE, or standfast db pg --env NAME"
+    if (url is None) == (variable is None):
+        raise InvalidInput("name the database once: a URL, - for stdin, or --env NAME", hint)
+    if variable is not None:
+        found = os.environ.get(variable, "")
+    else:
+        assert url is not None
+        found = sys.stdin.readline(URL_MAX) if url == "-" else url
+    if not found.strip():
+        raise InvalidInput("there is no URL in " + (f"the variable {variable}" if variable else "stdin"), hint)
+    return found.strip()
 
 
 @db.verb("trust", examples=("standfast db trust", "standfast db trust ../other-project"))
 @argument("path", required=False)
 def trust(out: Out, path: str | None) -> None:
     """Trust a project's .standfast/config.toml as it is now, and show what it says."""
-    from standfast.config import load, mask
+    from standfast.config import load, mask, people
     from standfast.config import trust as agree
     from standfast.errors import NotFound
 
+    people.refuse("trusts a project's configuration")
     file = path or load(quiet=True).project_file
     if file is not None and os.path.isdir(file):
         file = os.path.join(file, ".standfast", "config.toml")
@@ -115,9 +149,11 @@ def _test(settings: Settings) -> None:
 
     try:
         opened(settings).close()
+        return
     except StandfastError as error:
         message, hint = settings.target.hide(error.message), settings.target.hide(error.hint)
-        raise type(error)(f"not saved: {message}", hint, code=error.code) from None
+        refusal = type(error)(f"not saved: {message}", hint, code=error.code)
+    raise refusal  # out here: what the driver said must not hang on it
 
 
 def _save(out: Out, target: Target, everywhere: bool) -> None:

@@ -9,6 +9,7 @@ import click
 from standfast.cli.frame import argument, noun, option, place, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column
+from standfast.footings import hints
 
 if TYPE_CHECKING:
     from standfast.ledger.decisions import Decision
@@ -59,7 +60,7 @@ def list_(
     from standfast.cli.store import opened
     from standfast.config import load
 
-    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+    with opened(load(outside=scope_choice == "global"), create=False) as sf:
         found = sf.decisions.list(
             since=_understood(since), until=_understood(until), everywhere=scope_choice == "all", limit=limit, **asked
         )
@@ -161,7 +162,7 @@ def caught(out: Out, after: int | None, limit: int, scope_choice: str | None) ->
     from standfast.cli.store import opened
     from standfast.config import load
 
-    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+    with opened(load(outside=scope_choice == "global"), create=False) as sf:
         found = sf.decisions.caught(everywhere=scope_choice == "all", limit=limit, after=after)
     out.rows(
         [one._asdict() for one in found],
@@ -192,7 +193,7 @@ def unwritten(out: Out, session: str, after: str | None, limit: int) -> None:
             "state",
         ],
         next=found[-1].effect_id if len(found) == limit else None,
-        then=f"standfast decision catch '…' --control … --session {session}" if found else "",
+        then=f"standfast decision catch '…' --control … --session {hints.word(session)}" if found else "",
         empty="every effect of this session was decided first",
     )
 

@@ -12,6 +12,7 @@ from standfast.cli.frame import argument, noun, option, place, scope_options
 from standfast.cli.output import Out, dumps
 from standfast.cli.render import Column
 from standfast.errors import InvalidInput
+from standfast.footings import hints
 
 if TYPE_CHECKING:
     from standfast.footings.journal import Event
@@ -54,7 +55,9 @@ COLUMNS = [
 @option("--while", "pid", type=int, help="Hold it as long as this process lives.")
 @option("--idempotent", is_flag=True, help="The remote honours the key that is printed: in doubt, send again.")
 @option("--approve", is_flag=True, help="A person has to say yes first.")
+@option("--attempts", type=click.IntRange(1, 10), default=1, help="How many sends one approval allows.  [default: 1]")
 @option("--again", is_flag=True, help="Once more, although it was done: #2.")
+@option("--per", type=click.Choice(["session", "store"]), help="store: one effect in every session.")
 @option("--why", help="For the person who has to say yes.")
 def begin(
     out: Out,
@@ -86,7 +89,7 @@ def begin(
     shown = [("effect", begun.id), ("state", begun.state), ("attempt", begun.attempt), ("key", begun.call_key)]
     out.record(plain(begun), out.pairs((name, value) for name, value in shown if value))
     if begun.state == "planned":
-        out.then(f"standfast effect begin {tool} … (the same once more sends it)")
+        out.then(f"{hints.command('effect', 'begin', tool)} … (the same once more sends it)")
     else:
         out.then(f"standfast effect done {begun.id[-6:]} RESULT    (or: effect fail {begun.id[-6:]} WHY)")
 
@@ -122,15 +125,19 @@ def fail(out: Out, effect: str, why: str, attempt: int | None) -> None:
     ),
 )
 @argument("effect")
-@option("--applied", "answer", flag_value="applied", help="It happened.")
-@option("--not-applied", "answer", flag_value="not_applied", help="It did not happen: the next call acts.")
+@option("--applied", is_flag=True, help="It happened.")
+@option("--not-applied", is_flag=True, help="It did not happen: the next call acts.")
 @option("--evidence", required=True, help="What you looked at, and what it said.")
 @option("--result", help="What it would have returned: JSON, or text; - is stdin.")
 @option("--attempt", type=int, help="The attempt you looked at: a later one is left as it is.")
-def resolve(out: Out, effect: str, answer: str | None, evidence: str, result: str | None, attempt: int | None) -> None:
-    """Settle an EFFECT that is in doubt, after having looked."""
-    if answer is None:
-        raise InvalidInput("did it happen?", "add --applied or --not-applied")
+def resolve(
+    out: Out, effect: str, applied: bool, not_applied: bool, evidence: str, result: str | None, attempt: int | None
+) -> None:
+    """Settle an EFFECT that is in doubt, after having looked. A second resolve may correct the result."""
+    if applied == not_applied:
+        said = "--applied and --not-applied contradict each other" if applied else "did it happen?"
+        raise InvalidInput(said, "give one of them: --applied or --not-applied")
+    answer = "applied" if applied else "not_applied"
     with _opened() as sf:
         settled = sf.effects.resolve(effect, answer, evidence=evidence, result=value_of(result), attempt=attempt)
     _print(out, settled)
@@ -175,7 +182,7 @@ def list_(out: Out, limit: int, scope_choice: str | None, **asked: Any) -> None:
     from standfast.cli.store import opened
     from standfast.config import load
 
-    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+    with opened(load(outside=scope_choice == "global"), create=False) as sf:
         found = sf.effects.list(everywhere=scope_choice == "all", limit=limit, **asked)
     doubtful = next((one for one in found if one.in_doubt), None)
     then = f"standfast effect show {(doubtful or found[0]).id[-6:]}" if found else ""
@@ -205,7 +212,7 @@ def show(out: Out, effect: str) -> None:
     for line in _lines(out, verdict, events):
         out.text(line)
     if verdict.effect.in_doubt:
-        out.then(f"standfast effect resolve {verdict.effect.id[-6:]} --applied --evidence TEXT    (or --not-applied)")
+        out.then(verdict.settling)
 
 
 # What others here use, too.

@@ -9,6 +9,7 @@ import click
 from standfast.cli.frame import argument, noun, option, pair, scope_options
 from standfast.cli.output import Out, dumps
 from standfast.cli.render import Column, clean_lines
+from standfast.footings import hints
 
 if TYPE_CHECKING:
     from standfast.record.events import Appended, Consumer, Difference, Event, Folded
@@ -108,7 +109,7 @@ def _print_appended(out: Out, made: list[Appended]) -> None:
         out.rows(plain, ["version", "type"])
     if last.receipt is None and out.for_people:
         out.say("standfast: appended before, with this key; nothing new")
-    out.then(f"standfast event list {last.stream}")
+    out.then(hints.command("event", "list", last.stream))
 
 
 # -- looking -----------------------------------------------------------------------------------------
@@ -118,8 +119,8 @@ def _older(found: list[Any], stream: str | None, limit: int, *, since: str | Non
     """How to see what came before the newest, where there is more than the page shows."""
     if since is not None or after is not None or len(found) < limit:
         return ""
-    start = f"{stream} --after 0" if stream else "--since 30d"
-    return f"standfast event list {start}    (these are the newest {limit}; that begins before them)"
+    start = (stream, "--after", "0") if stream else ("--since", "30d")
+    return f"{hints.command('event', 'list', *start)}    (these are the newest {limit}; that begins before them)"
 
 
 @event.verb("list", examples=("standfast event list orders", "standfast event list --since 3h --type task --json"))
@@ -147,7 +148,7 @@ def list_(
     from standfast.cli.store import opened
     from standfast.config import load
 
-    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+    with opened(load(outside=scope_choice == "global"), create=False) as sf:
         found = sf.events.list(
             stream,
             type=type,
@@ -165,7 +166,7 @@ def list_(
         COLUMNS,
         next=found.next,
         then=_older(found.events, stream, limit, since=since, after=after)
-        or (f"standfast event follow {stream}" if stream else "standfast event streams"),
+        or (hints.command("event", "follow", stream) if stream else "standfast event streams"),
         empty="nothing has happened here",
     )
 
@@ -183,7 +184,7 @@ def streams(out: Out, after: str, limit: int) -> None:
         [one._asdict() for one in found],
         [Column("name", "stream"), Column("version"), Column("updated_us", "last", _moment)],
         next=found[-1].name if len(found) == limit else None,
-        then=f"standfast event list {found[0].name}" if found else "standfast event append STREAM TYPE DATA",
+        then=hints.command("event", "list", found[0].name) if found else "standfast event append STREAM TYPE DATA",
         empty="no stream yet",
     )
 
@@ -203,6 +204,7 @@ def follow(out: Out, stream: str | None, type: str | None, after: str | None, id
 
     idle_s = None if idle is None else _duration_us(idle) / 1_000_000
     with opened() as sf, sf.events.follow(stream, type=type, after=after, idle_s=idle_s) as following:
+        following.on_held_back = lambda sentence: out.say(f"standfast: {sentence}")
         out.say("standfast: waiting for events; Ctrl-C ends it") if out.for_people else None
         for one in following:
             _print(out, one)
@@ -305,7 +307,7 @@ def consumers(out: Out, limit: int, after: str | None) -> None:
             Column("updated_us", "moved", _moment),
         ],
         next=dumps([found[-1].name, found[-1].stream]) if len(found) == limit else None,
-        then=f"standfast event consume {_reading(found[0])} --peek" if found else "",
+        then=_reading(found[0]) if found else "",
         empty="nobody consumes events here",
     )
 
@@ -323,7 +325,7 @@ def seek(out: Out, consumer: str, stream: str | None, to: str) -> None:
     with opened(create=False) as sf:
         moved = sf.events.seek(consumer, stream, to=int(to) if to.isdigit() and len(to) < 19 else to)
     out.record(moved._asdict(), [f"{moved.name} stands at {moved.cursor}"])
-    out.then(f"standfast event consume {_reading(moved)} --peek")
+    out.then(_reading(moved))
 
 
 # -- folding -----------------------------------------------------------------------------------------
@@ -341,7 +343,7 @@ def fold(out: Out, stream: str, at: str | None) -> None:
         sf.events.stream(stream)
         found: Folded[Any] = sf.events.fold(stream, merged, {}, name="standfast:merged", at=_at(at))
     out.record(found._asdict(), [_pretty(found.state)])
-    out.then(f"standfast event diff {stream} --from 0 --to {found.version}")
+    out.then(hints.command("event", "diff", stream, "--from", "0", "--to", str(found.version)))
 
 
 @event.verb(
@@ -445,10 +447,8 @@ def _time_us(text: str) -> int:
 
 
 def _reading(found: Consumer) -> str:
-    """The words for `event consume` that name this consumer and what it reads."""
-    from shlex import quote
-
-    return f"{quote(found.name)} {quote(found.stream) if found.stream else '--journal'}"
+    """The command that shows what this consumer reads next."""
+    return hints.command("event", "consume", found.name, found.stream or "--journal", "--peek")
 
 
 def _duration_us(text: str) -> int:

@@ -33,6 +33,9 @@ MEANINGS = {
 }
 
 
+NEEDS_CONFIGURATION = frozenset({"configuration", "store_missing", "store_replaced"})
+
+
 def code_of(error: StandfastError) -> int:
     """The exit code of an error. A bad setting is InvalidInput to a library, 78 to a shell."""
-    return CONFIGURATION if error.code == "configuration" else error.exit_code
+    return CONFIGURATION if error.code in NEEDS_CONFIGURATION else error.exit_code

@@ -51,7 +51,9 @@ class Command(click.Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         if not self.params:
-            self.params = [make() for make in self._wanted] + common_options()
+            own = [make() for make in self._wanted]
+            taken = {name for param in own for name in param.opts}
+            self.params = own + [param for param in common_options() if not taken.intersection(param.opts)]
         return super().get_params(ctx)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -147,9 +149,9 @@ def _wanting(make: Callable[[], click.Parameter]) -> Callable[[F], F]:
 
 
 def scope_options(function: F) -> F:
-    """`--all` every scope, `--global` the empty one; given to the command as `scope_choice`."""
-    everything = option("--all", "scope_choice", flag_value="all", help="Every scope, not only this repository's.")
-    nothing = option("--global", "scope_choice", flag_value="global", help="The scope outside any repository.")
+    """`--all` every repository and scope, `--global` outside any; given to the command as `scope_choice`."""
+    everything = option("--all", "scope_choice", flag_value="all", help="Every repository and scope.")
+    nothing = option("--global", "scope_choice", flag_value="global", help="Only what belongs to no repository.")
     return everything(nothing(function))
 
 
@@ -193,6 +195,15 @@ def common_options() -> list[click.Parameter]:
         eager("--json", callback=_format("json"), help="One JSON document on stdout."),
         eager("--jsonl", callback=_format("jsonl"), help="One JSON record a line."),
         flag("--debug", callback=_debug, hidden=True),
+        _made(
+            click.Option,
+            ("--scope",),
+            "Separate keys on purpose; keys of another scope are other keys.",
+            metavar="NAME",
+            expose_value=False,
+            is_eager=True,
+            callback=_scope,
+        ),
         # Click's own asks for its text in the language of the user, which nothing else here has, at 2 ms a command.
         eager("-h", "--help", "asked_for_help", callback=_help, help="Show this message and exit."),
     ]
@@ -260,6 +271,16 @@ def _format(value: Format) -> Callable[[click.Context, click.Parameter, bool], N
             _out(ctx).format = value
 
     return callback
+
+
+def _scope(ctx: click.Context, _: click.Parameter, given: str | None) -> None:
+    """In the environment, so that child processes work in the same scope."""
+    if given is not None and not ctx.resilient_parsing:
+        import os
+
+        from standfast.config.scope import SCOPE_VARIABLE, checked_scope
+
+        os.environ[SCOPE_VARIABLE] = checked_scope(given, "--scope", code="invalid_input")
 
 
 def _debug(ctx: click.Context, _: click.Parameter, given: bool) -> None:

@@ -71,10 +71,10 @@ def list_(out: Out, after: str | None, limit: int, scope_choice: str | None) -> 
 @_GLOBAL
 def remove(out: Out, gate: str, everywhere: bool) -> None:
     """Take down a GATE: its pattern here, its id, or the end of it. For people: refused to agents."""
-    from standfast.cli.approve import refuse_agents
     from standfast.cli.store import opened
+    from standfast.config import people
 
-    refuse_agents("standfast gate remove")
+    people.refuse("removes a gate")
     with opened(_settings(everywhere), create=False) as sf:
         made = sf.gates.remove(gate)
     out.record(plain(made), [f"removed: {made.pattern} needed {made.need}"])
@@ -107,4 +107,4 @@ def plain(found: Gate) -> dict[str, Any]:
 def _settings(everywhere: bool) -> Settings:
     from standfast.config import load
 
-    return load(scope="" if everywhere else None)
+    return load(scope="" if everywhere else None, outside=everywhere)

@@ -9,6 +9,10 @@ waits long, and prints nothing but the brief at the start and a refusal by a gat
 
 The store is asked on a thread of its own. When time is up the record goes to the spool as well, and
 the process ends without waiting: if the store has it after all, the copy in the spool adds nothing.
+Only a grant that is being used at that moment is waited for: the answer and the record agree.
+
+One deadline covers everything, reading stdin included. Past it a call is refused if a literal word of a gate occurs in
+it, or if the gates cannot be read either; everything else passes.
 """
 
 from __future__ import annotations
@@ -25,6 +29,10 @@ if TYPE_CHECKING:
 
 WAIT_S = 1.0
 """How long the store may take. A commit takes milliseconds; a stuck one must not be the agent's problem."""
+DEADLINE_S = 4.0
+"""How long a hook may take, from its first line on. Agents wait 10 s for a hook, and make the call if none answers."""
+GRACE_S = 1.5
+"""On top of that: for the commit of a grant that is being used, and for reading the copy of the gates."""
 READ_MAX_BYTES = 64 << 20
 GATES = "gates.json"
 """In the data directory: the copy of the gates, there once a gate stood anywhere in the store."""
@@ -47,51 +55,160 @@ def main(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         sys.stdout.write(USAGE)
         return 0
+    watch = Watch(words[0])
+    said = ""
     try:
-        _answer(words[0], words[1:])
+        said = _answer(watch, words[1:])
     except Exception as error:  # noqa: BLE001  a guest does not break the house
         if os.environ.get("STANDFAST_HOOK_DEBUG"):
             print(f"standfast: {type(error).__name__}: {error}", file=sys.stderr)
-    with suppress(OSError):
-        sys.stdout.flush()
-    # A thread may still wait for the store; ending must not wait for it.
-    os._exit(0)
+        with suppress(Exception):  # what could not be judged is refused where a gate may apply
+            said = watch.blindly()
+    watch.end(said)
+    return 0
 
 
-def _answer(agent: str, more: list[str]) -> None:
+def _answer(watch: Watch, more: list[str]) -> str:
     from standfast.interchange.hooks import hearing
 
-    data = _stdin() if not (more and more[0].startswith("{")) else more[0].encode("utf-8", "surrogateescape")
-    payload = hearing.parsed(data) if agent in hearing.AGENTS else None
+    if more and more[0].startswith("{"):
+        watch.read.append(more[0].encode("utf-8", "surrogateescape"))
+    else:
+        _stdin(watch.read)
+    payload = hearing.parsed(b"".join(watch.read)) if watch.agent in hearing.AGENTS else None
     if payload is None:
-        return
-    said = Hearing(agent, payload).said()
-    if said:
-        sys.stdout.write(said)
+        return ""
+    watch.hearing = Hearing(watch.agent, payload, watch)
+    return watch.hearing.said()
 
 
-def _stdin() -> bytes:
+def _stdin(kept: list[bytes]) -> None:
     """All of it, so that the agent's write does not fail; of what is too large, only the beginning is kept."""
     from standfast.interchange.hooks.hearing import PAYLOAD_MAX_BYTES
 
-    kept, size = [], 0
+    size = 0
     while size < READ_MAX_BYTES and (part := os.read(0, 1 << 20)):
         if size <= PAYLOAD_MAX_BYTES:
             kept.append(part)
         size += len(part)
-    return b"".join(kept)
+
+
+class Watch:
+    """The deadline of a hook. The first to answer ends the process: the hook itself, or this when the time is over."""
+
+    def __init__(self, agent: str) -> None:
+        import time
+
+        self.agent = agent
+        self.read: list[bytes] = []
+        """What has come from stdin so far."""
+        self.hearing: Hearing | None = None
+        self._clock = time.monotonic
+        self._end = self._clock() + DEADLINE_S
+        self._answering = threading.Lock()
+        threading.Thread(target=self._run, name="standfast-deadline", daemon=True).start()
+
+    def left(self) -> float:
+        """Seconds until the deadline."""
+        return max(0.0, self._end - self._clock())
+
+    def late(self) -> bool:
+        return self._clock() > self._end
+
+    def end(self, said: str) -> None:
+        """Answer, and end without waiting for any thread."""
+        self._answering.acquire()
+        with suppress(OSError):
+            sys.stdout.write(said)
+            sys.stdout.flush()
+        os._exit(0)
+
+    def _run(self) -> None:
+        while (left := self.left()) > 0:
+            threading.Event().wait(left)
+        if self.hearing is not None and self.hearing.committing:  # it ends by itself, within GRACE_S
+            threading.Event().wait(GRACE_S)
+        said = [_denied(self.agent, b"".join(self.read), OVERDUE)]
+        judging = threading.Thread(target=self._judge, args=(said,), daemon=True)
+        judging.start()
+        judging.join(GRACE_S)
+        self.end(said[0])
+
+    def _judge(self, said: list[str]) -> None:
+        with suppress(Exception):  # then it stays refused
+            said[0] = self.blindly()
+
+    def blindly(self) -> str:
+        """A refusal if a gate may apply to what was read; else nothing."""
+        data = b"".join(self.read)
+        refused = _denied(self.agent, data, OVERDUE)
+        if not refused or (self.hearing is not None and not self.hearing.asks):
+            return ""
+        from standfast.ledger.gate_patterns import may_meet, standing
+        from standfast.ledger.gates import read_copy
+
+        data_dir = os.environ.get("STANDFAST_DATA_DIR", "").strip()
+        if self.hearing is not None:
+            data_dir = self.hearing._data_dir()
+        elif not data_dir:
+            from standfast.config import default_data_dir
+
+            data_dir = default_data_dir()
+        settings = self.hearing.settings if self.hearing is not None else None
+        if not os.path.exists(os.path.join(data_dir, GATES)):
+            return refused if _may_have_gates(settings, data_dir) else ""
+        gates = standing(read_copy(data_dir), settings.homes if settings is not None else None)
+        text = data.decode("utf-8", "replace")
+        return refused if gates and ("\\u" in text or may_meet(gates, text)) else ""
+
+
+OVERDUE = (
+    f"standfast could not judge this call within {DEADLINE_S:.0f} s, and a gate may apply, so it is refused. "
+    "Try again; if it stays so, a person runs: standfast doctor"
+)
+
+
+def _denied(agent: str, data: bytes, reason: str) -> str:
+    """A refusal, if a tool call was asked for; an agent gets no answer to anything else."""
+    from standfast.interchange.hooks import answers
+
+    event = next((name for name in ("PreToolUse", "BeforeTool") if f'"{name}"'.encode() in data), None)
+    return answers.denied(agent, event, reason) if event else ""
+
+
+def _may_have_gates(settings: Settings | None, data_dir: str) -> bool:
+    """Whether gates may stand although their copy is missing: a store is there, and not known to have none."""
+    from standfast.db import store_memory
+
+    place = store_memory.place_of(settings.target) if settings is not None else None
+    if settings is None:
+        known, there = store_memory.stores(), _is_there(os.path.join(data_dir, "standfast.db"))
+    else:
+        known = store_memory.at(place) if place is not None else []
+        there = place is not None if settings.target.engine == "postgres" else _is_there(settings.target.location)
+    return any(one.gates for one in known) if known else there
+
+
+def _is_there(path: str) -> bool:
+    try:
+        return os.stat(path).st_size > 0
+    except OSError:
+        return False
 
 
 class Hearing:
     """One payload on its way."""
 
-    def __init__(self, agent: str, payload: dict[str, Any]) -> None:
+    def __init__(self, agent: str, payload: dict[str, Any], watch: Watch) -> None:
         import time
 
         from standfast.interchange.hooks import hearing
 
         self.agent = agent
         self.payload = payload
+        self.watch = watch
+        self.committing = False
+        """A grant is being used: the answer waits for the commit."""
         self.settings = _settings(agent, payload)
         redact = self.settings.options.redact if self.settings is not None else True
         self.heard = hearing.heard(agent, payload, time.time_ns() // 1000, redact=redact)
@@ -99,7 +216,11 @@ class Hearing:
         self.refused = ""
         self.brief = ""
         self.kept = False
-        self.over = False
+        self.missing = ""
+        """Set if the store is missing: the line that is printed on stderr."""
+        self._deciding = threading.Lock()
+        self._decision: Any = None
+        """A gating.Decision, made where a gate may apply."""
 
     def said(self) -> str:
         """What to print: nothing, the brief, or a refusal."""
@@ -109,16 +230,26 @@ class Hearing:
             return self._without_the_store()
         thread = threading.Thread(target=self._guarded, name="standfast-hook", daemon=True)
         thread.start()
-        thread.join(WAIT_S)
+        thread.join(min(WAIT_S, self.watch.left()))
+        if not self.kept and self.asks and not self._decided().refuse():
+            self.committing = True
+            thread.join(self.watch.left() + GRACE_S / 2)
         # Judged once: what the thread finds after this moment is not looked at any more.
         kept, refused, brief = self.kept, self.refused, self.brief
-        self.over = not kept
         if not kept:
             refused = self._without_the_store()
         event = str(self.payload.get("hook_event_name") or "")
         if refused:
             return answers.denied(self.agent, event, refused)
         return answers.context(self.agent, event, brief) if brief else ""
+
+    def _decided(self) -> Any:
+        with self._deciding:
+            if self._decision is None:
+                from standfast.interchange.hooks.gating import Decision
+
+                self._decision = Decision()
+            return self._decision
 
     def _can_wait(self) -> bool:
         """Whether this is better left to the next hook: how a tool call ended, which nobody waits for.
@@ -146,7 +277,9 @@ class Hearing:
         try:
             self._with_the_store()
         except Exception as error:  # noqa: BLE001  whatever it is, the record goes to the spool
-            if os.environ.get("STANDFAST_HOOK_DEBUG"):
+            if getattr(error, "code", "") == "store_missing":
+                self.missing = str(error).replace("\n", "; ")
+            elif os.environ.get("STANDFAST_HOOK_DEBUG"):
                 print(f"standfast: {type(error).__name__}: {error}", file=sys.stderr)
 
     def _with_the_store(self) -> None:
@@ -179,7 +312,7 @@ class Hearing:
         assert self.heard is not None
         store = hooks.store
         if self.heard.kind != "call":  # an answer, or a call that could not be read
-            rows = hooks.gates()
+            rows = hooks.gates(session_id)
         if not rows:
             return
         from standfast.interchange.hooks import gating
@@ -190,15 +323,13 @@ class Hearing:
             Gates(store).mirror()
         try:
             if self.heard.kind == "answer":
-                given = self.payload.get("tool_input")
-                asked = hearing.Asked(self.heard.tool or "", given, hearing.command_of(given))
-                gating.settle(store, rows, self.heard, asked, session_id)
+                gating.settle(store, rows, self.heard, hearing.answered(self.payload), session_id)
                 return
             asked_now = hearing.asked(self.payload)
             if asked_now is None:
                 gating.unreadable(rows)
-            elif not self.over:  # a yes must not be used up for a call that is being refused
-                gating.judge(store, rows, asked_now, session_id)
+            else:
+                gating.judge(store, rows, asked_now, session_id, self._decided(), self.watch.late)
         except gating.Refusal as refusal:
             hooks.hold(self.heard, refusal.gate.id, refusal.gate.pattern)
             self.refused = str(refusal)
@@ -222,7 +353,7 @@ class Hearing:
         if found:
             from standfast.interchange.hooks import spool
 
-            spool.drain(sf._store, found, self.settings.data_dir, limit=DRAINED_MAX)
+            spool.drain(sf._store, found, self.settings.data_dir, limit=DRAINED_MAX, within_s=WAIT_S)
 
     # -- without it --------------------------------------------------------------------------------
 
@@ -232,19 +363,40 @@ class Hearing:
 
         data_dir = self._data_dir()
         if self.heard is not None:
+            from standfast.config.scope import OUTSIDE
             from standfast.interchange.hooks import spool
 
-            actor, scope = self._actor(), self.settings.scope if self.settings else ""
-            spool.append(self._places(), data_dir, actor, scope, self.heard)
+            scope, label = (self.settings.scope, self.settings.label) if self.settings else ("", OUTSIDE)
+            spool.append(self._places(), data_dir, self._actor(), scope, self.heard, label=label)
+        if self.missing:
+            print(f"standfast: {self.missing}", file=sys.stderr)
         if not self.asks:
             return ""
+        if self.missing and self._had_gates():
+            return (
+                f"the store that holds the gates is missing, so every call is refused. A person reads: {self.missing}"
+            )
+        if not os.path.exists(os.path.join(data_dir, GATES)):
+            if not _may_have_gates(self.settings, data_dir):
+                return ""
+            return (
+                f"neither the store nor {GATES} in {data_dir} can be read, so every call is refused. "
+                "A person runs: standfast doctor"
+            )
         from standfast.interchange.hooks import gating
 
         try:
-            gating.judge_blindly(data_dir, hearing.asked(self.payload), self.settings.scope if self.settings else None)
+            homes = self.settings.homes if self.settings else None
+            gating.judge_blindly(data_dir, hearing.asked(self.payload), homes, self.watch.late)
         except gating.Refusal as refusal:
             return str(refusal)
         return ""
+
+    def _had_gates(self) -> bool:
+        from standfast.db.store_memory import at, place_of
+
+        place = place_of(self.settings.target) if self.settings is not None else None
+        return place is not None and any(known.gates for known in at(place))
 
     def _places(self) -> list[str]:
         from standfast.interchange.hooks.places import places

@@ -12,6 +12,7 @@ import click
 from standfast.cli.frame import argument, noun, option
 from standfast.cli.output import Out
 from standfast.cli.render import Column
+from standfast.footings import hints
 
 if TYPE_CHECKING:
     from standfast.interchange.imports import Report
@@ -91,9 +92,7 @@ def langgraph(out: Out, source: str, dry_run: bool) -> None:
     from standfast.config import MEMORY, load
     from standfast.interchange import langgraph as reader
 
-    # Savers know no scopes: where Saver.from_conn_string looks, there the threads are.
-    chosen = load(MEMORY) if dry_run else load()
-    with opened(chosen._replace(scope=""), for_long=True) as sf:
+    with opened(load(MEMORY) if dry_run else load(), for_long=True) as sf:
         own = sf.settings.target.location if sf.settings.target.engine == "sqlite" else None
         taken = reader.run(sf.threads, source, own=own, dry_run=dry_run)
     out.record(taken._asdict(), text=reader.summary(taken))
@@ -163,11 +162,11 @@ def _summary(report: Report) -> list[str]:
 
 def _next(out: Out, report: Report) -> None:
     if report.dry_run:
-        out.then(f"standfast import {report.agent}")
+        out.then(hints.command("import", report.agent))
     elif report.sources:
         out.then('standfast timeline --all --at "tue 03:00"')
     else:
-        out.say("no transcripts were found", f"  where they are: standfast import {report.agent} PATH")
+        out.say("no transcripts were found", f"  where they are: {hints.command('import', report.agent)} PATH")
 
 
 class _Bar:

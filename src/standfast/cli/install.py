@@ -14,6 +14,7 @@ import click
 from standfast.cli.frame import argument, command, option
 from standfast.cli.output import Out
 from standfast.cli.render import Column
+from standfast.footings import hints
 
 if TYPE_CHECKING:
     from standfast.config import Settings
@@ -58,10 +59,12 @@ def install(
     AGENT is claude-code, codex, gemini-cli or opencode. Only our own entries are written; a file as it
     was stays beside it. Git's hooks are never touched.
     """
-    from standfast.config import load
+    from standfast.config import load, people
     from standfast.upkeep.agents import installing
     from standfast.upkeep.agents.known import AGENTS
 
+    if remove:
+        people.refuse("removes the installed hooks")
     settings = load(quiet=True)
     project = settings.project_dir or os.getcwd()
     chosen = [installing.agent_named(name) for name in agents]
@@ -95,7 +98,7 @@ def install(
             served = any(plan.agent is agent and "mcp" in plan.parts for plan in plans)
             _left_to_do(out, agent, program, loop, served=served or no_mcp)
     if plans and not remove:
-        out.then(f"standfast doctor    (take it out: standfast install {plans[0].agent.name} --remove)")
+        out.then(f"standfast doctor    (take it out: {hints.command('install', plans[0].agent.name, '--remove')})")
     if any(problem for problem in tested.values()):
         raise click.exceptions.Exit(1)
 
@@ -114,7 +117,7 @@ def _show(out: Out, found: list[Standing], *, check: bool) -> None:
         rows,
         COLUMNS,
         next=None,
-        then=f"standfast install {missing[0]}" if missing else "",
+        then=hints.command("install", missing[0]) if missing else "",
         empty="no agent was found on this account: standfast install claude-code | codex | gemini-cli | opencode",
     )
     if check and (missing or not found):
@@ -131,7 +134,7 @@ def _diff(out: Out, plans: list[Plan]) -> None:
         out.rows(rows, COLUMNS, next=None)
         return
     for row in rows:
-        sys.stdout.write(row["diff"])
+        out.text(row["diff"].removesuffix("\n"))
     out.say("nothing was changed (--dry-run)" if rows else "nothing to change")
 
 
@@ -170,10 +173,9 @@ def _left_to_do(out: Out, agent: Agent, program: str, loop: bool | None, *, serv
 
 def _offer_loop(out: Out, agent: Agent, program: str, wanted: bool | None) -> None:
     """Agents delete their transcripts; a loop keeps them. Asked on a terminal, told elsewhere."""
-    import shlex
 
     name, command = f"import-{agent.name}", [program, "import", agent.name]
-    line = f"standfast loop add {name} --every {IMPORT_EVERY} -- {shlex.join(command)}"
+    line = hints.command("loop", "add", name, "--every", IMPORT_EVERY, "--", *command)
     if wanted is None and out.for_people and sys.stdin.isatty() and sys.stderr.isatty():
         wanted = click.confirm(
             f"{agent.name}: keep its transcripts for good, by a loop every {IMPORT_EVERY}?", err=True
@@ -182,7 +184,7 @@ def _offer_loop(out: Out, agent: Agent, program: str, wanted: bool | None) -> No
         from standfast.cli.store import opened
         from standfast.config import load
 
-        with opened(load(scope="")) as sf:
+        with opened(load(outside=True)) as sf:
             sf.loops.add(name, command, every=IMPORT_EVERY, cwd=os.path.expanduser("~"))
         out.say(
             f"{agent.name}: its transcripts are imported every {IMPORT_EVERY} while the daemon runs: "

@@ -15,6 +15,7 @@ from standfast.cli.frame import Command, Refused, argument, option, scope_option
 from standfast.cli.frame import command as made_command
 from standfast.cli.output import Out
 from standfast.cli.render import Column
+from standfast.footings import hints
 
 if TYPE_CHECKING:
     from standfast.footings.leases import Lease
@@ -43,7 +44,7 @@ class Lock(Command):
             args = [word for word in args if word != words[0]]
         elif "--" not in args and len(words) == 2 and words[0] in ("acquire", "take", "release", "renew"):
             verb, name = words
-            line = f"standfast lock {name}" + (" --release" if verb == "release" else "")
+            line = hints.command("lock", name, *(("--release",) if verb == "release" else ()))
             raise Refused(f"lock has no verbs: {verb!r} would be the lock's name and {name!r} a command", line, ctx)
         return super().parse_args(ctx, args)
 
@@ -93,7 +94,7 @@ def _list(out: Out, scope_choice: str | None) -> None:
     from standfast.config import load
 
     try:
-        with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+        with opened(load(outside=scope_choice == "global"), create=False) as sf:
             found = sf.leases.list(everywhere=scope_choice == "all", limit=1000)
             ours = next((one.name for one in found if one.standing != "live" or one.actor == sf.actor), None)
     except NoStore as error:
@@ -111,7 +112,7 @@ def _release(out: Out, name: str, scope_choice: str | None) -> None:
     from standfast.cli.store import opened
     from standfast.config import load
 
-    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+    with opened(load(outside=scope_choice == "global"), create=False) as sf:
         given_back = sf.leases.release(name)
     out.record(plain(given_back), [f"{name} is free"])
 
@@ -128,11 +129,11 @@ def _hold(
     from standfast.cli.store import held_while, opened
     from standfast.config import load
 
-    settings = load(scope="" if scope_choice == "global" else None)
+    settings = load(outside=scope_choice == "global")
     with opened(settings) if pid is None else held_while(settings, pid) as sf:
         held = _acquired(sf, name, held_for(for_us, pid), wait_us, note)
     out.record(plain(held), [f"{name} is held by {_for_people(held)['holder_name']}, fence {held.fence}"])
-    out.then(f"standfast lock {name} --release")
+    out.then(hints.command("lock", name, "--release"))
 
 
 def _run(
@@ -152,7 +153,7 @@ def _run(
     from standfast.footings.leases import PROCESS_US, renewer
     from standfast.handle import connect
 
-    settings = load(scope="" if scope_choice == "global" else None)
+    settings = load(outside=scope_choice == "global")
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*PASSED_ON, signal.SIGCHLD})
     try:
         child = Child(command, os.getcwd(), before, variable=VARIABLE)

@@ -9,6 +9,7 @@ import click
 from standfast.cli.frame import Command, Refused, argument, noun, option, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column
+from standfast.footings import hints
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
@@ -155,7 +156,7 @@ def pause(out: Out, name: str, reason: str) -> None:
     with opened(create=False) as sf:
         paused = sf.loops.pause(name, reason)
     out.record(plain(paused), [f"{paused.name} is {paused.state}: {paused.reason}"])
-    out.then(f"standfast loop {'resume' if paused.state == 'paused' else 'runs'} {_quoted(paused.name)}")
+    out.then(hints.command("loop", "resume" if paused.state == "paused" else "runs", paused.name))
 
 
 @loop.verb("resume", examples=("standfast loop resume nightly", "standfast loop resume nightly --json"))
@@ -167,7 +168,7 @@ def resume(out: Out, name: str) -> None:
     with opened(create=False) as sf:
         resumed = sf.loops.resume(name)
     out.record(plain(resumed), [f"{resumed.name} is {resumed.state}, next {_next(resumed)}"])
-    out.then(f"standfast loop runs {_quoted(resumed.name)}")
+    out.then(hints.command("loop", "runs", resumed.name))
 
 
 @loop.verb("remove", examples=("standfast loop remove nightly", "standfast loop remove nightly --json"))
@@ -197,7 +198,7 @@ def run(out: Out, name: str, here: bool) -> None:
     with opened(create=False) as sf:
         asked = sf.runs.ask(name)
     out.record(plain_run(asked), [asked.id])
-    out.then(f"standfast loop runs {_quoted(asked.loop)}")
+    out.then(hints.command("loop", "runs", asked.loop))
 
 
 @loop.verb("cancel", examples=("standfast loop cancel 9k2m4x", "standfast loop cancel 9k2m4x --reason 'wrong branch'"))
@@ -211,7 +212,7 @@ def cancel(out: Out, run: str, reason: str) -> None:
         found = sf.runs.cancel(run, reason)
     words = "is cancelled" if found.state == "cancelled" else "is asked to end"
     out.record(plain_run(found), [f"{_short(found.id)} of {found.loop} {words}"])
-    out.then(f"standfast loop runs {_quoted(found.loop)}")
+    out.then(hints.command("loop", "runs", found.loop))
 
 
 # -- looking -----------------------------------------------------------------------------------------
@@ -227,7 +228,7 @@ def list_(out: Out, state: str | None, after: str | None, limit: int, scope_choi
     from standfast.cli.store import opened
     from standfast.config import load
 
-    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+    with opened(load(outside=scope_choice == "global"), create=False) as sf:
         found = sf.loops.list(state=state, everywhere=scope_choice == "all", limit=limit, after=after)
         late = {one.loop_id: one for one in sf.loops.absent(everywhere=scope_choice == "all", limit=1000)}
     out.rows(
@@ -260,8 +261,8 @@ def show(out: Out, name: str) -> None:
             out.text(line)
     _say_absent(out, [late] if late else [])
     if found.state == "paused":
-        return out.then(f"standfast loop resume {_quoted(found.name)}")
-    return out.then(f"standfast loop runs {_quoted(found.name)} --since 1w")
+        return out.then(hints.command("loop", "resume", found.name))
+    return out.then(hints.command("loop", "runs", found.name, "--since", "1w"))
 
 
 @loop.verb(
@@ -288,7 +289,7 @@ def runs(
     from standfast.config import load
 
     everywhere = scope_choice == "all"
-    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+    with opened(load(outside=scope_choice == "global"), create=False) as sf:
         since_us = _past(since)
         asked: dict[str, Any] = {"since_us": since_us, "everywhere": everywhere, "limit": limit, "after": after}
         found = [] if state == "absent" else sf.runs.list(name, state=state, **asked)
@@ -415,12 +416,6 @@ def _quoted_all(command: tuple[str, ...]) -> str:
     return shlex.join(command)
 
 
-def _quoted(name: str) -> str:
-    import shlex
-
-    return shlex.quote(name)
-
-
 # -- what is asked -----------------------------------------------------------------------------------
 
 
@@ -488,12 +483,13 @@ def _run_here(out: Out, name: str) -> int:
     """Ask, claim, run the command under this terminal, and record how it ended; the exit code."""
     import os
 
-    from standfast.cli.store import exists
+    from standfast.cli.store import exists, refuse_missing
     from standfast.config import load
     from standfast.errors import NotFound
     from standfast.handle import connect
 
     settings = load()
+    refuse_missing(settings)
     if not exists(settings):
         raise NotFound(f"there is no store at {settings.target.shown} yet", "standfast loop add --help")
     with connect(settings) as sf:
@@ -519,12 +515,14 @@ def _perform(sf: Standfast, run: Run) -> Run:
     import subprocess
     import time
 
+    from standfast.config.scope import Label, carried
     from standfast.footings.leases import process
 
     assert run.job is not None
     said: dict[str, Any] = {}
     begun = time.monotonic()
     own = {"STANDFAST_LOOP": run.loop, "STANDFAST_RUN": run.id, "STANDFAST_ATTEMPT": str(run.attempt)}
+    own |= carried(run.scope, Label(run.git_dir, run.origin))
     try:
         child = subprocess.Popen(run.job.command, cwd=run.job.cwd, env={**os.environ, **run.job.environment, **own})
     except OSError as error:

@@ -295,7 +295,7 @@ def dead(out: Out, settled: bool, after: str | None, limit: int, scope_choice: s
     from standfast.cli.store import opened
     from standfast.config import load
 
-    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+    with opened(load(outside=scope_choice == "global"), create=False) as sf:
         found = sf.mail.dead(settled=settled, everywhere=scope_choice == "all", limit=limit, after=after)
     rows = [{**one._asdict(), "receipt": None} for one in found]
     columns = [
@@ -367,7 +367,7 @@ def list_(out: Out, to: str | None, mine: bool, limit: int, scope_choice: str | 
     from standfast.cli.store import opened
     from standfast.config import load
 
-    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+    with opened(load(outside=scope_choice == "global"), create=False) as sf:
         found = sf.mail.list(to or (sf.actor if mine else None), everywhere=scope_choice == "all", limit=limit, **asked)
         dead = sf.mail.dead(limit=1) if out.for_people else []
     out.rows(
@@ -465,7 +465,7 @@ def boxes(out: Out, after: str | None, limit: int, scope_choice: str | None) -> 
     from standfast.cli.store import opened
     from standfast.config import load
 
-    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+    with opened(load(outside=scope_choice == "global"), create=False) as sf:
         found = sf.mail.boxes(everywhere=scope_choice == "all", limit=limit, after=pair(after) or ("", ""))
 
     def seen(us: int | None) -> str:

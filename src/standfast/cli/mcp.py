@@ -13,6 +13,7 @@ def mcp(out: Out, tools: bool) -> None:
     from standfast.errors import InvalidInput
 
     try:
+        from standfast.mcp.callers import Callers
         from standfast.mcp.server import build
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("standfast"):
@@ -23,10 +24,14 @@ def mcp(out: Out, tools: bool) -> None:
     from standfast.cli.store import opened
 
     with opened(for_long=True) as sf:
-        server = build(sf)
+        callers = Callers(sf)
+        server = build(sf, callers)
         if tools:
             return _list(out, server)
-        server.run("stdio")
+        try:
+            server.run("stdio")
+        finally:
+            callers.close()
     return None
 
 

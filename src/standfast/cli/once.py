@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 @argument("key")
 @option("--by", help="Compare this instead of the command line: the same key must mean the same.")
 @option("--probe", help="In doubt, ask: exit 0 = it was applied (stdout is the result), 3 = it was not.")
+@option("--settle", help='The probe\'s "not applied" counts only this long after the last start.  [default: 10s]')
 @option("--until-ok", is_flag=True, help="A non-zero exit means that nothing was done: the next call runs it.")
 @option("--again", is_flag=True, help="Once more, although it was done.")
 @option("--per", type=click.Choice(["hour", "day", "week"]), help="Once in each, by the clock on the wall.")
 @option("--approve", is_flag=True, help="A person has to say yes to this command line first.")
+@option("--attempts", type=click.IntRange(1, 10), default=1, help="How many runs one approval allows.  [default: 1]")
 @option("--why", help="For the person who has to say yes.")
 @option("--session", envvar="STANDFAST_SESSION", help="The session it belongs to: key or id.")
 @option("--task", help="The task it is done for: id, or the end of it.")
@@ -38,10 +40,12 @@ def once(
     argv: tuple[str, ...],
     by: str | None,
     probe: str | None,
+    settle: str | None,
     until_ok: bool,
     again: bool,
     per: str | None,
     approve: bool,
+    attempts: int,
     why: str | None,
     session: str | None,
     task: str | None,
@@ -52,16 +56,18 @@ def once(
     it is in doubt: the next call asks the probe, or stops with exit 6 until a person settles it.
     """
     from standfast.cli.once_run import Asked, run_once
-    from standfast.clock import SYSTEM
+    from standfast.clock import SYSTEM, parse_duration
 
     asked = Asked(
         key=f"{key}@{period(per, SYSTEM)}" if per else key,
         argv=argv,
         by=by,
         probe=probe,
+        settle_us=None if settle is None else parse_duration(settle),
         until_ok=until_ok,
         again=again,
         approve=approve,
+        attempts=attempts,
         why=why,
         session=session,
         task=task,

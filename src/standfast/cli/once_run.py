@@ -16,6 +16,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from standfast import clock
 from standfast.cli.output import Out
 from standfast.ledger.effects.call import Applied, Call, NotApplied, Unknown
 from standfast.ledger.effects.declared import Options
@@ -23,6 +24,7 @@ from standfast.ledger.effects.declared import Options
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from standfast.clock import Clock
     from standfast.handle import Standfast
     from standfast.ledger.effects.identity import Wanted
     from standfast.ledger.effects.work import Work
@@ -39,9 +41,11 @@ class Asked(NamedTuple):
     argv: tuple[str, ...]
     by: str | None
     probe: str | None
+    settle_us: int | None
     until_ok: bool
     again: bool
     approve: bool
+    attempts: int
     why: str | None
     session: str | None
     task: str | None
@@ -107,8 +111,8 @@ class _Once:
             return 128 + error.number
         result = serial.read(text)
         if self.out.for_people:
-            return self.replay(wanted.key, result) if replayed else _exit_of(result)
-        found = self.sf.effects.get(wanted.key)
+            return self.replay(wanted, result) if replayed else _exit_of(result)
+        found = self.sf.effects._by_key(wanted.key, wanted.scope)
         about = {"id": found.id, "key": found.key, "state": found.state, "attempt": found.attempt}
         self.out.record({**about, "replayed": replayed, "ended_us": found.ended_us, "result": result})
         return _exit_of(result)
@@ -121,24 +125,29 @@ class _Once:
         from standfast.ledger.effects.work import Work, wanted_for
 
         asked = self.asked
-        gate = next((gate.pattern for gate in self.sf.gates.check(asked.argv) if gate.need == "approval"), None)
+        gates = [*self.sf.gates.check(asked.argv), *self.sf.gates.check(asked.probe or "")]
+        gate = next((gate.pattern for gate in gates if gate.need == "approval"), None)
         intent: dict[str, Any] = {"argv": list(asked.argv)}
         if asked.by is not None:
             intent["by"] = asked.by
         by = ("by",) if asked.by is not None else ("argv",)
-        options = Options(by=by, approve=asked.approve or gate is not None, why=asked.why)
+        approve = asked.approve or gate is not None
+        settle = None if asked.settle_us is None else asked.settle_us / 1_000_000
+        options = Options(by=by, approve=approve, attempts=asked.attempts, why=asked.why, settle=settle)
         fields = identity.project(intent, by)
         text = serial.dumps(intent, what="command")
-        work = Work("once", options, intent, text, fields, None, self.act, self.ask if asked.probe else None)
+        ask = self.ask if asked.probe else None
+        work = Work("once", options, intent, text, fields, None, self.act, ask, wait=self.wait)
         key, n = identity.checked_key(asked.key), 1
-        if asked.again:
-            key, n = self.sf.effects._again(key)
-        context = {"cwd": asked.cwd, "host": os.uname().nodename, "probe": asked.probe}
-        wanted = wanted_for(work, scope=self.sf.scope, key=key, n=n, context=context)
         session = asked.session or agent_session(self.sf)
-        session_id = self.sf.effects._session(session) if session else None
+        within = self.sf.effects._session(session) if session else None
+        scope = within["scope"] if within else self.sf.scope
+        if asked.again:
+            key, n = self.sf.effects._again(key, scope)
+        context = {"cwd": asked.cwd, "host": os.uname().nodename, "probe": asked.probe}
+        wanted = wanted_for(work, scope=scope, key=key, n=n, context=context).within(within)
         task_id = self.sf.effects._task(asked.task) if asked.task else None
-        return work, wanted._replace(session_id=session_id, task_id=task_id, gate=gate, for_us=ACTOR_US)
+        return work, wanted._replace(task_id=task_id, gate=gate, for_us=ACTOR_US)
 
     # -- doing and asking -------------------------------------------------------------------------
 
@@ -184,17 +193,28 @@ class _Once:
             return NotApplied("the probe exited 3")
         return Unknown(f"the probe exited {done.returncode}")
 
+    def wait(self, of: Clock, us: int) -> None:
+        """Before the probe is asked again; Ctrl-C ends the wait."""
+        before = signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
+        try:
+            clock.wait(of, us)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
     # -- answering from the record ----------------------------------------------------------------
 
-    def replay(self, key: str, result: Any) -> int:
+    def replay(self, wanted: Wanted, result: Any) -> int:
+        """The recorded output, byte for byte; on a terminal through the cleaner, because it is stored text now."""
         from standfast.cli.once_child import bytes_of
+        from standfast.cli.render import printed
 
-        found = self.sf.effects.get(key)
+        found = self.sf.effects._by_key(wanted.key, wanted.scope)
         self.out.say(f"standfast: replayed from {_when(found.ended_us or found.updated_us)}")
         answer = result if isinstance(result, dict) and "exit" in result else {"stdout": _told(result)}
         for stream, name in ((sys.stdout, "stdout"), (sys.stderr, "stderr")):
             stream.flush()
-            stream.buffer.write(bytes_of(answer.get(name)))
+            data = bytes_of(answer.get(name))
+            stream.buffer.write(printed(data.decode(errors="backslashreplace")).encode() if stream.isatty() else data)
             stream.flush()
         return _exit_of(result)
 

@@ -3,7 +3,7 @@
 A person gets a table or a few lines; `--json` is one document `{"schema_version": 1, "data": …}`,
 with `"next"` beside `data` for a list; `--jsonl` is a record per line, as they come. In both,
 an error is `{"error": {"code", "message", "hint"}}` on stderr. Rows are streamed: a command may
-print more than fits into memory.
+print more than fits into memory. Every line passes the cleaner in `render`, JSON as JSON escapes.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class Out:
 
     # Data.
 
-    def record(self, data: Mapping[str, Any], text: Iterable[str] | None = None) -> None:
-        """One thing. People see `text`, or its fields."""
+    def record(self, data: Mapping[str, Any], text: Iterable[str] | None = None, *, exact: bool = False) -> None:
+        """One thing. People see `text`, or its fields. `exact`: a pipe gets `text` byte for byte."""
         if self.format == "json":
             self._line(dumps({"schema_version": SCHEMA_VERSION, "data": data}))
         elif self.format == "jsonl":
             self._line(dumps(data))
         else:
             for line in text if text is not None else self.pairs(data.items()):
-                self._line(line)
+                self._line(line, exact=exact and not sys.stdout.isatty())
 
     def rows(
         self,
@@ -84,7 +84,7 @@ class Out:
     def say(self, *lines: str) -> None:
         """Words for a person; stderr, so that they never mix with data."""
         for line in lines:
-            print(line, file=sys.stderr)
+            print(render.printed(line), file=sys.stderr)
 
     def then(self, command: str) -> None:
         """The command to type next. Programs know it already."""
@@ -135,8 +135,8 @@ class Out:
         after = cursor() if callable(cursor) else cursor
         sys.stdout.write(f'{chr(10) if separator else ""}], "next": {dumps(after)}}}\n')
 
-    def _line(self, text: str) -> None:
-        sys.stdout.write(text + "\n")
+    def _line(self, text: str, *, exact: bool = False) -> None:
+        sys.stdout.write((text if exact else render.printed(text)) + "\n")
 
 
 class _Counted:
@@ -153,13 +153,14 @@ class _Counted:
 
 
 def dumps(value: object) -> str:
-    """JSON on one line, and valid whatever a database put into a row."""
+    """JSON on one line, and valid whatever a database put into a row. Nothing in it moves a terminal's cursor."""
     import json
 
     try:
-        return json.dumps(value, ensure_ascii=_ascii_only(sys.stdout), default=_plain, allow_nan=False)
+        text = json.dumps(value, ensure_ascii=_ascii_only(sys.stdout), default=_plain, allow_nan=False)
     except ValueError:  # not a number, or infinite: JSON has no word for it
-        return json.dumps(_finite(value), ensure_ascii=_ascii_only(sys.stdout), default=_plain)
+        text = json.dumps(_finite(value), ensure_ascii=_ascii_only(sys.stdout), default=_plain)
+    return render.clean(text, exact=True)
 
 
 def _ascii_only(stream: TextIO) -> bool:

@@ -16,6 +16,7 @@ from standfast.cli import exits
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 from standfast.errors import InvalidInput
+from standfast.footings import hints
 from standfast.prove import catalogue, results
 from standfast.prove.catalogue import Campaign
 from standfast.prove.results import Result, Run
@@ -73,7 +74,9 @@ def report(out: Out, directory: Path) -> None:
     from standfast.prove.report import page
 
     if not results.read(directory):
-        raise InvalidInput(f"there is no result in {directory}", f"standfast prove --minutes 5 --results {directory}")
+        raise InvalidInput(
+            f"there is no result in {directory}", hints.command("prove", "--minutes", "5", "--results", str(directory))
+        )
     out.text(page(directory).rstrip("\n"))
 
 

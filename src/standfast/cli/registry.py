@@ -88,6 +88,7 @@ ENTRIES = (
     Entry("install", "standfast.cli.install:install", "keep", "hooks for claude-code, codex, gemini-cli, opencode"),
     Entry("hook", "standfast.cli.hook_help:hook", "keep", "what installed hooks call; reads stdin", front=False),
     Entry("db", "standfast.cli.db:db", "keep", "what is connected and why; choose SQLite or PostgreSQL"),
+    Entry("store", "standfast.cli.stores:store", "keep", "remembered stores; create one, reset one", front=False),
     Entry("doctor", "standfast.cli.doctor:doctor", "keep", "check the store and its place; --fix what is safe"),
     Entry("import", "standfast.cli.import_:import_", "keep", "transcripts of agents, before they delete them"),
     Entry("bench", "standfast.cli.bench:bench", "keep", "our own ratios, on this machine and this disk", front=False),

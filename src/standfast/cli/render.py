@@ -1,8 +1,9 @@
 """Text for people: tables that fit a terminal and cannot harm it.
 
-What stands in the store was written by models and by the world, so it is not trusted with a
-terminal: control characters, escape sequences and direction marks are removed before anything
-is printed. Into a pipe a table becomes tab-separated and nothing is cut: `cut` and `awk` work.
+LLMs and other programs wrote what the store holds, so a terminal must not obey it. `clean` is the one cleaner:
+it writes control characters, escape sequences, direction marks and invisible characters as JSON escapes.
+`Out` passes everything that it prints through `printed`, which keeps nothing but our own colours.
+Into a pipe a table becomes tab-separated and nothing is cut: `cut` and `awk` work.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ COLUMN_MIN = 8
 GAP = "  "
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+# Our own colours on their way to the terminal. Stored text cannot imitate them: it does not know the random number.
+_COLOUR = f"\x1b<{os.urandom(8).hex()}>"
+# Characters that print as nothing, or as nothing one would notice, and count as printable all the same.
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 
 
 class Column(NamedTuple):
@@ -38,16 +43,53 @@ class Column(NamedTuple):
         return clean(self.show(value) if self.show else str(value))
 
 
-def clean(text: str) -> str:
-    """One line of printable characters: what a value may do to a terminal is be read."""
+def clean(text: str, *, exact: bool = False) -> str:
+    """One line. What a terminal would hide or obey is written as a JSON escape; white space as a space.
+
+    With `exact`, white space is escaped too: a JSON text stays the same value.
+    """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(c if c.isprintable() else " " if c.isspace() else "" for c in text)
+    return "".join(c if _seen(c) else " " if not exact and c.isspace() else _escape(c) for c in text)
 
 
 def clean_lines(text: str) -> str:
     """The same for a text of several lines."""
     return "\n".join(clean(line) for line in text.splitlines())
+
+
+def markdown(text: str) -> str:
+    """One line of Markdown that shows the text: no tag, image, link or emphasis of its author is live in it."""
+    plain = clean(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    escaped = "".join(f"\\{c}" if c in "\\`*_[]()!|#~" else c for c in plain)
+    return escaped.replace("://", "&#58;//").replace("www.", "www&#46;").replace("@", "&#64;")
+
+
+def printed(text: str) -> str:
+    """What goes to the terminal: the text through `clean`, line by line, tabs kept, in our own colours."""
+    if text.isascii() and text.isprintable():
+        return text
+    first, *rest = text.split(_COLOUR)
+    parts = [_whole(first)]
+    for part in rest:
+        code, _, after = part.partition("m")
+        parts.append(f"\x1b[{code}m{_whole(after)}")
+    return "".join(parts)
+
+
+def _whole(text: str) -> str:
+    return "".join(c if c in "\n\t" or _seen(c) else " " if c.isspace() and c > "\x7f" else _escape(c) for c in text)
+
+
+def _seen(c: str) -> bool:
+    code = ord(c)
+    return c.isprintable() and c not in _BLANK and not (0xFE00 <= code <= 0xFE0F or 0xE0100 <= code <= 0xE01EF)
+
+
+def _escape(c: str) -> str:
+    import json
+
+    return json.dumps(c)[1:-1] if c != "\x7f" else "\\u007f"
 
 
 def width_of(text: str) -> int:
@@ -78,7 +120,8 @@ def pad(text: str, width: int, *, right: bool = False) -> str:
 
 
 def styled(text: str, style: str, *, color: bool) -> str:
-    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if color and text else text
+    """The text with marks that `printed` turns into the terminal's own."""
+    return f"{_COLOUR}{_STYLES[style]}m{text}{_COLOUR}0m" if color and text else text
 
 
 def wants_color(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
@@ -110,7 +153,7 @@ def table(
 ) -> Iterator[str]:
     """Lines of a table: aligned and cut to `width`, or tab-separated and whole without one."""
     if width is None:
-        yield "\t".join(column.title for column in columns)
+        yield "\t".join(clean(column.title) for column in columns)
         for row in rows:
             yield "\t".join(column.text(row) for column in columns)
         return
@@ -118,20 +161,20 @@ def table(
     first = list(islice(source, MEASURED_ROWS))
     counted = [c for c in columns if c.show is None]  # what is shown in words stands left
     numeric = {c.field for c in counted if first and all(_is_number(row.get(c.field)) for row in first)}
-    widths = _widths([[c.text(row) for c in columns] for row in first], [c.title for c in columns], width)
+    widths = _widths([[c.text(row) for c in columns] for row in first], [clean(c.title) for c in columns], width)
 
     def line(texts: Iterable[str]) -> str:
         cells = zip(texts, columns, widths, strict=True)
         return GAP.join(pad(fit(t, w), w, right=c.field in numeric) for t, c, w in cells).rstrip()
 
-    yield styled(line(column.title for column in columns), "bold", color=color)
+    yield styled(line(clean(column.title) for column in columns), "bold", color=color)
     for row in chain(first, source):
         yield line(column.text(row) for column in columns)
 
 
 def pairs(items: Iterable[tuple[str, object]], *, color: bool = False) -> Iterator[str]:
     """Lines of `label  value`."""
-    listed = [(label, clean(str(value))) for label, value in items]
+    listed = [(clean(label), clean(str(value))) for label, value in items]
     width = max((width_of(label) for label, _ in listed), default=0)
     for label, value in listed:
         yield f"{styled(pad(label, width), 'dim', color=color)}{GAP}{value}".rstrip()

@@ -11,6 +11,7 @@ import click
 from standfast.cli.frame import Command, argument, command, option, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column
+from standfast.footings import hints
 
 KINDS = ("message", "decision", "tool_call", "mail", "task")
 _PATIENCE_S = 1.0
@@ -53,7 +54,7 @@ def search(out: Out, words: tuple[str, ...], rebuild: bool, scope_choice: str | 
     from standfast.config import load
 
     text = " ".join(map(_quoted, words))
-    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+    with opened(load(outside=scope_choice == "global"), create=False) as sf:
         if rebuild:
             sf.search_index.clear()
         if rebuild and not words:
@@ -91,8 +92,8 @@ def _then(hits: list[Any]) -> str:
         return ""
     first = hits[0]
     if first.kind in ("decision", "mail", "task"):
-        return f"standfast {first.kind} show {first.id[-6:]}"
-    return f"standfast session show {first.session_key or first.session_id}"
+        return hints.command(first.kind, "show", first.id[-6:])
+    return hints.command("session", "show", first.session_key or first.session_id)
 
 
 class _Told:

@@ -12,8 +12,10 @@ from standfast.cli.frame import argument, noun, option, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column, clean_lines
 from standfast.errors import InvalidInput
+from standfast.footings import hints
 
 if TYPE_CHECKING:
+    from standfast.handle import Standfast
     from standfast.record.messages import Message
     from standfast.record.sessions import SessionRecord
 
@@ -49,8 +51,9 @@ def list_(out: Out, state: str | None, after: str | None, limit: int, scope_choi
     from standfast.cli.store import opened
     from standfast.config import load
 
-    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+    with opened(load(outside=scope_choice == "global"), create=False) as sf:
         found = sf.sessions.list(state=state, everywhere=scope_choice == "all", after=after, limit=limit)
+        found = [_with_reason(sf, one) for one in found]
     out.rows(
         [{**plain(one), **_for_people(one)} if out.for_people else plain(one) for one in found],
         COLUMNS,
@@ -70,7 +73,7 @@ def show(out: Out, key: str, last: int, after: int | None, node: str | None) -> 
     from standfast.cli.store import opened
 
     with opened(create=False) as sf:
-        record = sf.sessions.get(key)
+        record = _with_reason(sf, sf.sessions.get(key))
         nodes = sf.sessions.nodes(record.id)
         messages = sf.sessions.messages(record.id, last=last, after=after, node=node)
     if not out.for_people:
@@ -146,10 +149,23 @@ def resume(out: Out, key: str) -> None:
     if found.command is None or found.cwd is None:
         raise InvalidInput(
             f"session {found.key!r} was not started by a command that is known",
-            f"standfast session run {quote(found.key)} -- COMMAND",
+            f"{hints.command('session', 'run', found.key)} -- COMMAND",
         )
+    with opened(create=False) as sf:
+        _confirm(sf, found)
     out.say(f"standfast: in {found.cwd}: {join(found.command)}")
     raise click.exceptions.Exit(run_in_session(out, found.id, found.command, agent=None, cwd=found.cwd))
+
+
+def _confirm(sf: Standfast, found: SessionRecord) -> None:
+    """A command that another actor may have stored is read by a person before it runs."""
+    from standfast.cli.stored_commands import Stored, confirm, is_confirmed, is_mine
+
+    openers = {event.actor for event in sf.journal.about(found.id, limit=1000) if event.type.startswith("session.")}
+    stored = Stored(join(found.command or ()), found.cwd or "", tuple(sorted(openers)))
+    if is_mine(stored, sf.settings.actor) or is_confirmed(stored, sf.settings.data_dir):
+        return
+    confirm(stored, sf.settings.data_dir, hints.command("session", "resume", found.key))
 
 
 @session.verb("take", examples=("standfast session take fix-42", "standfast session take fix-42 --yes"))
@@ -163,7 +179,7 @@ def take(out: Out, key: str, yes: bool) -> None:
     with opened(create=False) as sf:
         found = sf.sessions.get(key)
         if found.standing == "live" and not yes:
-            _ask(f"{who(found.holder)} is alive and holds {found.key}. End its hold?", quote(key))
+            _ask(f"{who(found.holder)} is alive and holds {found.key}. End its hold?", key)
         taken = sf.sessions.take(found.id)
     out.record(plain(taken), [f"{taken.key} is free: {taken.reason}"])
     out.then(_next(taken))
@@ -212,7 +228,7 @@ def fork(out: Out, key: str, new_key: str | None, at: int | None) -> None:
     with opened(create=False) as sf:
         made = sf.sessions.fork(key, new_key, at=at)
     out.record(plain(made), [f"{made.key}: {made.reason}"])
-    out.then(f"standfast session show {quote(made.key)}")
+    out.then(hints.command("session", "show", made.key))
 
 
 @session.verb(
@@ -242,6 +258,13 @@ def plain(found: SessionRecord) -> dict[str, Any]:
     """The noun's own fields, and its receipt as commands print it."""
     receipt = found.receipt.as_json() if found.receipt else None
     return {**found._asdict(), "crashed": found.crashed, "receipt": receipt}
+
+
+def _with_reason(sf: Standfast, found: SessionRecord) -> SessionRecord:
+    """A waiting session with the reason of now: the stored sentence may be out of date."""
+    if found.state != "waiting":
+        return found
+    return found._replace(reason=sf.recovery.why_it_waits(found.id) or found.reason)
 
 
 def _for_people(found: SessionRecord) -> dict[str, Any]:
@@ -285,12 +308,11 @@ def _opened_pairs(record: SessionRecord, found: Any) -> list[tuple[str, object]]
 
 
 def _next(found: SessionRecord) -> str:
-    key = quote(found.key)
     if found.command is not None and (found.crashed or found.state in ("waiting", "failed")):
-        return f"standfast session resume {key}"
+        return hints.command("session", "resume", found.key)
     if found.state == "active" and found.standing == "live":
-        return f"standfast session say {key} '…'"
-    return f"standfast session open {key}"
+        return f"{hints.command('session', 'say', found.key)} '…'"
+    return hints.command("session", "open", found.key)
 
 
 def _message(said: Message) -> dict[str, Any]:
@@ -323,7 +345,7 @@ def _ask(question: str, key: str) -> None:
 
     if not sys.stdin.isatty():
         raise InvalidInput(
-            question.replace(" End its hold?", ""), f"to end its hold: standfast session take {key} --yes"
+            question.replace(" End its hold?", ""), f"to end its hold: {hints.command('session', 'take', key, '--yes')}"
         )
-    if not click.confirm(question, err=True):
+    if not click.confirm(clean_lines(question), err=True):
         raise click.Abort

@@ -11,17 +11,16 @@ We renew its lease, pass signals on, and end the session by its exit code.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 from standfast.cli.output import Out
 from standfast.errors import InvalidInput, StandfastError
 
 VARIABLE = "STANDFAST_SESSION"
-NAME_MAX_BYTES = 4096
-"""As much as a pipe takes in one piece."""
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
 
@@ -36,6 +35,7 @@ _SI_KERNEL = 0x80
 def run_in_session(out: Out, key: str, command: tuple[str, ...], *, agent: str | None, cwd: str) -> int:
     """The exit code of the command; 128 + n if signal n ended it."""
     from standfast.config import load
+    from standfast.config.scope import carried
     from standfast.handle import connect
 
     if not os.path.isdir(cwd):
@@ -51,7 +51,7 @@ def run_in_session(out: Out, key: str, command: tuple[str, ...], *, agent: str |
                 sf.sessions.keep()
                 record = opened.record
                 assert record.holder is not None
-                child.go(record.id)
+                child.go(record.id, carried(record.scope, record.label))
                 code = child.wait()
                 _end(out, lambda: sf.sessions.exited(record.id, holder=record.holder or "", code=code))
         finally:
@@ -78,16 +78,18 @@ class Child:
     def __init__(
         self, command: tuple[str, ...], cwd: str, mask: set[signal.Signals] | set[int], *, variable: str = VARIABLE
     ) -> None:
+        self._variable = variable
         told, self._tell = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self._tell)
-            _become(command, cwd, mask, told, variable)
+            _become(command, cwd, mask, told)
         os.close(told)
         self._ended: int | None = None
 
-    def go(self, name: str) -> None:
-        os.write(self._tell, name.encode())
+    def go(self, name: str, more: Mapping[str, str] | None = None) -> None:
+        """Become the command, with `name` and `more` in its environment."""
+        os.write(self._tell, json.dumps({self._variable: name, **(more or {})}).encode())
         self._close()
 
     def never(self) -> None:
@@ -122,22 +124,20 @@ def _next_signal(wanted: set[signal.Signals]) -> tuple[int, bool]:
     return info.si_signo, info.si_signo in _FROM_THE_TERMINAL and info.si_code == _SI_KERNEL
 
 
-def _become(
-    command: tuple[str, ...], cwd: str, mask: set[signal.Signals] | set[int], told: int, variable: str
-) -> NoReturn:
+def _become(command: tuple[str, ...], cwd: str, mask: set[signal.Signals] | set[int], told: int) -> NoReturn:
     """In the child. Whatever happens, it must not go on as a second parent."""
     code = NOT_FOUND
     try:
-        name = os.read(told, NAME_MAX_BYTES).decode()
-        if not name:
+        with os.fdopen(told, "rb") as pipe:
+            variables = pipe.read()
+        if not variables:
             os._exit(0)
-        os.close(told)
         os.chdir(cwd)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these; the command must not
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        os.execvpe(command[0], list(command), {**os.environ, variable: name})
+        os.execvpe(command[0], list(command), {**os.environ, **json.loads(variables)})
     except OSError as error:
         code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
         os.write(2, f"standfast: {command[0]}: {error.strerror}\n".encode(errors="replace"))

@@ -85,7 +85,7 @@ def get(out: Out, key: str, namespace: str, everywhere: bool) -> None:
 
     with opened(_settings(everywhere), create=False) as sf:
         found = sf.state.get(key, namespace=namespace)
-    out.record(plain(found), [shown(found.value)])
+    out.record(plain(found), [shown(found.value)], exact=True)
     out.say(f"standfast: {found.verdict}: {clean_lines(found.evidence or '')}") if _doubted(out, found) else None
 
 
@@ -185,7 +185,10 @@ def verify(out: Out, keys: tuple[str, ...], namespace: str, timeout: str, dry_ru
     """
     from standfast.cli import state_verify
     from standfast.cli.store import opened
+    from standfast.config import people
 
+    if not dry_run:
+        people.refuse("runs stored commands")
     with opened(_settings(everywhere), create=False) as sf:
         entries = state_verify.chosen(sf, keys, namespace)
         if dry_run:
@@ -228,7 +231,7 @@ def _print_namespaces(out: Out, found: list[Any], limit: int) -> None:
 def _settings(everywhere: bool) -> Settings:
     from standfast.config import load
 
-    return load(scope="" if everywhere else None)
+    return load(outside=everywhere)
 
 
 def _wish(given: dict[str, Any]) -> dict[str, Any]:

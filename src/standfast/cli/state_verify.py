@@ -1,10 +1,10 @@
-"""Running the commands that verify values: here, and nowhere else in the house.
+"""Running the commands that verify values. Nothing else runs them.
 
-A stored command is somebody's text. It is run only when a person types `standfast state verify`, or
-a loop of theirs does; never where an agent's variables are set, never for a value that came from
-elsewhere. One command at a time, in a process group of its own, with a bound on its time and on
-what is kept of its output; outside any transaction. The verdict is recorded about the version that
-was read: a value that changed meanwhile keeps no verdict of its predecessor.
+A stored command is text that another program may have written. It runs only when a person types `standfast state
+verify`, or a loop of theirs does; never where an agent's variables are set, never for an imported value. A command of
+another actor is shown and confirmed before its first run. One command runs at a time, in a process group of its own,
+with a bound on its time and on the output that is kept; outside any transaction. The verdict is recorded about the
+version that was read: a value that changed meanwhile keeps no verdict of its predecessor.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from standfast import crash, serial
-from standfast.errors import InvalidInput, NotFound, VersionConflict
+from standfast.errors import ApprovalRequired, InvalidInput, NotFound, VersionConflict
+from standfast.footings import hints
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
@@ -45,7 +46,7 @@ def chosen(sf: Standfast, keys: Sequence[str], namespace: str) -> list[Entry]:
         if one.verify is None:
             raise NotFound(
                 f"state {one.key!r} has no command that verifies it",
-                f"give it one: standfast state set {one.key} VALUE --verify COMMAND",
+                f"give it one: {hints.command('state', 'set', one.key)} VALUE --verify COMMAND",
             )
     return found
 
@@ -59,14 +60,17 @@ def _all(sf: Standfast, namespace: str) -> Iterator[Entry]:
 
 def run(sf: Standfast, entries: Sequence[Entry], timeout_s: float) -> list[Entry]:
     """Ask the world about each, one after the other, and record what it said."""
-    from standfast.cli.approve import refuse_agents
+    from standfast.config import people
     from standfast.record.redaction import redacted
 
-    refuse_agents("standfast state verify")
+    people.refuse("runs stored commands")
     found = []
     for one in entries:
         if one.verify is None or one.verify_by is None:
             found.append(one._replace(verdict=None, evidence="imported: look at its command, then give it again"))
+            continue
+        if (reason := _unconfirmed(sf, one)) is not None:
+            found.append(one._replace(verdict=None, evidence=reason))
             continue
         crash.point("state.before_verify")
         verdict, evidence = ask(one, timeout_s)
@@ -74,6 +78,24 @@ def run(sf: Standfast, entries: Sequence[Entry], timeout_s: float) -> list[Entry
             evidence = redacted(evidence)
         found.append(_recorded(sf, one, verdict, evidence))
     return found
+
+
+def _unconfirmed(sf: Standfast, one: Entry) -> str | None:
+    """Why the command of this entry must not run; None once its author is this person, or a person has read it."""
+    from standfast.cli.stored_commands import Stored, confirm, is_confirmed, is_mine
+
+    assert one.verify is not None
+    stored = Stored(one.verify, os.getcwd(), (one.verify_by,) if one.verify_by else ())
+    data_dir = sf.settings.data_dir
+    if is_mine(stored, sf.settings.actor) or is_confirmed(stored, data_dir):
+        return None
+    namespace = ("--namespace", one.namespace) if one.namespace else ()
+    again = hints.command("state", "verify", one.key, *namespace)
+    try:
+        confirm(stored, data_dir, again)
+    except ApprovalRequired as error:
+        return f"not run: stored by {one.verify_by}: {error.hint}"
+    return None
 
 
 def _recorded(sf: Standfast, one: Entry, verdict: str, evidence: str) -> Entry:

@@ -70,10 +70,10 @@ def _bring_home(sf: Standfast) -> None:
 
     found = waiting(places(sf.settings.data_dir, sf.settings.project_dir))
     if found:
-        from standfast.interchange.hooks.spool import drain
+        from standfast.interchange.hooks.spool import DRAINED_MAX_S, drain
 
         try:
-            drain(sf._store, found, sf.settings.data_dir)
+            drain(sf._store, found, sf.settings.data_dir, within_s=DRAINED_MAX_S)
         except StorageError:
             pass  # it stays where it is, and the command itself will say what is wrong
         except BaseException:
@@ -110,6 +110,8 @@ def attribute(sf: Standfast) -> None:
             caller.session_id = Hooks(sf._store).session_called(named)
         else:
             caller.session_id = agent_session(sf)
+        if caller.session_id is not None and not sf.settings.outside:
+            _adopt(sf, caller.session_id)
     except StorageError:
         pass  # the command itself will say what is wrong
     except BaseException:
@@ -117,11 +119,35 @@ def attribute(sf: Standfast) -> None:
         raise
 
 
+def _adopt(sf: Standfast, session_id: str) -> None:
+    """A command in a session works in the session's own scope and repository, wherever it is run."""
+    from standfast.footings import repositories
+    from standfast.interchange.hooks.keeping import Hooks
+
+    row = Hooks(sf._store).whose(session_id)
+    if row is None:
+        return
+    caller, label = sf._store.caller, repositories.labelled(row)
+    caller.scope = caller.scope or row["scope"]
+    if not label.outside and label != caller.label:
+        caller.label = label
+        caller.repository = repositories.known(sf._store, caller)
+
+
 class NoStore(NotFound):
     """Nothing was ever written here: a list of it is empty, and one thing of it is not found."""
 
 
+def refuse_missing(settings: Settings) -> None:
+    """Raise StorageError("store_missing") if the place is empty and a store is remembered there."""
+    from standfast.db.store_memory import place_of, refuse_missing
+
+    if not exists(settings):
+        refuse_missing(place_of(settings.target))
+
+
 def _no_store(settings: Settings) -> NoStore:
+    refuse_missing(settings)
     return NoStore(f"there is no store at {settings.target.shown} yet", "the first write makes it: standfast demo")
 
 

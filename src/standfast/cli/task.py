@@ -9,6 +9,7 @@ import click
 from standfast.cli.frame import argument, noun, option, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column, clean_lines
+from standfast.footings import hints
 
 if TYPE_CHECKING:
     from standfast.record.tasks import Shown, Task
@@ -109,7 +110,7 @@ def sweep(out: Out, source: str, seen: tuple[str, ...], nothing: bool, absent_ma
     words = f"{swept.seen} seen, {len(swept.opened)} opened, {len(swept.closed)} closed"
     receipt = swept.receipt.as_json() if swept.receipt else None
     out.record({**swept._asdict(), "receipt": receipt}, [f"sweep {swept.n} of {swept.source}: {words}"])
-    out.then(f"standfast task list --source {swept.source}")
+    out.then(hints.command("task", "list", "--source", swept.source))
 
 
 # -- working -----------------------------------------------------------------------------------------
@@ -342,7 +343,7 @@ def list_(out: Out, goals: bool, limit: int, after: str | None, scope_choice: st
     from standfast.cli.store import opened
     from standfast.config import load
 
-    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+    with opened(load(outside=scope_choice == "global"), create=False) as sf:
         if goals:
             return _print_goals(out, sf.tasks.goals(limit=limit, after=after), limit)
         found = sf.tasks.list(everywhere=scope_choice == "all", limit=limit, after=after, **asked)

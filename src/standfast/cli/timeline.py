@@ -9,7 +9,8 @@ import click
 
 from standfast.cli.frame import command, option, scope_options
 from standfast.cli.output import Out
-from standfast.cli.render import Column
+from standfast.cli.render import Column, markdown
+from standfast.footings import hints
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
@@ -24,6 +25,9 @@ NOW = {
 """What is said beside the last entry about a thing that nobody has settled since."""
 
 
+DEFAULTS = {"at": "now", "window": "1h"}
+
+
 @command(
     "timeline",
     examples=('standfast timeline --at "tue 03:00"', "standfast timeline --window 6h --session fix-42 --md"),
@@ -32,7 +36,7 @@ NOW = {
 @option("--window", default="1h", show_default=True, help="How much time around it, half before and half after.")
 @option("--session", help="Only this session: its key or id.")
 @option("--agent", help="Only what this agent or actor did.")
-@option("--subject", help="Only what happened to this thing: its id.")
+@option("--subject", help="Only what happened to this thing: its id, or the end of it as the table prints it.")
 @option("--type", "kind", help='Only this kind: "effect", or "effect.dispatched".')
 @option("--limit", default=500, show_default=True, type=click.IntRange(1, 2000))
 @option("--md", is_flag=True, help="As Markdown, to paste into a report.")
@@ -52,8 +56,10 @@ def timeline(
     """Show what was recorded around a moment, in order, with what standfast saw and what agents said told apart."""
     from standfast.cli.store import opened
     from standfast.config import load
+    from standfast.views import coverage
 
-    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+    everywhere = coverage.choice(scope_choice)
+    with opened(load(outside=scope_choice == "global"), create=False) as sf:
         found = sf.timeline(
             at,
             window=window,
@@ -61,18 +67,44 @@ def timeline(
             agent=agent,
             subject=subject,
             type=kind,
-            everywhere=scope_choice == "all",
+            everywhere=everywhere,
             limit=limit,
         )
-        now = _unsettled(sf, scope_choice == "all") if out.for_people and found.entries else {}
+        now = _unsettled(sf, found) if out.for_people and found.entries else {}
+        elsewhere = sf.recovery.report(everywhere=everywhere, limit=1).elsewhere
+    asked = {"at": at, "window": window, "session": session, "agent": agent, "subject": subject, "type": kind}
+    options = _options(asked) + ([f"--{scope_choice}"] if scope_choice else [])
     if out.for_people:
         for line in _markdown(found, now) if md else _text(out, found, now):
             out.text(line)
         if found.truncated:
-            out.say(f"more was recorded than these {limit}: narrow it down, or raise --limit")
-        out.then("standfast timeline --subject ID" if found.entries else 'standfast timeline --at "3h ago" --window 6h')
+            out.say(f"more was recorded than these {limit}: {_rest(found, limit, options)}")
+        if elsewhere:
+            out.say(f"{coverage.waiting_elsewhere(elsewhere)}: standfast status --all")
+        about = hints.command("timeline", *options, "--subject", "ID")
+        out.then(about if found.entries else 'standfast timeline --at "3h ago" --window 6h')
     else:
-        out.record(_as_json(found))
+        out.record(_as_json(found) | {"elsewhere": elsewhere})
+
+
+def _options(asked: dict[str, str | None]) -> list[str]:
+    """What was asked for, as options of the next command."""
+    given = {name: value for name, value in asked.items() if value is not None and DEFAULTS.get(name) != value}
+    return [word for name, value in given.items() for word in (f"--{name}", value)]
+
+
+def _rest(found: Timeline, limit: int, options: list[str]) -> str:
+    """The command that shows what was left out: more rows, or the same window from the last row on."""
+    from standfast.clock import format_duration, iso
+    from standfast.views.timeline import ROWS_MAX
+
+    if limit < ROWS_MAX:
+        return hints.command("timeline", *options, "--limit", str(ROWS_MAX))
+    last_us = found.entries[-1].occurred_us
+    window_us = max(found.until_us - last_us, 2)
+    window = format_duration(window_us)
+    span = ("--at", iso(last_us + window_us // 2), "--window", window, "--limit", str(limit))
+    return hints.command("timeline", *options, *span)
 
 
 def _as_json(found: Timeline) -> dict[str, Any]:
@@ -80,7 +112,7 @@ def _as_json(found: Timeline) -> dict[str, Any]:
         "at": found.at._asdict(),
         "from_us": found.from_us,
         "until_us": found.until_us,
-        "entries": [entry._asdict() for entry in found.entries],
+        "entries": [entry._asdict() | {"who": entry.who} for entry in found.entries],
         "gaps": [gap._asdict() for gap in found.gaps],
         "truncated": found.truncated,
     }
@@ -94,8 +126,9 @@ def _head(found: Timeline) -> str:
     return f"{found.at}: {start.local[4:]} to {last}"
 
 
-def _unsettled(sf: Standfast, everywhere: bool) -> dict[str, str]:
-    return {item.id: NOW[item.kind] for item in sf.recovery.report(everywhere=everywhere).items if item.kind in NOW}
+def _unsettled(sf: Standfast, found: Timeline) -> dict[str, str]:
+    kinds = sf.recovery.unsettled_of(frozenset(entry.subject for entry in found.entries))
+    return {id: NOW[kind] for id, kind in kinds.items() if kind in NOW}
 
 
 def _rows(found: Timeline, now: dict[str, str]) -> Iterator[dict[str, str]]:
@@ -121,7 +154,7 @@ def _rows(found: Timeline, now: dict[str, str]) -> Iterator[dict[str, str]]:
         yield {
             "time": time,
             "source": entry.source,
-            "who": entry.agent or entry.actor,
+            "who": entry.who,
             "what": what,
             "about": f"{about} in {entry.session_key}" if entry.session_key else about,
         }
@@ -159,5 +192,5 @@ def _markdown(found: Timeline, now: dict[str, str]) -> Iterator[str]:
     yield "| time | source | who | what | about |"
     yield "|---|---|---|---|---|"
     for row in _rows(found, now):
-        cells = (row[name].replace("|", "\\|") for name in ("time", "source", "who", "what", "about"))
+        cells = (markdown(row[name]) for name in ("time", "source", "who", "what", "about"))
         yield f"| {' | '.join(cells)} |"

@@ -226,7 +226,7 @@ def dead(out: Out, settled: bool, after: str | None, limit: int, scope_choice: s
     from standfast.cli.store import opened
     from standfast.config import load
 
-    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+    with opened(load(outside=scope_choice == "global"), create=False) as sf:
         found = sf.webhooks.dead(everywhere=scope_choice == "all", settled=settled, after=after, limit=limit)
     columns = [
         Column("subject", "event", _short),
@@ -294,7 +294,7 @@ def list_(out: Out, limit: int, scope_choice: str | None, **asked: Any) -> None:
     from standfast.cli.store import opened
     from standfast.config import load
 
-    with opened(load(scope="" if scope_choice == "global" else None), create=False) as sf:
+    with opened(load(outside=scope_choice == "global"), create=False) as sf:
         found = sf.webhooks.list(everywhere=scope_choice == "all", limit=limit, **asked)
     out.rows(
         [{**one._asdict(), "by": _holder(one)} if out.for_people else plain(one) for one in found],

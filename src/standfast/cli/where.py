@@ -23,6 +23,8 @@ def where(out: Out) -> None:
         "source": settings.source,
         "decided_by": settings.where,
         "scope": settings.scope,
+        "git_dir": settings.label.git_dir,
+        "origin": settings.label.origin,
         "actor": settings.actor,
     }
     out.record(data, out.pairs([("data", settings.data_dir), ("store", target.shown), ("engine", target.engine)]))

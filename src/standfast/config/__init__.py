@@ -8,7 +8,7 @@ project's file that this account has not trusted is passed over with one line on
 `STANDFAST_DATA_DIR` moves the data directory as a whole; HOME is read at every call.
 
     target.py   what a text means as a database, and how to show it without its password
-    scope.py    the repository, from git's files
+    scope.py    the repository, from git's files; its label; the scope
     actor.py    who is asking
     files.py    the TOML files: keys, trust, atomic writing; loaded only if there is one
 """
@@ -22,12 +22,24 @@ from typing import Any, Literal, NamedTuple
 
 from standfast.config.actor import actor as actor_of
 from standfast.config.actor import agent_present, checked
-from standfast.config.scope import Repository, repository, upwards
+from standfast.config.people import for_people
+from standfast.config.scope import (
+    OUTSIDE,
+    SCOPE_VARIABLE,
+    Label,
+    Repository,
+    checked_scope,
+    home_of,
+    label_of,
+    repository,
+    upwards,
+)
 from standfast.config.target import MEMORY, Target, expand_home, home, mask, parse_db_target
 from standfast.errors import InvalidInput
 
 __all__ = [
     "Choice",
+    "Label",
     "MEMORY",
     "Options",
     "Repository",
@@ -80,6 +92,9 @@ class Settings(NamedTuple):
     where: str
     """The variable or file that decided."""
     scope: str
+    """The name that separates keys on purpose; empty by default."""
+    label: Label
+    """The repository that what is written here belongs to; a child process has its parent's."""
     actor: str
     agent: str | None
     """The agent whose variables are set, or None."""
@@ -91,6 +106,15 @@ class Settings(NamedTuple):
     project_file: str | None
     """The project's configuration, trusted or not."""
     repository: Repository | None
+    """The one around the current directory."""
+    outside: bool = False
+    """`--global`: lists show only what belongs to no repository."""
+
+    @property
+    def homes(self) -> tuple[str, ...]:
+        """Where gates of this repository may be kept, for a hook that cannot read the store: under either label."""
+        parts = [part for part in self.label if part] or [""]
+        return tuple(home_of(self.scope, part) for part in parts)
 
     @property
     def default_path(self) -> str:
@@ -103,17 +127,19 @@ def load(
     data_dir: str | os.PathLike[str] | None = None,
     actor: str | None = None,
     scope: str | None = None,
+    outside: bool = False,
     cwd: str | os.PathLike[str] | None = None,
     environ: Mapping[str, str] | None = None,
     quiet: bool = False,
 ) -> Settings:
-    """Decide everything, create nothing.
+    """Decide everything, create nothing. With `outside`, as if the program had started outside any repository.
 
     Raises InvalidInput; with code "configuration" where a variable or a file is at fault.
     """
     env = os.environ if environ is None else environ
     here = _here(cwd)
     data = _data_dir(data_dir, env, here)
+    refuse_foreign(data)
     found = repository(here) if here else None
     project = _project_file(here, data, env, found) if here else None
 
@@ -135,7 +161,8 @@ def load(
         target=used.target,
         source=used.source,
         where=used.where,
-        scope=_scope(scope, project_values, found),
+        scope=_scope(scope, env, project_values, project or ""),
+        label=OUTSIDE if outside else label_of(env, found),
         actor=checked(actor, "actor", code="invalid_input") if actor is not None else actor_of(env),
         agent=agent_present(env),
         options=_options(global_values | project_values, env),
@@ -143,6 +170,7 @@ def load(
         project_dir=_holder(project) or (found.root if found else None),
         project_file=project,
         repository=found,
+        outside=outside,
     )
 
 
@@ -150,6 +178,29 @@ def default_data_dir(environ: Mapping[str, str] | None = None) -> str:
     return os.path.join(home(environ), ".standfast")
 
 
+def refuse_foreign(data: str) -> None:
+    """Raise before anything in it is read: what another user can write decides what runs as this one."""
+    try:
+        found = os.stat(data)
+    except OSError:
+        return
+    if found.st_uid != os.geteuid():
+        raise InvalidInput(
+            f"the data directory {data} belongs to uid {found.st_uid}, and this process runs as uid {os.geteuid()}",
+            "set STANDFAST_DATA_DIR to a directory of your own",
+            code="configuration",
+        )
+    if found.st_mode & 0o022:
+        from shlex import quote
+
+        raise InvalidInput(
+            f"other users can write the data directory {data} (mode {found.st_mode & 0o777:04o})",
+            f"chmod go-w {quote(data)}",
+            code="configuration",
+        )
+
+
+@for_people("redirects the store")
 def save_target(
     where: Literal["project", "global"],
     target: Target,
@@ -168,6 +219,7 @@ def save_target(
     env = os.environ if environ is None else environ
     here = _here(cwd) or "/"
     data = _data_dir(data_dir, env, here)
+    refuse_foreign(data)
     default = os.path.join(data, "standfast.db")
     if where == "global":
         files.private_directory(data)
@@ -175,7 +227,7 @@ def save_target(
     found = repository(here)
     root = _holder(_project_file(here, data, env, found)) or (found.root if found else here)
     path = files.project_file(root, _never_projects(data, env))
-    if os.path.exists(path) and files.trust_of(files.read(path), data) != "trusted":
+    if os.path.exists(path) and files.trust_of(files.read(path, project=True), data) != "trusted":
         raise InvalidInput(f"{path} is not trusted, and saving would trust all of it", _TRUST_HINT)
     if files.private_directory(os.path.dirname(path)):
         # A path or a password of this machine is nobody else's: keep it out of the repository.
@@ -185,6 +237,7 @@ def save_target(
     return path
 
 
+@for_people("trusts a project's configuration")
 def trust(
     path: str | os.PathLike[str],
     *,
@@ -195,7 +248,7 @@ def trust(
     from standfast.config import files
 
     env = os.environ if environ is None else environ
-    file = files.read(os.path.abspath(os.fspath(path)))
+    file = files.read(os.path.abspath(os.fspath(path)), project=True)
     files.trust(file, _data_dir(data_dir, env, _here(None)))
     return file.values("project")
 
@@ -248,7 +301,7 @@ def _project_values(path: str | None, data: str, *, quiet: bool) -> tuple[dict[s
     from standfast.config import files
 
     try:
-        file = files.read(path)
+        file = files.read(path, project=True)
     except InvalidInput:  # somebody else's file on the way up, which we may not even read
         return {}, False
     state = files.trust_of(file, data)
@@ -257,7 +310,8 @@ def _project_values(path: str | None, data: str, *, quiet: bool) -> tuple[dict[s
     if not quiet and path not in _warned:
         _warned.add(path)
         reason = "changed since it was trusted" if state == "changed" else "not trusted on this account"
-        print(f"standfast: {path} is ignored: {reason} ({_TRUST_HINT})", file=sys.stderr)
+        shown = "".join(c if c.isprintable() else "?" for c in path)
+        print(f"standfast: {shown} is ignored: {reason} ({_TRUST_HINT})", file=sys.stderr)
     return {}, False
 
 
@@ -285,10 +339,12 @@ def _choices(said: list[_Said], default: str, env: Mapping[str, str]) -> list[Ch
     return choices
 
 
-def _scope(given: str | None, project: Mapping[str, Any], found: Repository | None) -> str:
+def _scope(given: str | None, env: Mapping[str, str], project: Mapping[str, Any], file: str) -> str:
     if given is not None:
-        return given
-    return str(project.get("scope", "")).strip() or (found.scope if found else "")
+        return checked_scope(given, "a scope", code="invalid_input")
+    if SCOPE_VARIABLE in env:
+        return checked_scope(env[SCOPE_VARIABLE], SCOPE_VARIABLE)
+    return checked_scope(str(project.get("scope", "")), f"{file}: scope")
 
 
 def _options(values: Mapping[str, Any], env: Mapping[str, str]) -> Options:

@@ -50,14 +50,31 @@ NAMED = ("AI_AGENT", "AGENT")
 
 def agent_present(environ: Mapping[str, str] | None = None) -> str | None:
     """The name of the agent whose variables are set, or None where a person is typing."""
+    found = agent_sign(environ)
+    return None if found is None else found[0]
+
+
+def agent_sign(environ: Mapping[str, str] | None = None) -> tuple[str, str] | None:
+    """The agent whose variables are set, and the variable that says so."""
     env = os.environ if environ is None else environ
     for agent in AGENTS:
-        if any(_set(env, name) for name in (*agent.sessions, *agent.processes, *agent.signs)):
-            return agent.name
+        for name in (*agent.sessions, *agent.processes, *agent.signs):
+            if _set(env, name):
+                return agent.name, name
     for name in NAMED:
         if value := _set(env, name):
-            return "agent" if value.lower() in ("1", "true", "yes") else value
+            return "agent" if value.lower() in ("1", "true", "yes") else value, name
     return None
+
+
+def agent_variable(environ: Mapping[str, str] | None = None) -> str | None:
+    """The variable that marks the agent `agent_present` names."""
+    env = os.environ if environ is None else environ
+    for agent in AGENTS:
+        for name in (*agent.sessions, *agent.processes, *agent.signs):
+            if _set(env, name):
+                return name
+    return next((name for name in NAMED if _set(env, name)), None)
 
 
 def actor(environ: Mapping[str, str] | None = None) -> str:

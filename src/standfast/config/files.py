@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from typing import Any, Literal, NamedTuple
 
+from standfast.config import regular
 from standfast.config.target import Target, mask
 from standfast.errors import InvalidInput
 
@@ -36,7 +37,7 @@ class Key(NamedTuple):
 # docs/configuration.md says the same at length; a test compares the two.
 KEYS = {
     "db_url": Key(str, "a text: a file path, sqlite:PATH or postgresql://…"),
-    "scope": Key(str, "a text: the name all of this project's keys live under", project_only=True),
+    "scope": Key(str, "a text: the name that separates this project's keys from others", project_only=True),
     "notify": Key(list, "a list of texts: a command and its arguments"),
     "redact": Key(bool, "true or false"),
     "unsafe_storage": Key(bool, "true or false"),
@@ -64,11 +65,13 @@ class File(NamedTuple):
         return data
 
 
-def read(path: str) -> File:
-    """The file's bytes. Raises InvalidInput if it is there and cannot be read."""
+def read(path: str, *, project: bool = False) -> File:
+    """The file's bytes. Raises InvalidInput if it is there and cannot be read.
+
+    Only a regular file is read, and of a `project` no symbolic link: a clone may hold anything.
+    """
     try:
-        with open(path, "rb") as file:
-            content = file.read(FILE_MAX_BYTES + 1)
+        content = regular.read(path, FILE_MAX_BYTES + 1, follow=not project)
     except OSError as error:
         raise refused(path, f"cannot be read: {error.strerror}") from None
     if len(content) > FILE_MAX_BYTES:
@@ -81,8 +84,11 @@ def parsed(content: bytes, path: str) -> dict[str, Any]:
 
     try:
         return tomllib.loads(content.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise refused(path, f"is not TOML: {mask(str(error))}") from None
+    except UnicodeDecodeError as error:
+        fact = f"is not TOML: byte {error.start} is no UTF-8"
+    except tomllib.TOMLDecodeError as error:
+        fact = f"is not TOML: {mask(str(error))}"
+    raise refused(path, fact)  # out here, or the error above would hang on it with all that the file holds
 
 
 def refused(path: str, fact: str, hint: str = "") -> InvalidInput:

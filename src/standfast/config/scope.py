@@ -1,15 +1,20 @@
-"""Whose keys these are: the repository one stands in, read from git's files without running git.
+"""The repository around a directory, read from git's files without starting `git`, and its label.
 
-A scope is `host/owner/name` of the remote `origin`, so that clones, worktrees and colleagues
-on one PostgreSQL share it; without a remote it is the real path of the common git directory;
-outside a repository it is empty. Nothing here raises: a broken `.git` is no repository, and
-`doctor` says so.
+A label is the real path of the common git directory and the remote `origin` as host/owner/name. Two labels belong
+to one repository if either matches: worktrees share the directory, clones and colleagues the origin, and a remote
+that is added later changes nothing. Nothing here raises: a broken `.git` is no repository, and `doctor` reports it.
+
+A scope is a name that the user chooses, to separate keys on purpose. It never comes from a directory.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import NamedTuple
+
+from standfast.config import regular
+from standfast.errors import InvalidInput
 
 CONFIG_MAX_BYTES = 1 << 20
 DEPTH_MAX = 256
@@ -23,6 +28,86 @@ _SAME_HOST = {
 }
 
 
+SCOPE_MAX = 200
+SCOPE_VARIABLE = "STANDFAST_SCOPE"
+GIT_DIR_VARIABLE = "STANDFAST_GIT_DIR"
+ORIGIN_VARIABLE = "STANDFAST_ORIGIN"
+
+_BEFORE_REPOSITORY = " @ "
+
+
+class Label(NamedTuple):
+    """The repository of a program or a row; both None outside any."""
+
+    git_dir: str | None = None
+    """The real path of the common git directory."""
+    origin: str | None = None
+    """host/owner/name of the remote `origin`."""
+
+    @property
+    def outside(self) -> bool:
+        return self.git_dir is None and self.origin is None
+
+    @property
+    def name(self) -> str:
+        """The repository as people know it; empty outside any."""
+        return self.origin or self.git_dir or ""
+
+    @property
+    def shown(self) -> str:
+        """Both parts, for a message."""
+        return " in ".join(part for part in (self.origin, self.git_dir) if part) or "no repository"
+
+    def meets(self, other: Label) -> bool:
+        """Whether both are one repository: either part matches."""
+        return (self.git_dir is not None and self.git_dir == other.git_dir) or (
+            self.origin is not None and self.origin == other.origin
+        )
+
+
+OUTSIDE = Label()
+
+
+def carried(scope: str, label: Label) -> dict[str, str]:
+    """Variables by which a child process works in the scope and the repository of what started it."""
+    return {
+        SCOPE_VARIABLE: scope,
+        GIT_DIR_VARIABLE: label.git_dir or "",
+        ORIGIN_VARIABLE: label.origin or "",
+    }
+
+
+def label_of(env: Mapping[str, str], found: Repository | None) -> Label:
+    """The label that a parent process handed down, also an empty one; else that of the repository around."""
+    if GIT_DIR_VARIABLE in env or ORIGIN_VARIABLE in env:
+        given = (_text(env.get(name, "")) or None for name in (GIT_DIR_VARIABLE, ORIGIN_VARIABLE))
+        return Label(*given)
+    return found.label if found else OUTSIDE
+
+
+def checked_scope(text: str, where: str, *, code: str = "configuration") -> str:
+    """A scope as it is stored. Raises InvalidInput naming the source."""
+    text = text.strip()
+    if len(text) > SCOPE_MAX or not text.isprintable() or _BEFORE_REPOSITORY in text:
+        raise InvalidInput(
+            f"{where} is one line of at most {SCOPE_MAX} characters without {_BEFORE_REPOSITORY!r}",
+            "choose a short name: STANDFAST_SCOPE=shop",
+            code=code,
+        )
+    return text
+
+
+def home_of(scope: str, repository: str) -> str:
+    """The `scope` column of what belongs to a repository: task, sweep, decision, state, gate."""
+    return f"{scope}{_BEFORE_REPOSITORY}{repository}" if scope else repository
+
+
+def scope_of(home: str) -> str:
+    """The scope in such a column."""
+    scope, separator, _ = home.partition(_BEFORE_REPOSITORY)
+    return scope if separator else ""
+
+
 class Repository(NamedTuple):
     """A git repository as its files describe it."""
 
@@ -34,10 +119,8 @@ class Repository(NamedTuple):
     """host/owner/name, or None without such a remote."""
 
     @property
-    def scope(self) -> str:
-        if self.origin:
-            return self.origin
-        return _text(self.common_dir) if self.common_dir else ""
+    def label(self) -> Label:
+        return Label(_text(self.common_dir) if self.common_dir else None, self.origin)
 
 
 def upwards(start: str) -> list[str]:
@@ -178,8 +261,7 @@ def _value(text: str) -> str:
 
 def _read(path: str) -> str | None:
     try:
-        with open(path, "rb") as file:
-            return file.read(CONFIG_MAX_BYTES).decode("utf-8", "replace")
+        return regular.read(path, CONFIG_MAX_BYTES).decode("utf-8", "replace")
     except OSError:
         return None
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from standfast.clock import SYSTEM
+from standfast.config.scope import OUTSIDE
 from standfast.daemon import lead, status
 from standfast.errors import NotFound, StandfastError, UnsafeStorage
 from standfast.footings.leases import Lease, who
@@ -33,7 +34,7 @@ def examine(settings: Settings, connect: Callable[[Settings], Standfast]) -> Ite
         yield _running(found, settings)
         return
     try:
-        with connect(settings._replace(scope="")) as sf:
+        with connect(settings._replace(scope="", label=OUTSIDE)) as sf:
             yield _stopped(found, wanted=_wanted(sf), leader=_leader(sf))
     except StandfastError:
         return

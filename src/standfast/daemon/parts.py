@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from standfast import crash
 from standfast.clock import HOUR_US, MINUTE_US, SECOND_US
 from standfast.errors import StandfastError
+from standfast.footings.journal import remember
 
 if TYPE_CHECKING:
     from standfast.config import Settings
@@ -23,6 +24,7 @@ FIRE_ROUNDS = 100
 SWEEP_EVERY_US = 30 * SECOND_US
 COLLECT_EVERY_US = 6 * HOUR_US
 CARE_EVERY_US = MINUTE_US
+REMEMBER_EVERY_US = MINUTE_US
 WATCH_EVERY_US = 2 * SECOND_US
 
 
@@ -59,6 +61,7 @@ class Sweeping:
             (SWEEP_EVERY_US, lambda: _bring_home(sf)),
             (CARE_EVERY_US, lambda: sf.engine.care()),  # noqa: PLW0108  the engine may be another by then
             (COLLECT_EVERY_US, sf.artifacts.collect),
+            (REMEMBER_EVERY_US, lambda: remember(sf._store)),
         ]
         now_us = self._clock.mono_us()
         self._due_us = [now_us + every_us // 2 for every_us, _ in self._sweeps]

@@ -74,7 +74,7 @@ class Service:
             try:
                 return handle.connect(self.settings)
             except StorageError as error:
-                if error.exit_code == 78 or error.code in ("corrupt", "not_a_store"):
+                if error.exit_code == 78 or error.code in ("corrupt", "not_a_store", "store_missing"):
                     raise
                 words = error.message.splitlines()[0]
             if not failures:

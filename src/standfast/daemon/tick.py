@@ -26,6 +26,7 @@ WORKERS_MAX = 8
 GRACE_S = 30.0
 STANDBY_US = 2 * SECOND_US
 WAIT_MAX_US = 10 * SECOND_US
+HELD_BACK_EVERY_US = 60 * SECOND_US
 
 Say = Callable[[str], None]
 
@@ -62,6 +63,8 @@ class Daemon:
         self.note: str | None = None
         self._failures = 0
         self._promised_us = 0
+        self._ask_held_back_us = 0
+        self._held_back = ""
 
     def _made_work(self) -> Work:
         """Made anew it knows nothing, and finds what runs by the rows and the keepers' places."""
@@ -90,7 +93,20 @@ class Daemon:
         wait_us = self.supervisor.step(woken=woken)
         if all(part.state == "ok" for part in self.supervisor.states() if part.name == "run"):
             self._promise()
+        self._tell_held_back()
         return min(wait_us, WAIT_MAX_US)
+
+    def _tell_held_back(self) -> None:
+        """Once a minute at most, and once for each transaction that keeps readers of the journal waiting."""
+        now_us = self.clock.mono_us()
+        if now_us < self._ask_held_back_us:
+            return
+        self._ask_held_back_us = now_us + HELD_BACK_EVERY_US
+        said = self.sf.engine.held_back()
+        who = said.partition(" has kept")[0]
+        if who and who != self._held_back:
+            self.say(said)
+        self._held_back = who
 
     def _stand_by(self) -> int:
         """What was begun on this machine is still seen to here: the leader may be on another."""

@@ -45,7 +45,7 @@ WantedBy=default.target
 
 def text(*, environ: Mapping[str, str], data_dir: str, grace_s: float) -> str:
     """The unit for this interpreter, this data directory and no password."""
-    command = " ".join(_quoted(word) for word in (sys.executable, "-m", "standfast", "daemon", "run"))
+    command = " ".join(_quoted(word) for word in (sys.executable, "-P", "-m", "standfast", "daemon", "run"))
     environment = ""
     if "STANDFAST_DATA_DIR" in environ:
         environment = f"Environment={_quoted(f'STANDFAST_DATA_DIR={data_dir}')}\n"

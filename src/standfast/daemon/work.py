@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from standfast import crash, handle
 from standfast.clock import SECOND_US
+from standfast.config.scope import Label, carried
 from standfast.daemon import keeper
 from standfast.daemon.children import Child, Result, Spool
 from standfast.errors import Conflict, NotFound
@@ -153,6 +154,7 @@ class Work:
             "STANDFAST_RUN": run.id,
             "STANDFAST_SLOT_US": str(run.slot_us),
             "STANDFAST_ATTEMPT": str(run.attempt),
+            **carried(run.scope, Label(run.git_dir, run.origin)),
         }
         return {
             "argv": list(run.job.command),
@@ -232,8 +234,9 @@ class Work:
             return None
         if self._sf._store.redact:
             data = redacted(data.decode(errors="surrogateescape")).encode(errors="surrogateescape")
-        # In the scope of its loop, where people look for it.
-        with handle.connect(self._sf.settings._replace(scope=run.scope), clock=self._clock) as sf:
+        # In the scope and the repository of its loop, where people look for it.
+        whose = self._sf.settings._replace(scope=run.scope, label=Label(run.git_dir, run.origin), outside=False)
+        with handle.connect(whose, clock=self._clock) as sf:
             return sf.artifacts.put(data, name=f"{run.id}.{run.attempt}.{name}", kind="log").id
 
     def _cancel(self) -> None:

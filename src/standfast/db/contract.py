@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from standfast.config.scope import OUTSIDE, Label, home_of
 from standfast.errors import Corrupt
 
 if TYPE_CHECKING:
@@ -45,15 +46,40 @@ READ_MAX_S = 5.0
 class Caller:
     """Who is asking: carried by each transaction into the journal and the leases."""
 
-    __slots__ = ("actor", "clock", "holder", "scope", "session_id")
+    __slots__ = ("actor", "clock", "holder", "label", "repository", "scope", "session_id")
 
-    def __init__(self, *, actor: str, holder: str, scope: str, clock: Clock, session_id: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        actor: str,
+        holder: str,
+        scope: str,
+        clock: Clock,
+        session_id: str | None = None,
+        label: Label = OUTSIDE,
+        repository: str | None = None,
+    ) -> None:
         self.actor = actor
         self.holder = holder
         self.scope = scope
+        """The name that separates keys on purpose; empty by default."""
+        self.label = label
+        """The repository of what is written here: every row records it."""
+        self.repository = repository
+        """The id of that repository in the store: see footings/repositories.py. None outside any, where lists show
+        everything; empty for a list of what belongs to none."""
         self.clock = clock
         self.session_id = session_id
         """The session somebody works in: what they do that belongs to no other is journalled under it."""
+
+    @property
+    def home(self) -> str:
+        """The `scope` column of what belongs to a repository: task, sweep, decision, state, gate."""
+        return home_of(self.scope, self.repository or "")
+
+    def labelled(self) -> Row:
+        """Parameters for a statement that records the label."""
+        return {"git_dir": self.label.git_dir, "origin": self.label.origin}
 
 
 class Numbered(Protocol):
@@ -154,6 +180,10 @@ class Engine(ABC):
     identity: str
     """Which store this is, for this process alone: its path, or its address with all that is in it."""
     dead: BaseException | None
+    store_id: str = ""
+    """The id the store was created with, read at open."""
+    epoch: int = 1
+    """How often the store was put back in time, plus one; read at open."""
 
     @abstractmethod
     def write(self, body: Callable[[Tx], T], caller: Caller, *, durable: bool = True) -> T:
@@ -192,6 +222,10 @@ class Engine(ABC):
     @abstractmethod
     def facts(self) -> dict[str, object]:
         """What `doctor`, `status` and `--version` show: versions, place, sizes, who holds the lock."""
+
+    def held_back(self) -> str:
+        """The transaction that keeps readers of the journal from newer rows, as a sentence; empty if none does."""
+        return ""  # only PostgreSQL commits in another order than it counts
 
     def care(self) -> None:
         """What a caretaker does when little is going on: give back space that is only reserved."""

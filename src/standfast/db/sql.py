@@ -13,6 +13,8 @@ A few fragments in braces stand for what the engines spell differently everywher
     {now_us}           the moment of the transaction, also where the server has not told it yet
     {in_time:e}        event `e` may be of the time from :from_us until :until_us: see footings/by_time.py
     {by_time:e}        the order in which events happened; {by_time_down:e} the newest first
+    {scoped:e}         event `e` is of :scope
+    {here:t}           row `t` belongs to :repository or to none; every row if that is NULL: footings/repositories.py
 
 Texts are read by the module's own loader, so that a wheel and a zipapp work alike.
 """
@@ -61,6 +63,15 @@ _FRAGMENTS = {
         "by_time_down": "{t}occurred_us DESC, {t}seq DESC",
     },
 }
+_HERE = (
+    "(CAST(:repository AS TEXT) IS NULL OR ({t}git_dir IS NULL AND {t}origin IS NULL)"
+    " OR {t}git_dir IN (SELECT repository.git_dir FROM repository WHERE repository.id = :repository)"
+    " OR {t}origin IN (SELECT repository.origin FROM repository WHERE repository.id = :repository))"
+)
+for _fragments in _FRAGMENTS.values():
+    _fragments["here"] = _HERE
+    # Before schema 11 an event had its repository for a scope; a receipt is a hash of it, so it stays.
+    _fragments["scoped"] = "({t}scope = :scope OR (:scope = '' AND {t}scope = COALESCE({t}origin, {t}git_dir)))"
 _ASKED_BY_TIME = {key: text for key, text in _FRAGMENTS["postgres"].items() if key.startswith("by_time")}
 _FRAGMENTS["late"] = {**_FRAGMENTS["sqlite"], **_ASKED_BY_TIME, "in_time": "{t}late_us <> 0"}
 

@@ -1,7 +1,8 @@
 """A store bound to a caller, and the decorator that turns a body into a verb.
 
 `Store` is what every room holds: an engine, who is asking, and where. It survives fork and a
-dead engine by opening a new one on the next call. `Room` is the base of the nouns' rooms;
+dead engine by opening a new one on the next call. It pins the store's id and epoch at the first open:
+another store at the same place is refused (`store_replaced`). `Room` is the base of the nouns' rooms;
 `@verb` lets a body join the transaction its room is bound to, or opens one.
 """
 
@@ -15,6 +16,8 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from standfast.db.contract import Caller, Done, Engine, Row, Tx, Wake, Watch
+from standfast.db.sql import statement
+from standfast.db.store_memory import Memory, behind, replaced
 from standfast.errors import InvalidInput, StandfastError, StorageError
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = ParamSpec("P")
 R = TypeVar("R", bound="Room")
+
+_LAST = statement("SELECT seq FROM event ORDER BY seq DESC LIMIT 1", name="last_seq")
 
 
 class Companion(Protocol):
@@ -39,6 +44,15 @@ class Store:
         self._identify = identify
         self._mutex = threading.Lock()
         self._engine: Engine | None = connect(caller)
+        self.pin = (self._engine.store_id, self._engine.epoch)
+        """The one store this handle belongs to."""
+        self.shown = "this place"
+        """Where the store is, without passwords."""
+        self.memory: Memory | None = None
+        """What this host remembers of this store; None where nothing is remembered."""
+        self._noted = 0
+        self.written = False
+        """Whether a durable write went through this handle."""
         self._pid = os.getpid()
         self.caller = caller
         self.closed = False
@@ -72,16 +86,47 @@ class Store:
             if self._pid != os.getpid():
                 # A forked child is somebody else: it has no leases, and no threads of its parent's.
                 old, self._pid, self.companions = self.caller, os.getpid(), {}
-                self.caller = Caller(actor=old.actor, holder=self._identify(), scope=old.scope, clock=old.clock)
+                self.caller = Caller(
+                    actor=old.actor,
+                    holder=self._identify(),
+                    scope=old.scope,
+                    clock=old.clock,
+                    label=old.label,
+                    repository=old.repository,
+                )
             elif self._engine is not None and self._engine.dead is None:
                 return self._engine
-            self._engine = self._connect(self.caller)
-            return self._engine
+            self._engine = None
+            engine = self._connect(self.caller)
+            try:
+                self._check_pin(engine)
+            except BaseException:
+                engine.release()
+                raise
+            self._engine = engine
+            return engine
+
+    def _check_pin(self, engine: Engine) -> None:
+        """It is the same store, and has every journal row behind which an effect was sent."""
+        found = (engine.store_id, engine.epoch)
+        if found != self.pin:
+            raise replaced(self.shown, self.pin, found)
+        seen = max(self._noted, self.memory.seq() if self.memory is not None else 0)
+        last = engine.read(lambda tx: tx.maybe(_LAST), self.caller) if seen else None
+        if seen and (last is None or last["seq"] < seen):
+            raise behind(self.shown, last["seq"] if last else 0, seen)
+
+    def note(self, seq: int, hash: str) -> None:
+        """Remember a row that was acknowledged, before anybody acts on it."""
+        self._noted = max(self._noted, seq)
+        if self.memory is not None:
+            self.memory.note(seq, hash)
 
     def write(self, body: Callable[[Tx], T | StandfastError], *, durable: bool = True) -> T:
         engine = self._engine
         if engine is None or engine.dead is not None or self._pid != os.getpid():
             engine = self._reopen()
+        self.written = self.written or durable
         try:
             result = engine.write(body, self.caller, durable=durable)
         except StorageError as error:
@@ -108,6 +153,7 @@ class Store:
     def submit(self, body: Callable[[Tx], T], done: Done[T]) -> None:
         """Like `write`, answered on another thread."""
         engine = self.engine
+        self.written = True
 
         def answered(result: T | None, error: BaseException | None) -> Wake | None:
             if error is None or not (isinstance(error, StorageError) and _forked(engine, error)):
@@ -119,6 +165,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[Tx]:
+        self.written = True
         with ExitStack() as stack:
             tx = self._on_live_engine(lambda engine: stack.enter_context(engine.transaction(self.caller)))
             self._here.tx = tx
@@ -167,6 +214,11 @@ class Room:
     @property
     def scope(self) -> str:
         return self.store.caller.scope
+
+    @property
+    def home(self) -> str:
+        """The scope and the repository: where tasks, decisions, state and gates are kept."""
+        return self.store.caller.home
 
     @property
     def actor(self) -> str:

@@ -26,7 +26,7 @@ from standfast.db.sql import load
 from standfast.db.store import Room, Store, query, refused_inside, verb
 from standfast.errors import Conflict, Corrupt, InvalidInput, NotFound, StandfastError, StorageError
 from standfast.footings import artifact_files as files
-from standfast.footings import journal
+from standfast.footings import journal, repositories
 from standfast.footings.journal import Receipt
 from standfast.ids import is_id, like_suffix, new_id, short
 
@@ -258,6 +258,7 @@ class Artifacts(Room):
             name=name or "",
             after=after or "",
             limit=_page_size(limit),
+            **repositories.filtered(tx, everywhere=everywhere or session is not None),
         )
         return [_artifact(row) for row in rows]
 
@@ -340,7 +341,7 @@ def _put_chunks(store: Store, row: Row, blocks: Iterator[bytes]) -> Artifact:
 def _recorded(tx: Tx, row: Row) -> Artifact:
     """The row of bytes that are durable already; the one that is there, if it says the same."""
     values = {**row, "scope": tx.caller.scope, "actor": tx.caller.actor, "now_us": tx.now_us()}
-    made = tx.maybe(SQL.add, **values)
+    made = tx.maybe(SQL.add, **values, **tx.caller.labelled())
     if made is None:
         same = tx.one(SQL.same, scope=tx.caller.scope, digest=row["digest"], name=row["name"], kind=row["kind"])
         return _wanted_longer(tx, _artifact(same), row)

@@ -1,8 +1,10 @@
 -- Artifacts: one row for each name given to some bytes; the bytes are known by their digest.
 
 -- name: add
-INSERT INTO artifact (id, scope, session_id, name, kind, digest, uri, size_bytes, retention, actor, created_us)
-VALUES (:id, :scope, :session_id, :name, :kind, :digest, :uri, :size_bytes, :retention, :actor, :now_us)
+INSERT INTO artifact (id, scope, session_id, name, kind, digest, uri, size_bytes, retention, actor, created_us,
+                      git_dir, origin)
+VALUES (:id, :scope, :session_id, :name, :kind, :digest, :uri, :size_bytes, :retention, :actor, :now_us, :git_dir,
+        :origin)
 ON CONFLICT (scope, digest, name, kind) DO NOTHING
 RETURNING id, scope, session_id, name, kind, digest, uri, size_bytes, retention, actor, created_us
 
@@ -39,7 +41,7 @@ LIMIT 1
 -- name: page
 SELECT id, scope, session_id, name, kind, digest, uri, size_bytes, retention, actor, created_us
 FROM artifact
-WHERE (:everywhere = 1 OR scope = :scope)
+WHERE (:everywhere = 1 OR scope = :scope) AND {here}
   AND (:session_id = '' OR session_id = :session_id)
   AND (:kind = '' OR kind = :kind)
   AND (:name = '' OR name = :name)

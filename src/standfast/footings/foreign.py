@@ -8,7 +8,9 @@ the bridge the facade has put there. Without a bridge a coroutine is refused by 
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
 from standfast.errors import InvalidInput
@@ -17,6 +19,8 @@ T = TypeVar("T")
 Bridge = Callable[[Awaitable[Any]], Any]
 
 _here = threading.local()
+_inside: ContextVar[str | None] = ContextVar("standfast_inside_effect", default=None)
+"""The tool of the effect whose function, probe or undo is running; tasks and copied contexts inherit it."""
 
 
 class NotAwaited(InvalidInput):
@@ -62,3 +66,34 @@ def with_bridge(bridge: Bridge, function: Callable[[], T]) -> T:
         return function()
     finally:
         _here.bridge = before
+
+
+# -- effects inside effects ----------------------------------------------------------------------------
+
+
+class Nested(InvalidInput):
+    """An effect or a step was called inside the body of an effect. Nothing of it was recorded."""
+
+    def __init__(self, what: str, outer: str) -> None:
+        super().__init__(
+            f"{what} was called inside effect {outer!r}: one of them could be in doubt while the other is not",
+            f"call it before or after {outer!r}, from the session's own code",
+            code="nested_effect",
+        )
+
+
+@contextmanager
+def inside(tool: str) -> Iterator[None]:
+    """Mark the block as the body of an effect: its function, its probe or its undo."""
+    token = _inside.set(tool)
+    try:
+        yield
+    finally:
+        _inside.reset(token)
+
+
+def refuse_nested(what: str) -> None:
+    """Raise InvalidInput (`nested_effect`) inside the body of an effect."""
+    outer = _inside.get()
+    if outer is not None:
+        raise Nested(what, outer)

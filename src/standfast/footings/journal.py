@@ -18,9 +18,10 @@ from typing import NamedTuple
 
 from standfast import serial
 from standfast.clock import checked_us
+from standfast.config.scope import Label
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.db.store import Room, query
+from standfast.db.store import Room, Store, query
 from standfast.errors import Corrupt, InvalidInput, NotFound, StandfastError
 
 SQL = load(__name__)
@@ -112,13 +113,15 @@ def append(
     stream: str | None = None,
     version: int | None = None,
     scope: str | None = None,
+    label: Label | None = None,
 ) -> Receipt:
     """Write one row in `tx`. Nothing waits for it: the receipt's `seq` comes with the commit.
 
-    `scope` and session are the caller's, unless what changed belongs to another.
+    Scope, label and session are the caller's, unless what changed belongs to another.
     """
     now_us = tx.now_us()
     caller = tx.caller
+    label = caller.label if label is None else label
     fields = (  # in the order of _HASHED, which is that of the statement
         now_us,
         now_us if occurred_us is None else checked_us(occurred_us, "occurred_us"),
@@ -136,8 +139,26 @@ def append(
         serial.dumps(data, what="data") if data is not None else None,
     )
     receipt = Receipt(fields)
-    tx.insert(SQL.append, receipt, fields)
+    tx.insert(SQL.append, receipt, (*fields, label.git_dir, label.origin))
     return receipt
+
+
+def remember(store: Store) -> None:
+    """Note the newest row in the memory of stores, once that row is durable."""
+    if store.memory is not None:
+        row = store.read(lambda tx: tx.maybe(SQL.newest))
+        store.sync()  # visible is not yet durable
+        store.memory.opened(store.caller.clock.now_us())
+        if row is not None:
+            store.note(row["seq"], row_hash(row))
+
+
+def remember_about(store: Store, subject: str) -> None:
+    """Note the newest row about `subject`, which this caller has just been acknowledged."""
+    if store.memory is not None:
+        row = store.read(lambda tx: tx.maybe(SQL.newest_about, subject=subject))
+        if row is not None:
+            store.note(row["seq"], row_hash(row))
 
 
 class Journal(Room):
@@ -174,7 +195,7 @@ class Journal(Room):
         row = tx.maybe(SQL.by_seq, seq=seq)
         if row is None:
             return NotFound(f"the journal has no row {seq}", "is this the store that gave the receipt? standfast where")
-        if row_hash(row) != wanted:
+        if wanted not in (row_hash(row), _hash_before_labels(row)):
             return Corrupt(
                 f"row {seq} of the journal does not say what the receipt says: it was changed, "
                 "or the receipt is from another store",
@@ -230,6 +251,17 @@ _SAID = itemgetter(*_HASHED)
 def row_hash(row: Row) -> str:
     """The hash of what a row says."""
     return _hash(_SAID(row))
+
+
+def within(row: Row, scope: str) -> bool:
+    """Whether a row is of this scope; before schema 11 its repository was its scope. In SQL it is {scoped}."""
+    return bool(row["scope"] == scope or (not scope and row["scope"] == Label(row["git_dir"], row["origin"]).name))
+
+
+def _hash_before_labels(row: Row) -> str:
+    """Before schema 11 the scope of an event in a stream was its repository, which is its label now."""
+    moved = row["stream"] is not None and not row["scope"]
+    return row_hash(row | {"scope": Label(row["git_dir"], row["origin"]).name}) if moved else ""
 
 
 def _hash(fields: tuple[object, ...]) -> str:

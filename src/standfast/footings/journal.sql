@@ -4,24 +4,40 @@
 -- before it happened, and 0 if none did. What is told of the future is late itself, and delays nobody behind it.
 -- name: append [sqlite]
 INSERT INTO event (time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
-                   stream, version, summary, data, late_us)
+                   stream, version, summary, data, git_dir, origin, late_us)
 VALUES (:time_us, :occurred_us, :scope, :actor, :holder, :source, :type, :subject, :session_id, :state,
-        :stream, :version, :summary, :data,
+        :stream, :version, :summary, :data, :git_dir, :origin,
         MAX(IFNULL((SELECT occurred_us + late_us FROM event ORDER BY seq DESC LIMIT 1) - :occurred_us, 0),
             IIF(:occurred_us > :time_us, -9223372036854775807, 0)))
 
+-- On PostgreSQL a row also says which account of the server wrote it.
 -- name: append [postgres]
 INSERT INTO event (time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
-                   stream, version, summary, data)
+                   stream, version, summary, data, git_dir, origin, db_user)
 VALUES (:time_us, :occurred_us, :scope, :actor, :holder, :source, :type, :subject, :session_id, :state,
-        :stream, :version, :summary, :data)
+        :stream, :version, :summary, :data, :git_dir, :origin, session_user)
 RETURNING seq
 
 -- name: by_seq
 SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
-       stream, version, summary, data
+       stream, version, summary, data, git_dir, origin
 FROM event
 WHERE seq = :seq
+
+-- name: newest
+SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
+       stream, version, summary, data
+FROM event
+ORDER BY seq DESC
+LIMIT 1
+
+-- name: newest_about
+SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
+       stream, version, summary, data
+FROM event
+WHERE subject = :subject
+ORDER BY seq DESC
+LIMIT 1
 
 -- name: about
 SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
@@ -37,7 +53,7 @@ SELECT value FROM meta WHERE key = 'settled_seq'
 -- On SQLite one writer commits at a time, so numbers become visible in their order.
 -- name: tail [sqlite]
 SELECT seq, '' AS xid, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
-       stream, version, summary, data
+       stream, version, summary, data, git_dir, origin
 FROM event
 WHERE seq > :seq
 ORDER BY seq
@@ -48,7 +64,7 @@ LIMIT :limit
 -- names the table's column: the answer's own `xid` is text, in which 999 comes after 1000.
 -- name: tail [postgres]
 SELECT seq, CAST(xid AS text) AS xid, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id,
-       state, stream, version, summary, data
+       state, stream, version, summary, data, git_dir, origin
 FROM event
 WHERE (xid, seq) > (CAST(:xid AS xid8), :seq) AND seq > :floor
   AND xid < pg_snapshot_xmin(pg_current_snapshot())
@@ -58,7 +74,7 @@ LIMIT :limit
 -- Never asked on SQLite, where there is nothing to settle.
 -- name: tail_settled [sqlite]
 SELECT seq, '' AS xid, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
-       stream, version, summary, data
+       stream, version, summary, data, git_dir, origin
 FROM event
 WHERE seq > :seq AND seq <= :ceiling
 ORDER BY seq
@@ -68,7 +84,7 @@ LIMIT :limit
 -- among themselves. They are all visible, so there is no horizon to wait for.
 -- name: tail_settled [postgres]
 SELECT seq, CAST(xid AS text) AS xid, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id,
-       state, stream, version, summary, data
+       state, stream, version, summary, data, git_dir, origin
 FROM event
 WHERE (xid, seq) > (CAST(:xid AS xid8), :seq) AND seq > :floor AND seq <= :ceiling
 ORDER BY event.xid, event.seq

@@ -28,7 +28,7 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import Statement, load, statement
 from standfast.db.store import Room, Store, query, refused_inside, verb
 from standfast.errors import InProgress, InvalidInput, LeaseLost, NotFound, StandfastError, StorageError
-from standfast.footings import journal
+from standfast.footings import hints, journal, keys
 from standfast.footings.journal import Receipt
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Leases(Room):
         term = term_of(tx, for_us)
         crash.point("lease.before_acquire")
         wanted: Row = {"scope": scope, "name": _checked_name(name), "actor": tx.caller.actor, "note": note, **term}
-        made = tx.maybe(SQL.create, now_us=tx.now_us(), **wanted)
+        made = tx.maybe(SQL.create, now_us=tx.now_us(), **wanted, **tx.caller.labelled())
         if made is not None:
             return _taken(tx, made, "lease.acquired")
         found = tx.one(SQL.by_name_for_update, scope=scope, name=name)
@@ -88,7 +88,8 @@ class Leases(Room):
             return _lease(tx, tx.one(SQL.extend, fence=found["fence"], scope=scope, name=name, **term))
         if standing.live:
             refusal = in_progress(tx, f"the lock {name!r}", found)
-            hint = f"wait for it: standfast lock {name} --wait 10m    (who holds what: standfast lock)"
+            waiting = hints.command("lock", name, "--wait", "10m")
+            hint = f"wait for it: {waiting}    (who holds what: standfast lock)"
             return InProgress(refusal.message, hint)
         taken = tx.one(SQL.take, fence=found["fence"], now_us=tx.now_us(), **wanted)
         return _taken(tx, taken, "lease.acquired" if standing.free else "lease.taken_over")
@@ -499,6 +500,4 @@ def _unknown(name: str) -> NotFound:
 
 
 def _checked_name(name: str) -> str:
-    if not name or len(name) > NAME_MAX or "\0" in name:
-        raise InvalidInput(f"a lock's name has 1 to {NAME_MAX} characters", "for example: standfast lock deploy")
-    return name
+    return keys.checked(name, "a lock's name", limit=NAME_MAX)

@@ -13,9 +13,9 @@ WHERE scope = :scope AND name = :name
 
 -- name: create
 INSERT INTO lease (scope, name, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-                   acquired_us, note)
+                   acquired_us, note, git_dir, origin)
 VALUES (:scope, :name, :holder, :actor, :lease_until_us, :lease_boot, :lease_mono_us, :lease_for_us, 1,
-        :now_us, :note)
+        :now_us, :note, :git_dir, :origin)
 ON CONFLICT (scope, name) DO NOTHING
 RETURNING scope, name, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, acquired_us, note
 

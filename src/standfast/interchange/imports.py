@@ -2,7 +2,8 @@
 
 Streaming: a source is read in pieces of four megabytes, and each piece is one transaction that also moves
 the place up to which the source is read. Killed anywhere, the next run goes on where that stands; run
-again with nothing new, it writes nothing. Nothing is ever deleted at the source, and when a source
+again with nothing new, it writes nothing. A source that takes longer than ten minutes is left where it
+stands, with a note; the next run goes on there. Nothing is ever deleted at the source, and when a source
 disappears what was imported stays, with a note.
 """
 
@@ -10,21 +11,22 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from standfast import config, crash, serial
-from standfast.config.scope import normalised
+from standfast import crash, serial
+from standfast.config.scope import OUTSIDE, Label, normalised, repository
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, Store, query, refused_inside
 from standfast.errors import InvalidInput, NotFound, StandfastError
-from standfast.footings import journal
+from standfast.footings import hints, journal
 from standfast.ids import new_id
 from standfast.interchange.transcripts import importer as importer_of
-from standfast.interchange.transcripts import writing
+from standfast.interchange.transcripts import reading, writing
 from standfast.interchange.transcripts.neutral import Batch, Thread
 from standfast.interchange.transcripts.reading import HEAD_BYTES, SIZE_UNKNOWN, Importer, Line, Piece, Place, Reader
 
@@ -110,7 +112,7 @@ class Imports(Room):
         chosen = importer_of(agent)
         roots = [os.fspath(path)] if path is not None else chosen.roots(os.environ)
         if path is not None and not os.path.exists(roots[0]):
-            raise NotFound(f"there is nothing at {roots[0]}", f"standfast import {agent} PATH")
+            raise NotFound(f"there is nothing at {roots[0]}", f"{hints.command('import', agent)} PATH")
         run = _Run(self.store, chosen, dry_run=dry_run, progress=progress)
         try:
             return run.all(roots, since_us)
@@ -151,7 +153,7 @@ class _Run:
         self.host = host()
         self.done = self.total = 0
         self.sessions = self.calls = 0
-        self.scopes: dict[tuple[str | None, str | None], str] = {}
+        self.labels: dict[tuple[str | None, str | None], Label] = {}
         self.packer = ThreadPoolExecutor(1, "standfast-import")
 
     def all(self, roots: list[str], since_us: int | None) -> Report:
@@ -195,11 +197,15 @@ class _Run:
         counts: dict[str, Any] = {}
         carry: dict[str, Any] = {}
         reader = self.importer.reader(path, carry, counts)
-        messages = 0
+        messages, note = 0, None
+        limit = _Limit()
         for piece in self.importer.pieces(path, 0, carry, redact=self.store.redact):
             messages += len(self._batch(reader, piece).said)
             self._tell(path, piece.upto)
-        return Imported(path, "new" if messages else "empty", None, reader.native_id, None, messages, counts)
+            if limit.over:
+                note = limit.note(piece.upto)
+                break
+        return Imported(path, "new" if messages else "empty", note, reader.native_id, None, messages, counts)
 
     def _wet(self, path: str) -> Imported:
         messages, before = 0, None
@@ -215,7 +221,8 @@ class _Run:
             if not outcome.overtaken:
                 known = before is not None
                 word = ("more" if known else "new") if messages or outcome.moved else ("same" if known else "empty")
-                return Imported(path, word, None, outcome.native_id, outcome.session_id, messages, outcome.counts)
+                ids = (outcome.native_id, outcome.session_id)
+                return Imported(path, word, outcome.note, *ids, messages, outcome.counts)
         return Imported(path, "same", "another importer is at it", None, None, messages, {})
 
     def _row(self, path: str) -> Row | None:
@@ -259,7 +266,8 @@ class _Run:
     def _go_on(self, path: str, row: Row, place: Place) -> _Outcome:
         carry, counts = json.loads(row["carry"]), json.loads(row["counts"])
         start = row["upto"]
-        written, moved = 0, False
+        written, moved, note = 0, False, None
+        limit = _Limit()
         session_id, native_id = row["session_id"], row["native_id"]
         settled = (row["identity"], row["mtime_us"], row["size_bytes"]) == (place.identity, place.mtime_us, start)
         if settled or self.importer.finished(place, start):
@@ -279,13 +287,16 @@ class _Run:
             written, moved = written + wrote.messages, True
             self._tell(path, piece.upto)
             del piece, batch, packed  # before the next is read
+            if limit.over and start < place.size:
+                note = limit.note(start)
+                break
         if moved and place.size != SIZE_UNKNOWN:
             self._learn_head(path, row, start)
-        if place.size == SIZE_UNKNOWN:
+        if place.size == SIZE_UNKNOWN and note is None:
             settle: Row = {"seq": row["seq"], "generation": row["generation"], "upto": start}
             settle |= {"identity": place.identity, "mtime_us": place.mtime_us}
             self.store.write(lambda tx: tx.run(SQL.settle, **settle))
-        return _Outcome(written, moved, False, native_id, session_id, counts)
+        return _Outcome(written, moved, False, native_id, session_id, counts, note)
 
     def _batch(self, reader: Reader, piece: Piece) -> Batch:
         batch = Batch(self.importer.agent)
@@ -323,19 +334,19 @@ class _Run:
             in_place=self.importer.in_place,
             copies=self.importer.copies,
         )
-        scopes = {thread: self._scope(batch, thread) for thread in batch.facts}
+        labels = {thread: self._label(batch, thread) for thread in batch.facts}
         crash.point("import.before_batch")
-        written = self.store.write(lambda tx: writing.write(tx, batch, advance, scopes))
+        written = self.store.write(lambda tx: writing.write(tx, batch, advance, labels))
         crash.point("import.after_batch")
         return written
 
-    def _scope(self, batch: Batch, thread: Thread) -> str:
-        """The scope of the repository a conversation was held in; where that is not here, the caller's."""
+    def _label(self, batch: Batch, thread: Thread) -> Label:
+        """The repository a conversation was held in; where that is not here, the caller's."""
         facts = batch.facts[thread] or batch.facts.get(Thread(thread.session), {})
         asked = (facts.get("cwd"), facts.get("origin"))
-        if asked not in self.scopes:
-            self.scopes[asked] = _scope_of(*asked, default=self.store.caller.scope)
-        return self.scopes[asked]
+        if asked not in self.labels:
+            self.labels[asked] = _label_of(*asked, default=self.store.caller.label)
+        return self.labels[asked]
 
     def _tell(self, path: str, upto: int) -> None:
         if self.progress is not None:
@@ -391,6 +402,22 @@ class _Outcome(NamedTuple):
     native_id: str | None
     session_id: str | None
     counts: dict[str, Any]
+    note: str | None = None
+
+
+class _Limit:
+    """How long one source may take in one run."""
+
+    def __init__(self) -> None:
+        self._limit_s = reading.FILE_MAX_S
+        self._end_s = time.monotonic() + self._limit_s
+
+    @property
+    def over(self) -> bool:
+        return time.monotonic() > self._end_s
+
+    def note(self, upto: int) -> str:
+        return f"stopped at {upto:,} after {self._limit_s:g} s, the limit for one file; run the import again to go on"
 
 
 def _packed(lines: Sequence[Line]) -> bytes:
@@ -457,13 +484,12 @@ def _source(row: Row) -> Source:
     return Source(*(serial.read(row[name]) if name == "counts" else row[name] for name in Source._fields))
 
 
-def _scope_of(cwd: str | None, origin: str | None, *, default: str) -> str:
+def _label_of(cwd: str | None, origin: str | None, *, default: Label) -> Label:
     if cwd and os.path.isabs(cwd) and os.path.isdir(cwd):
-        try:
-            return config.load(cwd=cwd, quiet=True).scope
-        except StandfastError:
-            return default
-    return (normalised(origin) if origin else None) or default
+        found = repository(cwd)
+        return found.label if found is not None else OUTSIDE
+    named = normalised(origin) if origin else None
+    return Label(None, named) if named else default
 
 
 def host() -> str:

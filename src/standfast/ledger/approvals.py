@@ -1,13 +1,14 @@
-"""Approvals: a person's yes to exactly these bytes, before they are sent.
+"""Approvals: a person's yes to one question, before anything is sent.
 
     requested ──▶ granted ──▶ consumed
         ├───────▶ denied
         └───────▶ expired ◀── granted
 
-An approval belongs to one effect and to the hash of its whole intent, prose included: other
-words need another yes. The first answer wins. It is consumed in the transaction that dispatches
-the effect, if it has not expired by then, and stays with that effect for its further attempts
-until it expires. A denial stands just as long; after that the same intent may be asked for again.
+The question is one text: tool, scope, key, the directory where a command runs, the number of attempts,
+and the exact action. It is stored with its hash when it is asked and never changed. The transaction that
+dispatches the effect builds the question again from what it is about to send, compares the hash, and uses
+one attempt of the grant if it has not expired. The last attempt consumes the grant. The first answer wins.
+A denial counts until its request expires; after that the same question may be asked again.
 
 Time is judged inside the transaction. `expired` is written down by the next verb that writes and
 notices it; readers see it at once.
@@ -22,11 +23,12 @@ from typing import NamedTuple
 
 from standfast import crash, serial
 from standfast.clock import DAY_US, SECOND_US, format_duration, iso
+from standfast.config.people import for_people
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, Store, query, refused_inside, verb
 from standfast.errors import ApprovalRequired, Conflict, IllegalTransition, InvalidInput, NotFound, StandfastError
-from standfast.footings import journal, notices
+from standfast.footings import journal, notices, repositories
 from standfast.footings.journal import Receipt
 from standfast.ids import is_id, like_suffix, new_id, short
 
@@ -35,6 +37,9 @@ SQL = load(__name__)
 STATES = ("requested", "granted", "denied", "expired", "consumed")
 DEFAULT_US = DAY_US
 LIFETIME_MAX_US = 30 * DAY_US
+ATTEMPTS_MAX = 10
+METHODS = ("terminal", "passkey", "api")
+"""How an answer was obtained."""
 WORDS_MAX = 4000
 NAME_MAX = 200
 PAGE_MAX = 1000
@@ -43,6 +48,7 @@ LOOK_AGAIN_S = 1.0
 YOUNG_US = SECOND_US
 """An answer younger than this may be visible and not yet on disk."""
 
+_ACTION = '{"action":'
 _LAST = "apr_z"  # sorts behind every id, in every collation: an id begins with 0 to 7
 
 
@@ -56,39 +62,77 @@ class Approval(NamedTuple):
     gate: str | None
     tool: str
     intent_hash: str
+    question_hash: str | None
     state: str
     requester: str
     why: str | None
     approver: str | None
     rationale: str | None
+    method: str | None
+    """How the answer was obtained: one of METHODS."""
     requested_us: int
     expires_us: int
     answered_us: int | None
     consumed_us: int | None
     attempt: int | None
-    """The attempt that consumed it; later ones of the same effect go on with it."""
+    """The effect's attempt that used it last."""
+    attempts: int | None
+    """How many dispatches the question asks for."""
+    attempts_used: int | None
     receipt: Receipt | None = None
 
 
 class Question(NamedTuple):
-    """What a person is asked: the approval, the exact bytes to be done, and where they come from."""
+    """What an approver reads: the hashed text and its parts, and what the requester says beside it."""
 
     approval: Approval
-    intent: str | None
-    """The canonical text; None if it is not there any more."""
-    current_hash: str
-    """The hash of the effect's intent now; another than the approval's if it was changed since."""
+    text: str | None
+    """The stored question; None for a request of an older version."""
+    tool: str
+    scope: str
     effect_key: str
-    effect_state: str
+    directory: str | None
+    """Where the command runs; None for an effect that is not a command."""
+    attempts: int
+    intent: str | None
+    """The exact action, as canonical text."""
+    current_hash: str | None
+    """The hash of the effect's intent now; it differs from the approval's if the intent was changed since."""
+    effect_state: str | None
     session_key: str | None
     agent: str | None
-    cwd: str | None
-    context: serial.Json
+    description: str | None
+    """The agent's own words about the call. They are not part of the question."""
 
     @property
     def exact(self) -> bool:
-        """Whether `intent` is, byte for byte, what the approval is bound to."""
-        return self.intent is not None and serial.hash_text(self.intent) == self.approval.intent_hash
+        """Whether `text` is, byte for byte, what the approval is bound to."""
+        if self.text is None or serial.hash_text(self.text) != self.approval.question_hash:
+            return False
+        return self.approval.attempts == self.attempts
+
+
+def question_text(effect: Row) -> str:
+    """The question for `effect` (tool, scope, key, intent, context): canonical JSON, fields in this order."""
+    context = _context(effect)
+    fields = {"attempts": checked_attempts(context.get("attempts", 1)), "key": effect["key"], "scope": effect["scope"]}
+    fields["tool"] = effect["tool"]
+    if context.get("cwd") is not None:
+        fields["directory"] = context["cwd"]
+    # The intent is canonical text already: written in front, because "action" sorts first.
+    return f"{_ACTION}{effect['intent']},{serial.canonical(fields)[1:]}"
+
+
+def _context(effect: Row) -> dict[str, serial.Json]:
+    found = serial.read(effect["context"])
+    return found if isinstance(found, dict) else {}
+
+
+def checked_attempts(number: object) -> int:
+    """How many dispatches a question may ask for."""
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= ATTEMPTS_MAX:
+        raise InvalidInput(f"attempts must be between 1 and {ATTEMPTS_MAX} (got {number!r})", "for example: attempts=3")
+    return number
 
 
 # -- for effects -----------------------------------------------------------------------------------
@@ -103,19 +147,18 @@ def require(
     gate: str | None = None,
     for_us: int = DEFAULT_US,
 ) -> StandfastError | None:
-    """None if `effect` may be dispatched as attempt `attempt`: its approval is consumed in `tx`.
+    """None if `effect` may be dispatched as attempt `attempt`: one attempt of its grant is used in `tx`.
 
     Otherwise the ApprovalRequired to return; the request is recorded if there was none.
-    `effect` has id, scope, session_id, tool and intent_hash, the hash of what will really be done.
+    `effect` has id, scope, session_id, tool, key, intent, intent_hash and context of what will really be done.
     The caller holds the effect's row in this transaction, and tells with `tell` once it is committed.
     """
-    asked = _Asked(effect, why, gate, _lifetime(for_us))
+    asked = _asked(effect, why, gate, for_us)
     found = _current(tx, asked)
     if found is None:
         return _required(tx, _request(tx, asked), fresh=True)
     if found.state == "granted":
-        _consume(tx, found, attempt)
-    if found.state in ("granted", "consumed"):
+        _consume(tx, found, attempt, asked.attempts)
         return None
     return _required(tx, found) if found.state == "requested" else _denied(found)
 
@@ -133,28 +176,35 @@ def tell(store: Store, error: StandfastError, *, tx: Tx | None = None) -> None:
 
 class _Asked(NamedTuple):
     effect: Row
+    question: str
+    question_hash: str
+    attempts: int
     why: str | None
     gate: str | None
     for_us: int
 
 
+def _asked(effect: Row, why: str | None, gate: str | None, for_us: int) -> _Asked:
+    question, attempts = question_text(effect), _context(effect).get("attempts", 1)
+    return _Asked(effect, question, serial.hash_text(question), attempts, why, gate, _lifetime(for_us))
+
+
 def _current(tx: Tx, asked: _Asked) -> Approval | None:
-    """The approval that counts for this intent now; what has lapsed is written down on the way."""
-    wanted: str = asked.effect["intent_hash"]
+    """The approval that counts for this question now; what has lapsed is written down on the way."""
     now_us = tx.now_us()
     valid: dict[str, Approval] = {}
-    for row in tx.all(SQL.standing, effect_id=asked.effect["id"], intent_hash=wanted):
+    for row in tx.all(SQL.standing, effect_id=asked.effect["id"], question_hash=asked.question_hash):
         found = _approval(row)
         answerable = found.state in ("requested", "granted")
-        if found.intent_hash != wanted:
+        if found.question_hash != asked.question_hash:
             if answerable:
-                _expire(tx, found, "the intent was changed after it was asked for")
+                _expire(tx, found, "the question was changed after it was asked for")
         elif found.expires_us > now_us:
             valid.setdefault(found.state, found)
         elif answerable:
             _expire(tx, found, "nobody answered in time" if found.state == "requested" else "granted, not used in time")
     # By what they say, not by their time: wall clocks may run backwards.
-    return next((valid[state] for state in ("consumed", "granted", "requested", "denied") if state in valid), None)
+    return next((valid[state] for state in ("granted", "requested", "denied") if state in valid), None)
 
 
 def _request(tx: Tx, asked: _Asked) -> Approval:
@@ -169,6 +219,9 @@ def _request(tx: Tx, asked: _Asked) -> Approval:
         gate=_words(asked.gate, "gate"),
         tool=effect["tool"],
         intent_hash=effect["intent_hash"],
+        question=asked.question,
+        question_hash=asked.question_hash,
+        attempts=asked.attempts,
         requester=tx.caller.actor,
         why=_words(asked.why, "why"),
         now_us=tx.now_us(),
@@ -183,11 +236,16 @@ def _request(tx: Tx, asked: _Asked) -> Approval:
     return _journalled(tx, made, said, {"expires_us": made.expires_us, "gate": made.gate})
 
 
-def _consume(tx: Tx, found: Approval, attempt: int) -> None:
+def _consume(tx: Tx, found: Approval, attempt: int, attempts: int) -> None:
     crash.point("approval.before_consume")
-    row = tx.one(SQL.consume, id=found.id, intent_hash=found.intent_hash, attempt=attempt, now_us=tx.now_us())
+    bound: Row = {"id": found.id, "question_hash": found.question_hash, "attempts": attempts}
+    row = tx.one(SQL.consume, attempt=attempt, now_us=tx.now_us(), **bound)
     tx.run(SQL.bind, effect_id=found.effect_id, approval_id=found.id)
-    _journalled(tx, _approval(row), f"{found.tool}, granted by {found.approver}", {"attempt": attempt})
+    used = _approval(row)
+    count = f"attempt {used.attempts_used} of {used.attempts}"
+    said = f"{found.tool}, granted by {found.approver}" + (f", {count}" if used.attempts != 1 else "")
+    data: dict[str, serial.Json] = {"attempt": attempt, "attempts_used": used.attempts_used, "attempts": used.attempts}
+    _journalled(tx, used, said, data, what="consumed")
 
 
 def _expire(tx: Tx, found: Approval, reason: str) -> Approval:
@@ -196,11 +254,13 @@ def _expire(tx: Tx, found: Approval, reason: str) -> Approval:
     return found if row is None else _journalled(tx, _approval(row), f"{found.tool}: {reason}", {"reason": reason})
 
 
-def _journalled(tx: Tx, made: Approval, summary: str, data: dict[str, serial.Json]) -> Approval:
-    about = {"effect_id": made.effect_id, "intent_hash": made.intent_hash, **data}
+def _journalled(
+    tx: Tx, made: Approval, summary: str, data: dict[str, serial.Json], *, what: str | None = None
+) -> Approval:
+    about = {"effect_id": made.effect_id, "question_hash": made.question_hash, **data}
     receipt = journal.append(
         tx,
-        f"approval.{made.state}",
+        f"approval.{what or made.state}",
         made.id,
         scope=made.scope,  # whoever answers may stand elsewhere; the answer belongs to the effect's scope
         session_id=made.session_id,
@@ -279,24 +339,31 @@ class Approvals(Room):
                 f"effect {row['tool']!r} ({short(row['id'])}) is {row['state']}: there is nothing to ask for",
                 f"standfast effect show {short(row['id'])}",
             )
-        asked = _Asked(row, why, gate, _lifetime(for_us))
+        asked = _asked(row, why, gate, for_us)
         found = _current(tx, asked)
         if found is None or (found.state == "denied" and again):
             return _request(tx, asked)
         return found
 
+    @for_people("answers an approval")
     @verb
-    def grant(self, tx: Tx, approval: str, *, approver: str, rationale: str | None = None) -> Approval | StandfastError:
-        """Say yes. First answer wins.
+    def grant(
+        self, tx: Tx, approval: str, *, approver: str, rationale: str | None = None, method: str = "api"
+    ) -> Approval | StandfastError:
+        """Say yes. First answer wins. `method` says how the answer was obtained.
 
-        Raises NotFound, and IllegalTransition for what is answered or expired, saying by whom and when.
+        Raises NotFound, IllegalTransition for what is answered or expired, saying by whom and when, and Conflict if
+        the stored question is not the one that was asked.
         """
-        return self._answer(tx, approval, "granted", approver, rationale)
+        return self._answer(tx, approval, "granted", approver, rationale, method)
 
+    @for_people("answers an approval")
     @verb
-    def deny(self, tx: Tx, approval: str, *, approver: str, rationale: str | None = None) -> Approval | StandfastError:
+    def deny(
+        self, tx: Tx, approval: str, *, approver: str, rationale: str | None = None, method: str = "api"
+    ) -> Approval | StandfastError:
         """Say no. First answer wins; the errors are those of `grant`."""
-        return self._answer(tx, approval, "denied", approver, rationale)
+        return self._answer(tx, approval, "denied", approver, rationale, method)
 
     def get(self, approval: str) -> Approval:
         """The approval as it stands now. An answer that is read here is on disk. Raises NotFound."""
@@ -307,7 +374,7 @@ class Approvals(Room):
 
     @query
     def question(self, tx: Tx, approval: str) -> Question | StandfastError:
-        """What is or was asked, with the exact bytes. Raises NotFound."""
+        """What is or was asked: the stored question and its parts. Raises NotFound."""
         found = self._find(tx, approval)
         return found if isinstance(found, StandfastError) else _question(tx, found)
 
@@ -323,12 +390,14 @@ class Approvals(Room):
             return found
         if found.state != "requested":
             return _too_late(tx, found.id)
+        if not _answerable(tx, found):
+            return _not_exact(found)
         posed = _question(tx, found)
-        if isinstance(posed, StandfastError) or posed.exact:
+        if posed.current_hash == found.intent_hash:
             return posed
         return Conflict(
             f"what is to be done was changed after approval {found.id} was asked for: {posed.current_hash} now",
-            "the next call of the effect asks anew; see standfast approval list",
+            "the next call of the effect asks again; see standfast approval list",
             code="intent_changed",
         )
 
@@ -356,6 +425,7 @@ class Approvals(Room):
             "session": session or "",
             "now_us": tx.now_us(),
             "limit": max(1, min(limit, PAGE_MAX)),
+            **repositories.filtered(tx, everywhere=everywhere or session is not None),
         }
         rows = tx.all(SQL.waiting, **asked) if state == "requested" else tx.all(SQL.page, state=state or "", **asked)
         return [_approval(row) for row in rows]
@@ -380,21 +450,26 @@ class Approvals(Room):
     # -- parts of the verbs above ----------------------------------------------------------------
 
     def _answer(
-        self, tx: Tx, approval: str, state: str, approver: str, rationale: str | None
+        self, tx: Tx, approval: str, state: str, approver: str, rationale: str | None, method: str
     ) -> Approval | StandfastError:
+        if method not in METHODS:
+            return InvalidInput(f"{serial.clean(str(method), 40)!r} is no method", f"one of {', '.join(METHODS)}")
         if not approver.strip() or not approver.isprintable() or len(approver) > NAME_MAX:
             return InvalidInput(f"approver must be one line of 1 to {NAME_MAX} printable characters")
         words = _words(rationale, "rationale")
         found = self._find(tx, approval)
         if isinstance(found, StandfastError):
             return found
+        if state == "granted" and found.state == "requested" and not _answerable(tx, found):
+            return _not_exact(found)
         crash.point("approval.before_answer")
-        row = tx.maybe(SQL.answer, id=found.id, state=state, approver=approver, rationale=words, now_us=tx.now_us())
+        said: Row = {"approver": approver, "rationale": words, "method": method}
+        row = tx.maybe(SQL.answer, id=found.id, state=state, now_us=tx.now_us(), **said)
         if row is None:
             return _too_late(tx, found.id)
         made = _approval(row)
-        said = f"{made.tool}, {state} by {approver}" + (f": {words}" if words else "")
-        return _journalled(tx, made, said, {"approver": approver})
+        summary = f"{made.tool}, {state} by {approver}" + (f": {words}" if words else "")
+        return _journalled(tx, made, summary, {"approver": approver, "method": method})
 
     @query
     def _look(self, tx: Tx, approval: str) -> tuple[Approval, int] | StandfastError:
@@ -414,20 +489,52 @@ class Approvals(Room):
         return rows[0] if len(rows) == 1 else _not_one("effect", text, rows, hint)
 
 
-def _question(tx: Tx, found: Approval) -> Question | StandfastError:
-    row = tx.maybe(SQL.question, effect_id=found.effect_id)
-    if row is None:
-        return NotFound(f"the effect of approval {found.id} is gone", "standfast approval list")
+def _question(tx: Tx, found: Approval) -> Question:
+    row = tx.one(SQL.question, id=found.id)
+    text: str | None = row["question"]
+    fields = _fields(text)
+    description = _context(row).get("description")
     return Question(
         approval=found,
-        intent=row["intent"],
+        text=text,
+        tool=str(fields.get("tool", found.tool)),
+        scope=str(fields.get("scope", found.scope)),
+        effect_key=str(fields.get("key", row["key"])),
+        directory=None if fields.get("directory") is None else str(fields["directory"]),
+        attempts=fields.get("attempts", 1),
+        intent=fields.get("action"),
         current_hash=row["intent_hash"],
-        effect_key=row["key"],
         effect_state=row["state"],
         session_key=row["session_key"],
         agent=row["agent"],
-        cwd=row["cwd"],
-        context=serial.read(row["context"]),
+        description=description if isinstance(description, str) else None,
+    )
+
+
+def _answerable(tx: Tx, found: Approval) -> bool:
+    """Whether an approver may answer it: the stored question is the one that was asked, and nothing is used yet."""
+    return found.attempts_used == 0 and _question(tx, found).exact
+
+
+def _fields(text: str | None) -> dict[str, serial.Json]:
+    """The parts of a stored question; the action as the text that it is in there."""
+    if text is None or not text.startswith(_ACTION):
+        return {}
+    from json import JSONDecoder
+
+    try:
+        _, end = JSONDecoder().raw_decode(text, len(_ACTION))
+        rest = serial.read("{" + text[end:].removeprefix(","))
+    except (ValueError, RecursionError):
+        return {}
+    return {**rest, "action": text[len(_ACTION) : end]} if isinstance(rest, dict) else {}
+
+
+def _not_exact(found: Approval) -> Conflict:
+    return Conflict(
+        f"the stored question of approval {found.id} is not the one that was asked: its hash is not the recorded one",
+        "the next call of the effect asks again; see standfast approval list",
+        code="question_changed",
     )
 
 

@@ -1,39 +1,45 @@
--- Approvals: a person's yes or no to one intent of one effect, bound to its hash.
+-- Approvals: a person's yes or no to one question, bound to its hash.
 --
 -- No row is locked before it is changed: each change is a compare-and-set on the state. (A lock
 -- would also need the right to update what a role on PostgreSQL may only read.)
 
--- What was ever asked for these very bytes, and whatever is still open for this effect.
+-- Every approval of this question, and every open one of this effect.
 -- name: standing
-SELECT id, scope, session_id, effect_id, gate, tool, intent_hash, state, requester, why, approver, rationale,
-       requested_us, expires_us, answered_us, consumed_us, attempt
+SELECT id, scope, session_id, effect_id, gate, tool, intent_hash, question_hash, state, requester, why, approver,
+       rationale, method, requested_us, expires_us, answered_us, consumed_us, attempt, attempts, attempts_used
 FROM approval
-WHERE effect_id = :effect_id AND (intent_hash = :intent_hash OR state IN ('requested', 'granted'))
+WHERE effect_id = :effect_id AND (question_hash = :question_hash OR state IN ('requested', 'granted'))
 ORDER BY requested_us DESC, id DESC
 LIMIT 50
 
 -- name: request
-INSERT INTO approval (id, scope, session_id, effect_id, gate, tool, intent_hash, state, requester, why,
-                      requested_us, expires_us)
-VALUES (:id, :scope, :session_id, :effect_id, :gate, :tool, :intent_hash, 'requested', :requester, :why,
-        :now_us, :expires_us)
-ON CONFLICT (effect_id, intent_hash) WHERE state IN ('requested', 'granted') DO NOTHING
-RETURNING id, scope, session_id, effect_id, gate, tool, intent_hash, state, requester, why, approver, rationale,
-          requested_us, expires_us, answered_us, consumed_us, attempt
+INSERT INTO approval (id, scope, session_id, effect_id, gate, tool, intent_hash, question, question_hash, attempts,
+                      attempts_used, state, requester, why, requested_us, expires_us, git_dir, origin)
+VALUES (:id, :scope, :session_id, :effect_id, :gate, :tool, :intent_hash, :question, :question_hash, :attempts,
+        0, 'requested', :requester, :why, :now_us, :expires_us, (SELECT e.git_dir FROM effect e WHERE e.id = :effect_id),
+        (SELECT e.origin FROM effect e WHERE e.id = :effect_id))
+ON CONFLICT (effect_id, question_hash) WHERE state IN ('requested', 'granted') DO NOTHING
+RETURNING id, scope, session_id, effect_id, gate, tool, intent_hash, question_hash, state, requester, why, approver,
+          rationale, method, requested_us, expires_us, answered_us, consumed_us, attempt, attempts, attempts_used
 
 -- name: answer
 UPDATE approval
-SET state = :state, approver = :approver, rationale = :rationale, answered_us = :now_us
+SET state = :state, approver = :approver, rationale = :rationale, method = :method, answered_us = :now_us
 WHERE id = :id AND state = 'requested' AND expires_us > :now_us
-RETURNING id, scope, session_id, effect_id, gate, tool, intent_hash, state, requester, why, approver, rationale,
-          requested_us, expires_us, answered_us, consumed_us, attempt
+RETURNING id, scope, session_id, effect_id, gate, tool, intent_hash, question_hash, state, requester, why, approver,
+          rationale, method, requested_us, expires_us, answered_us, consumed_us, attempt, attempts, attempts_used
 
+-- One dispatch uses one attempt; the last one consumes the grant. The number comes from the question that was
+-- just built, not from the row.
 -- name: consume
 UPDATE approval
-SET state = 'consumed', consumed_us = :now_us, attempt = :attempt
-WHERE id = :id AND state = 'granted' AND intent_hash = :intent_hash AND expires_us > :now_us
-RETURNING id, scope, session_id, effect_id, gate, tool, intent_hash, state, requester, why, approver, rationale,
-          requested_us, expires_us, answered_us, consumed_us, attempt
+SET attempts_used = attempts_used + 1,
+    state = CASE WHEN attempts_used + 1 >= :attempts THEN 'consumed' ELSE 'granted' END,
+    consumed_us = :now_us, attempt = :attempt
+WHERE id = :id AND state = 'granted' AND question_hash = :question_hash AND attempts_used < :attempts
+  AND expires_us > :now_us
+RETURNING id, scope, session_id, effect_id, gate, tool, intent_hash, question_hash, state, requester, why, approver,
+          rationale, method, requested_us, expires_us, answered_us, consumed_us, attempt, attempts, attempts_used
 
 -- name: bind
 UPDATE effect SET approval_id = :approval_id WHERE id = :effect_id
@@ -45,32 +51,35 @@ SELECT id FROM approval WHERE effect_id = :effect_id LIMIT 1
 UPDATE approval
 SET state = 'expired'
 WHERE id = :id AND state IN ('requested', 'granted')
-RETURNING id, scope, session_id, effect_id, gate, tool, intent_hash, state, requester, why, approver, rationale,
-          requested_us, expires_us, answered_us, consumed_us, attempt
+RETURNING id, scope, session_id, effect_id, gate, tool, intent_hash, question_hash, state, requester, why, approver,
+          rationale, method, requested_us, expires_us, answered_us, consumed_us, attempt, attempts, attempts_used
 
 -- Readers see what is true now: nobody has to come by for a request to expire.
 -- name: by_id
-SELECT id, scope, session_id, effect_id, gate, tool, intent_hash,
+SELECT id, scope, session_id, effect_id, gate, tool, intent_hash, question_hash,
        CASE WHEN state IN ('requested', 'granted') AND expires_us <= :now_us THEN 'expired' ELSE state END AS state,
-       requester, why, approver, rationale, requested_us, expires_us, answered_us, consumed_us, attempt
+       requester, why, approver, rationale, method, requested_us, expires_us, answered_us, consumed_us, attempt,
+       attempts, attempts_used
 FROM approval
 WHERE id = :id
 
 -- name: by_suffix
-SELECT id, scope, session_id, effect_id, gate, tool, intent_hash,
+SELECT id, scope, session_id, effect_id, gate, tool, intent_hash, question_hash,
        CASE WHEN state IN ('requested', 'granted') AND expires_us <= :now_us THEN 'expired' ELSE state END AS state,
-       requester, why, approver, rationale, requested_us, expires_us, answered_us, consumed_us, attempt
+       requester, why, approver, rationale, method, requested_us, expires_us, answered_us, consumed_us, attempt,
+       attempts, attempts_used
 FROM approval
 WHERE id LIKE :pattern
 LIMIT 2
 
 -- name: page
-SELECT id, scope, session_id, effect_id, gate, tool, intent_hash,
+SELECT id, scope, session_id, effect_id, gate, tool, intent_hash, question_hash,
        CASE WHEN state IN ('requested', 'granted') AND expires_us <= :now_us THEN 'expired' ELSE state END AS state,
-       requester, why, approver, rationale, requested_us, expires_us, answered_us, consumed_us, attempt
+       requester, why, approver, rationale, method, requested_us, expires_us, answered_us, consumed_us, attempt,
+       attempts, attempts_used
 FROM approval
 WHERE id < :after
-  AND (:everywhere = 1 OR scope = :scope)
+  AND (:everywhere = 1 OR scope = :scope) AND {here}
   AND (:state = ''
        OR CASE WHEN state IN ('requested', 'granted') AND expires_us <= :now_us THEN 'expired' ELSE state END = :state)
   AND (:session = ''
@@ -81,11 +90,11 @@ LIMIT :limit
 -- What waits, by its own index however long the history is. (Joined with '', the id does not tempt
 -- SQLite to walk the whole table in the order of its primary key.)
 -- name: waiting
-SELECT id, scope, session_id, effect_id, gate, tool, intent_hash, state, requester, why, approver, rationale,
-       requested_us, expires_us, answered_us, consumed_us, attempt
+SELECT id, scope, session_id, effect_id, gate, tool, intent_hash, question_hash, state, requester, why, approver,
+       rationale, method, requested_us, expires_us, answered_us, consumed_us, attempt, attempts, attempts_used
 FROM approval
 WHERE state = 'requested' AND expires_us > :now_us AND id || '' < :after
-  AND (:everywhere = 1 OR scope = :scope)
+  AND (:everywhere = 1 OR scope = :scope) AND {here}
   AND (:session = ''
        OR session_id IN (SELECT s.id FROM session s WHERE s.id = :session OR (s.scope = :scope AND s.key = :session)))
 ORDER BY id || '' DESC
@@ -93,17 +102,18 @@ LIMIT :limit
 
 -- The effect a request is made for.
 -- name: effect_by_id
-SELECT id, scope, session_id, tool, key, intent_hash, state, attempt FROM effect WHERE id = :id
+SELECT id, scope, session_id, tool, key, intent, intent_hash, context, state, attempt FROM effect WHERE id = :id
 
 -- name: effect_by_suffix
-SELECT id, scope, session_id, tool, key, intent_hash, state, attempt FROM effect WHERE id LIKE :pattern LIMIT 2
+SELECT id, scope, session_id, tool, key, intent, intent_hash, context, state, attempt FROM effect WHERE id LIKE :pattern LIMIT 2
 
 -- name: effect_by_key
-SELECT id, scope, session_id, tool, key, intent_hash, state, attempt FROM effect WHERE scope = :scope AND key = :key
+SELECT id, scope, session_id, tool, key, intent, intent_hash, context, state, attempt FROM effect WHERE scope = :scope AND key = :key
 
--- What a person is shown: the bytes, and where they come from.
+-- The question that an approver reads, and whether its effect still has that intent.
 -- name: question
-SELECT e.intent, e.intent_hash, e.key, e.state, e.context, s.key AS session_key, s.agent, s.cwd
-FROM effect e
-LEFT JOIN session s ON s.id = e.session_id
-WHERE e.id = :effect_id
+SELECT a.question, e.intent_hash, e.key, e.state, e.context, s.key AS session_key, s.agent
+FROM approval a
+LEFT JOIN effect e ON e.id = a.effect_id
+LEFT JOIN session s ON s.id = a.session_id
+WHERE a.id = :id

@@ -24,7 +24,7 @@ from standfast.db.contract import Engine, Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, Store, query, verb
 from standfast.errors import Conflict, InvalidInput, KeyConflict, NotFound, StandfastError
-from standfast.footings import journal, keys
+from standfast.footings import hints, journal, keys
 from standfast.footings.journal import Receipt
 from standfast.ids import is_id, new_id
 
@@ -284,6 +284,7 @@ def _add(
         actor=tx.caller.actor,
         now_us=tx.now_us(),
         occurred_us=tx.now_us() if wanted.occurred_us is None else wanted.occurred_us,
+        **tx.caller.labelled(),
     )
     if found is not None or row is None:  # the key has its entry: before, or for another account at this moment
         return _same_or_conflict(found or tx.one(SQL.by_key, scope=scope, key=wanted.key), wanted)
@@ -298,7 +299,7 @@ def _not_covered(tx: Tx, scope: str, wanted: _Wanted, known: _Known) -> Conflict
     return Conflict(
         f"{wanted.account} has {balance} {wanted.unit}, and {-wanted.amount} are to be spent",
         "grant some, then ask again with the same key: "
-        f"standfast credit add {wanted.account} AMOUNT --unit {wanted.unit} --key topup:…",
+        f"{hints.command('credit', 'add', wanted.account, 'AMOUNT', '--unit', wanted.unit)} --key topup:…",
         code="insufficient",
     )
 
@@ -313,7 +314,7 @@ def _same_or_conflict(row: Row, wanted: _Wanted) -> CreditEntry | KeyConflict:
     return KeyConflict(
         f"the key {serial.clean(row['key'], 80)!r} stands for another entry since {iso(row['created_us'])}: "
         f"{'; '.join(differ)}",
-        f"standfast credit list {row['account']}",
+        hints.command("credit", "list", row["account"]),
     )
 
 

@@ -9,8 +9,9 @@ SELECT 1 AS alone
 SELECT pg_advisory_xact_lock(hashtextextended(:name, 0)) IS NULL AS alone
 
 -- name: add
-INSERT INTO credit_entry (id, scope, account, unit, amount, key, hash, reason, actor, created_us, occurred_us)
-VALUES (:id, :scope, :account, :unit, :amount, :key, :hash, :reason, :actor, :now_us, :occurred_us)
+INSERT INTO credit_entry (id, scope, account, unit, amount, key, hash, reason, actor, created_us, occurred_us,
+                          git_dir, origin)
+VALUES (:id, :scope, :account, :unit, :amount, :key, :hash, :reason, :actor, :now_us, :occurred_us, :git_dir, :origin)
 ON CONFLICT (scope, key) DO NOTHING
 RETURNING seq, id, scope, account, unit, amount, key, hash, reason, actor, created_us, occurred_us
 

@@ -74,6 +74,7 @@ def bury(tx: Tx, *, scope: str, subject: str, kind: str, reason: str, attempts: 
         reason=_words(reason, REASON_MAX) or "no reason was given",
         attempts=attempts,
         now_us=tx.now_us(),
+        **tx.caller.labelled(),
     )
     if row is None:
         return _letter(tx.one(SQL.open_of, subject=subject))

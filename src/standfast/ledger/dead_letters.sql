@@ -1,8 +1,8 @@
 -- Dead letters: one open per subject, and those that were settled.
 
 -- name: bury
-INSERT INTO dead_letter (id, scope, subject, kind, reason, attempts, created_us)
-VALUES (:id, :scope, :subject, :kind, :reason, :attempts, :now_us)
+INSERT INTO dead_letter (id, scope, subject, kind, reason, attempts, created_us, git_dir, origin)
+VALUES (:id, :scope, :subject, :kind, :reason, :attempts, :now_us, :git_dir, :origin)
 ON CONFLICT (subject) WHERE settled_us IS NULL DO NOTHING
 RETURNING id, scope, subject, kind, reason, attempts, created_us, settled_us, settlement, settled_by, note
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
 from standfast import crash, serial
 from standfast.clock import parse_duration
+from standfast.config.scope import Label, scope_of
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, query, raised, verb
@@ -41,7 +42,7 @@ from standfast.errors import (
     StandfastError,
     StorageError,
 )
-from standfast.footings import journal, naming
+from standfast.footings import journal, naming, repositories
 from standfast.footings.journal import Event, Receipt
 from standfast.ids import is_id, new_id, short
 from standfast.ledger.opening import Opening
@@ -249,7 +250,8 @@ def _reached(tx: Tx, opening: Opening, said: _Said, n: int) -> tuple[Decision, b
     row = tx.maybe(SQL.reached, **place)
     if row is None:
         position = node["next_position"] if node is not None else None
-        made = _added(tx, said, node_id=opening.node_id, position=position, state="open", **place)
+        whose: Row = {"home": opening.home(tx), "label": opening.label}
+        made = _added(tx, said, node_id=opening.node_id, position=position, state="open", **whose, **place)
         if made is not None:
             return made, False
         row = tx.one(SQL.reached, **place)  # made by another process since we looked
@@ -339,6 +341,7 @@ class Decisions(Room):
         rows = tx.all(
             SQL.page,
             scope=self.scope,
+            home=self.home,
             everywhere=int(everywhere),
             agent=agent or "",
             tag=f"%,{_like(_checked_tag(tag))},%" if tag else "",
@@ -393,6 +396,7 @@ class Decisions(Room):
             everywhere=int(everywhere),
             before_seq=after if after is not None else _FOREVER_US,
             limit=_page_size(limit),
+            **repositories.filtered(tx, everywhere=everywhere),
         )
         return [_caught(journal.event(row)) for row in rows]
 
@@ -418,7 +422,7 @@ def _recorded(tx: Tx, said: _Said, place: Row) -> Decision:
             n = last["n"] + 1 if last is not None else 1
         else:
             by = said.agent or tx.caller.actor
-            row = tx.maybe(SQL.open_outside, scope=tx.caller.scope, identity=said.identity, by=by)
+            row = tx.maybe(SQL.open_outside, scope=tx.caller.home, identity=said.identity, by=by)
             if row is not None:
                 return _decision(row)
         made = _added(
@@ -430,6 +434,8 @@ def _recorded(tx: Tx, said: _Said, place: Row) -> Decision:
             identity=said.identity,
             n=n,
             state="open",
+            home=place["home"],
+            label=place["label"],
         )
         if made is not None:
             return made
@@ -448,10 +454,12 @@ def _standing(tx: Tx, said: _Said, place: Row) -> Decision:
         n=1,
         state="standing",
         journal_session=place["session_id"],
+        home=place["home"],
+        label=place["label"],
     )
     if made is not None:
         return made
-    return _decision(tx.one(SQL.standing, scope=tx.caller.scope, identity=said.identity))
+    return _decision(tx.one(SQL.standing, scope=place["home"], identity=said.identity))
 
 
 def _added(
@@ -464,13 +472,17 @@ def _added(
     identity: str,
     n: int,
     state: str,
+    home: str,
+    label: Label,
     journal_session: str | None = None,
 ) -> Decision | None:
     """The new decision; None if one of the unique rules says that it is there already."""
     row = tx.maybe(
         SQL.add,
         id=new_id("dec"),
-        scope=tx.caller.scope,
+        scope=home,
+        git_dir=label.git_dir,
+        origin=label.origin,
         session_id=session_id,
         node_id=node_id,
         position=position,
@@ -487,7 +499,7 @@ def _added(
     )
     if row is None:
         return None
-    return _journalled(tx, "decision.made", _decision(row), session_id=journal_session)
+    return _journalled(tx, "decision.made", _decision(row), session_id=journal_session, label=label)
 
 
 def _ended(tx: Tx, which: str, state: str, outcome: str | None, *, also: str = "open") -> Decision | StandfastError:
@@ -511,7 +523,9 @@ def _closed(tx: Tx, id: str, state: str, outcome: str | None, *, also: str = "op
     return _journalled(tx, f"decision.{state}", _decision(row)) if row is not None else None
 
 
-def _journalled(tx: Tx, type: str, decision: Decision, *, session_id: str | None = None) -> Decision:
+def _journalled(
+    tx: Tx, type: str, decision: Decision, *, session_id: str | None = None, label: Label | None = None
+) -> Decision:
     closed = decision.outcome is not None and type != "decision.made"
     receipt = journal.append(
         tx,
@@ -520,6 +534,8 @@ def _journalled(tx: Tx, type: str, decision: Decision, *, session_id: str | None
         summary=f"{serial.clean(decision.what, 120)}: {decision.outcome}" if closed else decision.what,
         session_id=session_id or decision.session_id,
         state=decision.state,
+        scope=scope_of(decision.scope),
+        label=label,
     )
     return decision._replace(receipt=receipt)
 
@@ -629,12 +645,17 @@ def _like(text: str) -> str:
 def _session(tx: Tx, scope: str, session: object) -> Row | StandfastError:
     """Where a decision stands: the session given as an object, an id or a key, with its own node."""
     if session is None:
-        return {"session_id": None, "node_id": None, "position": None, "agent": None}
+        whose: Row = {"home": tx.caller.home, "label": tx.caller.label}
+        return {"session_id": None, "node_id": None, "position": None, "agent": None, **whose}
     named = str(getattr(session, "id", session))
     row = tx.maybe(SQL.session, scope=scope, session=named)
     if row is None:
         return NotFound(f"there is no session {serial.clean(named, 60)!r} here", "see them: standfast session list")
-    return {"session_id": row["id"], "node_id": row["node_id"], "position": row["position"], "agent": row["agent"]}
+    if row["id"] != named and (refusal := repositories.refused(tx, row, f"session {row['key']!r}")) is not None:
+        return refusal
+    label = repositories.labelled(row)
+    found: Row = {"session_id": row["id"], "node_id": row["node_id"], "position": row["position"]}
+    return {**found, "agent": row["agent"], "home": repositories.home(tx, row["scope"], label), "label": label}
 
 
 def _found(tx: Tx, which: str) -> Decision | StandfastError:

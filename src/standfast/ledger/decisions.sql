@@ -4,9 +4,9 @@
 -- unique index refuses it, the decision is there already.
 -- name: add
 INSERT INTO decision (id, scope, session_id, node_id, position, what, why, plan, identity, n, state, agent, actor,
-                      tags, created_us)
+                      tags, created_us, git_dir, origin)
 VALUES (:id, :scope, :session_id, :node_id, :position, :what, :why, :plan, :identity, :n, :state, :agent, :actor,
-        :tags, :now_us)
+        :tags, :now_us, :git_dir, :origin)
 ON CONFLICT DO NOTHING
 RETURNING id, scope, session_id, node_id, position, what, why, plan, n, state, outcome, agent, actor, tags,
           created_us, closed_us
@@ -44,7 +44,8 @@ WHERE state = 'standing' AND scope = :scope AND identity = :identity
 SELECT parent_id, next_position FROM node WHERE id = :id
 
 -- name: session
-SELECT s.id AS id, s.agent AS agent, n.id AS node_id, n.next_position AS position
+SELECT s.id AS id, s.key AS key, s.actor AS actor, s.scope AS scope, s.git_dir AS git_dir, s.origin AS origin,
+       s.agent AS agent, n.id AS node_id, n.next_position AS position
 FROM session s LEFT JOIN node n ON n.session_id = s.id AND n.parent_id = '' AND n.name = ''
 WHERE s.id = :session OR (s.scope = :scope AND s.key = :session)
 
@@ -79,7 +80,7 @@ SELECT d.id AS id, d.scope AS scope, d.session_id AS session_id, d.node_id AS no
        d.agent AS agent, d.actor AS actor, d.tags AS tags, d.created_us AS created_us, d.closed_us AS closed_us,
        s.key AS session_key, s.state AS session_state
 FROM decision d LEFT JOIN session s ON s.id = d.session_id
-WHERE (:everywhere = 1 OR d.scope = :scope)
+WHERE (:everywhere = 1 OR d.scope = :home)
   AND d.created_us >= :since_us AND d.created_us < :until_us
   AND (:session = '' OR d.session_id = :session OR (s.key = :session AND s.scope = :scope))
   AND (:agent = '' OR d.agent = :agent OR d.actor = :agent)
@@ -114,6 +115,6 @@ LIMIT :limit
 SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state, stream, version,
        summary, data
 FROM event
-WHERE subject = :subject AND (:everywhere = 1 OR scope = :scope) AND seq < :before_seq
+WHERE subject = :subject AND (:everywhere = 1 OR scope = :scope) AND {here} AND seq < :before_seq
 ORDER BY seq DESC
 LIMIT :limit

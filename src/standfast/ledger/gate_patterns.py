@@ -1,58 +1,44 @@
-"""Which gates a command line meets: a pure function, usable by a hook that cannot reach the store.
+"""Which gates a call meets: a pure function, usable by a hook that cannot reach the store.
 
-A pattern is a glob as in `fnmatch` (`*`, `?`, `[…]`), case-sensitive, over the whole text. It is
-compared with
+A gate's pattern is a line of words, each a glob (`*`, `?`, `[…]`), case-sensitive. A call meets the gate if
 
-    the tool's name, where one is given
-    the whole command line, its white space made single spaces
-    each simple command in it, quotes removed, its words joined by single spaces
+    the pattern matches the name of the tool, or the whole command line, or
+    its words occur in this order in the text, quotes and escapes removed
 
-Simple commands are what stands between `;`, `&`, `|`, parentheses, backticks and line ends, without
-redirections and comments; also inside `$(…)`, `sh -c "…"` and `eval`. Leading assignments,
-shell keywords and the directory of the program are taken off, and behind a program that only starts
-another (`sudo`, `env`, `xargs` …) every word is tried as the beginning of a command.
+Between two words of a gate may stand options, each with one value (`git -C . push`), redirections and variables.
+The first word is also compared with the last part of a path (`/usr/bin/git`). So `sh -c "git push"`, `eval`, `xargs`,
+`find -exec`, here-documents and `standfast once KEY -- git push` meet `git push*`.
 
-`standfast once …` passes: it asks for what its own command needs.
+`gate_release` knows shell syntax, and only takes out what is plainly text: the message of a commit, an argument of
+`echo`, the body of a here-document for `cat`. A text that is too long, or that cannot be read, meets every gate of
+which one literal word occurs in it.
 
-This is a seat belt. It sees text, not what a shell will make of it: variables, aliases, scripts and
-other spellings (`git -C . push`) go by; text in a here-document is taken for commands.
+The work grows linearly with the length of the text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from itertools import islice, pairwise
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase, translate
+from shlex import join
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from standfast.footings.journal import Receipt
 
-NESTED_MAX = 4
-CANDIDATES_MAX = 10_000
-STARTS_MAX = 12
-"""Words behind `sudo` and its like that are tried as the beginning of a command."""
+TEXT_MAX = 256 << 10
+"""Characters of a call that are compared; a longer one meets every gate of which a word occurs in it."""
 
-_STARTERS = "sudo doas env command builtin exec nohup nice ionice time timeout stdbuf setsid xargs watch parallel"
-_SHELLS = "sh bash dash zsh ksh ash fish"
-_KEYWORDS = "{ } ! if then elif else fi while until for do done case esac in coproc function"
-STARTERS, SHELLS, KEYWORDS = (frozenset(words.split()) for words in (_STARTERS, _SHELLS, _KEYWORDS))
+BREAK = "\n"
+"""The token between two commands: a gate's words do not reach across it."""
 
-_TOKEN = re.compile(
-    r"""
-      (?P<joined> \\\n )
-    | \\(?P<escaped> .)
-    | \$?'(?P<single> [^']* )'
-    | "(?P<double> (?: [^"\\] | \\. )* )"
-    | (?P<redirect> <<<|<<-?|<>|>>|>\||[<>] ) &?
-    | (?P<end> [;&|()`\n] )
-    | (?P<space> [\ \t\r\f\v]+ )
-    | (?P<comment> \# )
-    | (?P<plain> [^\s;&|()<>`'"\\\#]+ | . )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
+_REMOVED = {ord(mark): None for mark in "'\"\\"}
+_SPACES = {ord(mark): " " for mark in "(){}[],`=!@"}
+_IFS = re.compile(r"\$\{?IFS\}?")
+_FLAT = re.compile(r"[;&|\n]+|[<>]+[&|]?|[^\s;&|<>]+")
+_LITERAL = re.compile(r"\[[^\]]*\]|[*?\s]+")
+_VARIABLE = re.compile(r"\$\w*|\$[^\w\s]")
 
 
 class Gate(NamedTuple):
@@ -70,139 +56,172 @@ class Gate(NamedTuple):
 
 
 def match(
-    document: dict[str, Any], command: str | Sequence[str], *, tool: str | None = None, scope: str | None = None
+    document: dict[str, Any],
+    command: str | Sequence[str],
+    *,
+    tool: str | None = None,
+    texts: Sequence[str] = (),
+    scope: str | tuple[str, ...] | None = None,
 ) -> list[Gate]:
     """The gates of a `gates.json`, as read, that this command meets; those that need a yes first.
 
-    Gates of `scope` and those that hold everywhere; without a scope, all of them.
+    Gates of `scope`, or of any of several, and those that hold everywhere; without one, all of them.
+    `config.load().homes` are those of the current directory.
     """
+    return met(standing(document, scope), command, tool=tool, texts=texts)
+
+
+def standing(document: dict[str, Any], scope: str | tuple[str, ...] | None = None) -> list[Gate]:
+    """The gates of a `gates.json` that hold in `scope`, or in any of several; without one, all of them."""
     rows = [row for gates in document["stores"].values() for row in gates]
     gates = [Gate(*(row.get(name) for name in Gate._fields[:-1])) for row in rows]
-    return met([gate for gate in gates if scope is None or gate.scope in ("", scope)], command, tool=tool)
+    wanted = scope if isinstance(scope, tuple) else (scope,)
+    return [gate for gate in gates if scope is None or gate.scope in ("", *wanted)]
 
 
-def met(gates: Sequence[Gate], command: str | Sequence[str], *, tool: str | None = None) -> list[Gate]:
-    """Those of `gates` that a command line, or a list of words, meets."""
+def met(
+    gates: Sequence[Gate],
+    command: str | Sequence[str],
+    *,
+    tool: str | None = None,
+    texts: Sequence[str] = (),
+    late: Callable[[], bool] = lambda: False,
+) -> list[Gate]:
+    """Those of `gates` that a command line, or a list of words, meets, with the other `texts` of the call.
+
+    `late` says that the time is over: from then on one literal word is enough.
+    """
     if not gates:
         return []
-    from fnmatch import fnmatchcase
-
-    texts = [*([tool] if tool else []), *candidates(command)]
-    found = [gate for gate in gates if any(fnmatchcase(text, gate.pattern) for text in texts)]
+    line = command if isinstance(command, str) else join(command)
+    call = _Call([text for text in (line, *texts) if text.strip()], late)
+    found = [gate for gate in gates if (tool and fnmatchcase(tool, gate.pattern)) or call.meets(gate.pattern)]
     return sorted(found, key=lambda gate: (gate.need != "approval", gate.pattern))
 
 
-def candidates(command: str | Sequence[str]) -> list[str]:
-    """Every text a pattern is compared with."""
-    if isinstance(command, str):
-        simple = list(simple_commands(command))
-        line = " ".join(command.split())
-    else:
-        simple = [list(command)]
-        line = " ".join(" ".join(command).split())
-    texts = list(islice((text for words in simple for text in _spellings(words, 0)), CANDIDATES_MAX))
-    # A line of which every command asks for itself passes as a whole; any other line counts.
-    if line and not (simple and all(_asks_itself(words) for words in simple)):
-        texts.insert(0, line)
-    return list(dict.fromkeys(texts))
+def may_meet(gates: Sequence[Gate], text: str) -> list[Gate]:
+    """Those of `gates` of which one literal word occurs in `text`: for a call that could not be judged."""
+    flat = flattened(text)
+    return [gate for gate in gates if _some_literal(gate.pattern, text) or _some_literal(gate.pattern, flat)]
 
 
-def simple_commands(line: str) -> Iterator[list[str]]:
-    """The words of each simple command, quotes removed; commands in substitutions come as well."""
-    return _read(line, 0)
+def flattened(text: str) -> str:
+    """The text without quotes and escapes; a line that ends in a backslash goes on in the next."""
+    text = text.replace("\\\n", " ")
+    if "IFS" in text:
+        text = _IFS.sub(" ", text)
+    return text.translate(_REMOVED)
 
 
-def _read(line: str, depth: int) -> Iterator[list[str]]:
-    words: list[str] = []
-    word: str | None = None
-    target = False  # the next word is where a redirection goes, not part of the command
-    position = 0
-    while position < len(line):
-        token = _TOKEN.match(line, position)
-        assert token is not None
-        position = token.end()
-        kind = token.lastgroup
-        if kind in ("plain", "single", "double", "escaped"):
-            text = token[kind]
-            if kind == "double" and depth < NESTED_MAX and ("`" in text or "$(" in text):
-                yield from _read(text, depth + 1)
-            word = (word or "") + (text if kind != "double" else _unescaped(text))
+class _Call:
+    """The texts of one call, read once for all gates."""
+
+    def __init__(self, texts: list[str], late: Callable[[], bool]) -> None:
+        self._texts = texts
+        self._late = late
+        self._size = sum(map(len, texts))
+        self._flat = [flattened(text) for text in texts] if self._size <= TEXT_MAX else []
+        self._lines = [" ".join(text.split()) for text in (*texts, *self._flat)] if self._flat else []
+        self._read: _Read | None = None
+
+    def meets(self, pattern: str) -> bool:
+        if not self._texts:
+            return False
+        if self._size > TEXT_MAX or self._late():
+            return any(_some_literal(pattern, text) or _some_literal(pattern, flattened(text)) for text in self._texts)
+        # The cheap question first: no text can meet a gate of which a literal part does not occur at all.
+        whole = "\n".join(self._flat)
+        if self._is_line(pattern):
+            return True
+        if not _some_literal(pattern, whole):
+            return False
+        read = self._read = self._read or _Read.of(self._texts)
+        if read.failed:
+            return True
+        parts = list(literals(pattern))
+        if not all(part in whole for part in parts):
+            return False
+        if any(all(part in text for part in parts) for text in read.unread):
+            return True
+        words = pattern.split()
+        return occurs(words, read.flat) or occurs(words, read.words)
+
+    def _is_line(self, pattern: str) -> bool:
+        return any(fnmatchcase(line, pattern) for line in self._lines)
+
+
+class _Read(NamedTuple):
+    """The tokens of a call without what is plainly text: once without quotes, once as a shell reads its words."""
+
+    flat: list[str]
+    words: list[str]
+    unread: list[str]
+    """Texts inside that could not be read, without quotes: one meets a gate if all its literal words occur in it."""
+    failed: bool
+
+    @classmethod
+    def of(cls, texts: list[str]) -> _Read:
+        from standfast.ledger import gate_release
+
+        released = []
+        for at, text in enumerate(texts):
+            try:
+                released.append(gate_release.read(text))
+            except gate_release.Unreadable:
+                if at == 0:  # the command; other fields of a call need not be shell
+                    return cls([], [], [], failed=True)
+                released.append(gate_release.Released(text, [], [text]))
+        # `{"args": ["push"], "program": "git"}`: the fields of a call have no order, so the last may come first.
+        times = 1 if len(texts) == 1 else 2
+        flat = [token for one in released for token in tokens(one.rest)] * times
+        words = [token for one in released for token in one.words] * times
+        return cls(flat, words, [flattened(text) for one in released for text in one.unread], failed=False)
+
+
+def tokens(text: str) -> list[str]:
+    """The words of a text without quotes, breaks and redirections among them."""
+    found = _FLAT.findall(flattened(text).translate(_SPACES))
+    return [BREAK if token[0] in ";&|\n" else token for token in found]
+
+
+def occurs(words: list[str], tokens: Sequence[str]) -> bool:
+    """Whether the words of a gate occur in order: one pass, whatever the tokens are."""
+    globs = [re.compile(translate(word)).match for word in words if word.strip("*")]
+    if not globs:
+        return True
+    first, last = globs[0], len(globs)
+    path = "/" in words[0]
+    options = [word.startswith("-") for word in words if word.strip("*")]
+    # reached[n]: n words were found, and what stood behind the last one can be skipped. The value says whether the
+    # token before was an option, or a redirection, so that one more word may be skipped.
+    reached: dict[int, bool] = {}
+    for token in tokens:
+        if token == BREAK:
+            reached = {}
             continue
-        if kind == "joined":
-            continue
-        if kind == "comment":
-            if word is None:  # only at the beginning of a word
-                position = (line + "\n").index("\n", position)
-            else:
-                word += "#"
-            continue
-        if kind == "redirect" and word is not None and word.isdigit():
-            word = None  # the 2 of `2>log`
-        if word is not None and not target:
-            words.append(word)
-        if word is not None or kind == "end":
-            target = False
-        word = None
-        target = target or kind == "redirect"
-        if kind == "end" and words:
-            yield words
-            words = []
-    if word is not None and not target:
-        words.append(word)
-    if words:
-        yield words
+        after: dict[int, bool] = {}
+        for n, may_skip in reached.items():
+            if globs[n](token):
+                if n + 1 == last:
+                    return True
+                after[n + 1] = False
+            if token[0] == "-" or token[0] in "<>":
+                after[n] = True
+            elif may_skip or _VARIABLE.match(token) or "\0" in token or (options[n] and n > 0) or token.isdigit():
+                after[n] = after.get(n, False)
+        if first(token) or (not path and "/" in token and first(token.rpartition("/")[2])):
+            if last == 1:
+                return True
+            after[1] = after.get(1, False)
+        reached = after
+    return False
 
 
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\([$`\"\\\n])", lambda found: "" if found[1] == "\n" else found[1], text)
+def literals(pattern: str) -> Iterator[str]:
+    """The parts of a pattern that stand for themselves, as they occur in a flattened text."""
+    return (part for part in _LITERAL.split(flattened(pattern)) if part)
 
 
-def _spellings(words: list[str], depth: int, *, started: bool = False) -> Iterator[str]:
-    """The ways one simple command may be written in a pattern."""
-    words = _without_prefix(words)
-    if not words or _asks_itself(words):
-        return
-    program = words[0].rpartition("/")[2] or words[0]
-    yield " ".join(" ".join(words).split())
-    if program != words[0]:
-        yield " ".join(" ".join([program, *words[1:]]).split())
-    if depth >= NESTED_MAX:
-        return
-    # What `sudo env git push` starts in the end is among the words behind `sudo` already.
-    for inner in () if started else _started(program, words):
-        yield from _spellings(inner, depth + 1, started=True)
-    for text in _scripts(program, words):
-        for simple in _read(text, depth + 1):
-            yield from _spellings(simple, depth + 1)
-
-
-def _started(program: str, words: list[str]) -> Iterator[list[str]]:
-    """Commands that `program` would start from its own words."""
-    if program in STARTERS:
-        for at in range(1, min(len(words), STARTS_MAX + 1)):
-            yield words[at:]
-    elif "--" in words[1:] and program == "standfast":
-        yield words[words.index("--") + 1 :]
-
-
-def _scripts(program: str, words: list[str]) -> Iterator[str]:
-    """Words that `program` would read as a command line."""
-    if program == "eval":
-        yield " ".join(words[1:])
-    elif program in SHELLS:
-        for option, text in pairwise(words[1:]):
-            if option.startswith("-") and "c" in option:
-                yield text
-                return
-
-
-def _without_prefix(words: list[str]) -> list[str]:
-    at = 0
-    while at < len(words) and (words[at] in KEYWORDS or _ASSIGNMENT.match(words[at])):
-        at += 1
-    return words[at:]
-
-
-def _asks_itself(words: list[str]) -> bool:
-    words = _without_prefix(words)
-    return len(words) > 1 and words[0].rpartition("/")[2] == "standfast" and words[1] == "once"
+def _some_literal(pattern: str, text: str) -> bool:
+    found = [part for part in literals(pattern) if any(mark.isalnum() for mark in part)]
+    return not found or any(part in text for part in found)

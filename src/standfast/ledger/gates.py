@@ -18,6 +18,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from standfast import crash, serial
+from standfast.config import regular
+from standfast.config.people import for_people
+from standfast.config.scope import OUTSIDE, home_of, scope_of
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, query, verb
@@ -40,18 +43,28 @@ GATES_MAX = 1000
 """Standing gates of one store; a hook reads them all."""
 
 
+def page(tx: Tx, scope: str, *, everywhere: bool = False, after: str = "", limit: int = GATES_MAX) -> list[Gate]:
+    """The gates of a repository, found by either label, and those of none."""
+    within = home_of(scope_of(scope), "%")
+    label = tx.caller.label if scope == tx.caller.home else OUTSIDE
+    asked: Row = {"everywhere": int(everywhere), "after": after, "limit": limit, **label._asdict()}
+    rows = tx.all(SQL.page, scope=scope, within=within, **asked)
+    within_scope = ("", scope_of(scope))
+    return [_gate(row) for row in rows if everywhere or scope_of(row["scope"]) in within_scope]
+
+
 class Gates(Room):
     """Add, remove, list, check."""
 
     __slots__ = ()
 
     def add(self, pattern: str, *, need: str = "approval", why: str | None = None, scope: str | None = None) -> Gate:
-        """Let a gate stand in this scope; scope "" is everywhere. The same gate again is the one that stands.
+        """Let a gate stand in this repository; scope "" is everywhere. The same gate again is the one that stands.
 
         Raises KeyConflict if the pattern stands with another need.
         """
         checked = checked_pattern(pattern), checked_need(need), checked_why(why)
-        made = self._add(*checked, self.scope if scope is None else checked_scope(scope))
+        made = self._add(*checked, self.home if scope is None else checked_scope(scope))
         self._after()
         return made
 
@@ -60,7 +73,10 @@ class Gates(Room):
         if tx.one(SQL.count)["n"] >= GATES_MAX:
             return InvalidInput(f"{GATES_MAX} gates stand already", "one pattern with * may do: standfast gate list")
         wanted: Row = {"scope": scope, "pattern": pattern, "need": need, "why": why}
-        row = tx.maybe(SQL.add, id=new_id("gat"), actor=tx.caller.actor, now_us=tx.now_us(), **wanted)
+        here = scope in ("", tx.caller.home)
+        wanted |= (tx.caller.label if here else OUTSIDE)._asdict()
+        wanted |= {"id": new_id("gat"), "actor": tx.caller.actor, "now_us": tx.now_us()}
+        row = tx.maybe(SQL.add, **wanted)
         if row is not None:
             return _journalled(tx, _gate(row), "added")
         found = _gate(tx.one(SQL.by_pattern, scope=scope, pattern=pattern))
@@ -71,9 +87,10 @@ class Gates(Room):
             f"standfast gate remove {short(found.id)}; then add it again",
         )
 
+    @for_people("removes a gate")
     def remove(self, gate: str, *, scope: str | None = None) -> Gate:
         """Take down a gate, named by its id, the end of it, or its pattern in this scope. Raises NotFound."""
-        made = self._remove(gate, self.scope if scope is None else scope)
+        made = self._remove(gate, self.home if scope is None else scope)
         self._after()
         return made
 
@@ -92,7 +109,7 @@ class Gates(Room):
 
     def check(self, command: str | Sequence[str], *, tool: str | None = None, scope: str | None = None) -> list[Gate]:
         """The gates that a command line (or its words) or a tool meets; those that need a yes first."""
-        return met(self._page(self.scope if scope is None else scope, False, "", GATES_MAX), command, tool=tool)
+        return met(self._page(self.home if scope is None else scope, False, "", GATES_MAX), command, tool=tool)
 
     def mirror(self) -> bool:
         """Bring `gates.json` up to the store. True if it was not. Raises StorageError if it cannot be written."""
@@ -116,8 +133,7 @@ class Gates(Room):
 
     @query
     def _page(self, tx: Tx, scope: str, everywhere: bool, after: str, limit: int) -> list[Gate]:
-        rows = tx.all(SQL.page, scope=scope, everywhere=int(everywhere), after=after, limit=limit)
-        return [_gate(row) for row in rows]
+        return page(tx, scope, everywhere=everywhere, after=after, limit=limit)
 
     def _after(self) -> None:
         if self.tx is not None:
@@ -130,6 +146,8 @@ class Gates(Room):
     def _mirror(self, directory: str) -> bool:
         # Read after the lock is held: of two that changed gates, the last to write has seen both.
         stands = self._standing()
+        if self.store.memory is not None:
+            self.store.memory.opened(self.store.caller.clock.now_us(), gates=bool(stands.gates))
         path = os.path.join(directory, FILE)
         try:
             old: dict[str, Any] | None = read_copy(directory)
@@ -146,7 +164,8 @@ class Gates(Room):
 
     @query
     def _standing(self, tx: Tx) -> _Standing:
-        rows = tx.all(SQL.page, scope="", everywhere=1, after="", limit=GATES_MAX)
+        asked: Row = {"everywhere": 1, "after": "", "limit": GATES_MAX, "within": "", **tx.caller.labelled()}
+        rows = tx.all(SQL.page, scope="", **asked)
         return _Standing(tx.one(SQL.store_id)["value"], [_gate(row) for row in rows])
 
     # Last: from here on `list` is this verb, also in annotations.
@@ -154,7 +173,7 @@ class Gates(Room):
         self, *, scope: str | None = None, everywhere: bool = False, after: str | None = None, limit: int = 50
     ) -> list[Gate]:
         """The gates that hold in this scope, or in every one. `after` is the last id of a page."""
-        return self._page(self.scope if scope is None else scope, everywhere, after or "", max(1, min(limit, 1000)))
+        return self._page(self.home if scope is None else scope, everywhere, after or "", max(1, min(limit, 1000)))
 
 
 class _Standing(NamedTuple):
@@ -166,8 +185,7 @@ def read_copy(data_dir: str) -> dict[str, Any]:
     """`gates.json` as it is, for `match`; without a file, no gates. Raises Corrupt for anything else."""
     path = os.path.join(data_dir, FILE)
     try:
-        with open(path, "rb") as file:
-            text = file.read(FILE_MAX_BYTES + 1)
+        text = regular.read(path, FILE_MAX_BYTES + 1)
     except FileNotFoundError:
         return {"schema_version": 1, "stores": {}}
     except OSError as error:
@@ -219,7 +237,8 @@ def _alone(path: str) -> Iterator[None]:
 def _journalled(tx: Tx, made: Gate, what: str) -> Gate:
     data: Row = {"pattern": made.pattern, "need": made.need}
     summary = f"{made.pattern} needs {made.need}" + (f": {made.why}" if made.why else "")
-    receipt = journal.append(tx, f"gate.{what}", made.id, summary=summary, data=data, state=what, scope=made.scope)
+    scope = scope_of(made.scope)
+    receipt = journal.append(tx, f"gate.{what}", made.id, summary=summary, data=data, state=what, scope=scope)
     return made._replace(receipt=receipt)
 
 

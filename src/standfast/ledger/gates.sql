@@ -1,8 +1,8 @@
 -- Gates: patterns of commands that need a person's yes, or to be an effect.
 
 -- name: add
-INSERT INTO gate (id, scope, pattern, need, why, actor, created_us)
-VALUES (:id, :scope, :pattern, :need, :why, :actor, :now_us)
+INSERT INTO gate (id, scope, pattern, need, why, actor, created_us, git_dir, origin)
+VALUES (:id, :scope, :pattern, :need, :why, :actor, :now_us, :git_dir, :origin)
 ON CONFLICT (scope, pattern) WHERE removed_us IS NULL DO NOTHING
 RETURNING id, scope, pattern, need, why, actor, created_us, removed_us
 
@@ -23,10 +23,13 @@ FROM gate
 WHERE id LIKE :pattern AND removed_us IS NULL
 LIMIT 2
 
+-- What holds here: by the repository's id, and by either label, so that no remote that is added or renamed takes a
+-- gate away. `within` is the form of the ids of one scope.
 -- name: page
 SELECT id, scope, pattern, need, why, actor, created_us, removed_us
 FROM gate
-WHERE removed_us IS NULL AND id > :after AND (:everywhere = 1 OR scope = :scope OR scope = '')
+WHERE removed_us IS NULL AND id > :after
+  AND (:everywhere = 1 OR scope IN (:scope, '') OR ((git_dir = :git_dir OR origin = :origin) AND scope LIKE :within))
 ORDER BY id
 LIMIT :limit
 

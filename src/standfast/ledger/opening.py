@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import threading
 
+from standfast.config.scope import Label
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Store
 from standfast.errors import LeaseLost, NotFound, StandfastError, StorageError
-from standfast.footings import leases
+from standfast.footings import leases, repositories
 
 SQL = load(__name__)
 
@@ -33,11 +34,13 @@ class Opening:
         agent: str | None = None,
         lineage: tuple[tuple[str, int], ...] = (),
         scope: str | None = None,
+        label: Label | None = None,
     ) -> None:
         self.store = store
         self.session_id = session_id
         self.session_key = session_key
         self.scope = store.caller.scope if scope is None else scope
+        self.label = store.caller.label if label is None else label
         """The session's own, also if it was opened by its id from another repository."""
         self.node_id = node_id
         self.fence = fence
@@ -47,9 +50,18 @@ class Opening:
         self.first = False
         """The first opening of a new session: nothing was recorded in it before."""
         self.holder = store.caller.holder
+        self._home: str | None = None
         self._pid = os.getpid()
         self._mutex = threading.Lock()
         self._counts: dict[tuple[str, str], int] = {}
+        self.stops: dict[str, tuple[str, str]] = {}
+        """What stopped a call of this opening: the effect's id, the error's code and message."""
+
+    def home(self, tx: Tx) -> str:
+        """Where the session's state and decisions are kept: its own repository's, wherever its program runs."""
+        if self._home is None:
+            self._home = repositories.home(tx, self.scope, self.label)
+        return self._home
 
     def number(self, kind: str, identity: str) -> int:
         """How often this opening has reached `identity`, this time included: 1, 2, 3 …"""

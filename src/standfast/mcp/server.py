@@ -3,25 +3,34 @@
 Each tool calls one verb and answers with its facts, an id in every one of them. Whatever is refused
 says what to do about it. What a tool takes (a task, an effect, a mail) belongs to the actor, not to
 this process, and is renewed by its next call. Approvals are asked for here and never given.
+
+A tool runs in one of the worker threads of the SDK, of which there are 40. A call that waits takes none of
+them: it is a coroutine, woken by the thread of `changes`.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from contextlib import suppress
+import inspect
+import time
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal, TypeVar
 
+import anyio
+import anyio.to_thread
 from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp.types import ToolAnnotations
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
-from standfast.errors import ApprovalRequired, StandfastError
+from standfast.errors import InvalidInput, StandfastError
 from standfast.footings import leases
 from standfast.handle import Rooms, Standfast
 from standfast.mcp.answers import Answer, once, plain
+from standfast.mcp.callers import Callers
+from standfast.mcp.changes import Changes
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,14 +42,17 @@ INSTRUCTIONS = (
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 WAIT_MAX_S = 300
+LOOK_AGAIN_S = 5.0
+"""How long a waiting call relies on being woken: an approval that expires wakes nothing."""
 
 Key = Annotated[str | None, Field(description="makes a retry safe")]
 Json = Any
 
 
-def build(sf: Standfast) -> MCPServer:
-    """The server, over an open store."""
-    tools = [_tool(sf, function, annotations) for function, annotations in Tools(sf).all()]
+def build(sf: Standfast, callers: Callers | None = None) -> MCPServer:
+    """The server, over an open store. Close `callers` afterwards, if you give them."""
+    callers = callers or Callers(sf)
+    tools = [_tool(callers, function, annotations) for function, annotations in Tools(callers).all()]
     server: MCPServer = MCPServer(
         "standfast", instructions=INSTRUCTIONS, version=_version(), tools=tools, log_level="ERROR"
     )
@@ -54,9 +66,37 @@ def build(sf: Standfast) -> MCPServer:
     return server
 
 
-def _tool(sf: Standfast, function: Callable[..., Answer], annotations: ToolAnnotations) -> Tool:
-    made = Tool.from_function(_answering(sf, function), annotations=annotations, structured_output=True)
-    made.parameters = small(made.parameters)
+class ClosedTool(Tool):
+    """A tool that refuses arguments it does not have, and acts for the actor that its call names."""
+
+    _callers: Callers = PrivateAttr()
+
+    async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
+        refuse_unknown(self.name, arguments, self.parameters["properties"])
+        try:
+            with await self._callers.acting(dict(context.request_context.meta or {})):
+                return await super().run(arguments, context, convert_result)
+        except StandfastError as refusal:
+            raise ToolError(f"{refusal.code}: {refusal}") from refusal
+
+
+def refuse_unknown(tool: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raises ToolError with the name of the first argument that the tool does not have."""
+    names = list(known)
+    for name in given:
+        if name not in names:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, names, n=1, cutoff=0.5)
+            meant = f"; did you mean {near[0]!r}?" if near else ""
+            raise ToolError(f"invalid_input: {tool} takes no argument {name!r}{meant} It takes: {', '.join(names)}")
+
+
+def _tool(callers: Callers, function: Callable[..., Any], annotations: ToolAnnotations) -> Tool:
+    made = ClosedTool.from_function(_answering(callers, function), annotations=annotations, structured_output=True)
+    assert isinstance(made, ClosedTool)
+    made._callers = callers
+    made.parameters = {**small(made.parameters), "additionalProperties": False}
     made.__dict__["output_schema"] = {"type": "object"}
     return made
 
@@ -81,18 +121,26 @@ def small(schema: Any) -> Any:
     return {name: small(part) for name, part in kept.items()}
 
 
-def _answering(sf: Standfast, tool: F) -> F:
+def _answering(callers: Callers, tool: F) -> F:
     """Refusals become words for the model, and the actor's leases are renewed in passing."""
 
     @functools.wraps(tool)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            leases.keep(sf._store)
+            leases.keep(callers.sf._store)
             return tool(*args, **kwargs)
         except StandfastError as refusal:
             raise ToolError(f"{refusal.code}: {refusal}") from refusal
 
-    return call  # type: ignore[return-value]
+    @functools.wraps(tool)
+    async def wait(*args: Any, **kwargs: Any) -> Any:
+        try:
+            await anyio.to_thread.run_sync(leases.keep, callers.sf._store)
+            return await tool(*args, **kwargs)
+        except StandfastError as refusal:
+            raise ToolError(f"{refusal.code}: {refusal}") from refusal
+
+    return wait if inspect.iscoroutinefunction(tool) else call  # type: ignore[return-value]
 
 
 def _version() -> str:
@@ -104,9 +152,19 @@ def _version() -> str:
 class Tools:
     """The twelve, each a verb of the store with the words a model needs."""
 
-    def __init__(self, sf: Standfast) -> None:
-        self.sf = sf
-        self.session = sf._store.caller.session_id  # the agent's own, where its environment tells
+    def __init__(self, callers: Callers) -> None:
+        self._callers = callers
+        self._changes = Changes(callers.own._store)
+
+    @property
+    def sf(self) -> Standfast:
+        """The store for the actor of this call."""
+        return self._callers.sf
+
+    @property
+    def session(self) -> str | None:
+        """The agent's own session, where its environment or the call says which."""
+        return self.sf._store.caller.session_id
 
     def brief(self, max_tokens: int = 1500) -> Answer:
         """What to know before starting: orders, doubts, tasks, mail, where work stopped."""
@@ -160,7 +218,7 @@ class Tools:
     def effect_begin(
         self,
         tool: Annotated[str, Field(description='"github.open_pr"')],
-        intent: Annotated[Json, Field(description="what exactly is to be done")] = None,
+        intent: Annotated[Json, Field(description="what exactly is to be done")],
         by: Annotated[list[str] | None, Field(description="fields of intent that identify it; never prose")] = None,
         session: str | None = None,
         approve: Annotated[bool, Field(description="a person must say yes first")] = False,
@@ -168,6 +226,8 @@ class Tools:
         key: Annotated[str | None, Field(description="your own name for it instead of `by`")] = None,
     ) -> Answer:
         """Record what is about to be sent outside. Act only if act=true, then call effect_done."""
+        if approve:
+            _refuse_empty(intent)
         where = session or self.session
         begun = self.sf.effects.begin(
             tool, intent, by=tuple(by) if by else None, key=key, session=where, approve=approve, again=again
@@ -198,24 +258,31 @@ class Tools:
     def approval_request(
         self,
         tool: str,
-        intent: Json = None,
+        intent: Annotated[Json, Field(description="what exactly gets approved")],
         why: str | None = None,
         by: list[str] | None = None,
         session: str | None = None,
         key: Annotated[str | None, Field(description="as in effect_begin")] = None,
     ) -> Answer:
         """Ask a person for a yes to exactly this intent; then approval_wait, then effect_begin with approve."""
+        _refuse_empty(intent)
         where = session or self.session
         planned = self.sf.effects.plan(tool, intent, by=tuple(by) if by else None, key=key, session=where)
         asked = self.sf.approvals.request(planned.id, why=why)
         return {**plain(asked, "id", "state", "expires_us"), "effect_id": planned.id}
 
-    def approval_wait(self, id: str, timeout_s: Annotated[int, Field(ge=0, le=WAIT_MAX_S)] = 30) -> Answer:
+    async def approval_wait(self, id: str, timeout_s: Annotated[int, Field(ge=0, le=WAIT_MAX_S)] = 30) -> Answer:
         """Wait for a person's answer; still requested means not yet."""
-        with suppress(ApprovalRequired):
-            self.sf.approvals.wait(id, timeout_s=timeout_s)
-        found = self.sf.approvals.get(id)
-        return plain(found, "id", "state", "approver", "rationale", "expires_us")
+        end = time.monotonic() + timeout_s
+        with self._changes.waiting():
+            while True:
+                changed = self._changes.next()  # before the look: what is committed after it is not missed
+                found = await anyio.to_thread.run_sync(self.sf.approvals.get, id)
+                left_s = end - time.monotonic()
+                if found.state != "requested" or left_s <= 0:
+                    return plain(found, "id", "state", "approver", "rationale", "expires_us")
+                with anyio.move_on_after(min(left_s, LOOK_AGAIN_S)):
+                    await changed.wait()
 
     def task_add(
         self,
@@ -298,8 +365,15 @@ class Tools:
 
         return once(self.sf, key, "mail_read", {"done": done, "box": box, "limit": limit}, do)
 
-    def all(self) -> list[tuple[Callable[..., Answer], ToolAnnotations]]:
+    def all(self) -> list[tuple[Callable[..., Any], ToolAnnotations]]:
         reads = (self.brief, self.search, self.approval_wait)
         decides = (self.decide, self.effect_begin, self.effect_done, self.approval_request)
         works = (self.task_add, self.task_claim, self.task_done, self.mail_send, self.mail_read)
         return [*((tool, READS) for tool in reads), *((tool, WRITES) for tool in (*decides, *works))]
+
+
+def _refuse_empty(intent: Json) -> None:
+    if intent in (None, "", {}, []):
+        raise InvalidInput(
+            "intent is empty, and it is what a person approves", "say in intent what exactly is to be done"
+        )

@@ -89,6 +89,39 @@ CAMPAIGNS: tuple[Campaign, ...] = (
     ),
     Campaign("spools", "crashes", "spools:run", "kills", 1, BOTH),
     Campaign("interrupts", "crashes", "interrupts:run", "interrupts", 1, ONLY_SQLITE),
+    Campaign(
+        "interrupts-control",
+        "crashes",
+        "interrupts:run",
+        "interrupts",
+        0.5,
+        ONLY_SQLITE,
+        {"leading": True, "patience_s": 3.0},
+        control="the writer thread",
+    ),
+    Campaign("damage", "power", "damage:run", "acts", 2, ONLY_SQLITE, {"acts": 1000}),
+    Campaign(
+        "damage-control",
+        "power",
+        "damage:run",
+        "acts",
+        0.2,
+        ONLY_SQLITE,
+        {"acts": 20, "checked": False},
+        control="the identity check",
+    ),
+    Campaign("vandal", "power", "vandal:run", "acts", 2, ONLY_SQLITE, {"acts": 60}),
+    Campaign(
+        "vandal-control",
+        "power",
+        "vandal:run",
+        "acts",
+        0.2,
+        ONLY_SQLITE,
+        {"acts": 20, "kinds": ("rm", "mv directory", "replace"), "careless": True},
+        control="the pin and the memory of stores",
+    ),
+    Campaign("vandal-ordinary", "power", "vandal:ordinary", "rows acknowledged", 1, ONLY_SQLITE, {"seconds": 60}),
     Campaign("actors-family", "actors", "actors:run", "jobs", 3, BOTH, {"families": 4}),
     Campaign(
         "actors-family-control",
@@ -117,6 +150,27 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         1,
         ONLY_POSTGRES,
         {"jobs": 48, "workers": 104, "others": 4, "kills": 16},
+    ),
+    Campaign("places", "actors", "places:run", "starts", 1, BOTH, {"jobs": 8, "late": True, "varied": True}),
+    Campaign(
+        "places-late-control",
+        "actors",
+        "places:run",
+        "starts",
+        0.3,
+        BOTH,
+        {"jobs": 3, "late": True, "settle": "0s"},
+        control='the time after which a probe\'s "not there" counts',
+    ),
+    Campaign(
+        "places-control",
+        "actors",
+        "places:run",
+        "starts",
+        0.3,
+        BOTH,
+        {"jobs": 2, "yesterday": True},
+        control="keys that do not depend on the directory",
     ),
     Campaign("boot", "actors", "boot:run", "rounds", 1, BOTH, {"rounds": 20}),
     Campaign("migration-pending", "migration", "migration:run", "schedules", 3, BOTH, {"schedules": 20}),
@@ -297,6 +351,17 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         {"partitions": 60, "careless": True},
         control="the same key",
     ),
+    Campaign("interrupts-postgres", "crashes", "interrupts_postgres:run", "interrupts", 1, ONLY_POSTGRES),
+    Campaign(
+        "interrupts-postgres-control",
+        "crashes",
+        "interrupts_postgres:run",
+        "interrupts",
+        0.2,
+        ONLY_POSTGRES,
+        {"careless": True},
+        control="closing a connection whose transaction the server did not end",
+    ),
     Campaign(
         "daemon-machines",
         "partitions",
@@ -330,7 +395,33 @@ _INPUTS = (
     ),
 )
 
+_HOSTILE = (
+    Campaign("hostile-shell", "inputs", "hostile:shell", "lines", 1, ONLY_SQLITE, {"lines": 300}),
+    Campaign(
+        "hostile-shell-control",
+        "inputs",
+        "hostile:shell",
+        "lines",
+        0.2,
+        ONLY_SQLITE,
+        {"lines": 100, "blind": True},
+        control="looking for the words of a gate anywhere in the line",
+    ),
+    Campaign("hostile-spool", "inputs", "hostile:planted", "records", 0.5, BOTH, {"records": 200}),
+    Campaign(
+        "hostile-spool-control",
+        "inputs",
+        "hostile:planted",
+        "records",
+        0.2,
+        ONLY_SQLITE,
+        {"records": 50, "sealed": True},
+        control="telling sealed records from others",
+    ),
+)
+
 CAMPAIGNS += _INPUTS
+CAMPAIGNS += _HOSTILE
 CAMPAIGNS += (Campaign("soak", "actors", "soak:run", "kills", 1, BOTH, {"seconds": 40}),)
 
 

@@ -239,6 +239,8 @@ class Sent(NamedTuple):
     holder: str | None = None
     words: str = ""
     result: str | None = None
+    resolved: bool = False
+    """A person gave the result, and may correct it."""
     dead: Dead = NOBODY
 
     @property
@@ -302,8 +304,9 @@ class Effect(Thing):
         if kind == "resolve":
             wanted = "acknowledged" if what else "failed"
             same = state.state == wanted and state.result == (what or None)
-            after = state._replace(state=wanted, result=what or None) if state.in_doubt else state
-            return fits(after, int(state.in_doubt or same), result, seen)
+            counts = state.in_doubt or (state.resolved and what != "")
+            after = state._replace(state=wanted, result=what or None, resolved=what != "") if counts else state
+            return fits(after, int(counts or same), result, seen)
         wanted = "acknowledged" if kind == "done" else "failed"
         own = (state.state, state.attempt) == ("dispatched", attempt)
         after = state._replace(state=wanted, result=what if kind == "done" else None) if own else state
@@ -317,7 +320,7 @@ class Effect(Thing):
             return fits(state, ["recorded", state.result], result, seen)
         if state.state == "dispatched":
             return fits(state, ["doubt" if state.in_doubt else "busy", None], result, seen)
-        after = state._replace(state="dispatched", attempt=state.attempt + 1, holder=who, words=words)
+        after = state._replace(state="dispatched", attempt=state.attempt + 1, holder=who, words=words, resolved=False)
         return fits(after, ["sent", after.attempt], result, seen)
 
 
@@ -328,7 +331,7 @@ class Answered(NamedTuple):
 
 
 class Approval(Thing):
-    """The first answer counts; a yes is consumed once, and stays with its effect."""
+    """The first answer counts; a yes is for one dispatch."""
 
     start = Answered()
 
@@ -342,7 +345,7 @@ class Approval(Thing):
 
         if "effect" not in mine:
             mine["effect"] = sf.effects.get(self.name).id
-            mine["id"] = next(one.id for one in sf.approvals.list(limit=100) if one.effect_id == mine["effect"])
+            mine["id"] = min(one.id for one in sf.approvals.list(limit=1000) if one.effect_id == mine["effect"])
         kind = draw.choice(["grant", "deny", "dispatch", "get"] if draw.random() < 0.15 else ["dispatch", "get"])
 
         def call() -> Any:
@@ -365,7 +368,7 @@ class Approval(Thing):
             "get": (state, state.state),
             "grant": (state._replace(state="granted"), 1) if open_ else (state, 0),
             "deny": (state._replace(state="denied"), 1) if open_ else (state, 0),
-            "dispatch": (sent, sent.attempts) if state.state in ("granted", "consumed") else (state, 0),
+            "dispatch": (sent, sent.attempts) if state.state == "granted" else (state, 0),
         }[kind]
         return fits(after, wanted, result, seen)
 

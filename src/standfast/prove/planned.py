@@ -20,7 +20,8 @@ INSERT = statement(
     " 'planned', 0, :now_us, :now_us)"
 )
 LOCKED = statement(
-    "SELECT id, scope, session_id, tool, intent_hash, state, attempt FROM effect WHERE id = :id {for_update}"
+    "SELECT id, scope, session_id, tool, key, intent, intent_hash, context, state, attempt FROM effect"
+    " WHERE id = :id {for_update}"
 )
 REWORD = statement("UPDATE effect SET intent = :intent, intent_hash = :intent_hash WHERE id = :id")
 DISPATCH = statement("UPDATE effect SET state = 'dispatched', attempt = attempt + 1 WHERE id = :id RETURNING attempt")

@@ -293,14 +293,14 @@ def _initialise(launcher: Launcher, binaries: Path, target: Path) -> None:
 
 
 @contextmanager
-def fresh_database(server_url: str) -> Iterator[str]:
-    """The URL of an empty database of its own, dropped afterwards whoever is still connected."""
+def fresh_database(server_url: str, *, template: str = "template0") -> Iterator[str]:
+    """The URL of a database of its own, empty or a copy of `template`, dropped afterwards whoever is connected."""
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 
     name = f"standfast_test_{uuid.uuid4().hex}"
     with psycopg.connect(server_url, autocommit=True) as admin:
-        admin.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'".encode())
+        admin.execute(f"CREATE DATABASE {name} TEMPLATE {template} ENCODING 'UTF8'".encode())
         try:
             yield _database_url(conninfo_to_dict(server_url), name)
         finally:

@@ -192,6 +192,7 @@ def _moved_in() -> Iterator[Path]:
         for name in ("HOME", "STANDFAST_DATA_DIR"):
             os.environ[name] = os.path.join(root, name.lower())
             os.mkdir(os.environ[name], 0o700)
+        os.environ["STANDFAST_REMEMBER"] = "0"  # the next run's server may have the same port
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = os.path.join(root, "hypothesis")  # not where somebody works
         try:
             yield root

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextvars
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from standfast.db.contract import Tx
 from standfast.db.sql import statement
@@ -14,6 +16,8 @@ from standfast.footings import leases
 if TYPE_CHECKING:
     from standfast.handle import Standfast
     from standfast.ledger.effects import Effect
+
+T = TypeVar("T")
 
 HOLD = statement("UPDATE effect SET holder = :holder WHERE id = :id RETURNING id")
 PRUNE = statement(
@@ -63,6 +67,11 @@ def orphan(sf: Standfast, effect: str, holder: str | None = None) -> None:
         tx.one(HOLD, id=id, holder=holder or gone(sf))
 
     sf._store.write(body)
+
+
+def outside(function: Callable[[], T]) -> T:
+    """Call it as another process would: not inside the effect whose function is running."""
+    return contextvars.Context().run(function)
 
 
 def prune(sf: Standfast, effect: str) -> None:

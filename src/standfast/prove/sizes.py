@@ -8,6 +8,7 @@ from typing import Any
 
 SIZES = frozenset(
     (
+        "acts",
         "calls",
         "count",
         "events",

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from standfast import crash, serial
 from standfast.clock import HOUR_US, MINUTE_US
+from standfast.config.scope import home_of
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, Store, query, verb
@@ -108,7 +109,7 @@ class Agents(Room):
                 return found
             columns = columns | {"task_id": found["id"]}
         crash.point("agent.before_set")
-        tx.run(SQL.add, scope=self.scope, name=name, now_us=tx.now_us())
+        tx.run(SQL.add, scope=self.scope, name=name, now_us=tx.now_us(), **tx.caller.labelled())
         row = tx.one(SQL.by_name_for_update, scope=self.scope, name=name)
         changed = {column: value for column, value in columns.items() if row[column] != value}
         if name == tx.caller.actor:
@@ -190,7 +191,7 @@ def notice(store: Store, tx: Tx | None, name: str | None = None) -> None:
 def _seen(tx: Tx, name: str, kind: str | None) -> None:
     """Not journalled: what it did is, with its name."""
     asked: Row = {"scope": tx.caller.scope, "name": checked_name(name), "kind": kind, "holder": tx.caller.holder}
-    tx.run(SQL.seen, now_us=tx.now_us(), **asked)
+    tx.run(SQL.seen, now_us=tx.now_us(), **asked, **tx.caller.labelled())
 
 
 def configured(config: serial.Json, wanted: Mapping[str, Any]) -> bool:
@@ -214,7 +215,8 @@ def _says(config: serial.Json, path: list[str], wanted: Any) -> bool:
 def _agent(tx: Tx, row: Row) -> Agent:
     """The noun of a row, with what is derived: what it holds, and whether to believe that it is there."""
     asked: Row = {"holder": row["holder"] or "", "actor_holder": leases.actor_holder(row["name"])}
-    task, session = (tx.maybe(text, scope=row["scope"], **asked) for text in (SQL.held_task, SQL.held_session))
+    task = tx.maybe(SQL.held_task, within=home_of(row["scope"], "%"), **asked)
+    session = tx.maybe(SQL.held_session, scope=row["scope"], **asked)
     held = [one for one in (task, session) if one is not None]
     working = any(leases.stand(tx, one).live for one in held)
     gone = row["holder"] is not None and leases.is_gone(row["holder"], tx.caller.clock)

@@ -2,14 +2,14 @@
 
 -- A sign of life.
 -- name: seen
-INSERT INTO agent (scope, name, kind, status, holder, first_seen_us, last_seen_us)
-VALUES (:scope, :name, :kind, 'idle', :holder, :now_us, :now_us)
+INSERT INTO agent (scope, name, kind, status, holder, first_seen_us, last_seen_us, git_dir, origin)
+VALUES (:scope, :name, :kind, 'idle', :holder, :now_us, :now_us, :git_dir, :origin)
 ON CONFLICT (scope, name) DO UPDATE
 SET holder = excluded.holder, last_seen_us = excluded.last_seen_us, kind = COALESCE(agent.kind, excluded.kind)
 
 -- name: add
-INSERT INTO agent (scope, name, kind, status, holder, first_seen_us, last_seen_us)
-VALUES (:scope, :name, NULL, 'idle', NULL, :now_us, :now_us)
+INSERT INTO agent (scope, name, kind, status, holder, first_seen_us, last_seen_us, git_dir, origin)
+VALUES (:scope, :name, NULL, 'idle', NULL, :now_us, :now_us, :git_dir, :origin)
 ON CONFLICT (scope, name) DO NOTHING
 
 -- name: by_name_for_update
@@ -38,11 +38,12 @@ WHERE (:everywhere = 1 OR scope = :scope) AND (scope > :after_scope OR (scope = 
 ORDER BY scope, name
 LIMIT :limit
 
--- What it holds now, as an actor or through its process: the task it took last, and any session.
+-- What it holds now, as an actor or through its process: the task it took last, and any session. Tasks are of any
+-- repository: `within` is the form of the ids of one scope.
 -- name: held_task
 SELECT id, holder, lease_until_us, lease_boot, lease_mono_us, lease_for_us
 FROM task
-WHERE holder IN (:holder, :actor_holder) AND scope = :scope
+WHERE holder IN (:holder, :actor_holder) AND scope LIKE :within
 ORDER BY updated_us DESC
 LIMIT 1
 

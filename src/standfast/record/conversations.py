@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from standfast import crash, serial
+from standfast.config.scope import Label
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import Statement, load
 from standfast.db.store import Room, query, verb
@@ -59,6 +60,8 @@ class Home(NamedTuple):
 
     session_id: str
     scope: str
+    git_dir: str | None
+    origin: str | None
     key: str
     parent_id: str | None
     created_us: int
@@ -212,6 +215,7 @@ def made(tx: Tx, session: str, agent: str | None) -> Home | StandfastError:
         return unknown(session)
     caller = tx.caller
     new = {"scope": caller.scope, "key": session, "agent": agent, "actor": caller.actor, "now_us": tx.now_us()}
+    new |= caller.labelled()
     tx.run(SQL.add_session, id=new_id("ses"), **new)
     from standfast.record.sessions import finding
 
@@ -302,11 +306,20 @@ def _cleared(tx: Tx, home: Home) -> int | None:
 
 
 def place(home: Home) -> Place:
-    return Place(home.scope, home.session_id, home.session_id)
+    return Place(home.scope, home.session_id, home.session_id, Label(home.git_dir, home.origin))
 
 
 def _tell(tx: Tx, home: Home, type: str, subject: str, summary: str, *, source: str = "seen") -> None:
-    journal.append(tx, type, subject, session_id=home.session_id, summary=summary, source=source, scope=home.scope)
+    journal.append(
+        tx,
+        type,
+        subject,
+        session_id=home.session_id,
+        summary=summary,
+        source=source,
+        scope=home.scope,
+        label=Label(home.git_dir, home.origin),
+    )
 
 
 def _inherited(home: Home) -> Conflict:

@@ -1,21 +1,22 @@
 -- Conversations: the messages of a session's root that stand.
 
 -- name: home
-SELECT session.id AS session_id, session.scope, session.key, session.parent_id, session.created_us,
+SELECT session.id AS session_id, session.scope, session.git_dir, session.origin, session.key, session.parent_id, session.created_us,
        node.id AS node_id, node.first_position, CASE WHEN session.preview IS NULL THEN 1 ELSE 0 END AS unnamed
 FROM session JOIN node ON node.session_id = session.id AND node.parent_id = '' AND node.name = ''
 WHERE session.scope = :scope AND session.key = :key
 
 -- name: home_by_id
-SELECT session.id AS session_id, session.scope, session.key, session.parent_id, session.created_us,
+SELECT session.id AS session_id, session.scope, session.git_dir, session.origin, session.key, session.parent_id, session.created_us,
        node.id AS node_id, node.first_position, CASE WHEN session.preview IS NULL THEN 1 ELSE 0 END AS unnamed
 FROM session JOIN node ON node.session_id = session.id AND node.parent_id = '' AND node.name = ''
 WHERE session.id = :id
 
 -- Never owned, so never crashed; whoever wants to work in it may open it.
 -- name: add_session
-INSERT INTO session (id, scope, key, state, reason, agent, openings, actor, fence, created_us, updated_us, ended_us)
-VALUES (:id, :scope, :key, 'completed', NULL, :agent, 0, :actor, 0, :now_us, :now_us, :now_us)
+INSERT INTO session (id, scope, key, state, reason, agent, openings, actor, fence, created_us, updated_us, ended_us,
+                     git_dir, origin)
+VALUES (:id, :scope, :key, 'completed', NULL, :agent, 0, :actor, 0, :now_us, :now_us, :now_us, :git_dir, :origin)
 ON CONFLICT (scope, key) DO NOTHING
 
 -- While nobody has it open, a session is as old as the last thing said in it, to the second.

@@ -121,7 +121,7 @@ class Items(Room):
                 continue
             now_us, ttl_us = tx.now_us(), row.ttl_us
             ends: Row = {"ttl_us": ttl_us, "expires_us": None if ttl_us is None else now_us + ttl_us}
-            tx.run(SQL.put, value=row.value, now_us=now_us, **ends, **row.place)
+            tx.run(SQL.put, value=row.value, now_us=now_us, **ends, **row.place, **tx.caller.labelled())
             tx.run(SQL.drop_vectors, **row.place)
             for field, data in row.vectors.items():
                 tx.run(SQL.put_vector, field=field, vector=data, **row.place)

@@ -6,8 +6,8 @@ WHERE scope = :scope AND path = :path AND key = :key AND (expires_us IS NULL OR 
 
 -- Written over something whose time is over, it is new.
 -- name: put
-INSERT INTO item (scope, path, key, value, created_us, updated_us, ttl_us, expires_us)
-VALUES (:scope, :path, :key, :value, :now_us, :now_us, :ttl_us, :expires_us)
+INSERT INTO item (scope, path, key, value, created_us, updated_us, ttl_us, expires_us, git_dir, origin)
+VALUES (:scope, :path, :key, :value, :now_us, :now_us, :ttl_us, :expires_us, :git_dir, :origin)
 ON CONFLICT (scope, path, key) DO UPDATE
 SET value = :value, updated_us = :now_us, ttl_us = :ttl_us, expires_us = :expires_us,
     created_us = CASE WHEN item.expires_us <= :now_us THEN :now_us ELSE item.created_us END

@@ -3,7 +3,8 @@
 Entering opens or resumes it; `s.resumed` says what was found. Leaving completes it. An
 exception fails it and keeps its last line, except those after which somebody is expected to come
 back: in doubt, approval required, Ctrl-C, a cancelled task, a generator that was closed. They
-leave it waiting, as does `s.pause(reason)`. `sys.exit()` completes it, `sys.exit(3)` fails it.
+leave it waiting, as does `s.pause(reason)`. An effect in doubt and an approval that is asked for leave it
+waiting also if the program swallowed the error. `sys.exit()` completes it, `sys.exit(3)` fails it.
 Whatever happens, the lease is given back; if the process dies, its lease dies with it.
 
 A session and each of its sub-agents speak with the same verbs.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 from weakref import WeakValueDictionary
@@ -25,7 +27,7 @@ from standfast.ids import is_id
 from standfast.ledger.opening import Opening
 from standfast.record import nodes
 from standfast.record.nodes import Path, Segment
-from standfast.record.sessions import Opened, Resumed, SessionRecord, Sessions, owning
+from standfast.record.sessions import InDoubt, Opened, Resumed, SessionRecord, Sessions, owning
 from standfast.record.sessions.nouns import REASON_MAX
 from standfast.record.speaking import Speaker, Subagent
 from standfast.record.steps import Steps
@@ -99,7 +101,10 @@ class Session(Speaker):
 
             reason = redacted(reason)
         try:
-            self._end(state, reason)
+            if state == "completed":
+                self._leave()
+            else:
+                self._end(state, reason)
         except StandfastError as refusal:
             if error is None:
                 raise
@@ -153,6 +158,7 @@ class Session(Speaker):
             agent=record.agent,
             lineage=opened.lineage,
             scope=record.scope,
+            label=record.label,
         )
         self._paused = None
         self._subagents = {}
@@ -164,10 +170,20 @@ class Session(Speaker):
         self.resumed = None if opened.before is None else Sessions(self._store).found(opened.before)
         self._steps = Steps(self._opening_now, recorded=self.resumed.steps if self.resumed else 0)
 
+    def _leave(self) -> None:
+        opening = self.opening
+        self._over(
+            lambda: Sessions(self._store).leave(opening.session_id, fence=opening.fence, stops=dict(opening.stops))
+        )
+
     def _end(self, state: str, reason: str | None) -> SessionRecord:
         opening = self.opening
+        room = Sessions(self._store)
+        return self._over(lambda: room.end(opening.session_id, state, reason=reason, fence=opening.fence))
+
+    def _over(self, end: Callable[[], SessionRecord]) -> SessionRecord:
         try:
-            ended = Sessions(self._store).end(opening.session_id, state, reason=reason, fence=opening.fence)
+            ended = end()
         finally:
             self._opening_now = None
             self._forget()
@@ -188,6 +204,19 @@ class Session(Speaker):
         """Leaving the block will leave the session waiting, for this reason, instead of completing it."""
         self.opening.usable()
         self._paused = serial.clean(reason, REASON_MAX) or "paused"
+
+    def proceed(self, reason: str | None = None) -> tuple[InDoubt, ...]:
+        """Go on although effects of this session are in doubt: returns them, and new effects are sent again.
+
+        Each is journalled (`effect.proceeded`); a later doubt stops the session again. The effects themselves stay
+        in doubt. Raises LeaseLost if the session was taken over.
+        """
+        opening = self.opening
+        opening.usable()
+        passed = Sessions(self._store).proceed(opening.session_id, opening=opening, reason=reason)
+        for effect in passed:
+            opening.stops.pop(effect.id, None)
+        return passed
 
     # -- what it is -----------------------------------------------------------------------------------
 

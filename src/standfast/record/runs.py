@@ -23,7 +23,7 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import Statement, load
 from standfast.db.store import Room, Store, query, verb
 from standfast.errors import Conflict, IllegalTransition, InProgress, InvalidInput, LeaseLost, NotFound, StandfastError
-from standfast.footings import journal, keys, leases, naming, notices
+from standfast.footings import hints, journal, keys, leases, naming, notices, repositories
 from standfast.footings.journal import Receipt
 from standfast.ids import is_id, short
 from standfast.record.loops import firing, keeping, schedule
@@ -136,7 +136,7 @@ class Runs(Room):
         ended = self._finish(run_id, attempt, outcome)
         if ended.paused is not None:
             run = ended.run
-            hint = f"standfast loop runs {run.loop}; then: standfast loop resume {run.loop}"
+            hint = f"{hints.command('loop', 'runs', run.loop)}; then: {hints.command('loop', 'resume', run.loop)}"
             notices.tell(self.store, "loop.paused", run.loop_id, f"{run.loop}: {ended.paused}", hint, tx=self.tx)
         return ended.run
 
@@ -230,7 +230,9 @@ class Runs(Room):
         if isinstance(row, StandfastError):
             return row
         if row["state"] not in ("queued", "running"):
-            return IllegalTransition(f"{_named(row)} is over: {row['state']}", f"standfast loop runs {row['loop']}")
+            return IllegalTransition(
+                f"{_named(row)} is over: {row['state']}", hints.command("loop", "runs", row["loop"])
+            )
         crash.point("run.before_cancel")
         change: Row = {"id": row["id"], "attempt": row["attempt"], "reason": reason}
         if row["state"] == "queued":
@@ -290,7 +292,7 @@ class Runs(Room):
         elif everywhere:
             rows = tx.all(SQL.everywhere, **asked)
         else:
-            rows = tx.all(SQL.of_scope, scope=self.scope, slot_us=slot_us, **asked)
+            rows = tx.all(SQL.of_scope, scope=self.scope, slot_us=slot_us, **repositories.filtered(tx), **asked)
         return [noun(tx, row) for row in rows]
 
 
@@ -412,7 +414,7 @@ def _held(tx: Tx, run_id: str, attempt: int) -> Row | StandfastError:
         return row
     now = f"attempt {row['attempt']} {'runs' if row['state'] == 'running' else 'ended as ' + row['state']}"
     return LeaseLost(
-        f"attempt {attempt} of {_named(row)} does not count any more: {now}", f"standfast loop runs {row['loop']}"
+        f"attempt {attempt} of {_named(row)} does not count any more: {now}", hints.command("loop", "runs", row["loop"])
     )
 
 
@@ -461,7 +463,14 @@ def _between(us: int) -> int:
 def _told(tx: Tx, row: Row, type: str, said: str, data: Row | None = None) -> Receipt:
     about = {"loop": row["loop_id"], "slot_us": row["slot_us"], **(data or {})}
     return journal.append(
-        tx, type, row["id"], summary=f"{row['loop']}: {said}", data=about, state=row["state"], scope=row["scope"]
+        tx,
+        type,
+        row["id"],
+        summary=f"{row['loop']}: {said}",
+        data=about,
+        state=row["state"],
+        scope=row["scope"],
+        label=repositories.labelled(row),
     )
 
 

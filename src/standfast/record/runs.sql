@@ -5,7 +5,7 @@
 SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
        r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
        r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
-       r.created_us, r.started_us, r.ended_us,
+       r.created_us, r.started_us, r.ended_us, r.git_dir, r.origin,
        l.command, l.cwd, l.environment, l.timeout_us
 FROM run r JOIN loop l ON l.id = r.loop_id
 WHERE r.state = 'queued' AND r.ready_us <= :now_us
@@ -21,7 +21,7 @@ LIMIT 1
 SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
        r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
        r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
-       r.created_us, r.started_us, r.ended_us,
+       r.created_us, r.started_us, r.ended_us, r.git_dir, r.origin,
        l.command, l.cwd, l.environment, l.timeout_us
 FROM run r JOIN loop l ON l.id = r.loop_id
 WHERE r.id = :id AND r.state = 'queued'
@@ -81,7 +81,7 @@ RETURNING id
 SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
        r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
        r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
-       r.created_us, r.started_us, r.ended_us
+       r.created_us, r.started_us, r.ended_us, r.git_dir, r.origin
 FROM run r JOIN loop l ON l.id = r.loop_id
 WHERE r.id = :id
 
@@ -92,7 +92,7 @@ SELECT id FROM run WHERE id LIKE :pattern LIMIT 2
 SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
        r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
        r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
-       r.created_us, r.started_us, r.ended_us,
+       r.created_us, r.started_us, r.ended_us, r.git_dir, r.origin,
        l.retries_max, l.backoff_us, l.failures_max
 FROM run r JOIN loop l ON l.id = r.loop_id
 WHERE r.id = :id
@@ -106,7 +106,7 @@ SELECT DISTINCT holder FROM run WHERE holder > '' AND holder IS NOT NULL LIMIT :
 SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
        r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
        r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
-       r.created_us, r.started_us, r.ended_us,
+       r.created_us, r.started_us, r.ended_us, r.git_dir, r.origin,
        l.retries_max, l.backoff_us, l.failures_max
 FROM run r JOIN loop l ON l.id = r.loop_id
 WHERE r.holder > '' AND r.holder IS NOT NULL AND {lease_over:r}
@@ -118,7 +118,7 @@ LIMIT :limit
 SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
        r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
        r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
-       r.created_us, r.started_us, r.ended_us,
+       r.created_us, r.started_us, r.ended_us, r.git_dir, r.origin,
        l.retries_max, l.backoff_us, l.failures_max
 FROM run r JOIN loop l ON l.id = r.loop_id
 WHERE r.holder = :holder AND r.holder IS NOT NULL
@@ -130,7 +130,7 @@ LIMIT :limit
 SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
        r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
        r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
-       r.created_us, r.started_us, r.ended_us
+       r.created_us, r.started_us, r.ended_us, r.git_dir, r.origin
 FROM run r JOIN loop l ON l.id = r.loop_id
 WHERE r.holder > '' AND r.holder IS NOT NULL AND {lease_over:r}
 ORDER BY r.holder
@@ -140,7 +140,7 @@ LIMIT :limit
 SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
        r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
        r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
-       r.created_us, r.started_us, r.ended_us
+       r.created_us, r.started_us, r.ended_us, r.git_dir, r.origin
 FROM run r JOIN loop l ON l.id = r.loop_id
 WHERE r.holder = :holder AND r.holder IS NOT NULL
 LIMIT :limit
@@ -149,7 +149,7 @@ LIMIT :limit
 SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
        r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
        r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
-       r.created_us, r.started_us, r.ended_us
+       r.created_us, r.started_us, r.ended_us, r.git_dir, r.origin
 FROM run r JOIN loop l ON l.id = r.loop_id
 WHERE r.holder = :holder AND r.holder IS NOT NULL AND r.cancel_reason IS NOT NULL
 LIMIT :limit
@@ -158,7 +158,7 @@ LIMIT :limit
 SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
        r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
        r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
-       r.created_us, r.started_us, r.ended_us
+       r.created_us, r.started_us, r.ended_us, r.git_dir, r.origin
 FROM run r JOIN loop l ON l.id = r.loop_id
 WHERE r.loop_id = :loop_id AND r.slot_us <= :slot_us AND (r.slot_us < :slot_us OR r.id < :id)
   AND (:state = '' OR r.state = :state) AND COALESCE(r.until_slot_us, r.slot_us) >= :since_us
@@ -170,9 +170,9 @@ LIMIT :limit
 SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
        r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
        r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
-       r.created_us, r.started_us, r.ended_us
+       r.created_us, r.started_us, r.ended_us, r.git_dir, r.origin
 FROM run r CROSS JOIN loop l
-WHERE l.id = r.loop_id AND r.scope = :scope AND (r.slot_us, r.id) < (:slot_us, :id)
+WHERE l.id = r.loop_id AND r.scope = :scope AND {here:r} AND (r.slot_us, r.id) < (:slot_us, :id)
   AND (:state = '' OR r.state = :state) AND COALESCE(r.until_slot_us, r.slot_us) >= :since_us
 ORDER BY r.slot_us DESC, r.id DESC
 LIMIT :limit
@@ -181,7 +181,7 @@ LIMIT :limit
 SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
        r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
        r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
-       r.created_us, r.started_us, r.ended_us
+       r.created_us, r.started_us, r.ended_us, r.git_dir, r.origin
 FROM run r JOIN loop l ON l.id = r.loop_id
 WHERE r.id < :id AND (:state = '' OR r.state = :state) AND COALESCE(r.until_slot_us, r.slot_us) >= :since_us
 ORDER BY r.id DESC

@@ -69,6 +69,7 @@ class Steps:
     ) -> Any:
         """The stored result of this step; the function runs only if there is none yet."""
         refused_inside(self._opening.store.held, "step")
+        foreign.refuse_nested(f"step {serial.clean(str(name), 60)!r}")
         self._opening.usable()
         name = keys.checked(name, "a step's name", limit=NAME_MAX)
         returns, kwargs = _returns(function, kwargs)

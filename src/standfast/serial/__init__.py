@@ -43,6 +43,7 @@ PAYLOAD_COLUMNS: Final[tuple[str, ...]] = (
     "message.content",
     "effect.intent",
     "effect.result",
+    "approval.question",
     "step.result",
     "mail.body",
     "checkpoint.data",
@@ -333,6 +334,24 @@ def kept(made: object, stored: Json) -> Any:
     from standfast.serial import decoding
 
     return decoding.kept(made, stored)
+
+
+def shape(annotation: object) -> str | None:
+    """What a value of this annotation looks like, as text to store; None where anything fits."""
+    if annotation is None or annotation is Any:
+        return None
+    try:
+        return _shape_text(annotation)
+    except TypeError:  # not hashable: described each time
+        return _shape_text.__wrapped__(annotation)
+
+
+@cache
+def _shape_text(annotation: Any) -> str | None:
+    from standfast.serial import shapes
+
+    found = shapes.shape_of(annotation)
+    return None if found is None else canonical(found)
 
 
 def return_annotation(function: Callable[..., object]) -> Any:

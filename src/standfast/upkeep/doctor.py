@@ -15,15 +15,17 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from standfast.clock import SYSTEM
 from standfast.config import Settings
+from standfast.db import catalogue
 from standfast.db.contract import Caller, Engine, Tx
 from standfast.db.migrations import MIGRATIONS
 from standfast.db.sql import statement
 from standfast.errors import Busy, Corrupt, InvalidInput, SchemaTooNew, StandfastError, StorageError, UnsafeStorage
+from standfast.footings import hints
 
 T = TypeVar("T")
 State = Literal["ok", "warn", "error"]
@@ -33,11 +35,20 @@ LOCK_WAIT_S = 2.0
 DISK_ERROR_BYTES = 64 << 20
 DISK_WARN_BYTES = 1 << 30
 LOG_WARN_BYTES = 64 << 20
-READ_THROUGH_MAX_BYTES = 1 << 30
 CLOCK_WARN_S = 60.0
 LOOPS_MAX = 20
 SERVER_CLOCK_WARN_S = 5.0
 
+OBJECTS_MAX = 6
+_NOT_CHECKED: dict[str, dict[str, str]] = {
+    "sqlite": {"the bytes of artifacts": "standfast artifact verify", "receipts": "standfast verify"},
+    "postgres": {
+        "the server's files": "pg_amcheck",
+        "the bytes of artifacts": "standfast artifact verify",
+        "receipts": "standfast verify",
+    },
+}
+"""What doctor leaves to another command, on each engine."""
 _KEEP = "stop every process that writes, keep all the files, and restore the newest backup into another directory"
 
 
@@ -61,8 +72,24 @@ class OpenStore(Protocol):
     def close(self) -> None: ...
 
 
+class Ways(NamedTuple):
+    """How to examine."""
+
+    fix: bool
+    """Repair what can be repaired without losing anything."""
+    quick: bool
+    """Do not compare indexes with their rows."""
+    progress: Callable[[float], None]
+    """Called once a second while the file is read through, with the seconds so far."""
+
+
 def examine(
-    load: Callable[[], Settings], connect: Callable[[Settings], OpenStore], *, fix: bool = False
+    load: Callable[[], Settings],
+    connect: Callable[[Settings], OpenStore],
+    *,
+    fix: bool = False,
+    quick: bool = False,
+    progress: Callable[[float], None] = lambda seconds: None,
 ) -> Iterator[Finding]:
     """Everything worth knowing, as it is found. With `fix`, what is safe to repair is repaired."""
     try:
@@ -72,10 +99,11 @@ def examine(
         return
     yield Finding("config", "ok", f"{settings.target.shown} ({settings.target.engine}), decided by {settings.where}")
     yield from _project(settings)
+    yield _memory(settings)
     if settings.target.engine == "sqlite" and not settings.target.is_memory:
         yield from _file_place(settings, fix)
         if not os.path.exists(settings.target.location):
-            yield Finding("store", "ok", "there is no store yet: the first write makes it")
+            yield _no_file(settings)
             yield from _agents(settings, None)
             return
         try:
@@ -85,10 +113,33 @@ def examine(
         yield lock
         if lock.state == "error":
             return
-    yield from _opened(settings, connect, fix)
+    yield from _opened(settings, connect, Ways(fix, quick, progress))
 
 
 # Settings.
+
+
+def _memory(settings: Settings) -> Finding:
+    """Whether this host can remember the store: without it, a store that vanished is not noticed."""
+    from standfast.db import store_memory
+
+    if store_memory.place_of(settings.target) is None:
+        return Finding("memory", "ok", "this store is not remembered: it is temporary, or STANDFAST_REMEMBER=0")
+    where, problem = store_memory.directory(), store_memory.unwritable()
+    if problem:
+        remedy = "make it writable, or set XDG_STATE_HOME to a directory that is"
+        return Finding("memory", "warn", f"stores are not remembered: {problem}", remedy)
+    return Finding("memory", "ok", f"{len(store_memory.stores())} stores are remembered in {where}")
+
+
+def _no_file(settings: Settings) -> Finding:
+    from standfast.db import store_memory
+
+    try:
+        store_memory.refuse_missing(store_memory.place_of(settings.target))
+    except StorageError as error:
+        return Finding("store", "error", error.message, error.hint)
+    return Finding("store", "ok", "there is no store yet: the first write makes it")
 
 
 def _project(settings: Settings) -> Iterator[Finding]:
@@ -102,11 +153,12 @@ def _project(settings: Settings) -> Iterator[Finding]:
         yield Finding(
             "scope",
             "warn",
-            f"{os.path.join(repository.root, '.git')} leads nowhere, so this is no repository and has no scope",
-            "repair the worktree with git (git worktree repair), or set scope in .standfast/config.toml",
+            f"{os.path.join(repository.root, '.git')} leads nowhere, so this is no repository",
+            "repair the worktree with git (git worktree repair), or work in another clone",
         )
     else:
-        yield Finding("scope", "ok", settings.scope or "none: outside any repository")
+        where = f"scope {settings.scope}: " if settings.scope else ""
+        yield Finding("scope", "ok", where + (settings.label.name or "outside any repository"))
 
 
 # The place of a file.
@@ -202,15 +254,20 @@ def _lock(path: str) -> Finding:
 # The open store.
 
 
-def _opened(settings: Settings, connect: Callable[[Settings], OpenStore], fix: bool) -> Iterator[Finding]:
+def _opened(settings: Settings, connect: Callable[[Settings], OpenStore], ways: Ways) -> Iterator[Finding]:
     try:
         store = connect(settings)
     except StandfastError as error:
         yield _cannot_open(error, settings)
         return
+    unchecked = dict(_NOT_CHECKED[store.engine.name])
+    if ways.quick:
+        unchecked["indexes against their rows"] = "standfast doctor"
     try:
-        yield from _inside(store, fix)
-        yield from _agents(settings, store)
+        yield from _inside(store, settings, ways, unchecked)
+        yield from _readable("agents", lambda: _agents(settings, store), unchecked)
+        words = ", ".join(f"{what} ({how})" for what, how in unchecked.items())
+        yield Finding("unchecked", "ok", f"not checked: {words}")
     except StandfastError as error:
         yield _cannot_open(error, settings)
     finally:
@@ -229,6 +286,8 @@ def _cannot_open(error: StandfastError, settings: Settings) -> Finding:
             return Finding("place", "error", text, hint)
         case Corrupt(code="not_a_store"):
             return Finding("store", "error", text, hint)
+        case Corrupt(code="schema_damaged"):
+            return Finding("schema", "error", text, _KEEP)
         case Corrupt():
             return Finding("integrity", "error", text, _KEEP)
         case StorageError(code="not_writable"):
@@ -239,18 +298,31 @@ def _cannot_open(error: StandfastError, settings: Settings) -> Finding:
             return Finding("store", "error", text, hint)
 
 
-def _inside(store: OpenStore, fix: bool) -> Iterator[Finding]:
+def _inside(store: OpenStore, settings: Settings, ways: Ways, unchecked: dict[str, str]) -> Iterator[Finding]:
     facts = store.engine.facts()
     versions = ", ".join(
         f"{key.removesuffix('_version')} {facts[key]}" for key in sorted(facts) if key.endswith("_version")
     )
     yield Finding("engine", "ok", f"{store.engine.name}: {versions}" if versions else store.engine.name)
-    yield _history(store)
-    yield _clock(store)
-    yield from _loops(store)
-    yield from _imports(store)
+    yield from _schema(store)
+    yield from _readable("clock", lambda: [_clock(store)], unchecked)
+    yield from _readable("loops", lambda: _loops(store), unchecked)
+    yield from _readable("imports", lambda: _imports(store), unchecked)
+    yield from _readable("keys", lambda: [_keys(store)], unchecked)
     if store.engine.name == "sqlite":
-        yield from _inside_a_file(store, facts, fix)
+        yield from _inside_a_file(store, facts, ways, settings.target.is_memory)
+    else:
+        yield _held_back(store)
+
+
+def _readable(what: str, look: Callable[[], Iterable[Finding]], unchecked: dict[str, str]) -> Iterator[Finding]:
+    """The findings of `look`; where a table it reads is missing, `what` was not checked."""
+    try:
+        yield from list(look())
+    except Corrupt as error:
+        if error.code != "schema_damaged":
+            raise
+        unchecked[what] = "the schema is damaged"
 
 
 def _agents(settings: Settings, store: OpenStore | None) -> Iterator[Finding]:
@@ -271,8 +343,54 @@ def _agents(settings: Settings, store: OpenStore | None) -> Iterator[Finding]:
         yield Finding("spool", "warn", text, "any command brings it home: standfast status")
 
 
+def _schema(store: OpenStore) -> Iterator[Finding]:
+    """Every object of the catalogue is there, and each migration applied is the one in this package."""
+    dialect = store.engine.name
+    found = _objects(store)
+    wanted = catalogue.wanted(dialect)
+    missing = wanted - found
+    if missing:
+        gone = {one.name for one in missing if not one.table}
+        named = sorted(str(one) for one in missing if one.table not in gone)
+        words = ", ".join(named[:OBJECTS_MAX]) + (
+            f" and {len(named) - OBJECTS_MAX} more" if named[OBJECTS_MAX:] else ""
+        )
+        yield Finding("schema", "error", f"damaged: {words} missing", _KEEP)
+    else:
+        yield _history(store)
+    guards = {catalogue.guard(table, change) for table in catalogue.tables() for change in catalogue.CHANGES}
+    foreign = [one for one in found - wanted if one.name not in guards]
+    if foreign and store.engine.schema_version() <= MIGRATIONS[-1].version:
+        theirs = {one.name for one in foreign if not one.table}
+        words = ", ".join(
+            sorted(f"{one} on {one.table}" if one.table else str(one) for one in foreign if one.table not in theirs)
+        )
+        yield Finding("foreign", "ok", f"not standfast's, and left alone: {words}")
+
+
+def _objects(store: OpenStore) -> frozenset[catalogue.Item]:
+    rows = store.read(lambda tx: tx.all(statement(catalogue.FOUND[store.engine.name])))
+    return frozenset(catalogue.Item(row["kind"], row["name"], row["of"]) for row in rows)
+
+
+def _keys(store: OpenStore) -> Finding:
+    """Keys that two repositories used while the directory decided what a key names."""
+    from standfast.footings import repositories
+
+    found = store.read(repositories.twice)
+    if not found:
+        return Finding("keys", "ok", "every key names one thing")
+    named = "; ".join(f"{one.table} {one.key!r} of {one.scope}" for one in found)
+    return Finding(
+        "keys",
+        "warn",
+        f"{len(found)} keys name a second thing, which programs do not reach any more: {named}",
+        f"reach the second one by its id, or with --scope {found[0].scope}; new work needs another key",
+    )
+
+
 def _history(store: OpenStore) -> Finding:
-    """The schema, and that each migration applied to it is the one in this package."""
+    """The schema's version, and that each migration applied to it is the one in this package."""
     rows = store.read(lambda tx: tx.all(statement("SELECT version, name, checksum FROM migration ORDER BY version")))
     ours = {migration.version: migration for migration in MIGRATIONS}
     for row in rows:
@@ -286,7 +404,8 @@ def _history(store: OpenStore) -> Finding:
     if version > latest:
         text = f"schema {version} is newer than this standfast knows ({latest}); it may still be written"
         return Finding("schema", "warn", text, "upgrade: pip install --upgrade standfast")
-    return Finding("schema", "ok", f"schema {version}, every migration as this standfast has it")
+    mark = catalogue.fingerprint(catalogue.wanted(store.engine.name))
+    return Finding("schema", "ok", f"schema {version}, every migration and object is there (fingerprint {mark})")
 
 
 def _clock(store: OpenStore) -> Finding:
@@ -331,7 +450,7 @@ def _loops(store: OpenStore) -> Iterator[Finding]:
     ahead = store.read(lambda tx: tx.all(statement(_AHEAD), late_us=tx.now_us() + ON_TIME_US, limit=LOOPS_MAX))
     for row in ahead:
         text = f"the loop {row['name']!r} waits: the clock was ahead, to {schedule.shown(row['last_slot_us'])}"
-        yield Finding("loops", "warn", text, f"standfast loop resume {row['name']}")
+        yield Finding("loops", "warn", text, hints.command("loop", "resume", row["name"]))
     if not late and not ahead:
         yield Finding("loops", "ok", "every slot that was due has its row")
 
@@ -342,65 +461,63 @@ _AHEAD = (
 )
 
 
-def _inside_a_file(store: OpenStore, facts: dict[str, object], fix: bool) -> Iterator[Finding]:
+def _inside_a_file(store: OpenStore, facts: dict[str, object], ways: Ways, temporary: bool) -> Iterator[Finding]:
     log_bytes, file_bytes = _int(facts.get("wal_bytes")), _int(facts.get("size_bytes"))
     if log_bytes > LOG_WARN_BYTES:
         remedy = "end whatever keeps an old read open; the next writes give the space back"
         yield Finding("wal", "warn", f"the log has grown to {size(log_bytes)}", remedy)
     else:
         yield Finding("wal", "ok", f"the log has {size(log_bytes)}, the file {size(file_bytes)}")
-    yield _guards(store, fix)
-    yield _integrity(store, file_bytes)
+    yield _guards(store, ways.fix)
+    if not temporary:
+        yield _integrity(str(facts["path"]), file_bytes, ways)
 
 
 def _guards(store: OpenStore, fix: bool) -> Finding:
-    """Every table refuses other programs' writes."""
-    from standfast.db.sqlite.migrate import GUARD
+    """Every table of ours refuses other programs' writes. Other tables are not ours to guard."""
+    from standfast.db.sqlite.migrate import guard_trigger
 
-    # The index of words is a virtual table and takes no trigger; it can be thrown away, and nothing relies on it.
-    names = (
-        "SELECT name, type FROM pragma_table_list WHERE schema = 'main' AND type = 'table'"
-        " UNION ALL SELECT name, type FROM sqlite_schema WHERE type = 'trigger'"
-    )
-    rows = store.read(lambda tx: tx.all(statement(names)))
-    tables = [row["name"] for row in rows if row["type"] == "table" and not row["name"].startswith("sqlite_")]
-    triggers = {row["name"] for row in rows if row["type"] == "trigger"}
+    tables = {one.name for one in _objects(store) if one.kind == "table"}
+    rows = store.read(lambda tx: tx.all(statement(catalogue.TRIGGERS)))
+    triggers = {row["name"]: row["sql"] for row in rows}
     missing = [
         (table, change)
-        for table in tables
-        for change in ("insert", "update", "delete")
-        if f"guard_{table}_{change}" not in triggers
+        for table in catalogue.tables()
+        for change in catalogue.CHANGES
+        if table in tables and triggers.get(catalogue.guard(table, change)) != guard_trigger(table, change)
     ]
     if not missing:
-        return Finding("guard", "ok", "other programs can read every table and write none")
+        return Finding("guard", "ok", "other programs can read every table of standfast and write none")
     text = f"other programs could write {', '.join(sorted({table for table, _ in missing}))}"
     if not fix:
         return Finding("guard", "warn", text, "standfast doctor --fix")
 
     def restore(tx: Tx) -> None:
         for table, change in missing:
-            trigger = f"guard_{table}_{change} BEFORE {change} ON {table} BEGIN SELECT {GUARD}(); END"
-            tx.run(statement(f"CREATE TRIGGER IF NOT EXISTS {trigger}"))
+            tx.run(statement(f"DROP TRIGGER IF EXISTS {catalogue.guard(table, change)}"))  # one that does not refuse
+            tx.run(statement(guard_trigger(table, change)))
 
     store.engine.write(restore, Caller(actor="doctor", holder="doctor", scope="", clock=SYSTEM))
     return Finding("guard", "ok", f"{text}; guarded again", fixed=True)
 
 
-def _integrity(store: OpenStore, file_bytes: int) -> Finding:
-    if file_bytes > READ_THROUGH_MAX_BYTES:
-        return Finding("integrity", "ok", f"opens; not read through, because it has {size(file_bytes)}")
-    try:
-        rows = store.read(lambda tx: tx.all(statement("PRAGMA quick_check(10)")))
-    except Corrupt as error:
-        return Finding("integrity", "error", error.message, _KEEP)
-    except StorageError as error:
-        return Finding(
-            "integrity", "warn", f"could not be read through: {error.message}", "try again when less is going on"
-        )
-    said = [str(row["quick_check"]) for row in rows]
-    if said == ["ok"]:
-        return Finding("integrity", "ok", "read through: every page is sound")
-    return Finding("integrity", "error", f"the file is damaged: {'; '.join(said[:3])}", _KEEP)
+def _integrity(path: str, file_bytes: int, ways: Ways) -> Finding:
+    from standfast.db.sqlite import integrity
+
+    said = integrity.check(path, quick=ways.quick, progress=ways.progress)
+    if said:
+        return Finding("integrity", "error", f"the file is damaged: {'; '.join(said[:3])}", _KEEP)
+    pages = f"read through ({size(file_bytes)}): every page is sound"
+    return Finding("integrity", "ok", pages if ways.quick else f"{pages}, every index has its rows")
+
+
+def _held_back(store: OpenStore) -> Finding:
+    """A transaction that stays open, in any database of the server, holds back every reader of the journal."""
+    said = store.engine.held_back()
+    if said:
+        text, _, remedy = said.partition("; ")
+        return Finding("journal", "warn", text, remedy)
+    return Finding("journal", "ok", "no old transaction holds back its readers")
 
 
 def size(count: int) -> str:

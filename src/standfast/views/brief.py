@@ -6,7 +6,8 @@ names the id it comes from and its age. It reads and changes nothing, and runs n
 fact still holds is what its last check said, and how long ago.
 
 The same store at the same moment gives the same brief. It stays within its tokens, counted as four
-characters each; where something is left out, the line says how much and the command that shows it.
+characters each; where something is left out, the line says how much and the command that shows it. It covers the
+caller's repository, and outside one the whole store; what waits in other repositories is counted.
 """
 
 from __future__ import annotations
@@ -21,9 +22,13 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, query
 from standfast.errors import InvalidInput, StandfastError
+from standfast.footings import hints, repositories
 from standfast.ids import is_id, short
-from standfast.record.state import Entry, State
-from standfast.views.recovery import Item, Recovery
+from standfast.record.state.nouns import Entry
+from standfast.record.state.nouns import entry as state_entry
+from standfast.views import coverage
+from standfast.views.coverage import Places
+from standfast.views.recovery import Item, Recovery, Report
 
 SQL = load(__name__)
 
@@ -34,6 +39,7 @@ LINE_MAX = 240
 EACH_MAX = 50
 FIRST = 3
 """Facts of every section that come before the rest of any."""
+REST = ("dead_letter", "mail_waiting", "loop_absent", "loop_stopped", "run_waiting", "lock_expired")
 UNCHECKED_US = 24 * 3600 * 1_000_000
 """A fact whose check is older than this is marked."""
 
@@ -46,6 +52,8 @@ class Fact(NamedTuple):
     at_us: int
     stale: bool = False
     command: str | None = None
+    scope: str = ""
+    """Where it belongs, in a brief of the whole store; empty for the caller's own repository."""
 
 
 class Section(NamedTuple):
@@ -66,13 +74,15 @@ class Brief(NamedTuple):
     now_us: int
     sections: list[Section]
     tokens: int
+    elsewhere: dict[str, int]
+    """How many items wait in each other scope; empty where the brief covers the whole store."""
 
     def __bool__(self) -> bool:
-        return bool(self.sections)
+        return bool(self.sections or self.elsewhere)
 
     @property
     def markdown(self) -> str:
-        return "\n".join(_lines(self.agent, self.scope, self.sections, self.now_us))
+        return _text(self)
 
 
 class Briefs(Room):
@@ -81,8 +91,10 @@ class Briefs(Room):
     __slots__ = ()
 
     @query
-    def make(self, tx: Tx, *, agent: str | None = None, max_tokens: int = TOKENS_DEFAULT) -> Brief | StandfastError:
-        """The working set of `agent`, or of whoever asks, in this scope.
+    def make(
+        self, tx: Tx, *, agent: str | None = None, max_tokens: int = TOKENS_DEFAULT, everywhere: bool | None = None
+    ) -> Brief | StandfastError:
+        """The working set of `agent`, or of whoever asks: of this repository, or of the whole store outside one.
 
         Raises InvalidInput for fewer tokens than any brief needs.
         """
@@ -91,49 +103,54 @@ class Briefs(Room):
                 f"a brief needs at least {TOKENS_MIN} tokens", f"standfast brief --max-tokens {TOKENS_MIN}"
             )
         name = agent or tx.caller.actor
-        whole = [section for section in self._sections(tx, name) if section.facts]
-        kept = _within(whole, name, tx.caller.scope, tx.now_us(), max_tokens * CHARS_PER_TOKEN)
-        text = "\n".join(_lines(name, tx.caller.scope, kept, tx.now_us()))
-        return Brief(name, tx.caller.scope, tx.now_us(), kept, -(-len(text) // CHARS_PER_TOKEN))
+        whole = coverage.covers_all(tx.caller, everywhere)
+        report = Recovery(self.store, tx).report(everywhere=whole)
+        sections = [section for section in _sections(tx, name, report, whole) if section.facts]
+        here = coverage.named(tx.caller.label, tx.caller.scope)
+        empty = Brief(name, here, tx.now_us(), [], 0, report.elsewhere)
+        made = _within(sections, empty, max_tokens * CHARS_PER_TOKEN)
+        return made._replace(tokens=-(-len(made.markdown) // CHARS_PER_TOKEN))
 
-    def _sections(self, tx: Tx, agent: str) -> Iterator[Section]:
-        at: Row = {"scope": tx.caller.scope, "limit": EACH_MAX}
-        report = Recovery(self.store, tx).report()
 
-        def unsettled(*kinds: str) -> list[Fact]:
-            return [_of_item(item) for item in report.items if item.kind in kinds]
+def _sections(tx: Tx, agent: str, report: Report, whole: bool) -> Iterator[Section]:
+    at: Row = {"scope": tx.caller.scope, "home": tx.caller.home, "everywhere": int(whole), "limit": EACH_MAX}
+    places = coverage.Places(tx)
 
-        def section(name: str, title: str, facts: Iterable[Fact], command: str) -> Section:
-            return Section(name, title, list(facts), 0, command)
+    def unsettled(name: str, title: str, command: str, *kinds: str) -> Section:
+        facts = [_of_item(item) for item in report.items if item.kind in kinds and item.id != f"box:{agent}"]
+        return Section(name, title, facts, max(_counted(report, kinds) - len(facts), 0), command)
 
-        standing = tx.all(SQL.standing, **at)
-        yield section("orders", "Standing orders", map(_order, standing), "standfast decision list --state standing")
-        yield section("in_doubt", "In doubt: do not repeat these", unsettled("effect_in_doubt"), "standfast status")
-        yield section(
-            "approvals", "Waiting for a person's yes", unsettled("approval_waiting"), "standfast approval list"
-        )
-        yield section(
-            "decisions", "Decided and not finished", unsettled("decision_open"), "standfast decision list --open"
-        )
-        yield section(
-            "sessions",
-            "Sessions to go on with",
-            unsettled("session_crashed", "session_waiting"),
-            "standfast session list",
-        )
-        mail = tx.all(SQL.mail, box=agent, now_us=tx.now_us(), **at)
-        yield section("mail", "Mail for you", map(_mail, mail), f"standfast mail list {agent}")
-        tasks = tx.all(SQL.tasks, agent=agent, now_us=tx.now_us(), **at)
-        yield section("tasks", "Tasks", (_task(row, agent) for row in tasks), "standfast task list")
-        checkpoint = tx.maybe(SQL.checkpoint, scope=tx.caller.scope)
-        yield section("checkpoint", "Where the last work stopped", _checkpoint(checkpoint), "standfast session list")
-        facts = State(self.store, tx).list(limit=EACH_MAX)
-        known = [_known(entry, tx.now_us()) for entry in facts]
-        yield section("facts", "What is known", known, "standfast state list")
-        recent = tx.all(SQL.recent, **at)
-        yield section("recent", "Decided lately", map(_decided, recent), "standfast decision list")
-        rest = unsettled("dead_letter", "mail_waiting", "lock_expired")
-        yield section("rest", "Also", [fact for fact in rest if fact.id != f"box:{agent}"], "standfast status")
+    def section(name: str, title: str, facts: Iterable[Fact], command: str, rows: list[Row]) -> Section:
+        listed = list(facts)
+        return Section(name, title, listed, (rows[0]["total"] if rows else 0) - len(listed), command)
+
+    standing = tx.all(SQL.standing, **at)
+    orders = (_order(places, row) for row in standing)
+    yield section("orders", "Standing orders", orders, "standfast decision list --state standing", standing)
+    yield unsettled("in_doubt", "In doubt: do not repeat these", "standfast status", "effect_in_doubt")
+    yield unsettled("approvals", "Waiting for a person's yes", "standfast approval list", "approval_waiting")
+    yield unsettled("decisions", "Decided and not finished", "standfast decision list --open", "decision_open")
+    crashed = ("session_crashed", "session_waiting")
+    yield unsettled("sessions", "Sessions to go on with", "standfast session list", *crashed)
+    mail = tx.all(SQL.mail, box=agent, now_us=tx.now_us(), **at)
+    yield section(
+        "mail", "Mail for you", (_mail(places, row) for row in mail), hints.command("mail", "list", agent), mail
+    )
+    tasks = tx.all(SQL.tasks, agent=agent, now_us=tx.now_us(), **at)
+    yield section("tasks", "Tasks", (_task(places, row, agent) for row in tasks), "standfast task list", tasks)
+    stopped = tx.all(SQL.checkpoint_anywhere if whole else SQL.checkpoint, **at, **repositories.filtered(tx))
+    last = (_checkpoint(places, row) for row in stopped)
+    yield section("checkpoint", "Where the last work stopped", last, "standfast session list", stopped)
+    known = tx.all(SQL.facts_anywhere if whole else SQL.facts, now_us=tx.now_us(), **at)
+    yield section("facts", "What is known", (_known(tx, places, row) for row in known), "standfast state list", known)
+    recent = tx.all(SQL.recent_anywhere if whole else SQL.recent, **at)
+    decided = (_decided(places, row) for row in recent)
+    yield section("recent", "Decided lately", decided, "standfast decision list", recent)
+    yield unsettled("rest", "Also", "standfast status", *REST)
+
+
+def _counted(report: Report, kinds: tuple[str, ...]) -> int:
+    return sum(report.counts.get(kind, 0) for kind in kinds)
 
 
 # -- facts -----------------------------------------------------------------------------------------------
@@ -141,55 +158,67 @@ class Briefs(Room):
 
 def _of_item(item: Item) -> Fact:
     what = item.what.removeprefix("decided and not finished: ")  # the title says so
-    return Fact(item.id, what, item.since_us, command=item.command)
+    return Fact(item.id, what, item.since_us, command=item.command, scope=item.scope)
 
 
-def _order(row: Row) -> Fact:
+def _order(places: Places, row: Row) -> Fact:
     why = f" (because {row['why']})" if row["why"] else ""
-    return Fact(row["id"], f"{row['what']}{why}", row["created_us"])
+    return Fact(row["id"], f"{row['what']}{why}", row["created_us"], scope=places.of_home(row).name)
 
 
-def _mail(row: Row) -> Fact:
+def _mail(places: Places, row: Row) -> Fact:
     said = row["subject"] or _one_line(serial.read(row["body"]))
     return Fact(
-        row["id"], f"from {row['sender']}: {said}", row["sent_us"], command=f"standfast mail read {short(row['id'])}"
+        row["id"],
+        f"from {row['sender']}: {said}",
+        row["sent_us"],
+        command=f"standfast mail read {short(row['id'])}",
+        scope=places.of(row).name,
     )
 
 
-def _task(row: Row, agent: str) -> Fact:
+def _task(places: Places, row: Row, agent: str) -> Fact:
     mine = row["actor"] == agent and row["holder"] is not None
     whose = "yours: " if mine or row["assignee"] == agent else ""
     seen = f", seen {row['occurrences']} times" if row["occurrences"] > 1 else ""
     labels = f" [{row['labels'].strip(',').replace(',', ', ')}]" if row["labels"].strip(",") else ""
     text = f"{whose}{row['title']}{labels} (p{row['priority']}{seen})"
-    then = "done" if mine else "claim"
-    return Fact(row["id"], text, row["last_seen_us"], command=f"standfast task {then} {short(row['id'])}")
+    command = f"standfast task {'done' if mine else 'claim'} {short(row['id'])}"
+    return Fact(row["id"], text, row["last_seen_us"], command=command, scope=places.of_home(row).name)
 
 
-def _checkpoint(row: Row | None) -> list[Fact]:
-    if row is None:
-        return []
+def _checkpoint(places: Places, row: Row) -> Fact:
     said = row["summary"] or f"messages up to {row['to_position']} are folded"
-    return [Fact(row["id"], f"{row['key']}: {said}", row["created_us"], command=f"standfast session show {row['key']}")]
+    scope = places.of(row).name
+    name = short(row["session_id"]) if scope else row["key"]
+    command = hints.command("session", "show", name)
+    return Fact(row["id"], f"{row['key']}: {said}", row["created_us"], command=command, scope=scope)
 
 
-def _known(entry: Entry, now_us: int) -> Fact:
+def _known(tx: Tx, places: Places, row: Row) -> Fact:
+    entry = state_entry(row)
+    name, scope = f"state:{entry.key}", places.of_home(row).name
     text = f"{entry.key} = {_one_line(entry.value)}"
     if entry.verify is None:
-        return Fact(f"state:{entry.key}", text, entry.updated_us)
+        return Fact(name, text, entry.updated_us, scope=scope)
+    stale, words = _checked(entry, tx.now_us())
+    command = hints.command("state", "verify", entry.key) if stale and not scope else None
+    return Fact(name, f"{text} ({words})", entry.updated_us, stale, command, scope)
+
+
+def _checked(entry: Entry, now_us: int) -> tuple[bool, str]:
+    """Whether the last check is too old or failed, and what it said."""
     if entry.verified_us is None:
-        stale, words = True, "never checked"
-    else:
-        age_us = now_us - entry.verified_us
-        stale = entry.verdict != "fresh" or age_us > UNCHECKED_US
-        words = f"{entry.verdict} {format_duration(age_us, parts=1)} ago"
-    command = f"standfast state verify {entry.key}" if stale else None
-    return Fact(f"state:{entry.key}", f"{text} ({words})", entry.updated_us, stale, command)
+        return True, "never checked"
+    age_us = now_us - entry.verified_us
+    stale = entry.verdict != "fresh" or age_us > UNCHECKED_US
+    return stale, f"{entry.verdict} {format_duration(age_us, parts=1)} ago"
 
 
-def _decided(row: Row) -> Fact:
+def _decided(places: Places, row: Row) -> Fact:
     came = f" → {row['outcome']}" if row["outcome"] else ""
-    return Fact(row["id"], f"{row['what']}{came} ({row['state']}, {row['who']})", row["created_us"])
+    text = f"{row['what']}{came} ({row['state']}, {row['who']})"
+    return Fact(row["id"], text, row["created_us"], scope=places.of_home(row).name)
 
 
 def _one_line(value: serial.Json) -> str:
@@ -199,38 +228,42 @@ def _one_line(value: serial.Json) -> str:
 # -- within its tokens -------------------------------------------------------------------------------------
 
 
-def _within(whole: list[Section], agent: str, scope: str, now_us: int, chars: int) -> list[Section]:
+def _within(whole: list[Section], empty: Brief, chars: int) -> Brief:
     """As many facts as fit: the first few of every section in their order, then the rest in theirs."""
     order = [(n, fact) for n, section in enumerate(whole) for fact in section.facts[:FIRST]]
     order += [(n, fact) for n, section in enumerate(whole) for fact in section.facts[FIRST:]]
     kept: list[list[Fact]] = [[] for _ in whole]
     for n, fact in order:
         kept[n].append(fact)
-        if len("\n".join(_lines(agent, scope, _cut(whole, kept), now_us))) > chars:
+        if len(_text(empty._replace(sections=_cut(whole, kept)))) > chars:
             kept[n].pop()
             break
-    return _cut(whole, kept)
+    return empty._replace(sections=_cut(whole, kept))
 
 
 def _cut(whole: list[Section], kept: list[list[Fact]]) -> list[Section]:
     cut = (
-        section._replace(facts=facts, more=len(section.facts) - len(facts))
+        section._replace(facts=facts, more=section.more + len(section.facts) - len(facts))
         for section, facts in zip(whole, kept, strict=True)
     )
     return [section for section in cut if section.facts or section.more]
 
 
-def _lines(agent: str, scope: str, sections: list[Section], now_us: int) -> Iterator[str]:
-    yield f"# Brief for {serial.clean(agent, 1000)}{f' in {scope}' if scope else ''}"
-    if not sections:
+def _text(made: Brief) -> str:
+    return "\n".join(_lines(made))
+
+
+def _lines(made: Brief) -> Iterator[str]:
+    yield f"# Brief for {serial.clean(made.agent, 1000)}{f' in {made.scope}' if made.scope else ''}"
+    if not made.sections:
         yield "Nothing is recorded here yet."
-    left_out = [section for section in sections if not section.facts]
-    for section in sections:
+    left_out = [section for section in made.sections if not section.facts]
+    for section in made.sections:
         if not section.facts:
             continue
         yield f"\n## {section.title}"
         for fact in section.facts:
-            yield _line(fact, now_us)
+            yield _line(fact, made.now_us)
         if section.more:
             yield f"- {section.more} more: `{section.command}`"
     if left_out:
@@ -239,6 +272,8 @@ def _lines(agent: str, scope: str, sections: list[Section], now_us: int) -> Iter
             + "; ".join(f"{section.title.lower()}: {section.more}" for section in left_out)
             + ": `standfast status`"
         )
+    if made.elsewhere:
+        yield f"\n{coverage.waiting_elsewhere(made.elsewhere)}: `standfast status --all`"
 
 
 def _line(fact: Fact, now_us: int) -> str:
@@ -249,4 +284,5 @@ def _line(fact: Fact, now_us: int) -> str:
         text = f"{text[: LINE_MAX - 1]}…"
     stale = "STALE " if fact.stale else ""
     then = f" `{fact.command}`" if fact.command else ""
-    return f"- {stale}{text} ({name}, {age}){then}"
+    where = f", in {serial.clean(fact.scope, 200)}" if fact.scope else ""
+    return f"- {stale}{text} ({name}, {age}{where}){then}"

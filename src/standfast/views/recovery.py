@@ -2,23 +2,35 @@
 
 There is no recovery mode. Opening a session again resumes it; this report only lists what needs
 a person, or will be picked up by whoever comes next. It reads and changes nothing.
+
+Every open row of the store is judged before anything is left out: page by page, so that memory is bounded. The
+report then keeps the first `limit` items of each kind, and counts the rest and what waits in other repositories.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import NamedTuple
 
-from standfast.clock import MINUTE_US
+from standfast.clock import MINUTE_US, format_duration
 from standfast.db.contract import Row, Tx
-from standfast.db.sql import load
+from standfast.db.sql import Statement, load
 from standfast.db.store import Room, query
-from standfast.footings import leases
+from standfast.footings import hints, leases
 from standfast.ids import short
+from standfast.serial import clean
+from standfast.views import coverage
+from standfast.views.coverage import Place, Places
 
 SQL = load(__name__)
 
 EACH_MAX = 100
+"""Items of each kind that a report lists unless told."""
+LIMIT_MAX = 10_000
+PAGE = 500
+"""Rows that are in memory while they are judged."""
+REASONS_MAX = 20
 UNREAD_US = 15 * MINUTE_US
 """Mail that nobody has taken for so long is told."""
 
@@ -30,31 +42,51 @@ RUN_LATE_US = 5 * MINUTE_US
 DAEMON = "daemon"
 """The lock that whoever fires loops holds."""
 
+KINDS = (
+    *("effect_in_doubt", "approval_waiting", "dead_letter", "session_crashed", "session_waiting", "decision_open"),
+    *("mail_waiting", "loop_absent", "loop_stopped", "run_waiting", "lock_expired"),
+)
+"""The most urgent first."""
+NEWEST_FIRST = frozenset(("session_crashed", "session_waiting"))
+
 
 class Item(NamedTuple):
     """One thing to settle."""
 
     kind: str
-    """effect_in_doubt · approval_waiting · dead_letter · session_crashed · session_waiting · decision_open ·
-    mail_waiting · loop_absent · loop_stopped · run_waiting · lock_expired"""
+    """One of KINDS."""
     id: str
     what: str
     since_us: int
     who: str
     scope: str
+    """The repository and the scope, if they are not the caller's own."""
     session_id: str | None
     command: str
+    here: bool
+    """Whether that is where the caller is."""
 
 
 class Report(NamedTuple):
     """Everything that is not settled, the most urgent first."""
 
     items: list[Item]
-    truncated: bool
-    """More than the report lists of at least one kind."""
+    counts: dict[str, int]
+    """How many there are of each kind, listed or not."""
+    elsewhere: dict[str, int]
+    """How many wait in each other repository or scope; empty where the report covers the whole store."""
 
     def __bool__(self) -> bool:
-        return bool(self.items)
+        return bool(self.items or self.elsewhere)
+
+    @property
+    def truncated(self) -> bool:
+        """More is unsettled here than the report lists."""
+        return sum(self.counts.values()) > len(self.items)
+
+    @property
+    def complete(self) -> bool:
+        return not self.truncated
 
     def of(self, kind: str) -> list[Item]:
         return [item for item in self.items if item.kind == kind]
@@ -64,177 +96,272 @@ class Recovery(Room):
     __slots__ = ()
 
     @query
-    def report(self, tx: Tx, *, everywhere: bool = False) -> Report:
-        """What is in doubt, waiting, crashed, open or expired now."""
-        scope = {"scope": self.scope, "everywhere": int(everywhere), "limit": EACH_MAX + 1}
-        found = {
-            "effects": tx.all(SQL.dispatched_effects, **scope),
-            "approvals": tx.all(SQL.waiting_approvals, now_us=tx.now_us(), **scope),
-            "dead": tx.all(SQL.dead_letters, **scope),
-            "sessions": tx.all(SQL.active_sessions, **scope),
-            "waiting": tx.all(SQL.waiting_sessions, **scope),
-            "decisions": tx.all(SQL.open_decisions, **scope),
-            "boxes": tx.all(SQL.waiting_boxes, **scope),
-            "late": tx.all(SQL.late_loops, late_us=tx.now_us() - LATE_US, **scope),
-            "stopped": tx.all(SQL.stopped_loops, **scope),
-            "runs": tx.all(SQL.waiting_runs, late_us=tx.now_us() - RUN_LATE_US, **scope),
-            "locks": tx.all(SQL.held_locks, **scope),
-        }
-        items = [
-            *_in_doubt(tx, found["effects"]),
-            *_approvals(found["approvals"]),
-            *_dead(found["dead"]),
-            *_crashed(tx, found["sessions"]),
-            *_waiting(found["waiting"]),
-            *_decisions(found["decisions"]),
-            *_boxes(tx, found["boxes"]),
-            *(_absent(tx, self.scope, everywhere) if found["late"] else ()),
-            *_stopped(found["stopped"]),
-            *_waiting_runs(found["runs"]),
-            *_locks(tx, found["locks"]),
-        ]
-        return Report(items, any(len(rows) > EACH_MAX for rows in found.values()))
+    def report(self, tx: Tx, *, everywhere: bool | None = None, limit: int = EACH_MAX) -> Report:
+        """What is in doubt, waiting, crashed, open or expired now: at most `limit` items of each kind.
+
+        It covers this repository, and outside one the whole store; `everywhere` decides otherwise. What waits
+        in other repositories and scopes is counted.
+        """
+        limit = max(1, min(limit, LIMIT_MAX))
+        whole = coverage.covers_all(tx.caller, everywhere)
+        kept: dict[str, list[Item]] = {kind: [] for kind in KINDS}
+        counts: dict[str, int] = {}
+        elsewhere: dict[str, int] = {}
+        for item in unsettled(tx):
+            if not whole and not item.here:
+                elsewhere[item.scope] = elsewhere.get(item.scope, 0) + 1
+                continue
+            counts[item.kind] = counts.get(item.kind, 0) + 1
+            kept[item.kind].append(item)
+            if len(kept[item.kind]) >= 2 * limit:
+                kept[item.kind] = _first(kept[item.kind], limit)
+        items = [item for found in kept.values() for item in _first(found, limit)]
+        return Report([_explained(tx, item) for item in items], counts, elsewhere)
+
+    @query
+    def unsettled_of(self, tx: Tx, subjects: frozenset[str]) -> dict[str, str]:
+        """Which of these ids are unsettled now, with the kind of each: of the whole store, never truncated."""
+        return {item.id: item.kind for item in unsettled(tx) if item.id in subjects}
+
+    @query
+    def why_it_waits(self, tx: Tx, session_id: str) -> str:
+        """Why a waiting session waits now; empty if nothing is known."""
+        return _why_it_waits(tx, session_id)
+
+    @query
+    def waiting_elsewhere(self, tx: Tx, kind: str) -> int:
+        """How many items of this kind wait in other repositories and scopes."""
+        return sum(item.kind == kind and not item.here for item in unsettled(tx))
 
 
-def _in_doubt(tx: Tx, rows: list[Row]) -> Iterator[Item]:
-    for row in rows[:EACH_MAX]:
-        standing = leases.stand(tx, row)
-        if row["gave_up_us"] is None and standing.live:
+def unsettled(tx: Tx) -> Iterator[Item]:
+    """Every unsettled thing in the store, judged now."""
+    now_us = tx.now_us()
+    clock = tx.lease_clock()
+    gone, places = _Gone(tx), coverage.Places(tx)
+    yield from _in_doubt(places, gone, _pages(tx, SQL.dispatched_effects, **clock))
+    yield from _approvals(places, _pages(tx, SQL.waiting_approvals, now_us=now_us))
+    yield from _dead(places, _pages(tx, SQL.dead_letters))
+    yield from _crashed(places, gone, _pages(tx, SQL.held_sessions, **clock))
+    yield from _waiting(places, _pages(tx, SQL.waiting_sessions))
+    yield from _decisions(places, _pages(tx, SQL.open_decisions))
+    yield from _boxes(tx, places, _pages(tx, SQL.waiting_boxes))
+    if late := tx.one(SQL.late_loops, late_us=now_us - LATE_US)["late"]:
+        yield from _absent(tx, places, late)
+    yield from _stopped(places, _pages(tx, SQL.stopped_loops))
+    yield from _waiting_runs(places, _pages(tx, SQL.waiting_runs, late_us=now_us - RUN_LATE_US))
+    yield from _locks(places, gone, _pages(tx, SQL.held_locks, **clock))
+
+
+class _Gone:
+    """Which holders are dead processes. The kernel is asked once for each: one process may hold thousands of rows."""
+
+    def __init__(self, tx: Tx) -> None:
+        self._clock = tx.caller.clock
+        self._known: dict[str, bool] = {}
+
+    def has(self, row: Row) -> bool:
+        holder = row["holder"]
+        if holder is None:
+            return False
+        if holder not in self._known:
+            self._known[holder] = leases.is_gone(holder, self._clock)
+        return self._known[holder]
+
+    def live(self, row: Row) -> bool:
+        """Whether somebody who may be alive holds this row; SQL has judged the time."""
+        return row["holder"] is not None and not row["is_over"] and not self.has(row)
+
+
+def _pages(tx: Tx, statement: Statement, **asked: object) -> Iterator[Row]:
+    """Every row, one page in memory at a time."""
+    at_us, id = -1, ""
+    while True:
+        rows = tx.all(statement, at_us=at_us, id=id, limit=PAGE, **asked)
+        yield from rows
+        if len(rows) < PAGE:
+            return
+        at_us, id = rows[-1]["at_us"], rows[-1]["id"]
+
+
+def _first(items: list[Item], limit: int) -> list[Item]:
+    """Sessions the newest first, everything else the oldest."""
+    return sorted(items, key=lambda item: -item.since_us if item.kind in NEWEST_FIRST else item.since_us)[:limit]
+
+
+def _item(kind: str, id: str, what: str, since_us: int, who: str, place: Place, session: str | None, then: str) -> Item:
+    return Item(kind, id, what, since_us, who, place.name, session, then, place.here)
+
+
+def _in_doubt(places: Places, gone: _Gone, rows: Iterator[Row]) -> Iterator[Item]:
+    from standfast.ledger.effects.words import settling
+
+    for row in rows:
+        if row["gave_up_us"] is None and gone.live(row):
             continue
         why = f": {row['error']}" if row["error"] else ""
-        yield Item(
-            "effect_in_doubt",
-            row["id"],
-            f"{row['tool']} was sent and nobody knows whether it arrived{why}",
-            row["dispatched_us"] or row["updated_us"],
-            row["actor"] or leases.who(row["holder"]),
-            row["scope"],
-            row["session_id"],
-            f"standfast effect resolve {short(row['id'])} --applied --evidence TEXT    (or --not-applied)",
-        )
+        what = f"{row['tool']} was sent and nobody knows whether it arrived{why}"
+        since_us, who = row["dispatched_us"] or row["updated_us"], row["actor"] or leases.who(row["holder"])
+        yield _item("effect_in_doubt", row["id"], what, since_us, who, places.of(row), row["session_id"], settling(row))
 
 
-def _approvals(rows: list[Row]) -> Iterator[Item]:
-    for row in rows[:EACH_MAX]:
+def _approvals(places: Places, rows: Iterator[Row]) -> Iterator[Item]:
+    for row in rows:
         why = f": {row['why']}" if row["why"] else ""
-        command = f"standfast approve {short(row['id'])}"
         what = f"{row['tool']} waits for a yes{why}"
-        yield Item(
-            "approval_waiting",
-            row["id"],
-            what,
-            row["requested_us"],
-            row["requester"],
-            row["scope"],
-            row["session_id"],
-            command,
-        )
+        then = hints.command("approve", short(row["id"]))
+        place = places.of(row)
+        yield _item("approval_waiting", row["id"], what, row["at_us"], row["requester"], place, row["session_id"], then)
 
 
-def _dead(rows: list[Row]) -> Iterator[Item]:
-    for row in rows[:EACH_MAX]:
+def _dead(places: Places, rows: Iterator[Row]) -> Iterator[Item]:
+    for row in rows:
         times = f"{row['attempts']} attempt{'s' * (row['attempts'] != 1)}"
-        yield Item(
-            "dead_letter",
-            row["id"],
-            f"{row['kind']} {short(row['subject'])} was given up after {times}: {row['reason']}",
-            row["created_us"],
-            row["kind"],
-            row["scope"],
-            None,
-            f"standfast {row['kind']} retry {short(row['subject'])}",
-        )
+        what = f"{row['kind']} {short(row['subject'])} was given up after {times}: {row['reason']}"
+        then = hints.command(row["kind"], "retry", short(row["subject"]))
+        yield _item("dead_letter", row["id"], what, row["at_us"], row["kind"], places.of(row), None, then)
 
 
-def _crashed(tx: Tx, rows: list[Row]) -> Iterator[Item]:
-    for row in rows[:EACH_MAX]:
-        standing = leases.stand(tx, row)
-        if standing.live or standing.free:
-            continue
-        ended = "its process is gone" if standing.gone else "its lease ran out"
-        yield _session(row, "session_crashed", f"session {row['key']!r} crashed: {ended}")
+def _crashed(places: Places, gone: _Gone, rows: Iterator[Row]) -> Iterator[Item]:
+    for row in rows:
+        if not gone.live(row):
+            ended = "its process is gone" if gone.has(row) else "its lease ran out"
+            yield _session(places, row, "session_crashed", f"session {row['key']!r} crashed: {ended}")
 
 
-def _waiting(rows: list[Row]) -> Iterator[Item]:
-    for row in rows[:EACH_MAX]:
-        why = f": {row['reason']}" if row["reason"] else ""
-        yield _session(row, "session_waiting", f"session {row['key']!r} waits{why}")
+def _waiting(places: Places, rows: Iterator[Row]) -> Iterator[Item]:
+    for row in rows:
+        yield _session(places, row, "session_waiting", f"session {row['key']!r} waits")
 
 
-def _session(row: Row, kind: str, what: str) -> Item:
-    command = f"standfast session show {_quoted(row['key'])}"
+def _session(places: Places, row: Row, kind: str, what: str) -> Item:
+    place = places.of(row)
     who = row["agent"] or row["actor"] or leases.who(row["holder"])
-    return Item(kind, row["id"], what, row["updated_us"], who, row["scope"], row["id"], command)
+    then = hints.command("session", "show", row["key"] if place.here else short(row["id"]))
+    return _item(kind, row["id"], what, row["updated_us"], who, place, row["id"], then)
 
 
-def _decisions(rows: list[Row]) -> Iterator[Item]:
-    for row in rows[:EACH_MAX]:
+def _decisions(places: Places, rows: Iterator[Row]) -> Iterator[Item]:
+    for row in rows:
         what = f"decided and not finished: {row['what']}"
-        command = f"standfast decision done {short(row['id'])} --outcome TEXT"
-        yield Item(
-            "decision_open", row["id"], what, row["created_us"], row["actor"], row["scope"], row["session_id"], command
-        )
+        then = hints.command("decision", "done", short(row["id"]), "--outcome", "TEXT")
+        place = places.of_home(row)
+        yield _item("decision_open", row["id"], what, row["at_us"], row["actor"], place, row["session_id"], then)
 
 
-def _boxes(tx: Tx, rows: list[Row]) -> Iterator[Item]:
+def _boxes(tx: Tx, places: Places, rows: Iterator[Row]) -> Iterator[Item]:
     """Mail for whoever asks, and mail that nobody seems to read. What just came is on its way."""
-    if not rows:
-        return
     from standfast.record.mail.nouns import BOUND_DEFAULT
 
-    for row in rows[:EACH_MAX]:
+    for row in rows:
         full = row["waiting"] >= (row["bound"] or BOUND_DEFAULT)
         yours = row["box"] == tx.caller.actor
-        old = row["oldest_us"] <= tx.now_us() - UNREAD_US
+        old = row["at_us"] <= tx.now_us() - UNREAD_US
         if not (full or yours or old or row["seen_us"] is None):
             continue
         words = f"{row['waiting']} mail{'s' * (row['waiting'] != 1)} for {row['box']}"
         words += ", which is full" if full else ""
         if not yours:
             words += "; nobody has ever looked into that box" if row["seen_us"] is None else ""
-        command = f"standfast mail list {_quoted(row['box'])}"
-        yield Item(
-            "mail_waiting", f"box:{row['box']}", words, row["oldest_us"], row["box"], row["scope"], None, command
-        )
+        place = places.of(row)
+        then = _in_scope(place, row, "mail", "list", row["box"])
+        yield _item("mail_waiting", f"box:{row['box']}", words, row["at_us"], row["box"], place, None, then)
 
 
-def _locks(tx: Tx, rows: list[Row]) -> Iterator[Item]:
-    for row in rows[:EACH_MAX]:
-        if leases.stand(tx, row).live:
+def _locks(places: Places, gone: _Gone, rows: Iterator[Row]) -> Iterator[Item]:
+    for row in rows:
+        if gone.live(row):
             continue
+        place = places.of(row)
         what = f"the lock {row['name']!r} was never given back"
-        who = row["actor"] or leases.who(row["holder"])
-        command = f"standfast lock {_quoted(row['name'])} --release"
+        then = _in_scope(place, row, "lock", row["name"], "--release")
         if (row["scope"], row["name"]) == ("", DAEMON):
-            what, command = "the daemon was killed: no loop is fired until one runs again", "standfast daemon start"
-        yield Item("lock_expired", f"lock:{row['name']}", what, row["acquired_us"], who, row["scope"], None, command)
+            what, then = "the daemon was killed: no loop is fired until one runs again", "standfast daemon start"
+        who = row["actor"] or leases.who(row["holder"])
+        yield _item("lock_expired", f"lock:{row['name']}", what, row["at_us"], who, place, None, then)
 
 
-def _absent(tx: Tx, scope: str, everywhere: bool) -> Iterator[Item]:
+def _in_scope(place: Place, row: Row, *words: str) -> str:
+    """A command about a name that is unique in its scope, also from another one."""
+    return hints.command(*words) if place.here else hints.command("--scope", row["scope"], *words)
+
+
+def _absent(tx: Tx, places: Places, late_loops: int) -> Iterator[Item]:
     """Worked out from the schedules: it is known also while nothing runs that could have noticed."""
     from standfast.record.loops import firing, schedule
 
-    for late in firing.absent(tx, scope, everywhere=everywhere, limit=EACH_MAX):
+    for late in firing.absent(tx, "", everywhere=True, limit=late_loops):
         since = schedule.shown(late.slot_us, late.zone)
         span = f"{late.slots} slots are absent" if late.slots > 1 else "a slot is absent"
         what = f"the loop {late.name!r} has stopped firing: {span} since {since}"
-        yield Item("loop_absent", late.loop_id, what, late.slot_us, "", late.scope, None, "standfast daemon status")
+        place = places.of(late._asdict())
+        yield _item("loop_absent", late.loop_id, what, late.slot_us, "", place, None, "standfast daemon status")
 
 
-def _stopped(rows: list[Row]) -> Iterator[Item]:
-    for row in rows[:EACH_MAX]:
+def _stopped(places: Places, rows: Iterator[Row]) -> Iterator[Item]:
+    for row in rows:
+        place = places.of(row)
         what = f"the loop {row['name']!r} paused itself: {row['reason']}"
-        command = f"standfast loop runs {_quoted(row['name'])}"
-        yield Item("loop_stopped", row["id"], what, row["updated_us"], row["actor"], row["scope"], None, command)
+        then = hints.command("loop", "runs", row["name"] if place.here else short(row["id"]))
+        yield _item("loop_stopped", row["id"], what, row["at_us"], row["actor"], place, None, then)
 
 
-def _waiting_runs(rows: list[Row]) -> Iterator[Item]:
-    for row in rows[:EACH_MAX]:
+def _waiting_runs(places: Places, rows: Iterator[Row]) -> Iterator[Item]:
+    for row in rows:
         what = f"a run of {row['name']!r} is queued and nobody performs it"
-        yield Item("run_waiting", row["id"], what, row["ready_us"], "", row["scope"], None, "standfast daemon status")
+        yield _item("run_waiting", row["id"], what, row["at_us"], "", places.of(row), None, "standfast daemon status")
 
 
-def _quoted(text: str) -> str:
-    import shlex  # only where something is to be said
+# -- why a session waits -------------------------------------------------------------------------------------
 
-    return shlex.quote(text)
+
+def _explained(tx: Tx, item: Item) -> Item:
+    """The reason, derived from what its effects and requests are now: a stored sentence would age."""
+    if item.kind != "session_waiting":
+        return item
+    whole = _why_it_waits(tx, item.id)
+    if whole.startswith("waits "):
+        return item._replace(what=f"{item.what}{whole.removeprefix('waits')}")
+    return item._replace(what=f"{item.what}: {whole}" if whole else item.what)
+
+
+def _why_it_waits(tx: Tx, session_id: str) -> str:
+    rows = tx.all(SQL.waits_for, id=session_id, limit=REASONS_MAX)
+    effects = [row for row in rows if row["effect_id"] is not None]
+    reason = rows[0]["reason"] if rows else None
+    found = [(row["tool"], words) for row in effects if (words := _blocked_by(tx, row))]
+    if not found:  # what the stored reason names may have been settled since
+        found = [
+            (row["tool"], f"{row['tool']} was settled since ({row['state'].replace('_', ' ')})")
+            for row in effects
+            if reason and row["tool"] in reason and row["state"] not in ("planned", "dispatched")
+        ][:1]
+    # What the stored sentence says before it names one of these tools has nothing to do with them: "ended by SIGKILL".
+    parts = reason.split("; ") if reason else []
+    said = takewhile(lambda part: not any(tool in part for tool, _ in found), parts)
+    return "; ".join([*said, *dict.fromkeys(words for _, words in found)])
+
+
+def _blocked_by(tx: Tx, row: Row) -> str | None:
+    """What keeps this effect from going on now; None if nothing does."""
+    if row["state"] == "dispatched":
+        doubted = row["gave_up_us"] is not None or not leases.stand(tx, row).live
+        return f"{row['tool']} is in doubt" if doubted else None
+    if row["state"] != "planned" or row["approval_state"] is None:
+        return None
+    why = f": {clean(row['rationale'], 300)}" if row["rationale"] else ""
+    past = tx.now_us() >= row["expires_us"]
+    if row["approval_state"] == "denied":
+        return f"{row['tool']} was denied by {row['approver']}{why}"
+    if row["approval_state"] == "expired" or (past and row["approval_state"] in ("requested", "granted")):
+        ago = f" {_age(tx, row['expires_us'])} ago" if past else ""
+        return f"its request for {row['tool']} expired{ago}"
+    if row["approval_state"] == "granted":
+        return f"{row['tool']} was granted by {row['approver']}; run it again"
+    if row["approval_state"] == "requested":
+        return f"waits for a yes to {row['tool']}, asked for {_age(tx, row['requested_us'])} ago"
+    return None
+
+
+def _age(tx: Tx, us: int) -> str:
+    return format_duration(max(tx.now_us() - us, 0), parts=1)

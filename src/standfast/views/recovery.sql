@@ -1,87 +1,108 @@
--- What needs a person now. States that are derived (crashed, in doubt) are judged in Python, by
--- the one rule for leases; these statements bring the rows that may be in them. Each repeats the
+-- What needs a person now, of the whole store: `coverage` divides it by repository afterwards.
+--
+-- Rows come in pages by (at_us, id), so that every row is judged and only one page is in memory. SQL judges what it
+-- can; whether a process is gone is judged in Python, by the one rule for leases. Each statement repeats the
 -- condition of the partial index it is to use: SQLite does not conclude it by itself.
 
--- name: active_sessions
-SELECT id, scope, key, state, reason, agent, holder, actor, lease_until_us, lease_boot, lease_mono_us, fence, updated_us
-FROM session
-WHERE state = 'active' AND state IN ('active', 'waiting') AND (:everywhere = 1 OR scope = :scope)
-ORDER BY updated_us DESC
+-- A session without a holder never crashed; one held by an actor crashed only when its lease is over.
+-- name: held_sessions
+SELECT updated_us AS at_us, id, scope, git_dir, origin, key, agent, holder, actor, updated_us,
+       CASE WHEN {lease_over:t} THEN 1 ELSE 0 END AS is_over
+FROM session t
+WHERE state = 'active' AND state IN ('active', 'waiting') AND (updated_us, id) > (:at_us, :id)
+  AND holder IS NOT NULL AND (holder LIKE 'p:%' OR {lease_over:t})
+ORDER BY updated_us, id
 LIMIT :limit
 
 -- name: waiting_sessions
-SELECT id, scope, key, state, reason, agent, holder, actor, lease_until_us, lease_boot, lease_mono_us, fence, updated_us
+SELECT updated_us AS at_us, id, scope, git_dir, origin, key, agent, holder, actor, updated_us
 FROM session
-WHERE state = 'waiting' AND state IN ('active', 'waiting') AND (:everywhere = 1 OR scope = :scope)
-ORDER BY updated_us DESC
+WHERE state = 'waiting' AND state IN ('active', 'waiting') AND (updated_us, id) > (:at_us, :id)
+ORDER BY updated_us, id
+LIMIT :limit
+
+-- Why a waiting session waits: its open effects, those that were settled since, and the last request for each.
+-- name: waits_for
+SELECT s.reason, e.id AS effect_id, e.tool, e.state, e.holder, e.lease_until_us, e.lease_boot, e.lease_mono_us,
+       e.gave_up_us, a.state AS approval_state, a.approver, a.rationale, a.requested_us, a.expires_us
+FROM session s
+     LEFT JOIN effect e ON e.session_id = s.id AND (e.state IN ('planned', 'dispatched') OR e.updated_us > s.updated_us)
+     LEFT JOIN approval a ON a.id = (SELECT l.id FROM approval l WHERE l.effect_id = e.id
+                                     ORDER BY l.requested_us DESC, l.id DESC LIMIT 1)
+WHERE s.id = :id
+ORDER BY e.planned_us DESC
 LIMIT :limit
 
 -- name: dispatched_effects
-SELECT id, scope, session_id, tool, key, state, attempt, holder, actor, lease_until_us, lease_boot, lease_mono_us,
-       gave_up_us, error, dispatched_us, updated_us
-FROM effect
-WHERE state = 'dispatched' AND state IN ('planned', 'dispatched') AND (:everywhere = 1 OR scope = :scope)
-ORDER BY updated_us
+SELECT updated_us AS at_us, id, scope, git_dir, origin, session_id, tool, holder, actor, gave_up_us, error,
+       dispatched_us, updated_us, result_shape,
+       CASE WHEN {lease_over:t} THEN 1 ELSE 0 END AS is_over
+FROM effect t
+WHERE state = 'dispatched' AND state IN ('planned', 'dispatched') AND (updated_us, id) > (:at_us, :id)
+  AND (gave_up_us IS NOT NULL OR holder IS NULL OR holder LIKE 'p:%' OR {lease_over:t})
+ORDER BY updated_us, id
 LIMIT :limit
 
 -- name: open_decisions
-SELECT d.id, d.scope, d.session_id, d.what, d.plan, d.actor, d.created_us, s.key AS session_key, s.state AS session_state
-FROM decision d LEFT JOIN session s ON s.id = d.session_id
-WHERE d.state = 'open' AND d.state IN ('open', 'standing') AND (:everywhere = 1 OR d.scope = :scope)
-ORDER BY d.created_us
+SELECT created_us AS at_us, id, scope, git_dir, origin, session_id, what, actor
+FROM decision
+WHERE state = 'open' AND state IN ('open', 'standing') AND (created_us, id) > (:at_us, :id)
+ORDER BY created_us, id
 LIMIT :limit
 
 -- name: waiting_approvals
-SELECT id, scope, session_id, effect_id, tool, requester, why, requested_us, expires_us
+SELECT requested_us AS at_us, id, scope, git_dir, origin, session_id, tool, requester, why
 FROM approval
-WHERE state = 'requested' AND expires_us > :now_us AND (:everywhere = 1 OR scope = :scope)
-ORDER BY requested_us
+WHERE state = 'requested' AND expires_us > :now_us AND (requested_us, id) > (:at_us, :id)
+ORDER BY requested_us, id
 LIMIT :limit
 
 -- name: held_locks
-SELECT scope, name, holder, actor, lease_until_us, lease_boot, lease_mono_us, fence, acquired_us, note
-FROM lease
-WHERE holder IS NOT NULL AND (:everywhere = 1 OR scope = :scope)
-ORDER BY name
+SELECT acquired_us AS at_us, scope || ' ' || name AS id, scope, name, holder, actor,
+       CASE WHEN {lease_over:t} THEN 1 ELSE 0 END AS is_over
+FROM lease t
+WHERE holder IS NOT NULL AND (acquired_us, scope || ' ' || name) > (:at_us, :id)
+  AND (holder LIKE 'p:%' OR {lease_over:t})
+ORDER BY acquired_us, scope || ' ' || name
 LIMIT :limit
 
 -- name: dead_letters
-SELECT id, scope, subject, kind, reason, attempts, created_us
+SELECT created_us AS at_us, id, scope, subject, kind, reason, attempts
 FROM dead_letter
-WHERE settled_us IS NULL AND (:everywhere = 1 OR scope || '' = :scope)
-ORDER BY created_us
+WHERE settled_us IS NULL AND (created_us, id) > (:at_us, :id)
+ORDER BY created_us, id
 LIMIT :limit
 
 -- Boxes with mail that nobody has taken: how much there is, since when, and when somebody last looked.
 -- name: waiting_boxes
-SELECT m.scope AS scope, m.box AS box, count(*) AS waiting, min(m.sent_us) AS oldest_us, b.bound AS bound,
-       b.seen_us AS seen_us, b.refused AS refused
+SELECT min(m.sent_us) AS at_us, m.scope || ' ' || m.box AS id, m.scope AS scope, m.box AS box, count(*) AS waiting,
+       b.bound AS bound, b.seen_us AS seen_us
 FROM mail m LEFT JOIN mail_box b ON b.scope = m.scope AND b.box = m.box
-WHERE m.ended_us IS NULL AND (:everywhere = 1 OR m.scope = :scope)
-GROUP BY m.scope, m.box, b.bound, b.seen_us, b.refused
-HAVING count(m.holder) < count(*)
-ORDER BY m.scope, m.box
+WHERE m.ended_us IS NULL
+GROUP BY m.scope, m.box, b.bound, b.seen_us
+HAVING count(m.holder) < count(*) AND (min(m.sent_us), m.scope || ' ' || m.box) > (:at_us, :id)
+ORDER BY min(m.sent_us), m.scope || ' ' || m.box
 LIMIT :limit
 
 -- Loops whose next slot nobody has fired: how many slots are missing is worked out from the schedule.
 -- name: late_loops
-SELECT id FROM loop
-WHERE next_slot_us IS NOT NULL AND next_slot_us < :late_us AND state = 'active' AND (:everywhere = 1 OR scope = :scope)
-LIMIT :limit
+SELECT count(*) AS late
+FROM loop
+WHERE next_slot_us IS NOT NULL AND next_slot_us < :late_us AND state = 'active'
 
 -- name: stopped_loops
-SELECT id, scope, name, reason, actor, updated_us
+SELECT updated_us AS at_us, id, scope, git_dir, origin, name, reason, actor
 FROM loop
 WHERE state = 'paused' AND (next_slot_us IS NULL OR (failures_max > 0 AND failures >= failures_max))
-  AND (:everywhere = 1 OR scope = :scope)
-ORDER BY updated_us
+  AND (updated_us, id) > (:at_us, :id)
+ORDER BY updated_us, id
 LIMIT :limit
 
 -- Queued, ready for long, and nothing of its loop goes: nobody performs it.
 -- name: waiting_runs
-SELECT r.id, r.scope, l.name AS name, r.ready_us, r.slot_us
+SELECT r.ready_us AS at_us, r.id, r.scope, r.git_dir AS git_dir, r.origin AS origin, l.name AS name
 FROM run r JOIN loop l ON l.id = r.loop_id
-WHERE r.state = 'queued' AND r.ready_us < :late_us AND (:everywhere = 1 OR r.scope = :scope)
+WHERE r.state = 'queued' AND r.ready_us < :late_us AND (r.ready_us, r.id) > (:at_us, :id)
   AND NOT EXISTS (SELECT 1 FROM run o WHERE o.loop_id = r.loop_id AND o.state = 'running')
-ORDER BY r.ready_us
+ORDER BY r.ready_us, r.id
 LIMIT :limit

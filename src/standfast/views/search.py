@@ -19,10 +19,12 @@ from typing import NamedTuple
 
 from standfast.checkpoint import search_index
 from standfast.checkpoint.search_index import Document, words
+from standfast.config.scope import Label
 from standfast.db.contract import Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, query
 from standfast.errors import InvalidInput, NotFound, StandfastError, StorageError
+from standfast.footings import repositories
 from standfast.views import when
 
 SQL = load(__name__)
@@ -165,12 +167,13 @@ def _found(tx: Tx, terms: list[Term], asked: Asked, *, by_rank: bool, after: str
         before_id=before_id,
         limit=limit + 1 + len(fresh),
         **asked._replace(repo=_like(asked.repo))._asdict(),
+        **repositories.filtered(tx),
     )
     indexed = [(row["occurred_us"], row["subject"], row["kind"]) for row in rows if row["subject"] not in fresh]
     direct = [
         (one.occurred_us, one.subject, one.kind)
         for one in fresh.values()
-        if _fits(one, asked) and _matches(words(one.text), terms) and _earlier(one, before_us, before_id)
+        if _fits(tx, one, asked) and _matches(words(one.text), terms) and _earlier(one, before_us, before_id)
     ]
     found = direct + indexed if by_rank else sorted(direct + indexed, reverse=True)
     hits = [_hit(tx, kind, subject, terms, fresh.get(subject)) for _, subject, kind in found[:limit]]
@@ -219,10 +222,11 @@ def _matches(body: str, terms: list[Term]) -> bool:
     return all((f" {term.phrase}{'' if term.begins else ' '}" in padded) is not term.excluded for term in terms)
 
 
-def _fits(one: Document, asked: Asked) -> bool:
+def _fits(tx: Tx, one: Document, asked: Asked) -> bool:
+    label = Label(one.git_dir, one.origin)
     return (
-        (asked.everywhere or one.scope == asked.scope)
-        and (asked.repo is None or asked.repo.casefold() in one.scope.casefold())
+        (asked.everywhere or (one.scope == asked.scope and repositories.listed(tx, label)))
+        and (asked.repo is None or asked.repo.casefold() in label.name.casefold())
         and (asked.since_us is None or one.occurred_us >= asked.since_us)
         and all(
             wanted is None or wanted == having

@@ -4,8 +4,8 @@
 SELECT e.occurred_us AS occurred_us, e.subject AS subject, e.kind AS kind
 FROM search_words w JOIN search_entry e ON e.seq = w.rowid
 WHERE search_words MATCH :fts
-  AND (CAST(:everywhere AS integer) = 1 OR e.scope = :scope)
-  AND (:repo IS NULL OR e.scope LIKE :repo ESCAPE '!')
+  AND (CAST(:everywhere AS integer) = 1 OR (e.scope = :scope AND {here:e}))
+  AND (:repo IS NULL OR COALESCE(e.origin, e.git_dir) LIKE :repo ESCAPE '!')
   AND (:agent IS NULL OR e.agent = :agent)
   AND (:since_us IS NULL OR e.occurred_us >= :since_us)
   AND (:tool IS NULL OR e.tool = :tool)
@@ -21,8 +21,8 @@ LIMIT :limit
 SELECT e.occurred_us AS occurred_us, e.subject AS subject, e.kind AS kind
 FROM search_entry e
 WHERE e.words @@ CAST(:ts AS tsquery)
-  AND (CAST(:everywhere AS integer) = 1 OR e.scope = :scope)
-  AND (CAST(:repo AS text) IS NULL OR e.scope ILIKE :repo ESCAPE '!')
+  AND (CAST(:everywhere AS integer) = 1 OR (e.scope = :scope AND {here:e}))
+  AND (CAST(:repo AS text) IS NULL OR COALESCE(e.origin, e.git_dir) ILIKE :repo ESCAPE '!')
   AND (CAST(:agent AS text) IS NULL OR e.agent = :agent)
   AND (CAST(:since_us AS bigint) IS NULL OR e.occurred_us >= :since_us)
   AND (CAST(:tool AS text) IS NULL OR e.tool = :tool)
@@ -37,8 +37,8 @@ LIMIT :limit
 SELECT e.occurred_us AS occurred_us, e.subject AS subject, e.kind AS kind
 FROM search_words w JOIN search_entry e ON e.seq = w.rowid
 WHERE search_words MATCH :fts
-  AND (CAST(:everywhere AS integer) = 1 OR e.scope = :scope)
-  AND (:repo IS NULL OR e.scope LIKE :repo ESCAPE '!')
+  AND (CAST(:everywhere AS integer) = 1 OR (e.scope = :scope AND {here:e}))
+  AND (:repo IS NULL OR COALESCE(e.origin, e.git_dir) LIKE :repo ESCAPE '!')
   AND (:agent IS NULL OR e.agent = :agent)
   AND (:since_us IS NULL OR e.occurred_us >= :since_us)
   AND (:tool IS NULL OR e.tool = :tool)
@@ -53,8 +53,8 @@ LIMIT :limit
 SELECT e.occurred_us AS occurred_us, e.subject AS subject, e.kind AS kind
 FROM search_entry e
 WHERE e.words @@ CAST(:ts AS tsquery)
-  AND (CAST(:everywhere AS integer) = 1 OR e.scope = :scope)
-  AND (CAST(:repo AS text) IS NULL OR e.scope ILIKE :repo ESCAPE '!')
+  AND (CAST(:everywhere AS integer) = 1 OR (e.scope = :scope AND {here:e}))
+  AND (CAST(:repo AS text) IS NULL OR COALESCE(e.origin, e.git_dir) ILIKE :repo ESCAPE '!')
   AND (CAST(:agent AS text) IS NULL OR e.agent = :agent)
   AND (CAST(:since_us AS bigint) IS NULL OR e.occurred_us >= :since_us)
   AND (CAST(:tool AS text) IS NULL OR e.tool = :tool)

@@ -4,6 +4,8 @@ An import is one row of the journal however much it brings: what it brought is f
 happened, in the messages and tool calls themselves. Each row says whether standfast itself saw it or
 an agent said it: self-reports are trusted least. A long stretch without any row is said as a gap,
 because silence is an answer too. No payload is read: the summaries were written for this.
+
+It covers the caller's repository, and outside one the whole store.
 """
 
 from __future__ import annotations
@@ -16,15 +18,18 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, query
 from standfast.errors import InvalidInput, NotFound, StandfastError
-from standfast.footings import by_time
+from standfast.footings import by_time, repositories
+from standfast.ids import is_id, like_suffix
 from standfast.serial import clean
-from standfast.views import when
+from standfast.views import coverage, when
 from standfast.views.when import Moment
 
 SQL = load(__name__)
 
 ROWS_MAX = 2000
 GAP_MIN_US = 10 * MINUTE_US
+ANSWERS = frozenset(("granted", "denied", "resolved"))
+"""What somebody else says about an agent's work: not the agent, but the actor who answered, did it."""
 
 
 class Entry(NamedTuple):
@@ -44,6 +49,12 @@ class Entry(NamedTuple):
     session_key: str | None
     scope: str
     summary: str | None
+
+    @property
+    def who(self) -> str:
+        """Who did it: the actor who answered, else the agent whose session it is, else the actor."""
+        answered = self.type.rpartition(".")[2] in ANSWERS
+        return self.actor if answered else self.agent or self.actor
 
 
 class Gap(NamedTuple):
@@ -84,31 +95,35 @@ class Timelines(Room):
         agent: str | None = None,
         subject: str | None = None,
         type: str | None = None,
-        everywhere: bool = False,
+        everywhere: bool | None = None,
         limit: int = 500,
     ) -> Timeline | StandfastError:
-        """What was recorded in the `window` around `at`; of this scope, or `everywhere`.
+        """What was recorded in the `window` around `at`: in this repository, and outside one in the whole store.
 
-        Raises InvalidInput for a moment it does not understand, NotFound for an unknown session.
+        `subject` is an id, its last six characters or more, or a name such as `lock:deploy`. Raises InvalidInput
+        for a moment it does not understand and for the end of more than one id, NotFound for an unknown session.
         """
         moment = when.parse(at, tx.now_us())
         half_us = _window_us(window) // 2
         start_us, until_us = moment.us - half_us, moment.us + half_us
+        whole = coverage.covers_all(tx.caller, everywhere)
         session_id = None
         if session is not None:
-            found = tx.maybe(SQL.session_by_key, text=session, scope=self.scope)
-            if found is None:
-                return NotFound(f"no session {session!r} in this scope", "standfast session list")
-            session_id = found["id"]
+            found = _session(tx, session, whole)
+            if isinstance(found, StandfastError):
+                return found
+            session_id = found
         limit = max(1, min(limit, ROWS_MAX))
         asked: Row = {
             "from_us": start_us,
             "until_us": until_us,
-            "everywhere": int(everywhere),
+            "everywhere": int(whole),
             "scope": self.scope,
+            **repositories.filtered(tx, everywhere=whole or session is not None),
             "session_id": session_id,
             "agent": agent,
             "subject": subject,
+            "ending": _ending(subject),
             "limit": limit + 1,
         }
         rows = by_time.between(tx, SQL.between, type=type, type_prefix=f"{type or ''}.%", **asked)
@@ -118,11 +133,15 @@ class Timelines(Room):
         rows.sort(key=lambda row: row["occurred_us"])  # stable: of one moment, the journal's rows come first
         narrowed = session or agent or subject or type
         recorded = [_entry(row) for row in rows[:limit]]
-        gaps = [] if narrowed else self._gaps(tx, recorded, start_us, min(until_us, tx.now_us()))
+        # Behind the last row that was looked at, nobody knows.
+        looked_until_us = recorded[-1].occurred_us if len(rows) > limit else min(until_us, tx.now_us())
+        gaps = [] if narrowed else self._gaps(tx, recorded, start_us, looked_until_us)
         if session is None and agent is None:
             rows += _not_run(tx, asked, type, {(row["type"], row["subject"], row["occurred_us"]) for row in rows})
             rows.sort(key=lambda row: row["occurred_us"])
         entries = [_entry(row) for row in rows[:limit]]
+        if len(about := {entry.subject for entry in entries}) > 1 and subject is not None:
+            return InvalidInput(f"{subject!r} is the end of more than one id", f"one of: {', '.join(sorted(about))}")
         return Timeline(moment, start_us, until_us, entries, gaps, len(rows) > limit)
 
     def _gaps(self, tx: Tx, entries: list[Entry], from_us: int, until_us: int) -> list[Gap]:
@@ -141,6 +160,35 @@ class Timelines(Room):
                 first, last = n == 0, n == len(edges) - 2
                 gaps.append(Gap(one, two, first and before is None, last and after is None))
         return gaps
+
+
+def _session(tx: Tx, session: str, whole: bool) -> str | StandfastError:
+    """The id of a session, named by its key, its id or the end of one."""
+    found = tx.all(
+        SQL.session_by_key, text=session, scope=tx.caller.scope, everywhere=int(whole), ending=_ending(session)
+    )
+    own = [row for row in found if row["scope"] == tx.caller.scope] or found
+    if not own:
+        return NotFound(f"no session {session!r} in this scope", "standfast session list    (--all: every scope)")
+    if len(own) > 1:
+        ids = ", ".join(row["id"] for row in own)
+        return InvalidInput(f"more than one session is named {session!r}", f"one of: {ids}")
+    return str(own[0]["id"])
+
+
+def _ending(text: str | None) -> str | None:
+    """The end of an id, as tables print it, as a pattern; None for everything else."""
+    suffix = like_suffix(text) if text is not None and not is_id(text) else None
+    if text is None or suffix is None:
+        return None
+    prefix = text.strip().lower()[:3] if text.strip()[3:4] == "_" else "___"
+    return f"{prefix}!_%{suffix}"
+
+
+def _is_about(asked: Row, id: str) -> bool:
+    if asked["subject"] in (None, id):
+        return True
+    return asked["ending"] is not None and id.endswith(str(like_suffix(asked["subject"])))
 
 
 def _not_run(tx: Tx, asked: Row, type: str | None, told: set[tuple[str, str, int]]) -> list[Row]:
@@ -164,7 +212,7 @@ def _absent(tx: Tx, asked: Row) -> list[Row]:
     rows = []
     for late in found:
         slots = firing.absent_between(tx, late, asked["from_us"], asked["until_us"])
-        if not slots or asked["subject"] not in (None, late.loop_id):
+        if not slots or not _is_about(asked, late.loop_id):
             continue
         many = f", and {len(slots) - 1} more" if len(slots) > 1 else ""
         summary = f"{late.name}: it should have run{many}, and nobody fired it; standfast daemon status"

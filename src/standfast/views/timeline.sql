@@ -5,10 +5,10 @@ SELECT e.seq, e.time_us, e.occurred_us, e.scope, e.actor, e.holder, e.source, e.
        e.state, e.stream, e.summary, s.key AS session_key, s.agent AS agent
 FROM event e LEFT JOIN session s ON s.id = e.session_id
 WHERE {in_time:e} AND e.occurred_us >= :from_us AND e.occurred_us < :until_us
-  AND (:everywhere = 1 OR e.scope = :scope)
+  AND (:everywhere = 1 OR {scoped:e}) AND {here:e}
   AND (CAST(:session_id AS text) IS NULL OR e.session_id = :session_id)
   AND (CAST(:agent AS text) IS NULL OR e.actor = :agent OR s.agent = :agent)
-  AND (CAST(:subject AS text) IS NULL OR e.subject = :subject)
+  AND (CAST(:subject AS text) IS NULL OR e.subject = :subject OR e.subject LIKE CAST(:ending AS text) ESCAPE '!')
   AND (CAST(:type AS text) IS NULL OR e.type = :type OR e.type LIKE :type_prefix)
 ORDER BY {by_time:e}
 LIMIT :limit
@@ -21,10 +21,10 @@ SELECT 0 AS seq, m.created_us AS time_us, m.occurred_us AS occurred_us, s.scope 
        s.key AS session_key, s.agent AS agent
 FROM message m JOIN session s ON s.id = m.session_id
 WHERE m.summary IS NOT NULL AND m.occurred_us >= :from_us AND m.occurred_us < :until_us
-  AND (:everywhere = 1 OR s.scope = :scope)
+  AND (:everywhere = 1 OR s.scope = :scope) AND {here:s}
   AND (CAST(:session_id AS text) IS NULL OR m.session_id = :session_id)
   AND (CAST(:agent AS text) IS NULL OR m.actor = :agent OR s.agent = :agent)
-  AND (CAST(:subject AS text) IS NULL OR m.id = :subject)
+  AND (CAST(:subject AS text) IS NULL OR m.id = :subject OR m.id LIKE CAST(:ending AS text) ESCAPE '!')
 ORDER BY m.occurred_us, m.seq
 LIMIT :limit
 
@@ -35,10 +35,10 @@ SELECT 0 AS seq, c.created_us AS time_us, c.occurred_us AS occurred_us, s.scope 
        c.summary AS summary, s.key AS session_key, s.agent AS agent
 FROM tool_call c JOIN session s ON s.id = c.session_id
 WHERE c.origin = 'transcript' AND c.occurred_us >= :from_us AND c.occurred_us < :until_us
-  AND (:everywhere = 1 OR s.scope = :scope)
+  AND (:everywhere = 1 OR s.scope = :scope) AND {here:s}
   AND (CAST(:session_id AS text) IS NULL OR c.session_id = :session_id)
   AND (CAST(:agent AS text) IS NULL OR s.agent = :agent)
-  AND (CAST(:subject AS text) IS NULL OR c.id = :subject)
+  AND (CAST(:subject AS text) IS NULL OR c.id = :subject OR c.id LIKE CAST(:ending AS text) ESCAPE '!')
 ORDER BY c.occurred_us, c.seq
 LIMIT :limit
 
@@ -50,7 +50,7 @@ SELECT r.seq AS seq, r.created_us AS time_us, r.slot_us AS occurred_us, r.scope 
        l.name AS name, l.zone AS zone, r.reason AS reason, r.slots AS slots, r.until_slot_us AS until_slot_us
 FROM loop l CROSS JOIN run r
 WHERE r.loop_id = l.id AND r.slot_us >= :from_us AND r.slot_us < :until_us AND r.state IN ('missed', 'skipped')
-  AND (:everywhere = 1 OR l.scope = :scope) AND (CAST(:subject AS text) IS NULL OR l.id = :subject)
+  AND (:everywhere = 1 OR l.scope = :scope) AND {here:l} AND (CAST(:subject AS text) IS NULL OR l.id = :subject OR l.id LIKE CAST(:ending AS text) ESCAPE '!')
 ORDER BY r.slot_us
 LIMIT :limit
 
@@ -61,7 +61,7 @@ SELECT r.seq AS seq, r.created_us AS time_us, :from_us AS occurred_us, r.scope A
        l.name AS name, l.zone AS zone, r.reason AS reason, r.slots AS slots, r.until_slot_us AS until_slot_us
 FROM run r JOIN loop l ON l.id = r.loop_id
 WHERE r.until_slot_us IS NOT NULL AND r.until_slot_us >= :from_us AND r.slot_us < :from_us
-  AND (:everywhere = 1 OR r.scope = :scope) AND (CAST(:subject AS text) IS NULL OR r.loop_id = :subject)
+  AND (:everywhere = 1 OR r.scope = :scope) AND {here:r} AND (CAST(:subject AS text) IS NULL OR r.loop_id = :subject OR r.loop_id LIKE CAST(:ending AS text) ESCAPE '!')
 ORDER BY r.until_slot_us
 LIMIT :limit
 
@@ -74,4 +74,8 @@ SELECT (SELECT min(occurred_us) FROM message WHERE summary IS NOT NULL AND occur
        (SELECT min(occurred_us) FROM tool_call WHERE occurred_us >= :us) AS call_us
 
 -- name: session_by_key
-SELECT id FROM session WHERE id = :text OR (scope = :scope AND key = :text) LIMIT 1
+SELECT id, scope
+FROM session
+WHERE id = :text OR id LIKE CAST(:ending AS text) ESCAPE '!' OR (key = :text AND (:everywhere = 1 OR scope = :scope))
+ORDER BY updated_us DESC
+LIMIT 20

@@ -96,8 +96,7 @@ class Shared:
         if isinstance(where, handle.Standfast):
             self.sf = where
         else:
-            # A database is one world, as it is for the official savers: the directory of a process tells nothing.
-            self.sf = handle.connect(config.load(where)._replace(scope=""))
+            self.sf = handle.connect(config.load(where))
         self._threads: ThreadPoolExecutor | None = None
         self._mutex = threading.Lock()
         self._beginnings: dict[str, int] = {}

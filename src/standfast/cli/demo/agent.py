@@ -23,7 +23,7 @@ class PullRequest:
 SERVER = ""
 
 
-@standfast.effect("demo.open_pr", by=("repo", "branch"))
+@standfast.effect("demo.open_pr", by=("repo", "branch"), settle="1s")  # this server answers at once
 def open_pr(repo: str, branch: str, title: str, body: str) -> PullRequest:
     answer = ask(f"{SERVER}/pulls", {"repo": repo, "branch": branch, "title": title, "body": body})
     return PullRequest(answer["number"], answer["url"])

@@ -39,7 +39,7 @@ class Story:
         """One life of an agent in a process of its own; `killed`: the server ends it mid-request."""
         environment = {**os.environ, "DEMO_LIFE": str(number)}
         child = subprocess.Popen(
-            [sys.executable, "-m", f"standfast.cli.demo.{module}", self.server.url, argument],
+            [sys.executable, "-P", "-m", f"standfast.cli.demo.{module}", self.server.url, argument],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -29,6 +29,7 @@ from standfast.db.migrations import (
     m0008_threads,
     m0009_vectors,
     m0010_by_time,
+    m0011_identity,
 )
 from standfast.db.migrations.migration import Migration
 
@@ -43,6 +44,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     m0008_threads.MIGRATION,
     m0009_vectors.MIGRATION,
     m0010_by_time.MIGRATION,
+    m0011_identity.MIGRATION,
 )
 
 LATEST = MIGRATIONS[-1].version

@@ -7,6 +7,8 @@ gets a bound, because a network may go silent.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from standfast.config.target import Target, mask
 from standfast.db.postgres.binding import binding
 from standfast.errors import InvalidInput
@@ -32,25 +34,32 @@ class Address:
     def __init__(self, url: str) -> None:
         self.url = url
         self._target = Target("postgres", url)
-        plain, self.pooler = _without_pooler(url)
         self.shown = self._target.shown
-        way = binding()
-        try:
-            options = way.Conninfo.parse(plain.encode())
-        except way.Error as error:
-            # The driver quotes what it could not read, and that may be the password.
-            raise InvalidInput(
-                f"{self.shown} is not a PostgreSQL URL: {self.hide(str(error)).strip()}",
-                "write postgresql://USER:PASSWORD@HOST:PORT/DATABASE",
-            ) from None
-        try:
-            given = {option.keyword.decode(): option.val.decode() for option in options if option.val is not None}
-        except UnicodeDecodeError:
-            raise InvalidInput(f"{self.shown} holds percent codes that are no UTF-8") from None
+        plain, self.pooler = _without_pooler(url, self.hide)
+        given = self._given(plain)
         self.params: dict[str, str] = DEFAULTS | given
         if "," in given.get("host", ""):
             # One of several is the primary: ask each until it is found, also after a failover.
             self.params.setdefault("target_session_attrs", "read-write")
+
+    def _given(self, plain: str) -> dict[str, str]:
+        """What the URL says, as libpq reads it.
+
+        The driver quotes what it could not read, and that may be the password. Our error is raised after the
+        driver's was handled: it must not hang on ours as `__context__`, which error reports print.
+        """
+        way = binding()
+        try:
+            options = way.Conninfo.parse(plain.encode())
+            return {option.keyword.decode(): option.val.decode() for option in options if option.val is not None}
+        except way.Error as error:
+            refusal = InvalidInput(
+                f"{self.shown} is not a PostgreSQL URL: {self.hide(str(error)).strip()}",
+                "write postgresql://USER:PASSWORD@HOST:PORT/DATABASE",
+            )
+        except UnicodeDecodeError:
+            refusal = InvalidInput(f"{self.shown} holds percent codes that are no UTF-8")
+        raise refusal
 
     @property
     def role(self) -> str:
@@ -67,7 +76,7 @@ class Address:
         return f"Address({self.shown!r})"
 
 
-def _without_pooler(url: str) -> tuple[str, bool]:
+def _without_pooler(url: str, hide: Callable[[str], str]) -> tuple[str, bool]:
     plain, mark, query = url.partition("?")
     kept, pooler = [], False
     for part in query.split("&"):
@@ -77,6 +86,7 @@ def _without_pooler(url: str) -> tuple[str, bool]:
         elif value in POOLERS:
             pooler = POOLERS[value]
         else:
-            raise InvalidInput(f"pooler={value} is not a kind of pooler", "write pooler=transaction, or leave it out")
+            shown = f"pooler={hide(value)}"
+            raise InvalidInput(f"{shown} is not a kind of pooler", "write pooler=transaction, or leave it out")
     rest = "&".join(part for part in kept if part)
     return plain + (mark + rest if rest else ""), pooler

@@ -5,11 +5,15 @@ lock. So it is sent afterwards, in a transaction of its own that waits for no di
 at most one per 20 ms and process, and its failure is nobody's error. It is a hint. The promise
 is that a waiter looks again by itself, after a quarter of a second at first and then every
 two: notifications do not pass a transaction pooler.
+
+Callers ring in their own thread, where an exception may hit them. So they touch only locks and queues that
+are C code: a lock that Python code takes, as that of `threading.Event`, could stay taken and stop all others.
 """
 
 from __future__ import annotations
 
 import os
+import queue
 import select
 import threading
 import time
@@ -19,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from standfast.db.contract import Watch
 from standfast.db.postgres.binding import ends_soon
+from standfast.db.postgres.effort import uniform
 from standfast.db.postgres.faults import Fault
 from standfast.errors import StandfastError
 
@@ -41,8 +46,8 @@ class Bell:
         self._send = send
         self._listen = listen
         self._mutex = threading.Lock()
-        self._change = threading.Condition(self._mutex)
-        self._pending = False
+        self._asked: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        """True: send a notification; False: end."""
         self._closed = threading.Event()
         self._sender: threading.Thread | None = None
         self._watches: set[PostgresWatch] = set()
@@ -53,14 +58,18 @@ class Bell:
     def ring(self) -> None:
         """A write was committed. Returns at once."""
         self.wake()
-        with self._change:
-            if self._pending or self._closed.is_set():
-                return  # one notification will speak for both
-            self._pending = True
+        if self._closed.is_set() or not self._asked.empty():
+            return  # one notification will speak for both
+        self._asked.put(True)
+        if self._sender is None:
+            self._start_sender()
+
+    def _start_sender(self) -> None:
+        with self._mutex:
             if self._sender is None:
-                self._sender = threading.Thread(target=self._run, name="standfast-bell", daemon=True)
-                self._sender.start()
-            self._change.notify()
+                sender = threading.Thread(target=self._run, name="standfast-bell", daemon=True)
+                sender.start()
+                self._sender = sender
 
     def wake(self) -> None:
         with self._mutex:
@@ -69,12 +78,7 @@ class Bell:
             watch.woken.set()
 
     def _run(self) -> None:
-        while True:
-            with self._change:
-                self._change.wait_for(lambda: self._pending or self._closed.is_set())
-                if not self._pending:
-                    return
-                self._pending = False
+        while self._asked.get():
             if ends_soon():  # it goes on with something else: that would have to open a second connection
                 self._closed.wait(LATE_S)
             self._send_quietly()
@@ -111,9 +115,9 @@ class Bell:
 
     def close(self, timeout_s: float = 1.0) -> None:
         """Send what is still to be sent, and stop."""
-        with self._change:
-            self._closed.set()
-            self._change.notify_all()
+        self._closed.set()
+        self._asked.put(False)
+        with self._mutex:
             listener, self._listener = self._listener, None
         if listener is not None:
             listener.stop()
@@ -122,20 +126,36 @@ class Bell:
         self.wake()
 
 
+class Signal:
+    """An event for one waiting thread. Setting it takes no lock that an exception could leave taken."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def set(self) -> None:
+        if self._queue.empty():
+            self._queue.put(None)
+
+    def wait(self, timeout_s: float) -> bool:
+        """True once it is set, which clears it; False after `timeout_s`."""
+        try:
+            self._queue.get(timeout=timeout_s)
+        except queue.Empty:
+            return False
+        return True
+
+
 class PostgresWatch(Watch):
     """Woken by the bell, or by its own impatience."""
 
     def __init__(self, bell: Bell) -> None:
-        self.woken = threading.Event()
+        self.woken = Signal()
         self._bell = bell
         self._look_s = LOOK_FIRST_S
 
     def wait(self, timeout_s: float) -> bool:
-        import random
-
-        look_s = self._look_s * random.uniform(0.75, 1.0)
+        look_s = self._look_s * uniform(0.75, 1.0)
         if self.woken.wait(max(0.0, min(timeout_s, look_s))):
-            self.woken.clear()
             self._look_s = LOOK_FIRST_S
             return True
         if look_s < timeout_s:

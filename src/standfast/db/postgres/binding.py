@@ -11,6 +11,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, cast
 
+from standfast import modules
+
 if TYPE_CHECKING:
     from standfast.db.postgres import libpq
 
@@ -69,6 +71,7 @@ class Field:
 
 
 CONNECTION_BAD = 1
+TRANSACTION_IDLE = 0
 
 _chosen: Binding | None = None
 _ends_soon = False
@@ -99,6 +102,7 @@ def direct() -> Binding | None:
     """None where psycopg has to find libpq itself, or was told which one."""
     if os.environ.get("PSYCOPG_IMPL", "").lower() not in ("", "binary"):
         return None
+    modules.load("standfast.db.postgres.libpq")
     try:
         from standfast.db.postgres import libpq
     except ImportError:
@@ -107,6 +111,7 @@ def direct() -> Binding | None:
 
 
 def through_psycopg() -> Binding:
+    modules.load("standfast.db.postgres.driver")
     from standfast.db.postgres.driver import pq, psycopg
 
     # Ours is the part of psycopg's that is used here, and no class of it.

@@ -14,6 +14,7 @@ import select
 import time
 from typing import TYPE_CHECKING, Any
 
+from standfast import modules
 from standfast.db.postgres.binding import CONNECTION_BAD, Binding, Ping, Polling, binding
 from standfast.db.postgres.faults import ABSENT, FULL_HOUSE, REFUSED, STARTING, Fault
 
@@ -70,6 +71,7 @@ def dial(address: Address) -> PGconn:
 
 def connect(address: Address) -> psycopg.Connection[Any]:
     """The same through psycopg, without a transaction of its own. Raises Fault."""
+    modules.load("standfast.db.postgres.driver")
     from standfast.db.postgres.driver import psycopg
 
     told: dict[str, Any] = {**address.params}

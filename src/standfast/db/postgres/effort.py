@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from standfast.db.contract import DEADLINE_S
@@ -9,6 +10,11 @@ from standfast.db.postgres.faults import FEW, Fault
 
 _FIRST_S = 0.01
 _LAST_S = 1.0
+
+
+def uniform(least: float, most: float) -> float:
+    """A random number between both. Importing `random` costs more than the rest of this folder."""
+    return least + (most - least) * int.from_bytes(os.urandom(4), "big") / 2**32
 
 
 class Effort:
@@ -35,10 +41,8 @@ class Effort:
         left_s = self.left_s()
         if left_s <= 0:
             return False
-        import random  # costs more than the rest of this folder, and most efforts succeed at once
-
         most_s = min(_LAST_S, _FIRST_S * 2**self.tries)
         # A new connection to a server that just went away is not tried a hundred times a second.
         least_s = 0.05 if fault.lost and self.tries > 1 else 0.0
-        time.sleep(min(left_s, random.uniform(least_s, max(least_s, most_s))))
+        time.sleep(min(left_s, uniform(least_s, max(least_s, most_s))))
         return True

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from standfast import crash
+from standfast import crash, modules
 from standfast.db.contract import Caller, Done, Engine, Row, Tx, Watch
 from standfast.db.migrations import MIGRATIONS
 from standfast.db.migrations.migration import Migration
@@ -31,7 +31,7 @@ from standfast.db.postgres.bell import CHANNEL, Bell
 from standfast.db.postgres.dial import connect, dial
 from standfast.db.postgres.effort import Effort
 from standfast.db.postgres.faults import Fault, Remedy
-from standfast.db.postgres.pool import Pool
+from standfast.db.postgres.pool import Permit, Pool
 from standfast.db.postgres.tx import Mode, PostgresTx, modes
 from standfast.db.postgres.values import Bound
 from standfast.db.postgres.wire import Wire
@@ -64,6 +64,7 @@ class PostgresEngine(Engine):
         migrations: Sequence[Migration] = MIGRATIONS,
         allow_unsafe: bool = False,
         on_idle: Callable[[PostgresEngine], None] = lambda engine: engine.close(),
+        on_create: Callable[[], None] = lambda: None,
     ) -> None:
         self.address = Address(url)
         self.identity = self.address.url
@@ -73,6 +74,8 @@ class PostgresEngine(Engine):
         self.handles = 0
         self._handles_mutex = threading.Lock()
         self._on_idle = on_idle
+        self._on_create = on_create
+        """Called before a store is created; raises where one must not be."""
         self._inside = threading.local()
         self._prepare = False
         self._pool = Pool(self._dial)
@@ -85,26 +88,29 @@ class PostgresEngine(Engine):
             if isinstance(error, Fault):
                 raise faults.translated(error, self.address) from None
             raise
-        self._modes = modes(self._found.version)
+        self._modes = modes(self._found.version, self.store_id, self.epoch)
 
     # -- opening and closing ------------------------------------------------------------------
 
     def _open(self, migrations: Sequence[Migration], allow_unsafe: bool) -> opening.Found:
-        wire = self._first_wire()
+        permit = self._first_permit()
         try:
+            wire = _wire(permit)
             found = opening.look(wire, self.address, allow_unsafe=allow_unsafe)
+            wire.prepare = self._prepare = not (found.pooled or self.address.pooler)
         finally:
-            self._pool.give(wire)
-        wire.prepare = self._prepare = not (found.pooled or self.address.pooler)
+            self._pool.give(permit)
         latest = migrations[-1].version
         migrate.refuse_newer(found.schema, latest)
         migrate.check_history(found.history, migrations)
         moved = migrate.moved(found)
+        meta = found.meta
         if found.schema < latest or moved:
-            self._bring_up(found, migrations, moved=moved)
+            meta = self._bring_up(found, migrations, moved=moved)
+        self.store_id, self.epoch = meta.get("store_id", ""), int(meta.get("epoch", "1"))
         return found
 
-    def _first_wire(self) -> Wire:
+    def _first_permit(self) -> Permit:
         effort = Effort()
         while True:
             try:
@@ -116,14 +122,18 @@ class PostgresEngine(Engine):
                 if not (later or again) or not effort.pause(fault):
                     raise
 
-    def _bring_up(self, found: opening.Found, migrations: Sequence[Migration], *, moved: bool) -> None:
+    def _bring_up(self, found: opening.Found, migrations: Sequence[Migration], *, moved: bool) -> dict[str, str]:
+        """The store's `meta` afterwards."""
         if found.standby:
             raise faults.read_only(self.address.shown)
+        if found.schema == 0:
+            self._on_create()
         with connect(self.address) as connection, faults.spoken(self.address):
             if found.schema < migrations[-1].version:
                 migrate.migrate(connection, migrations)
             if moved:
                 migrate.settle(connection, found.cluster)
+            return dict(connection.execute(opening.META).fetchall())
 
     def _dial(self) -> Wire:
         return Wire(dial(self.address), prepare=self._prepare)
@@ -171,6 +181,7 @@ class PostgresEngine(Engine):
         self._crew().put(job)
 
     def _crew(self) -> Workers:
+        modules.load("standfast.db.postgres.workers")
         from standfast.db.postgres.workers import Workers
 
         with self._handles_mutex:
@@ -180,7 +191,8 @@ class PostgresEngine(Engine):
 
     def _usable(self) -> None:
         self._usable_for_reading()
-        if getattr(self._inside, "body", False):
+        open_here: PostgresTx | None = getattr(self._inside, "tx", None)
+        if open_here is not None and not open_here.over:
             raise InvalidInput(
                 "a transaction is open in this thread: a second one would wait for it for ever",
                 "inside `with sf.transaction() as tx`, use tx's rooms: tx.tasks.add(…)",
@@ -196,38 +208,52 @@ class PostgresEngine(Engine):
             try:
                 return self._attempt(mode, body, caller, effort.left_s())
             except Fault as fault:
+                self._refuse_vanished(fault)
                 self._mend(fault, effort, mode)
+            except StorageError as error:
+                self._end_if_replaced(error)
+                raise
+
+    def _end_if_replaced(self, error: BaseException) -> None:
+        """Another store is there: this engine ends, and the next handle opens that store."""
+        if isinstance(error, StorageError) and error.code == "store_replaced":
+            self.dead = error
+
+    def _refuse_vanished(self, fault: Fault) -> None:
+        """A table of ours is missing: is it the whole store? Then this engine ends, and the handle says so."""
+        if fault.sqlstate not in opening.NO_SUCH_TABLE:
+            return
+        from standfast.db.store_memory import missing
+
+        with self._lent(NOTIFY_S) as wire:
+            if opening.is_fresh(wire):
+                self.dead = missing(self.address.shown)
+                raise self.dead
 
     def _attempt(self, mode: Mode, body: Callable[[Tx], T], caller: Caller, left_s: float) -> T:
         """Once through. Raises Fault for what may be mended, anything else as it is."""
         if mode.writes:
             crash.point("commit.before_begin")
-        wire = self._pool.take(left_s)
-        tx = PostgresTx(wire, caller, mode, self._alive)
+        permit = self._pool.take(left_s)
         try:
-            tx.begin()
-            result = self._run(body, tx, mode)
-            tx.commit()
-        except BaseException:
-            tx.abandon()
-            self._refuse_unknown(tx)
-            if tx.fault is not None:  # whatever the body made of it
-                raise tx.fault from None
-            raise
+            tx = PostgresTx(_wire(permit), caller, mode, self._alive)
+            try:
+                tx.begin()
+                if mode.writes:
+                    self._inside.tx = tx
+                result = body(tx)
+                tx.commit()
+            except BaseException as error:
+                tx.abandon()
+                self._refuse_unknown(tx)
+                if tx.fault is not None and isinstance(error, Exception):  # whatever the body made of it
+                    raise tx.fault from None
+                raise
         finally:
-            self._give(wire)
+            self._give(permit)
         if tx.wrote and mode is not self._modes.relaxed:  # nobody waits for a heartbeat
             self._bell.ring()
         return result
-
-    def _run(self, body: Callable[[Tx], T], tx: Tx, mode: Mode) -> T:
-        if not mode.writes:
-            return body(tx)
-        self._inside.body = True
-        try:
-            return body(tx)
-        finally:
-            self._inside.body = False
 
     def _refuse_unknown(self, tx: PostgresTx) -> None:
         """COMMIT has left and its answer is lost: neither success nor failure, and never run again."""
@@ -255,11 +281,23 @@ class PostgresEngine(Engine):
     def _in_the_way(self) -> str:
         try:
             with self._lent(NOTIFY_S) as wire:
+                modules.load("standfast.db.postgres.people")
                 from standfast.db.postgres import people
 
                 return people.in_the_way(wire)
         except Fault:
             return ""
+
+    def held_back(self) -> str:
+        modules.load("standfast.db.postgres.people")
+        from standfast.db.postgres import people
+
+        self._usable_for_reading()
+        try:
+            with self._lent(NOTIFY_S) as wire:
+                return people.held_back(wire)
+        except Fault:
+            return ""  # a hint: the reader itself says what is wrong
 
     def sync(self) -> None:
         # Nothing to wait for: a commit becomes visible here after it is on disk. The exception is a
@@ -272,41 +310,39 @@ class PostgresEngine(Engine):
     @contextmanager
     def transaction(self, caller: Caller) -> Iterator[Tx]:
         self._usable()
-        wire, tx = self._begin_held(caller)
+        permit, tx = self._begin_held(caller)
         try:
-            self._inside.body = True
-            try:
-                yield tx
-            finally:
-                self._inside.body = False
+            self._inside.tx = tx
+            yield tx
             tx.commit()
         except BaseException:
             tx.abandon()
             self._refuse_unknown(tx)
             raise
         finally:
-            self._give(wire)
+            self._give(permit)
         self._bell.ring()
 
-    def _begin_held(self, caller: Caller) -> tuple[Wire, PostgresTx]:
+    def _begin_held(self, caller: Caller) -> tuple[Permit, PostgresTx]:
         """Begun for certain before the caller's code runs, because that is never run again."""
         effort = Effort()
         while True:
-            wire: Wire | None = None
+            permit: Permit | None = None
             try:
                 crash.point("commit.before_begin")
-                wire = self._pool.take(effort.left_s())
-                tx = PostgresTx(wire, caller, self._modes.held, self._alive)
+                permit = self._pool.take(effort.left_s())
+                tx = PostgresTx(_wire(permit), caller, self._modes.held, self._alive)
                 tx.begin()
                 tx.collect()
                 tx.speak = self._speak
-                return wire, tx
+                return permit, tx
             except BaseException as error:
-                if wire is not None:
-                    wire.broken = True
-                    self._give(wire)
+                if permit is not None:
+                    self._give(permit)
                 if not isinstance(error, Fault):
+                    self._end_if_replaced(error)
                     raise
+                self._refuse_vanished(error)
                 self._mend(error, effort, self._modes.held)
 
     def _speak(self, fault: Exception) -> Exception:
@@ -319,6 +355,7 @@ class PostgresEngine(Engine):
         return self._perform(self._modes.read, body, caller)
 
     def rows(self, text: str, params: dict[str, object] | None = None) -> Iterator[Row]:
+        modules.load("standfast.db.postgres.people")
         from standfast.db.postgres import people
 
         self._usable_for_reading()
@@ -349,6 +386,7 @@ class PostgresEngine(Engine):
     # -- facts ------------------------------------------------------------------------------------
 
     def facts(self) -> dict[str, object]:
+        modules.load("standfast.db.postgres.people")
         from standfast.db.postgres import people
 
         self._usable_for_reading()
@@ -373,19 +411,21 @@ class PostgresEngine(Engine):
 
     @contextmanager
     def _lent(self, timeout_s: float) -> Iterator[Wire]:
-        wire = self._pool.take(timeout_s)
+        permit = self._pool.take(timeout_s)
         try:
-            yield wire
-        except BaseException:
-            wire.broken = True
-            raise
+            yield _wire(permit)
         finally:
-            self._give(wire)
+            self._give(permit)
 
-    def _give(self, wire: Wire) -> None:
+    def _give(self, permit: Permit) -> None:
         if self._pid == os.getpid():
-            self._pool.give(wire)
+            self._pool.give(permit)
 
     def _alive(self) -> None:
         if self._pid != os.getpid():
             raise StorageError("this transaction belongs to the parent process", code="forked")
+
+
+def _wire(permit: Permit) -> Wire:
+    assert permit.wire is not None, "a lent permit has a connection"
+    return permit.wire

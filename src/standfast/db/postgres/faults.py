@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from standfast.errors import Busy, CommitUnknown, Corrupt, InvalidInput, StandfastError, StorageError
+from standfast.errors import Busy, CommitUnknown, Corrupt, InvalidInput, StandfastError, StorageError, schema_damaged
 
 if TYPE_CHECKING:
     from standfast.db.postgres.address import Address
@@ -37,6 +37,8 @@ REFUSED = "08004"
 STANDSTILL = "25P03"
 """The server ended an idle transaction. It does so before it reads another command, so that a COMMIT
 already on its way to it is known not to have happened."""
+SCHEMA_DAMAGED = frozenset({"42P01", "42703", "3F000"})
+"""A table, a column or the schema of ours is not there."""
 TOO_OLD = frozenset({STANDSTILL, "25P04"})
 
 
@@ -100,6 +102,8 @@ def translated(fault: Fault, address: Address) -> StandfastError:
         return too_long(words)
     if state in READ_ONLY:
         return read_only(where)
+    if state in SCHEMA_DAMAGED:
+        return schema_damaged(f"{where}: {words}")
     if state == FULL_HOUSE:
         return Busy(
             f"{where} has no connection to spare: {words}",

@@ -98,6 +98,7 @@ _send_prepare = _function(_slow, "PQsendPrepare", c_int, c_void_p, c_char_p, c_c
 _send_prepared = _function(_slow, "PQsendQueryPrepared", c_int, c_void_p, c_char_p, *_VALUES)
 _is_busy = _function(_quick, "PQisBusy", c_int, c_void_p)
 _status = _function(_quick, "PQstatus", c_int, c_void_p)
+_transaction_status = _function(_quick, "PQtransactionStatus", c_int, c_void_p)
 _socket = _function(_quick, "PQsocket", c_int, c_void_p)
 _backend_pid = _function(_quick, "PQbackendPID", c_int, c_void_p)
 _ssl_in_use = _function(_quick, "PQsslInUse", c_int, c_void_p)
@@ -185,6 +186,10 @@ class PGconn:
     @property
     def status(self) -> int:
         return int(_status(self._pointer))  # bad, where it is closed
+
+    @property
+    def transaction_status(self) -> int:
+        return int(_transaction_status(self._pointer))
 
     @property
     def socket(self) -> int:

@@ -21,7 +21,7 @@ from standfast.db.contract import DEADLINE_S
 from standfast.db.migrations import MIGRATIONS, ddl
 from standfast.db.migrations.migration import Migration
 from standfast.db.postgres.opening import LAST, Found
-from standfast.errors import Corrupt, SchemaTooNew
+from standfast.errors import Corrupt, SchemaTooNew, schema_damaged
 from standfast.ids import new_id
 
 if TYPE_CHECKING:
@@ -104,6 +104,8 @@ def _make_room(connection: psycopg.Connection[Any]) -> None:
     """The schema itself; one that an administrator made for us, and left empty, is taken as it is."""
     if _one(connection, "SELECT to_regnamespace('standfast') IS NULL"):
         connection.execute("CREATE SCHEMA standfast")
+    elif _one(connection, "SELECT to_regclass('standfast.event') IS NOT NULL"):
+        raise schema_damaged("table meta is missing")
     elif _one(connection, "SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace('standfast')"):
         raise Corrupt(
             "the schema standfast of this database belongs to another program",

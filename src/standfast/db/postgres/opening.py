@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 OLDEST_SERVER = 130000
 """The journal's order needs 64-bit transaction numbers, which came with version 13."""
 ANSWER_S = 30.0
-_NO_SUCH_TABLE = frozenset({"42P01", "3F000"})
+NO_SUCH_TABLE = frozenset({"42P01", "3F000"})
 
 SERVER = b"""
 SELECT CAST(current_setting('server_version_num') AS bigint) AS version,
@@ -33,6 +33,7 @@ SELECT CAST(current_setting('server_version_num') AS bigint) AS version,
        pg_is_in_recovery() AS standby,
        pg_backend_pid() AS pid
 """
+PRESENT = b"SELECT to_regclass('standfast.meta') IS NULL AS fresh"
 META = b"SELECT key, value FROM standfast.meta"
 HISTORY = b"SELECT version, checksum FROM standfast.migration"
 LAST = b"""
@@ -77,7 +78,7 @@ def look(wire: Wire, address: Address, *, allow_unsafe: bool) -> Found:
         raise fault
     server = answers[SERVER][0]
     _judge(server, address, allow_unsafe=allow_unsafe)
-    fresh = fault is not None and META not in answers and fault.sqlstate in _NO_SUCH_TABLE
+    fresh = fault is not None and META not in answers and fault.sqlstate in NO_SUCH_TABLE
     if fault is not None and LAST not in answers and not fresh:
         raise fault
     last: Row = next(iter(answers.get(LAST, ())), {"seq": 0, "ahead": False})
@@ -92,6 +93,14 @@ def look(wire: Wire, address: Address, *, allow_unsafe: bool) -> Found:
         ahead=last["ahead"],
         cluster=str(answers[CLUSTER][0]["id"]) if CLUSTER in answers else "",
     )
+
+
+def is_fresh(wire: Wire) -> bool:
+    """Whether there is no store in this database."""
+    answers: dict[bytes, list[Row]] = {}
+    wire.send(PRESENT, sink=_into(answers, PRESENT))
+    wire.collect(ANSWER_S)
+    return bool(answers[PRESENT][0]["fresh"])
 
 
 def _collect(wire: Wire) -> Fault | None:

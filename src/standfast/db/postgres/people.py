@@ -51,6 +51,44 @@ WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_back
 ORDER BY xact_start
 LIMIT 1
 """
+# The journal is read up to the oldest transaction number that is still in use, and numbers are the whole
+# cluster's. pg_locks shows the number's owner to every role; times are shown to pg_read_all_stats only.
+_HELD_BACK = b"""
+WITH oldest AS (SELECT CAST(pg_snapshot_xmin(pg_current_snapshot()) AS xid) AS xid)
+SELECT locks.pid AS pid, CAST(NULL AS text) AS gid, CAST(activity.datname AS text) AS database,
+       CAST(activity.usename AS text) AS role, activity.application_name AS application,
+       CAST(extract(epoch FROM clock_timestamp() - activity.xact_start) AS double precision) AS open_s
+FROM oldest
+JOIN pg_locks AS locks ON locks.transactionid = oldest.xid
+JOIN pg_stat_activity AS activity ON activity.pid = locks.pid
+WHERE locks.locktype = 'transactionid' AND locks.mode = 'ExclusiveLock' AND locks.granted
+  AND locks.pid <> pg_backend_pid()
+UNION ALL
+SELECT NULL, prepared.gid, CAST(prepared.database AS text), CAST(prepared.owner AS text), '',
+       CAST(extract(epoch FROM clock_timestamp() - prepared.prepared) AS double precision)
+FROM oldest JOIN pg_prepared_xacts AS prepared ON prepared.transaction = oldest.xid
+"""
+HELD_BACK_S = 10.0
+"""A transaction that is open for longer than this is named."""
+
+
+def held_back(wire: Wire) -> str:
+    """What keeps readers of the journal waiting for longer than HELD_BACK_S; empty if nothing does."""
+    for row in _ask(wire, _HELD_BACK):
+        if row["open_s"] is not None and row["open_s"] < HELD_BACK_S:
+            continue
+        since = "an unknown time" if row["open_s"] is None else f"{row['open_s']:.0f} s"
+        whose = f"of {row['role']} in database {row['database']}"
+        if row["gid"] is not None:
+            who, end = f"the prepared transaction {row['gid']!r} {whose}", f"ROLLBACK PREPARED '{row['gid']}'"
+        else:
+            name = f" ({row['application']})" if row["application"] else ""
+            who, end = f"server process {row['pid']} {whose}{name}", f"SELECT pg_terminate_backend({row['pid']})"
+        return (
+            f"{who} has kept a transaction open for {since}: readers of the journal see no newer events until it "
+            f"ends; if it hangs, end it: {end}"
+        )
+    return ""
 
 
 def rows(address: Address, text: str, params: dict[str, object] | None) -> Iterator[Row]:

@@ -3,12 +3,20 @@
 Made in the caller's thread and only when one is needed: a refused password is the caller's
 error at once, a command of the shell starts no thread, and a fork finds nothing running.
 (`psycopg_pool` connects in threads of its own and tells the caller only that time is up.)
+
+An exception may hit a caller at any bytecode, so there is no count that a caller has to correct and no
+condition variable (its lock is taken by Python code, and could stay taken). A caller holds a `Permit`, of which
+there are ten. A permit that its caller lost is garbage; who waits for a permit replaces it.
 """
 
 from __future__ import annotations
 
+import os
+import queue
 import threading
 import time
+import weakref
+from collections import deque
 from collections.abc import Callable
 
 from standfast.db.postgres.faults import FULL_HOUSE, Fault
@@ -18,95 +26,123 @@ CONNECTIONS_MAX = 10
 IDLE_MAX_S = 300.0
 AGE_MAX_S = 3600.0
 """A connection is renewed now and then, so that a new address of the server is noticed."""
+LOOK_S = 0.1
+"""How often a caller that waits for a permit looks for permits that were lost."""
+
+
+class Permit:
+    """The right to one connection, and the connection while it is lent."""
+
+    __slots__ = ("__weakref__", "_pid", "wire")
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self.wire: Wire | None = None
+
+    def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:
+        if self.wire is not None and getpid() == self._pid:  # the parent's connection is not ours to end
+            self.wire.close()
 
 
 class Pool:
     def __init__(self, connect: Callable[[], Wire]) -> None:
         self._connect = connect
-        self._mutex = threading.Lock()
-        self._back = threading.Condition(self._mutex)
-        self._idle: list[tuple[float, Wire]] = []
-        self._open = 0
-        self._waiting = 0
+        permits = [Permit() for _ in range(CONNECTIONS_MAX)]
+        self._free: queue.SimpleQueue[Permit] = queue.SimpleQueue()
+        self._permits = [weakref.ref(permit) for permit in permits]
+        self._looking = threading.Lock()
+        self._idle: deque[tuple[float, Wire]] = deque()
+        self._waiting: set[int] = set()
         self._closed = False
         self._epoch = 0
+        for permit in permits:
+            self._free.put(permit)
 
-    def take(self, timeout_s: float) -> Wire:
-        """A connection for this thread alone; raises Fault if none can be had."""
-        with self._back:
-            self._waiting += 1
-            try:
-                free = self._back.wait_for(self._can_lend, max(timeout_s, 0))
-            finally:
-                self._waiting -= 1
-            if not free:
-                words = f"all {CONNECTIONS_MAX} connections of this process are in use"
-                raise Fault(words, sqlstate=FULL_HOUSE)
+    def take(self, timeout_s: float) -> Permit:
+        """A connection for this thread alone, in its permit; raises Fault if none can be had."""
+        permit = self._free_permit(timeout_s)
+        try:
             if self._closed:
                 raise Fault("this engine is closed", final=True)
-            old = self._drop_old()
-            wire = self._idle.pop()[1] if self._idle else None
-            if wire is None:
-                self._open += 1
-        _close(old)
-        return wire or self._new()
+            self._close_old()
+            permit.wire = self._newest() or self._new()
+        except BaseException:
+            self._free.put(permit)
+            raise
+        return permit
 
-    def _can_lend(self) -> bool:
-        return bool(self._idle) or self._open < CONNECTIONS_MAX or self._closed
+    def _free_permit(self, timeout_s: float) -> Permit:
+        try:
+            return self._free.get_nowait()
+        except queue.Empty:
+            pass
+        self._waiting.add(threading.get_ident())
+        try:
+            return self._wait_for_permit(time.monotonic() + max(timeout_s, 0))
+        finally:
+            self._waiting.discard(threading.get_ident())
+
+    def _wait_for_permit(self, end: float) -> Permit:
+        while True:
+            self._replace_lost()
+            left_s = end - time.monotonic()
+            try:
+                return self._free.get(timeout=max(0.0, min(left_s, LOOK_S)))
+            except queue.Empty:
+                if left_s <= LOOK_S:
+                    words = f"all {CONNECTIONS_MAX} connections of this process are in use"
+                    raise Fault(words, sqlstate=FULL_HOUSE) from None
+
+    def _replace_lost(self) -> None:
+        with self._looking:
+            for n, known in enumerate(self._permits):
+                if known() is None:
+                    permit = Permit()
+                    self._permits[n] = weakref.ref(permit)
+                    self._free.put(permit)
+
+    def _newest(self) -> Wire | None:
+        try:
+            return self._idle.pop()[1]
+        except IndexError:
+            return None
 
     def _new(self) -> Wire:
         epoch = self._epoch
-        try:
-            wire = self._connect()
-            wire.epoch = epoch
-            return wire
-        except BaseException:
-            with self._back:
-                self._open -= 1
-                self._back.notify()
-            raise
+        wire = self._connect()
+        wire.epoch = epoch
+        return wire
 
-    def give(self, wire: Wire) -> None:
-        """Back from its borrower: kept if it is sound, closed otherwise."""
-        now = time.monotonic()
-        with self._back:
-            sound = not (wire.broken or self._closed or now - wire.born > AGE_MAX_S or wire.epoch != self._epoch)
-            if sound:
-                self._idle.append((now, wire))
+    def give(self, permit: Permit) -> None:
+        """Back from its borrower: the connection is kept if it is reusable, closed otherwise."""
+        now, wire = time.monotonic(), permit.wire
+        if wire is not None:
+            permit.wire = None
+            if self._closed or not wire.reusable or now - wire.born > AGE_MAX_S or wire.epoch != self._epoch:
+                wire.close()
             else:
-                self._open -= 1
-            self._back.notify()
-        if not sound:
-            wire.close()
+                self._idle.append((now, wire))
+        self._free.put(permit)
 
     def renew(self) -> None:
         """Something happened to the server: no connection made before now is lent again."""
-        with self._back:
-            self._epoch += 1
-            idle, self._idle = [wire for _, wire in self._idle], []
-            self._open -= len(idle)
-            self._back.notify_all()
-        _close(idle)
+        self._epoch += 1
+        while (wire := self._newest()) is not None:
+            wire.close()
 
     def close(self) -> None:
-        with self._back:
-            self._closed = True
+        self._closed = True
         self.renew()
 
     def use(self) -> dict[str, int]:
-        with self._mutex:
-            return {"open": self._open, "idle": len(self._idle), "waiting": self._waiting, "max": CONNECTIONS_MAX}
+        idle, lent = len(self._idle), CONNECTIONS_MAX - self._free.qsize()
+        return {"open": idle + lent, "idle": idle, "waiting": len(self._waiting), "max": CONNECTIONS_MAX}
 
-    def _drop_old(self) -> list[Wire]:
-        """Those nobody needed for long are at the bottom."""
+    def _close_old(self) -> None:
+        """Those that were not needed for long are at the left end."""
         limit = time.monotonic() - IDLE_MAX_S
-        count = sum(1 for since, _ in self._idle if since < limit)
-        old = [wire for _, wire in self._idle[:count]]
-        del self._idle[:count]
-        self._open -= count
-        return old
-
-
-def _close(wires: list[Wire]) -> None:
-    for wire in wires:
-        wire.close()
+        try:
+            while self._idle[0][0] < limit:
+                self._idle.popleft()[1].close()
+        except IndexError:
+            return

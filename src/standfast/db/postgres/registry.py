@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+from collections.abc import Callable
 
 from standfast.db.contract import Caller
 from standfast.db.postgres.engine import PostgresEngine
@@ -20,12 +21,16 @@ _parents: list[PostgresEngine] = []
 """Kept for ever in a forked child: collecting them could say goodbye on the parent's sockets."""
 
 
-def open_engine(url: str, caller: Caller, *, allow_unsafe: bool = False) -> PostgresEngine:
+def open_engine(
+    url: str, caller: Caller, *, allow_unsafe: bool = False, on_create: Callable[[], None] = lambda: None
+) -> PostgresEngine:
     """The engine of this process for this URL: the open one, or a new one. Give it back with `release`."""
     with _registry_lock:
         found = _engines.get(url)
         if found is None or found.dead is not None:
-            found = _engines[url] = PostgresEngine(url, caller, allow_unsafe=allow_unsafe, on_idle=_close)
+            found = _engines[url] = PostgresEngine(
+                url, caller, allow_unsafe=allow_unsafe, on_idle=_close, on_create=on_create
+            )
         found.retain()
         return found
 

@@ -58,8 +58,11 @@ class Modes(NamedTuple):
     read: Mode
 
 
-def modes(server_version: int) -> Modes:
-    """The four kinds, as this version of the server understands them."""
+def modes(server_version: int, store_id: str = "", epoch: int = 1) -> Modes:
+    """The four kinds, as this version of the server understands them. Writes compare the store's id and epoch."""
+    quoted = store_id.replace("'", "''")
+    mine = f"(SELECT value FROM standfast.meta WHERE key = 'store_id') = '{quoted}'" if store_id else "true"
+    mine += f" AND COALESCE((SELECT value FROM standfast.meta WHERE key = 'epoch'), '1') = '{epoch}'"
     begin = b"BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE"
     snapshot = b"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
     # Never weaker than the server's own choice: remote_apply is stronger than on.
@@ -78,7 +81,9 @@ def modes(server_version: int) -> Modes:
             settings["transaction_timeout"] = _ms(whole_s)
         calls = ", ".join(f"set_config('{name}', {value}, true)" for name, value in settings.items())
         fence = "(SELECT value FROM standfast.meta WHERE key = 'min_writer')" if commit else "'0'"
-        return f"SELECT {MOMENT_US} AS now_us, CAST({fence} AS bigint) AS min_writer, {calls}".encode()
+        same = f"COALESCE({mine}, false)" if commit else "true"
+        known = f"{MOMENT_US} AS now_us, CAST({fence} AS bigint) AS min_writer, {same} AS same_store"
+        return f"SELECT {known}, {calls}".encode()
 
     write = header(DEADLINE_S, STANDSTILL_S, commit=durable)
     relaxed = header(DEADLINE_S, STANDSTILL_S, commit="'off'")
@@ -108,6 +113,7 @@ class PostgresTx(Tx):
         "commit_sent",
         "committed",
         "fault",
+        "over",
         "speak",
         "wrote",
     )
@@ -135,6 +141,8 @@ class PostgresTx(Tx):
         self.fault: Exception | None = None
         """The first failure. Whatever the body makes of it, this transaction cannot be committed."""
         self.wrote = False
+        self.over = False
+        """It takes no more statements: it was committed, or is being rolled back."""
         self.commit_sent = False
         self.committed = False
         if caller.clock is not SYSTEM:
@@ -247,6 +255,8 @@ class PostgresTx(Tx):
             self._now_us = header["now_us"]
         if (header["min_writer"] or 0) > LATEST:
             raise self._failed(_fenced(header["min_writer"]))
+        if not header["same_store"]:
+            raise self._failed(_replaced())
 
     def _note(self, answer: PGresult) -> None:
         tag = answer.command_status or b""
@@ -257,6 +267,7 @@ class PostgresTx(Tx):
     def commit(self) -> None:
         """Returns once it is committed as this kind of transaction promises. Raises Fault."""
         self._check()
+        self.over = True
         if not self._mode.writes:
             if self._queued:
                 self.collect()
@@ -265,14 +276,14 @@ class PostgresTx(Tx):
         if not self._known:
             self.collect()  # not before the fence is known to be ours
         crash.point("commit.before_commit")
-        self._wire.warned = None
+        self._wire.notices.warned = None
         self.commit_sent = True
         self._send(b"COMMIT", self._read_commit)
         self.collect()
         assert self.committed
-        if self._wire.warned is not None:
+        if self._wire.notices.warned is not None:
             # Committed here, but the wait for the standby that the server promises was cut short.
-            raise self._failed(Fault(self._wire.warned, sqlstate="01000", lost=True))
+            raise self._failed(Fault(self._wire.notices.warned, sqlstate="01000", lost=True))
         crash.point("commit.after_commit")
         crash.point("commit.after_sync")
 
@@ -283,11 +294,20 @@ class PostgresTx(Tx):
 
     def abandon(self) -> None:
         """Roll back, if there is anything to roll back. In a forked child: leave the parent's be."""
+        self.over = True
         try:
             self._alive()
         except StorageError:
             return
         self._wire.recover(SETTLING_MAX_S)
+
+
+def _replaced() -> StorageError:
+    return StorageError(
+        "this database has another store now, or a later epoch of the store that this handle opened",
+        "nothing was written; end this process, then look: standfast store list",
+        code="store_replaced",
+    )
 
 
 def _fenced(min_writer: int) -> SchemaTooNew:

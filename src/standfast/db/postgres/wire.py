@@ -5,8 +5,10 @@ sends each statement as it comes; here nothing leaves before `collect`, so that 
 number of queued statements costs the round trips it must, and it is known at every moment whether
 COMMIT has left. (Measured on loopback: half the CPU of psycopg's pipeline.)
 
-A wire that failed is `broken` and is thrown away: its state is the server's business. Every
-wait has an end.
+An exception may hit the thread between a command and our note of it (a signal handler, Ctrl-C,
+`PyThreadState_SetAsyncExc`). So each step first clears `_exact` and sets it again at its end. A connection is
+`reusable` only if the notes are exact and the server has answered that no transaction is open; otherwise the
+pool closes it. Every wait has an end.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from standfast.db.postgres.binding import CONNECTION_BAD, ExecStatus, Field, binding, ends_soon
+from standfast import modules
+from standfast.db.postgres.binding import CONNECTION_BAD, TRANSACTION_IDLE, ExecStatus, Field, binding, ends_soon
 from standfast.db.postgres.faults import Fault
 from standfast.db.postgres.values import Bound
 
@@ -56,16 +59,26 @@ class Wire:
         self.born = time.monotonic()
         self.epoch = 0
         self.round_trips = 0
-        self.warned: str | None = None
+        self.notices = Notices()
+        self.ended = True
+        """The server has answered that no transaction is open, and nothing was sent since."""
+        self._exact = True
+        """`_under_way` lists what libpq has sent. False while a step changes both."""
         self._owed = False
+        """COMMIT of a read was sent and flushed; the next use of the wire takes its answer."""
         self._pg = connection
         self._error: type[Error] = binding().Error
         self._under_way: deque[_Sent] = deque()
         self._plans: dict[Plan, bytes] = {}
         self._poll = select.poll()
         self._poll.register(self._pg.socket, select.POLLIN)
-        self._pg.notice_handler = self._notice
+        self._pg.notice_handler = self.notices.take  # not a method of the wire: that would be a reference cycle
         self._pg.enter_pipeline_mode()
+
+    @property
+    def reusable(self) -> bool:
+        """Whether another transaction may use this connection."""
+        return not self.broken and self._exact and (self.ended or self._owed)
 
     # -- sending ----------------------------------------------------------------------------------
 
@@ -73,6 +86,7 @@ class Wire:
         """Queue a statement. Its answer goes to `sink` when it is collected."""
         if self._owed:
             self._catch_up()
+        self.ended = self._exact = False
         try:
             if self.prepare and not ends_soon():  # most of its statements come once
                 self._send_prepared(text, bound)
@@ -81,6 +95,7 @@ class Wire:
         except self._error as error:
             raise self._gone(error) from None
         self._under_way.append(_Sent(sink))
+        self._exact = True
 
     def _send_prepared(self, text: bytes, bound: Bound) -> None:
         key = (text, tuple(bound.types))
@@ -95,7 +110,7 @@ class Wire:
         self._pg.send_query_prepared(name, bound.values, bound.formats)
 
     def end_later(self, text: bytes) -> None:
-        """Send a last statement whose answer nobody waits for; the next use of the wire takes it."""
+        """Send a last statement without waiting for its answer; the next use of the wire takes it."""
         self._forget_sinks()
         try:
             self.send(text)
@@ -103,21 +118,23 @@ class Wire:
             self.broken = self.broken or self._pg.flush() != 0
         except (Fault, self._error):
             self.broken = True
-        self._owed = True
+        self._owed = True  # last: an exception before this line leaves a wire that is not reusable
 
     def _catch_up(self) -> None:
         """Take the answer that was left, before anything is sent: a pooler that sees two transactions
         under way gives the answers of the second to somebody else (pgbouncer 1.18 does)."""
-        self._owed = False
+        self._exact = self._owed = False
         try:
             self._receive(OWED_S)
         except Fault as fault:
-            self.broken = True  # it is not the fault of whoever uses the wire now
+            self.broken = True  # not an error of the caller that uses the wire now
             raise Fault(fault.message, lost=True) from None
 
     def _sync(self) -> None:
+        self._exact = False
         self._pg.pipeline_sync()
         self._under_way.append(_Sent(sync=True))
+        self._exact = True
 
     # -- receiving --------------------------------------------------------------------------------
 
@@ -138,13 +155,13 @@ class Wire:
         self._receive(within_s)
 
     def _receive(self, within_s: float) -> None:
+        self._exact = False
         try:
             answers, fault = self._answers(time.monotonic() + within_s)
         except self._error as error:
             raise self._gone(error) from None
-        except BaseException:
-            self.broken = True  # interrupted: what is still to come belongs to nobody
-            raise
+        self.ended = self._pg.transaction_status == TRANSACTION_IDLE
+        self._exact = True
         for sink, answer in answers:
             sink(answer)
         if fault is not None:
@@ -197,8 +214,11 @@ class Wire:
         return ready[0][1]
 
     def recover(self, within_s: float) -> None:
-        """After a fault or a change of mind: roll back, and be ready for the next transaction."""
-        if self.broken:
+        """After a fault or an exception in the body: roll back, if it is known what was sent."""
+        if self.broken or self.reusable:
+            return
+        if not self._exact:
+            self.broken = True
             return
         try:
             self._drain(within_s)
@@ -234,14 +254,21 @@ class Wire:
 
     def close(self) -> None:
         self.broken = True
-        self._pg.notice_handler = None
         self._pg.finish()
 
     def _gone(self, error: Error) -> Fault:
         self.broken = True
         return Fault(str(error) or type(error).__name__, sqlstate=error.sqlstate or "", lost=True)
 
-    def _notice(self, notice: PGresult) -> None:
+
+class Notices:
+    """What the server said beside its answers."""
+
+    def __init__(self) -> None:
+        self.warned: str | None = None
+        """COMMIT did not wait for the standby: the server's own sentence."""
+
+    def take(self, notice: PGresult) -> None:
         # By the server's own function, because its words come in any language: the wait for a standby
         # was cut short, and COMMIT will answer as if nothing had happened.
         if notice.error_field(Field.SOURCE_FUNCTION) == b"SyncRepWaitForLSN":
@@ -252,6 +279,7 @@ class Wire:
 def _plan_name(plan: Plan) -> bytes:
     """Made from the text. A pooler may hand us a session in which another client prepared its plans:
     a plan found there under this name is this statement, never another one."""
+    modules.load("hashlib")
     import hashlib
 
     return b"standfast_" + hashlib.sha256(repr(plan).encode()).hexdigest()[:24].encode()

@@ -1,22 +1,18 @@
 """The SQLite engine: how a write reaches the disk.
 
-    callers ──▶ queue ──▶ leader ──▶ file lock ──▶ BEGIN IMMEDIATE … COMMIT ──▶ unlock
-                                                         │
-                                    acknowledge ◀── sync the log ◀─┘ (the next leader is already at work)
+    callers ──▶ writer thread ──▶ file lock ──▶ BEGIN IMMEDIATE … COMMIT ──▶ unlock
+                                                                               │
+                                     answer ◀── identity check ◀── fsync ◀─────┘
 
-The first caller to come leads: it takes the lock between processes and runs its own body and
-those of everybody who queued meanwhile in one transaction. (If it had to wait for that lock, the thread
-that waited runs them.) A lone caller finds the queue empty
-and pays for nothing. The leader hands over before it syncs, so that commits and syncs overlap;
-nobody is acknowledged before the sync that covers its commit has returned. A log is valid
-up to its first gap, so one sync makes everything before it durable too.
+One writer thread per engine (`writer.py`) runs the callers' bodies. All bodies that wait when the thread has the
+lock between processes share one transaction and one fsync. The thread releases that lock before the fsync, so
+other processes commit meanwhile. A WAL is valid up to its first gap, so one fsync covers everything before it.
 
-A batch is tried without savepoints. If a body fails, the batch is rolled back and run again
-with a savepoint around each body: the failing one fails alone.
+A batch runs without savepoints first. If a body fails, the batch is rolled back and runs again with a savepoint
+around each body: the failing one fails alone.
 
-An engine dies rather than guess: after a failed sync, a replaced log or a damaged file it
-refuses further work, and the store opens a new one. Before a fork it closes, because the
-library's own bookkeeping of locks does not survive in the child.
+An engine dies rather than guess: after a failed fsync, a replaced file or a damaged page it refuses further work,
+and the store opens a new one. Before a fork it closes, because SQLite's account of its locks is wrong in the child.
 """
 
 from __future__ import annotations
@@ -31,51 +27,44 @@ from typing import TypeVar
 import apsw
 
 from standfast import crash
-from standfast.db.contract import (
-    DEADLINE_S,
-    Caller,
-    Done,
-    Engine,
-    Row,
-    Tx,
-    Watch,
-)
+from standfast.db.contract import DEADLINE_S, Caller, Done, Engine, Row, Tx, Watch
 from standfast.db.migrations import MIGRATIONS
 from standfast.db.migrations.migration import Migration
 from standfast.db.sql import statement
-from standfast.db.sqlite import bell, library, migrate, place, readers
-from standfast.db.sqlite.guard import Log
-from standfast.db.sqlite.held import Held
-from standfast.db.sqlite.inbox import Inbox
+from standfast.db.sqlite import bell, forks, library, migrate, place, readers
+from standfast.db.sqlite.guard import Files, Probe, Replaced
 from standfast.db.sqlite.lock import FileLock, busy, cannot_open, holder
-from standfast.db.sqlite.queue import Entry, Op, Queue, ops
-from standfast.db.sqlite.signals import HeldBack, Struck
+from standfast.db.sqlite.operations import Body, Call, Hold
 from standfast.db.sqlite.tx import SqliteTx
-from standfast.errors import CommitUnknown, Corrupt, InvalidInput, SchemaTooNew, StandfastError, StorageError
+from standfast.db.sqlite.writer import Writer, answer
+from standfast.db.store_memory import replaced
+from standfast.errors import Busy, CommitUnknown, Corrupt, InvalidInput, SchemaTooNew, StandfastError, StorageError
 
 T = TypeVar("T")
 
 LOG_MAX_BYTES = 64 * 1024 * 1024
 LOG_IDLE_BYTES = 8 * 1024 * 1024
-"""Twice what is reused anyway; more is given back by whoever takes care."""
+"""Twice the size that SQLite reuses; `care` gives back more than that."""
 CARE_WAIT_S = 1.0
 SLOW_BATCH_S = 0.05
-"""Past this, the rest of a batch waits for the next one: nobody holds the lock for long."""
+"""Past this, the rest of a batch waits for the next one: no process holds the lock for long."""
+REPLACED_S = 2.0
+"""How long an open waits for a process that closes or reopens a store whose files were replaced."""
 _CARE_EVERY = 512
 _get_ident = threading.get_ident
 _VERSION = statement("SELECT user_version FROM pragma_user_version")
 _PRAGMAS = """
 PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=1000; PRAGMA journal_size_limit=67108864;
 PRAGMA foreign_keys=ON; PRAGMA cache_size=-16384; PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0;
-PRAGMA trusted_schema=OFF
+PRAGMA trusted_schema=OFF; PRAGMA secure_delete=ON
 """
 
 
-class _Inside(threading.local):
-    """Where a thread is."""
+class _Here(threading.local):
+    """What belongs to the current thread."""
 
-    block = False
-    """In a `with sf.transaction()` of its own."""
+    hold: Hold | None = None
+    """Its open `with sf.transaction()` block."""
 
 
 class SqliteEngine(Engine):
@@ -89,23 +78,23 @@ class SqliteEngine(Engine):
         migrations: Sequence[Migration] = MIGRATIONS,
         allow_unsafe: bool = False,
         on_idle: Callable[[SqliteEngine], object] = lambda engine: engine.close(),
+        on_create: Callable[[], None] = lambda: None,
     ) -> None:
         library.check()
+        self._on_create = on_create
+        """Called before a store is created; raises where one must not be."""
+        if place.is_empty(path):
+            on_create()
         self.path = self.identity = place.prepare(path, allow_unsafe=allow_unsafe)
         self.dead: BaseException | None = None
         self._caller = caller
         self._schema = migrations[-1].version
         self.handles = 0
         self._on_idle = on_idle
-        self._mutex = threading.Lock()
-        self.queue = Queue()
-        self._syncing = threading.Lock()
-        self._running = 0
-        self._blocks = False
-        self._inside = _Inside()
+        self._here = _Here()
+        self._forks = forks.count()
         self._batches = 0
         self._slow = 0
-        self._inbox: Inbox | None = None
         self._caring = False
         self._opened = False
         with _opening(self.path):
@@ -115,56 +104,61 @@ class SqliteEngine(Engine):
             except BaseException:
                 self.lock.close()
                 raise
+        self._writer = Writer(self, self.lock)
 
     # -- opening and closing ------------------------------------------------------------------
 
     def _open_under_lock(self, caller: Caller, migrations: Sequence[Migration]) -> None:
-        """A foreign program may be closing or recovering the file: wait for it, not for ever."""
-        end = time.monotonic() + DEADLINE_S
+        """A foreign program may be closing or recovering the file: wait for it, up to the deadline."""
+        start = time.monotonic()
         while True:
-            self.lock.acquire(end - time.monotonic())
+            self.lock.acquire(start + DEADLINE_S - time.monotonic())
             try:
                 return self._open(caller, migrations)
+            except Replaced as error:
+                if time.monotonic() > start + min(REPLACED_S, DEADLINE_S):
+                    raise error.refusal() from None
             except (*library.RETRYABLE, BlockingIOError):
-                if time.monotonic() > end:
+                if time.monotonic() > start + DEADLINE_S:
                     raise
             finally:
                 self.lock.release()
             library.pause(0.05)
 
     def _open(self, caller: Caller, migrations: Sequence[Migration]) -> None:
-        """The caller holds the file lock. The guard's descriptor comes first and goes last."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        guard_fd = os.open(self.path, flags, 0o600)
-        connection = log = None
+        """The caller holds the file lock. Our own descriptors open before SQLite's and close after them."""
+        empty = place.is_empty(self.path)
+        if empty:
+            self._on_create()
+        probe = Probe(self.path, create=empty)
+        connection = files = None
         try:
             self._heal()  # before anything is written
             self.connection = connection = self._connect()
             self.cursor = connection.cursor()
             self._fenced_at = -1
-            # Asked before anything is changed: somebody else's file stays as it is.
+            # Asked before anything is changed: another program's file stays as it is.
             migrate.refuse_foreign(connection, migrate.version(connection))
+            if not empty and migrate.version(connection) == 0:
+                self._on_create()
             mode = connection.execute("PRAGMA journal_mode=WAL").get
             if mode != "wal":
                 raise StorageError(f"{self.path} cannot use a write-ahead log (it answers {mode})", "standfast doctor")
             migrate.migrate(connection, caller, migrations)
-            connection.execute("SELECT count(*) FROM meta").fetchall()  # opens the log and its index
-            self._log = log = Log(self.path, guard_fd)
-            self._heal()  # a sync that failed before we had the log open told us nothing; from here on it would
+            self.store_id, self.epoch = migrate.identity(connection)  # opens the WAL and its index
+            self._files = files = Files(probe)
+            self._heal()  # we would not have heard of an fsync that failed before we had the WAL open
+            self._bell = bell.Bell(self.path + ".bell")
         except BaseException:
             if connection is not None:
                 connection.close()
-            if log is not None:
-                log.close()
-            else:
-                os.close(guard_fd)
+            (files or probe).close()
             raise
-        self._bell = bell.Bell(self.path + ".bell")
         self._readers = readers.Readers(self._connect)
         self._opened = True
 
     def _heal(self) -> None:
-        """Somebody's sync failed: what the log holds may not be on disk, and the kernel believes it is.
+        """An fsync failed in some process: the WAL may not be on disk, and the kernel believes it is.
 
         So the log is written once more, byte for byte: that makes its pages dirty again, and the sync
         that follows is an honest one. A checkpoint would not do: until the log is whole on disk, nothing
@@ -188,7 +182,7 @@ class SqliteEngine(Engine):
 
     @property
     def _wound(self) -> str:
-        """The mark a failed sync leaves for whoever opens the store next."""
+        """The mark that a failed fsync leaves for the next opener."""
         return self.path + ".unsynced"
 
     def _connect(self) -> apsw.Connection:
@@ -208,256 +202,203 @@ class SqliteEngine(Engine):
             self._on_idle(self)
 
     def close(self, timeout_s: float = 10.0, *, why: BaseException | None = None) -> bool:
-        """Wait for the work under way, then close; False if a reader never came back."""
-        if self._inbox is not None:
-            self._inbox.stop()
-        with HeldBack() as signals:
-            self.queue.enter(Entry([]), signals)
-            try:
-                self.queue.wait_settled()
-                return self._close(timeout_s, why)
-            finally:
-                self.queue.hand_over()
+        """Serve what waits, then close. False after `timeout_s`: a reader is still in use, or the writer thread
+        waits for another process's lock. Then the engine stays open."""
+        if self._is_closed() or self._forks != forks.count():
+            return True
+        self._refuse_inside()
+        try:
+            self._writer.run(Call(lambda: self._close(timeout_s, why)), timeout_s)
+        except Busy:
+            return False
+        except BaseException:
+            if not self._is_closed():
+                raise
+        if not self._is_closed():
+            return False
+        self._writer.join()
+        return True
+
+    def _is_closed(self) -> bool:
+        """Asked again after each wait: the writer thread closes."""
+        return not self._opened
+
+    def close_later(self) -> None:
+        """No handle is left: refuse further work now, and close when the writer thread has time."""
+        self.dead = self.dead or _closed()
+        with suppress(StandfastError):
+            self._writer.put(Call(lambda: self._close(DEADLINE_S, None)))
 
     def _close(self, timeout_s: float, why: BaseException | None) -> bool:
+        """In the writer thread."""
         if not self._opened:
             return True
         before = self.dead
-        self.dead = self.dead or why or _closed()  # first: a reader that comes now is told why
+        self.dead = self.dead or why or _closed()  # first: a reader that comes now gets the reason
         if not self._readers.close(timeout_s):
             self.dead = before
             return False
-        self._opened = False
-        # Left in place, the log is read again by the next opener; and a log that was replaced
-        # under us must not be written into the database.
-        self.connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        self.connection.close()
-        self._log.close()
-        self._bell.close()
-        self.lock.close()
+        try:
+            # The next opener reads the WAL again. A WAL that was replaced under us must not reach the database.
+            self.connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            self.connection.close()
+        finally:
+            self._files.close()
+            self._bell.close()
+            self.lock.close()
+            self._opened = False
+            self._writer.stop()
         return True
 
     # -- writing ------------------------------------------------------------------------------
 
     def write(self, body: Callable[[Tx], T], caller: Caller, *, durable: bool = True) -> T:
-        if self.dead is not None or self._running == _get_ident() or (self._blocks and self._inside.block):
-            self._usable()
-        op = Op(body, caller, durable)
-        with HeldBack() as signals:
-            if not self.queue.lead_alone():
-                self._commit(Entry([op]), signals)
-            elif not self._alone(op):
-                self._serve(Entry([op]), signals)
-        if op.error is not None:
-            raise op.error
-        result: T = op.result
+        self._usable()
+        operation = Body(body, caller, durable=durable)
+        self._writer.run(operation)
+        result: T = operation.result
         return result
-
-    def _alone(self, op: Op) -> bool:
-        """One body, and nobody else in sight: straight through. False if it is not as simple: nothing was done,
-        and this thread still leads.
-
-        What `_serve` does for a batch, in one piece for one. A sync is long enough for the processor to forget
-        what it knew: between two of them every function costs twice what it costs in a loop.
-        """
-        again = committed = False
-        try:
-            crash.point("commit.before_begin")
-            if self.dead is not None or not self.lock.take():
-                again = True
-                return False
-            try:
-                self._running = _get_ident()
-                self.begin()
-                op.result = op.body(SqliteTx(self.cursor, op.caller))
-                self.finish()
-                committed = True
-            except library.RETRYABLE:
-                self.rollback()
-                again = True
-                return False
-            except Exception as error:  # noqa: BLE001  # a body may raise anything; it belongs to its caller
-                self.rollback()
-                op.error = self.translated(error)
-            except BaseException:
-                self.rollback()
-                raise
-            finally:
-                self._running = 0
-                self.lock.release()
-        finally:
-            if not again:
-                early = self.queue.hand_over_early()
-                try:
-                    if committed:
-                        self._batches += 1
-                        op.error = self._confirm(op.durable)
-                        if self._batches % _CARE_EVERY == 0:
-                            self._care()
-                finally:
-                    self.queue.settled(hand_over=not early)
-        return True
 
     def submit(self, body: Callable[[Tx], T], caller: Caller, done: Done[T]) -> None:
         self._usable()
-        inbox = self._inbox or self._open_inbox()
-        if not inbox.put(Op(body, caller, True), done):
-            raise self.dead or _closed()
-
-    def _open_inbox(self) -> Inbox:
-        with self._mutex:
-            if self._inbox is None:
-                self._inbox = Inbox(self._commit_together)
-            return self._inbox
-
-    def _commit_together(self, ops: list[Op]) -> None:
-        """What an event loop has gathered."""
-        self._usable()
-        with HeldBack() as signals:
-            self._commit(Entry(ops), signals)
-
-    def _commit(self, entry: Entry, signals: HeldBack) -> None:
-        if self.queue.enter(entry, signals):
-            self._serve(entry, signals)
-
-    def _serve(self, entry: Entry, signals: HeldBack) -> None:
-        """Commit `entry`, which leads, and whoever waits; then let the next one lead, and answer."""
-        batch: list[Entry] = []
-        try:
-            if self.dead is None:
-                batch = self._lead(entry, signals)
-            else:  # closed or given up while this one waited for its turn: nothing was run
-                _fail([entry], self.dead)
-        finally:
-            early = self.queue.hand_over_early()
-            try:
-                self._acknowledge(batch, entry)
-            finally:
-                self.queue.settled(hand_over=not early)
-        if entry.struck is not None:
-            raise entry.struck
+        self._writer.submit(Body(body, caller, durable=True, done=done))
 
     @property
     def inside(self) -> bool:
-        """Whether this thread is in the middle of a transaction: of a body it runs, or of one it holds."""
-        return self._running == _get_ident() or self._inside.block
+        """Whether this thread runs a body, or holds a transaction."""
+        hold = self._here.hold
+        return (hold is not None and not hold.over) or _get_ident() == self._writer.ident
 
     def _usable(self) -> None:
-        if self.dead is not None:
-            raise self.dead
+        self._usable_for_reading()
+        self._refuse_inside()
+
+    def _refuse_inside(self) -> None:
         if self.inside:
             raise InvalidInput(
                 "a transaction is open in this thread: a second one would wait for it for ever",
                 "inside `with sf.transaction() as tx`, use tx's rooms: tx.tasks.add(…)",
             )
 
-    def _lead(self, entry: Entry, signals: HeldBack) -> list[Entry]:
-        """Commit `entry` and whoever waits. Failures are kept in the ops; returns who was served."""
-        batch, served = [entry], False
+    # -- in the writer thread ---------------------------------------------------------------------
 
-        def work() -> None:
-            nonlocal batch, served
-            batch = self.queue.gather(entry)
-            self._running = _get_ident()
-            try:
-                batch = self._transact(batch, signals)
-                served = True
-            except Struck:
-                self.queue.put_back(batch[1:])
-                batch = [entry]
-                raise
-            finally:
-                self._running = 0
+    def commit(self, batch: list[Body]) -> None:
+        """Commit the batch, make it durable, answer. The thread holds the file lock."""
+        try:
+            served = self._transact(batch)
+        finally:
+            self.lock.release()
+        if not served:  # a foreign program has the database; the batch is back in the deque
+            library.pause(0.05)
+            return
+        committed = [body for body in served if body.error is None]
+        if committed:
+            self._batches += 1
+            error = self._confirm(any(body.durable for body in committed))
+            if error is not None:
+                for body in committed:
+                    body.error = error
+        answer(served)
+        if committed:
+            self._bell.ring()
+            if self._batches % _CARE_EVERY == 0:
+                self._care()
+        self._close_after_alarm()
 
+    def _transact(self, batch: list[Body]) -> list[Body]:
+        """Returns the bodies that have an outcome; the others are back in the deque."""
+        if self.dead is not None:
+            return _fail(batch, self.dead)
         try:
             crash.point("commit.before_begin")
-            self.lock.run(work, entry.deadline() - time.monotonic(), signals)
-        except BaseException as error:
-            if served:  # it struck when all was done: everybody is answered before it is heard of
-                entry.struck = error
-            elif isinstance(error, Exception):  # whatever it is, everybody in the batch hears of it
-                _fail(batch, error)
-            else:  # Ctrl-C while waiting: nothing was committed, and the others' work goes on without this one
-                self.queue.put_back(batch[1:])
-                raise
-        self._batches += 1
-        return batch
-
-    def _transact(self, batch: list[Entry], signals: HeldBack) -> list[Entry]:
-        while True:
-            try:
-                return self._run(batch)
-            except library.RETRYABLE as error:
-                self.rollback()
-                if time.monotonic() > batch[0].deadline():
-                    raise busy(self.path + ".lock", DEADLINE_S) from error
-                signals.let_through()
-                library.pause(0.05)
-            except apsw.Error as error:
-                self.rollback()
-                raise self.translated(error) from error
-            except BaseException:
-                self.rollback()
-                raise
-
-    def _run(self, batch: list[Entry]) -> list[Entry]:
-        self.begin()
-        rest: list[Entry] = []
-        started = time.monotonic() if len(batch) > 1 else 0.0
-        try:
-            for served, entry in enumerate(batch, 1):
-                for op in entry.ops:
-                    op.error = None
-                    op.result = op.body(SqliteTx(self.cursor, op.caller))
-                if served < len(batch) and time.monotonic() - started > SLOW_BATCH_S:
-                    batch, rest = batch[:served], batch[served:]
-                    break
+            self._files.check_names()
+            return self._run(batch)
         except library.RETRYABLE:
-            raise
-        except Exception as error:  # noqa: BLE001  # a body may raise anything; it belongs to its caller
             self.rollback()
-            if len(batch) == 1 and len(batch[0].ops) == 1:
-                batch[0].ops[0].error = self.translated(error)
-                return batch
-            return self._run_apart(batch)
+            self._writer.put_back(batch)
+            return []
+        except BaseException as error:  # noqa: BLE001  # every caller of the batch gets an answer
+            ours = self.translated(error)
+            self.rollback()
+            return _fail(batch, ours)
+
+    def _run(self, batch: list[Body]) -> list[Body]:
+        self.begin()
+        started = time.monotonic() if len(batch) > 1 else 0.0
+        for served, body in enumerate(batch, 1):
+            try:
+                body.result = body.function(SqliteTx(self.cursor, body.caller))
+            except library.RETRYABLE:
+                if len(batch) == 1:
+                    raise
+                self.rollback()
+                return self._run_apart(batch)
+            except BaseException as error:  # noqa: BLE001  # a body may raise anything; it belongs to its caller
+                self.rollback()
+                if len(batch) == 1:
+                    return _fail(batch, self.translated(error))
+                return self._run_apart(batch)
+            if served < len(batch) and time.monotonic() - started > SLOW_BATCH_S:
+                self._slow += 1
+                self._writer.put_back(batch[served:])
+                del batch[served:]
+                break
         self.finish()
-        if rest:
-            self._slow += 1
-            self.queue.put_back(rest)
         return batch
 
-    def _run_apart(self, batch: list[Entry]) -> list[Entry]:
+    def _run_apart(self, batch: list[Body]) -> list[Body]:
         """One of them fails: a savepoint around each, so that it fails alone."""
         self.begin()
-        for op in ops(batch):
-            op.error = None
+        again: list[Body] = []
+        for body in batch:
             self.connection.execute("SAVEPOINT op")
             try:
-                op.result = op.body(SqliteTx(self.cursor, op.caller))
+                body.result = body.function(SqliteTx(self.cursor, body.caller))
                 self.connection.execute("RELEASE op")
-            except library.RETRYABLE:
-                raise
-            except Exception as error:
-                op.error = self.translated(error)
+            except BaseException as error:
                 if not self.connection.in_transaction:  # a full disk ends the whole transaction
                     raise
                 self.connection.execute("ROLLBACK TO op; RELEASE op").fetchall()
+                if isinstance(error, library.RETRYABLE):
+                    again.append(body)
+                else:
+                    body.error = self.translated(error)
         self.finish()
-        return batch
+        self._writer.put_back(again)
+        return [body for body in batch if body not in again]
 
     def begin(self) -> None:
+        self._own()
         self.cursor.execute("BEGIN IMMEDIATE")
         crash.point("commit.after_begin")
         if self.connection.data_version() != self._fenced_at:
             self._check_fence()
 
     def finish(self) -> None:
+        self._own()
         crash.point("commit.before_commit")
         self.cursor.execute("COMMIT")
         self._fenced_at = self.connection.data_version()
 
+    def rollback(self) -> None:
+        self._own()
+        try:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+        except apsw.Error as error:
+            self.dead = self.translated(error)
+
+    def _own(self) -> None:
+        """A body that forked returns in the child, too: nothing of the parent's transaction is touched there."""
+        if self._forks != forks.count():
+            raise forks.refused()
+
     def _check_fence(self) -> None:
-        """Somebody else has committed since our last commit. Was it a migration, and may we still write?"""
+        """Another connection committed since our last commit. Is it still our store, and may we still write?"""
+        mine, there = (self.store_id, self.epoch), migrate.identity(self.connection)
+        if there != mine:
+            self.dead = replaced(self.path, mine, there)
+            raise self.dead
         found = self.connection.execute("PRAGMA user_version").get
         if found == self._schema:
             return
@@ -468,110 +409,147 @@ class SqliteEngine(Engine):
                 "upgrade and restart this process: pip install --upgrade standfast",
             )
 
-    def rollback(self) -> None:
-        if self.connection.in_transaction:
-            self.cursor.execute("ROLLBACK")
+    def lend(self, hold: Hold) -> None:
+        """Lend the connection to a caller, take it back, then commit or roll back. The thread holds the file lock."""
+        committed = put_back = False
+        try:
+            if self._begin_hold(hold):
+                hold.lend(self.connection.cursor())
+                hold.take_back()
+                committed = self._end_hold(hold)
+            else:
+                put_back = hold.error is None
+        finally:
+            self.lock.release()
+        if put_back:
+            self._writer.put_back([hold])
+            library.pause(0.05)
+            return
+        if committed:
+            self._batches += 1
+            hold.error = self._confirm(True)
+        hold.answer()
+        if committed:
+            self._bell.ring()
+        self._close_after_alarm()
+
+    def _close_after_alarm(self) -> None:
+        """Processes that found the files replaced cannot open the store before this one closes them."""
+        if isinstance(self.dead, CommitUnknown):
+            self._close(0.0, None)
+
+    def _begin_hold(self, hold: Hold) -> bool:
+        try:
+            if self.dead is not None:
+                raise self.dead
+            self._files.check_names()
+            self.begin()
+        except library.RETRYABLE:
+            self.rollback()
+            return False
+        except BaseException as error:  # noqa: BLE001  # it belongs to the caller
+            hold.error = self.translated(error)
+            self.rollback()
+            return False
+        return True
+
+    def _end_hold(self, hold: Hold) -> bool:
+        try:
+            if hold.commits:
+                self.finish()
+                return True
+        except BaseException as error:  # noqa: BLE001  # it belongs to the caller
+            hold.error = self.translated(error)
+        self.rollback()
+        return False
+
+    def failed(self, error: BaseException) -> None:
+        """The writer thread ended because of a defect: every caller is refused, and the store opens a new engine."""
+        lost = CommitUnknown(f"the writer thread failed: {error!r}", "look the write up by its key before repeating it")
+        lost.__cause__ = error
+        self.dead = self.dead or lost
 
     def translated(self, error: BaseException) -> BaseException:
+        if isinstance(error, CommitUnknown):  # the identity check refused before anything was written
+            self.dead = self.dead or error
         if not isinstance(error, apsw.Error):
             return error
         ours = library.translated(error, self.path)
         ours.__cause__ = error
-        # Where a file cannot be opened for writing, be it for a moment (too many open files), SQLite opens it
-        # for reading and stays with that: the next call opens all of them anew.
+        # If SQLite cannot open a file for writing, be it for a moment (too many open files), it opens the file
+        # for reading and keeps it so: the next call opens all of them again.
         if isinstance(ours, Corrupt) or isinstance(error, (apsw.IOError, apsw.ReadOnlyError)):
             self.dead = ours
         return ours
 
-    def _acknowledge(self, batch: list[Entry], leader: Entry) -> None:
-        committed, durable = [], False
-        for entry in batch:
-            for op in entry.ops:
-                if op.error is None:
-                    committed.append(op)
-                    durable = durable or op.durable
-        if committed:
-            error = self._confirm(durable)
-            if error is not None:
-                for op in committed:
-                    op.error = error
-        self.queue.answer([entry for entry in batch if entry is not leader])
-        if committed and self._batches % _CARE_EVERY == 0:
-            self._care()
-
     def _confirm(self, durable: bool) -> BaseException | None:
-        """Make durable what was committed, then tell those who wait for news."""
-        crash.point("commit.after_commit")
-        error = self._make_durable(durable)
-        crash.point("commit.after_sync")
-        self._bell.ring()
+        """Make durable what was committed; an error means that its outcome is unknown."""
+        try:
+            crash.point("commit.after_commit")
+            error = self._make_durable(durable)
+            crash.point("commit.after_sync")
+        except BaseException as raised:  # noqa: BLE001  # a crash point of a test raises here
+            return raised
         return error
 
     def _make_durable(self, durable: bool) -> BaseException | None:
-        """Sync what was committed; an error means that nobody can say whether it is on disk.
-
-        One sync at a time: the kernel reports a failed write to one of those who wait for it, and
-        whoever committed behind the gap must not believe its own success.
-        """
-        with self._syncing:
-            if self.dead is not None and isinstance(self.dead, CommitUnknown):
-                return self.dead
-            try:
-                self._log.settle(durable=durable)
-                return None
-            except CommitUnknown as error:
-                self.dead = error
-            except OSError as error:
-                with suppress(OSError):
-                    os.close(os.open(self._wound, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-                self.dead = _sync_failed(self.path, error)
+        """The kernel reports a failed write to one fsync only, so after a failure this engine acknowledges nothing."""
+        if isinstance(self.dead, CommitUnknown):
             return self.dead
-
-    def sync(self) -> None:
-        self.queue.hold_files()
         try:
-            self._usable_for_reading()
-            error = self._make_durable(True)
-        finally:
-            self.queue.settled()
-        if error is not None:
-            raise error
+            self._files.settle(durable=durable)
+            return None
+        except CommitUnknown as error:
+            self.dead = error
+        except OSError as error:
+            with suppress(OSError):
+                os.close(os.open(self._wound, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+            self.dead = _sync_failed(self.path, error)
+        return self.dead
 
-    # -- a transaction in the caller's hands ------------------------------------------------------
+    # -- a transaction that a caller holds, and fsync on demand -----------------------------------------
 
     @contextmanager
     def transaction(self, caller: Caller) -> Iterator[Tx]:
         self._usable()
-        held = Held(self, caller)
+        hold = Hold(caller, self.translated)
         try:
-            with HeldBack() as signals:
-                tx = held.begin(signals)
-            self._blocks = self._inside.block = True
-            yield tx
-            with HeldBack():
-                held.commit()
+            self._writer.run(hold)
+            self._here.hold = hold
+            yield hold.result
+            hold.refuse_in_child()
+            hold.give_back(commit=True)
+            self._writer.wait_end(hold)
         except BaseException:
-            with HeldBack():
-                held.abandon()
+            if not hold.inherited:
+                hold.give_back(commit=False)
             raise
         finally:
-            self._inside.block = False
+            self._here.hold = None
 
-    def settle(self) -> None:
-        """What a held transaction committed: on disk, and told to those who wait for news."""
-        try:
-            error = self._make_durable(True)
-        finally:
-            self.queue.settled()
+    def sync(self) -> None:
+        self._usable_for_reading()
+        if _get_ident() == self._writer.ident:
+            return self._sync()
+        call, hold = Call(self._sync), self._here.hold
+        if hold is None or hold.over:
+            return self._writer.run(call)
+        hold.refuse_in_child()
+        return hold.ask(call)  # the writer thread waits for this very caller
+
+    def _sync(self) -> None:
+        """In the writer thread."""
+        error = self._make_durable(True)
         if error is not None:
             raise error
-        self._bell.ring()
 
     # -- reading ------------------------------------------------------------------------------
 
     def _usable_for_reading(self) -> None:
         if self.dead is not None:
             raise self.dead
+        if self._forks != forks.count():  # the child has no writer thread
+            raise StorageError("this connection belongs to the parent process", code="forked")
 
     def read(self, body: Callable[[Tx], T], caller: Caller) -> T:
         self._usable_for_reading()
@@ -619,14 +597,14 @@ class SqliteEngine(Engine):
             "apsw_version": apsw.apsw_version(),
             "file_system": place.file_system(os.path.dirname(self.path)),
             "size_bytes": os.stat(self.path).st_size,
-            "wal_bytes": self._log.size_bytes(),
+            "wal_bytes": self._files.size_bytes(),
             "lock_holder_pid": holder(self.path + ".lock"),
             "batches": self._batches,
             "slow_batches": self._slow,
         }
 
     def care(self) -> None:
-        """A log that has grown is emptied while nobody is in a hurry."""
+        """Empty a WAL that has grown, while little is going on."""
         if self._outgrown(LOG_IDLE_BYTES):
             self._caring = True
             self._truncate_log(wait_s=CARE_WAIT_S)
@@ -638,11 +616,11 @@ class SqliteEngine(Engine):
             threading.Thread(target=self._truncate_log, name="standfast-care", daemon=True).start()
 
     def _outgrown(self, bound_bytes: int) -> bool:
-        """Whether the log is too large, and nobody sees to it yet."""
+        """Whether the WAL is too large, and no thread truncates it yet."""
         try:
-            return not self._caring and self._log.size_bytes() > bound_bytes
+            return not self._caring and self._files.size_bytes() > bound_bytes
         except OSError:
-            return False  # a disk that fails now is told to whoever writes next, not to whoever was committed
+            return False  # a disk that fails now fails the next write, not the one that was committed
 
     def _truncate_log(self, wait_s: float = DEADLINE_S) -> None:
         try:
@@ -651,7 +629,7 @@ class SqliteEngine(Engine):
             return
         try:
             connection = self._connect()
-            # Passive first: it blocks nobody and leaves little to do under the lock.
+            # Passive first: it blocks no writer and leaves little to do under the lock.
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             lock = FileLock(self.path + ".lock")
             try:
@@ -667,9 +645,10 @@ class SqliteEngine(Engine):
             self._readers.give_back(loan)
 
 
-def _fail(batch: list[Entry], error: BaseException) -> None:
-    for op in ops(batch):
-        op.error = op.error or error
+def _fail(batch: list[Body], error: BaseException) -> list[Body]:
+    for body in batch:
+        body.error = body.error or error
+    return batch
 
 
 def _closed() -> InvalidInput:

@@ -1,15 +1,21 @@
-"""Two protections that SQLite itself does not have.
+"""Protections that SQLite itself does not have: locks that last, and proof that the files are still the store's.
 
-*The guard.* POSIX locks belong to the process, and any `open(db).close()` in it, by whatever
-library or tool, drops SQLite's locks silently; the next foreign process to close the file then
-deletes the log under us, and acknowledged rows are gone. So we hold two locks of our own on
-an open file description (which nobody else's close can cancel), over the same bytes: the
-shared range of the database and the first byte of the shared memory.
+*Locks.* POSIX locks belong to the process, and any `open(db).close()` in it, by any library or tool,
+drops SQLite's locks silently. The next foreign process that closes the file then deletes the WAL under us, and
+acknowledged rows are lost. So we hold locks of our own on open file descriptions (which no other close can
+cancel), over the same bytes: the shared range of the database and the first byte of the `-shm`.
 
-*The witness.* After each sync the log we wrote to must still be the one on disk: an unlinked
-file never comes back, so it was there before the sync too. `readlink` on our descriptor says so;
-`stat` would cost the next sync half as much again on current kernels. Who writes hundreds of times a second has the
-kernel tell when something happens to the log, and looks only then: to ask for news costs a third of a look.
+*Marks.* Each engine also locks one byte, which SQLite never uses, of database, WAL and `-shm`. An engine that
+opens the store compares them. If another process has one of the three files open and not the others, a file was
+removed or replaced under that process: two WAL indexes for one WAL would damage the store.
+
+*Identity check.* Before a group commit begins, and again after its fsync, the files we write to must be the
+files at their names. `readlink` of our own descriptors shows this; a `stat` of the WAL would make the next fsync
+half as expensive again on current kernels. After the fsync the contents are compared too, because a file that
+is truncated or overwritten in place keeps its name: the header of the database through our descriptor, and the
+WAL against the WAL index.
+
+Nothing here opens and closes the database file while SQLite has it open.
 """
 
 from __future__ import annotations
@@ -20,90 +26,244 @@ import os
 import struct
 import sys
 import time
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from standfast.db.sqlite import inotify
-from standfast.db.sqlite.inotify import BYTES_TO_READ
-from standfast.errors import CommitUnknown
+from standfast.db.sqlite.migrate import APPLICATION_ID
+from standfast.errors import CommitUnknown, StorageError
 
-_F_OFD_SETLK = 37
+_F_OFD_GETLK, _F_OFD_SETLK = 36, 37
 _F_FULLFSYNC = 51
 _SHARED_FIRST, _SHARED_SIZE = 0x40000002, 510
 _SHM_DEADMAN = 128
+_MARK = 0x40000200
+"""The first byte past the range that SQLite locks."""
 _LINUX = sys.platform == "linux"
-_NONE = bytes(4)
-_ioctl = fcntl.ioctl
-
-BUSY_LOOKS, BUSY_S = 256, 2.0
-"""So many syncs in so short a time are worth a watch on the log."""
+_TRIES = 100
+"""Reads of a file that another process may be changing at this moment, a millisecond apart."""
+SIDE_FILES = ("-wal", "-shm")
 
 
-class Log:
-    """The write-ahead log on disk: the guard over it, its sync, its identity."""
+class Descriptor:
+    """An open file of ours. It is closed with its last reference, also after an exception at any bytecode."""
 
-    def __init__(self, database: str, guard_fd: int) -> None:
-        """SQLite has the database open in WAL mode; `guard_fd` was opened before it did."""
-        self.path = database + "-wal"
-        self._guard_fd = guard_fd
-        # No SQLite lock lives on the log itself: opening and closing it is harmless.
-        self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
-        self._shm_fd = os.open(database + "-shm", os.O_RDWR | os.O_CLOEXEC)
-        if _LINUX:
-            _share(guard_fd, _SHARED_FIRST, _SHARED_SIZE)
-            _share(self._shm_fd, _SHM_DEADMAN, 1)
-        self._link = b"%d" % self._fd
-        self._proc_fd = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) if _LINUX else -1
-        self._name = self._now_named()
-        self._told_fd = -1
-        self._news = bytearray(4)
-        self._looks, self._since = 0, 0.0
+    __slots__ = ("fd",)
 
-    def settle(self, *, durable: bool) -> None:
-        """Everything committed before this call is on disk when it returns, in the log that is there.
-
-        One at a time: the kernel tells of a failed write once per open file, so of two syncs that
-        share ours the second would hear that all is well. Raises OSError if the disk refuses, and
-        CommitUnknown if the log we write to is no longer the one on disk.
-        """
-        if durable:
-            _sync(self._fd)
-        if self._told_fd >= 0:
-            _ioctl(self._told_fd, BYTES_TO_READ, self._news)
-            if self._news == _NONE:
-                return
-            inotify.drain(self._told_fd)
-        elif _LINUX:
-            self._have_it_told()
-        if self._now_named() != self._name:
-            raise CommitUnknown(
-                f"{self.path} was removed or replaced while this process was writing to it",
-                "look the write up by its key before repeating it; then: standfast doctor",
-            )
-
-    def _have_it_told(self) -> None:
-        """From now on, if this process is busy enough: others of this user's may need what the kernel can tell."""
-        self._looks += 1
-        if self._looks < BUSY_LOOKS:
-            return
-        since, self._since, self._looks = self._since, time.monotonic(), 0
-        if self._since - since < BUSY_S:
-            try:
-                self._told_fd = inotify.told_of(f"/proc/self/fd/{self._fd}", inotify.CHANGED | inotify.MOVED)
-            except OSError:
-                self._looks = -(2**62)  # the kernel tells no more of them: we look, as we did
-
-    def _now_named(self) -> bytes:
-        if _LINUX:
-            return os.readlink(self._link, dir_fd=self._proc_fd)
-        return b"linked" if os.fstat(self._fd).st_nlink else b"gone"
-
-    def size_bytes(self) -> int:
-        return os.stat(self.path).st_size
+    def __init__(self, path: str, flags: int = os.O_RDWR) -> None:
+        self.fd = -1
+        self.fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
     def close(self) -> None:
-        """After SQLite has closed: the guard goes last."""
-        for fd in (self._told_fd, self._fd, self._proc_fd, self._shm_fd, self._guard_fd):
-            if fd >= 0:
-                os.close(fd)
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    __del__ = close
+
+
+# -- at open ---------------------------------------------------------------------------------------------
+
+
+class Probe:
+    """The files as they are found at open, before SQLite opens them. The caller holds the lock between processes."""
+
+    def __init__(self, database: str, *, create: bool = True) -> None:
+        self.path = database
+        self.database = Descriptor(database, os.O_RDWR | (os.O_CREAT if create else 0))
+        self._found = [self.database]
+        """Kept open as long as the engine: closing a `-shm` would drop the locks that SQLite holds on it."""
+        if not _LINUX:
+            return
+        marked = [_is_marked(self.database.fd)]
+        for suffix in SIDE_FILES:
+            try:
+                found = Descriptor(database + suffix)
+            except FileNotFoundError:
+                marked.append(False)
+                continue
+            self._found.append(found)
+            marked.append(_is_marked(found.fd))
+        if len(set(marked)) > 1:
+            pairs = zip(("", *SIDE_FILES), marked, strict=True)
+            raise Replaced([database + suffix for suffix, there in pairs if not there])
+
+    def close(self) -> None:
+        for descriptor in reversed(self._found):
+            descriptor.close()
+
+
+class Replaced(BlockingIOError):
+    """Another process has a file of the store open that is no longer at its name."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__(errno.EAGAIN, "a file of the store was removed or replaced")
+        self.names = names
+
+    def refusal(self) -> StorageError:
+        return StorageError(
+            f"{' and '.join(self.names)} was removed or replaced while another process has the store open",
+            "end the processes that use the store, or wait for their next write; then: standfast doctor",
+            code="files_replaced",
+        )
+
+
+# -- while it is open --------------------------------------------------------------------------------------
+
+
+class Files:
+    """Database, WAL and `-shm` of an open store: their locks, their fsync, their identity."""
+
+    def __init__(self, probe: Probe) -> None:
+        """SQLite has the database open in WAL mode; the probe opened it first."""
+        path = probe.path
+        self._probe = probe
+        self._database = probe.database.fd
+        # No SQLite lock lives on the WAL: opening and closing it is harmless.
+        self._wal = Descriptor(path + "-wal")
+        self._shm = Descriptor(path + "-shm")
+        self.path = path + "-wal"
+        self._directory = os.path.dirname(path)
+        if not _LINUX:
+            return
+        _share(self._database, _SHARED_FIRST, _SHARED_SIZE)
+        _share(self._shm.fd, _SHM_DEADMAN, 1)
+        for fd in (self._database, self._wal.fd, self._shm.fd):
+            _share(fd, _MARK, 1)
+        self._proc = Descriptor("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY)
+        self._links = tuple(b"%d" % fd for fd in (self._database, self._wal.fd, self._shm.fd))
+        self._names = self._now_named()
+        self._place = _place(self._directory)
+        self._header = Header.read(self._database)
+        self._size = os.lseek(self._database, 0, os.SEEK_END)
+
+    def settle(self, *, durable: bool) -> None:
+        """Everything committed before this call is on disk when it returns, in the files at their names.
+
+        Raises OSError if the disk refuses, and CommitUnknown if a file was removed, replaced or overwritten.
+        """
+        if durable:
+            _sync(self._wal.fd)
+        self.check_names()
+        if _LINUX:
+            self._check_contents()
+
+    def _check_contents(self) -> None:
+        self._check_directory()
+        self._check_database()
+        self._check_wal()
+
+    def check_names(self) -> None:
+        """Cheap enough before each group commit: no write goes into a file that lost its name."""
+        if self._now_named() != self._names:
+            raise _alarm(self._changed_name(), "was removed or replaced")
+
+    def _now_named(self) -> tuple[bytes, ...]:
+        if _LINUX:
+            first, second, third = self._links
+            proc = self._proc.fd
+            return _readlink(first, dir_fd=proc), _readlink(second, dir_fd=proc), _readlink(third, dir_fd=proc)
+        return (b"linked" if os.fstat(self._wal.fd).st_nlink else b"gone",)
+
+    def _changed_name(self) -> str:
+        now = self._now_named()
+        changed = [before for before, after in zip(self._names, now, strict=True) if before != after]
+        return os.fsdecode(changed[0]) if changed and _LINUX else self.path
+
+    def _check_directory(self) -> None:
+        try:
+            there = _place(self._directory)
+        except OSError:
+            raise _alarm(self._directory, "was removed or replaced") from None
+        if there != self._place:
+            raise _alarm(self._directory, "was removed or replaced")
+
+    def _check_database(self) -> None:
+        """The header changes when any process checkpoints; a checkpoint after VACUUM makes the file smaller."""
+        for _ in _tries():
+            # The size first: a checkpoint writes the header before it truncates the file.
+            size = os.lseek(self._database, 0, os.SEEK_END)
+            header = self._header
+            if os.pread(self._database, 100, 0) != header.bytes:
+                header = Header.read(self._database)
+            if header.follows(self._header) and size >= min(self._size, header.pages * header.page_size):
+                self._header, self._size = header, size
+                return
+        raise _alarm(os.fsdecode(self._names[0]), "was overwritten or truncated")
+
+    def _check_wal(self) -> None:
+        """All frames that the WAL index counts must be in the WAL, under the index's salt."""
+        for _ in _tries():
+            index = os.pread(self._shm.fd, 48, 0)
+            if len(index) == 48:
+                page_size, frames = struct.unpack_from("=HI", index, 14)
+                page_size = 65536 if page_size == 1 else page_size
+                salt = os.pread(self._wal.fd, 8, 16)
+                size = os.lseek(self._wal.fd, 0, os.SEEK_END)
+                if frames == 0 or (salt == index[32:40] and size >= 32 + frames * (24 + page_size)):
+                    return
+        raise _alarm(self.path, "was overwritten or truncated")
+
+    def size_bytes(self) -> int:
+        return os.lseek(self._wal.fd, 0, os.SEEK_END)
+
+    def close(self) -> None:
+        """After SQLite has closed. The mark on the database goes first: an opener then finds none of them missing."""
+        self._probe.close()
+        self._wal.close()
+        self._shm.close()
+        if _LINUX:
+            self._proc.close()
+
+
+class Header(NamedTuple):
+    """What the first 100 bytes of the database say."""
+
+    bytes: bytes
+    page_size: int
+    changes: int
+    pages: int
+    schema: int
+    application: int
+
+    @classmethod
+    def read(cls, fd: int) -> Header:
+        found = os.pread(fd, 100, 0)
+        if len(found) < 100 or not found.startswith(b"SQLite format 3\0"):
+            return cls(found, 0, -1, 0, -1, -1)
+        page_size, *numbers = struct.unpack(">16xH6xII8xI24xI28x", found)
+        return cls(found, 65536 if page_size == 1 else page_size, *numbers)
+
+    def follows(self, last: Header) -> bool:
+        """Whether checkpoints can have made `last` into this. A new store's id is in the WAL until the first one."""
+        return (
+            self.page_size == last.page_size
+            and self.changes >= max(last.changes, 0)
+            and self.schema >= last.schema
+            and self.application in (APPLICATION_ID, last.application)
+        )
+
+
+_readlink = os.readlink
+
+
+def _tries() -> Iterator[None]:
+    """Once, then again after short pauses: another process may checkpoint between two reads."""
+    yield
+    for _ in range(_TRIES):
+        time.sleep(0.001)
+        yield
+
+
+def _place(directory: str) -> tuple[int, int]:
+    found = os.stat(directory)
+    return found.st_dev, found.st_ino
+
+
+def _alarm(path: str, what: str) -> CommitUnknown:
+    return CommitUnknown(
+        f"{path} {what} while this process was writing to it",
+        "look the write up by its key before repeating it; then: standfast doctor",
+    )
 
 
 def _sync(fd: int) -> None:
@@ -114,12 +274,21 @@ def _sync(fd: int) -> None:
 
 
 def _share(fd: int, start: int, length: int) -> None:
-    request = struct.pack("@hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, start, length, 0)
     try:
-        fcntl.fcntl(fd, _F_OFD_SETLK, request)
+        fcntl.fcntl(fd, _F_OFD_SETLK, _range(fcntl.F_RDLCK, start, length))
     except OSError as error:
         # A foreign process may hold the whole file exclusively for a moment (recovery); the
         # caller retries its open.
         if error.errno not in (errno.EAGAIN, errno.EACCES):
             raise
         raise BlockingIOError(error.errno, "the database is locked by another program") from error
+
+
+def _is_marked(fd: int) -> bool:
+    """Whether another engine has this very file open."""
+    answer = fcntl.fcntl(fd, _F_OFD_GETLK, _range(fcntl.F_WRLCK, _MARK, 1))
+    return bool(struct.unpack("@hhqqi4x", answer)[0] != fcntl.F_UNLCK)
+
+
+def _range(kind: int, start: int, length: int) -> bytes:
+    return struct.pack("@hhqqi4x", kind, os.SEEK_SET, start, length, 0)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 
-ACCESSED, CHANGED, MOVED = 0x1, 0x4, 0x800
-"""It was read; its attributes changed, its number of names among them; it has another name."""
-BYTES_TO_READ = 0x541B
-"""What to ask the descriptor for, by `ioctl`: cheaper than reading nothing."""
+ACCESSED = 0x1
+"""It was read."""
 
 
 def told_of(path: str, what: int) -> int:

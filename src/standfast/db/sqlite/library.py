@@ -34,9 +34,13 @@ RETRYABLE = (apsw.BusyError, apsw.ProtocolError)
 """Another connection is in the way: BUSY with all its variants, and PROTOCOL. Wait and try again."""
 
 
+SCHEMA_DAMAGED = ("no such table", "no such column", "has no column named")
+"""What SQLite says where a table or column of ours was dropped."""
+
+
 def translated(error: apsw.Error, path: str) -> StorageError:
     """The error of the library in our words. RETRYABLE ones are handled before they get here."""
-    from standfast.errors import Busy, Corrupt
+    from standfast.errors import Busy, Corrupt, schema_damaged
 
     match error:
         case apsw.CorruptError() | apsw.NotADBError():
@@ -44,6 +48,8 @@ def translated(error: apsw.Error, path: str) -> StorageError:
                 f"{path} is damaged: {error}",
                 "stop writing, keep the files, and run: standfast doctor",
             )
+        case apsw.SQLError() if any(words in str(error) for words in SCHEMA_DAMAGED):
+            return schema_damaged(f"{path}: {error}")
         case apsw.FullError():
             return StorageError(
                 f"the disk is full: {path} cannot grow; nothing of this write was kept",

@@ -1,32 +1,23 @@
-"""The turn-taking between processes: one `flock` on a side file that is never deleted.
+"""The lock between processes: one `flock` on a side file that is never deleted.
 
-A free lock costs one system call. A taken one is waited for in the kernel's queue, which is
-fair, by a thread of ours, so that the caller can give up at its deadline: a blocking `flock`
-itself cannot be given a deadline, and polling starves whoever sleeps longest. The waiting
-thread has its own open file, so that its late success never looks like the caller's lock.
-
-What is to be done under the lock is done by whichever thread has it: to wake another one first would keep all other
-processes waiting meanwhile.
+A free lock costs one system call. The writer thread waits for a taken lock in the kernel's queue, which is
+fair. A blocking `flock` has no deadline, so only that thread uses it: callers wait for the thread and can
+give up. Opening a store and truncating its WAL poll instead, because they need a deadline of their own.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
 
-from standfast.db.sqlite.signals import HeldBack, Struck
 from standfast.errors import Busy, StorageError
 
 TRIES = 5
-"""A few tries before queueing: the lock is held for some 50 µs. More of them would starve who queues."""
+"""Tries before the writer thread queues: processes hold the lock for about 50 µs. More tries would starve waiters."""
+_POLL_S = 0.001
 _NOW = fcntl.LOCK_EX | fcntl.LOCK_NB
 _flock = fcntl.flock
-
-Work = Callable[[], None]
 
 
 class FileLock:
@@ -34,31 +25,8 @@ class FileLock:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._fd = -1
         self._fd = _open(path)
-        self._held: int | None = None
-        self._waiter: _Waiter | None = None
-
-    def acquire(self, timeout_s: float, signals: HeldBack | None = None) -> None:
-        """Take the lock, or raise Busy naming the holder after `timeout_s`."""
-        if not self._take_soon():
-            self._wait(timeout_s, signals)
-
-    def run(self, work: Work, timeout_s: float, signals: HeldBack) -> None:
-        """Do `work` under the lock, in this thread or in one that waited; or raise Busy. Raises what `work` raises."""
-        if self._take_soon():
-            try:
-                work()
-            finally:
-                self.release()
-        elif not self._waiting().run(work, timeout_s, signals):
-            raise busy(self.path, timeout_s)
-
-    def _take_soon(self) -> bool:
-        for _ in range(TRIES):
-            if self.take():
-                return True
-            os.sched_yield()
-        return False
 
     def take(self) -> bool:
         """Take the lock if it is free now."""
@@ -66,180 +34,34 @@ class FileLock:
             _flock(self._fd, _NOW)
         except BlockingIOError:
             return False
-        self._held = self._fd
         return True
 
-    def _wait(self, timeout_s: float, signals: HeldBack | None) -> None:
-        waiter = self._waiting()
-        if not waiter.acquire(timeout_s, signals):
-            raise busy(self.path, timeout_s)
-        self._held = waiter.fd
+    def wait(self) -> None:
+        """Take the lock, however long that takes. For the writer thread alone."""
+        for _ in range(TRIES):
+            if self.take():
+                return
+            os.sched_yield()
+        _flock(self._fd, fcntl.LOCK_EX)
 
-    def _waiting(self) -> _Waiter:
-        if self._waiter is None:
-            self._waiter = _Waiter(self.path)
-        return self._waiter
+    def acquire(self, timeout_s: float) -> None:
+        """Take the lock, or raise Busy naming the holder after `timeout_s`."""
+        end = time.monotonic() + timeout_s
+        while not self.take():
+            if time.monotonic() > end:
+                raise busy(self.path, timeout_s)
+            time.sleep(_POLL_S)
 
     def release(self) -> None:
-        fd, self._held = self._held, None
-        if fd is not None:
-            _flock(fd, fcntl.LOCK_UN)
-
-    def drop_copies(self) -> None:
-        """In a forked child: an inherited descriptor would keep the parent's lock after its death."""
-        os.close(self._fd)
-        if self._waiter is not None:
-            os.close(self._waiter.fd)
+        _flock(self._fd, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        self.release()
-        os.close(self._fd)
-        if self._waiter is not None:
-            self._waiter.stop()
+        """Also in a forked child: an inherited descriptor would keep the parent's lock after its death."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
-
-class _Turn:
-    """What one caller wants of the lock: that `work` is done under it, or, without any, the lock itself."""
-
-    __slots__ = ("_done", "begun", "error", "over", "struck", "work")
-
-    def __init__(self, work: Work | None = None) -> None:
-        self.work = work
-        self.begun = self.over = False
-        self.error: BaseException | None = None  # what `work` raised
-        self.struck: BaseException | None = None  # what struck the caller while it waited
-        self._done = done = threading.Lock()
-        done.acquire()
-
-    def ends(self) -> None:
-        self.over = True
-        self._done.release()
-
-    def wait(self, timeout_s: float, signals: HeldBack | None) -> bool:
-        """Until it is over; False after `timeout_s`, or soon after a signal came, which is kept."""
-        if signals is None:
-            return self._done.acquire(timeout=max(timeout_s, 0.001))
-        return signals.wait_unless_struck(self._done, timeout_s)
-
-    def wait_for_the_end(self) -> None:
-        """It was begun, so it ends soon, whatever comes meanwhile."""
-        while not self.over:
-            try:
-                self._done.acquire(timeout=0.1)
-            except BaseException as error:  # noqa: BLE001  # raised when it is over
-                self.struck = error
-
-
-class _Waiter:
-    """A thread that stands in the kernel's queue for somebody who has a deadline."""
-
-    def __init__(self, path: str) -> None:
-        self.fd = _open(path)
-        self._mutex = threading.Lock()
-        self._wanted: _Turn | None = None
-        self._queued = False
-        self._stopped = False
-        self._call = threading.Lock()
-        self._call.acquire()
-        threading.Thread(target=self._run, name="standfast-lock", daemon=True).start()
-
-    def acquire(self, timeout_s: float, signals: HeldBack | None) -> bool:
-        """Signals are let through meanwhile. Raises what their handlers raise."""
-        turn = _Turn()
-        had = self._have(turn, timeout_s, signals)
-        if turn.struck is not None:
-            fcntl.flock(self.fd, fcntl.LOCK_UN)
-            raise turn.struck
-        return had
-
-    def run(self, work: Work, timeout_s: float, signals: HeldBack) -> bool:
-        """Signals are let through as long as nothing was begun: what is being done is done."""
-        end = time.monotonic() + timeout_s
-        while True:
-            turn = _Turn(work)
-            if not self._have(turn, end - time.monotonic(), signals):
-                return False
-            if turn.struck is not None:
-                raise turn.struck
-            if turn.error is None:
-                return True
-            if not isinstance(turn.error, Struck):
-                raise turn.error
-            signals.let_through()
-
-    def _have(self, turn: _Turn, timeout_s: float, signals: HeldBack | None) -> bool:
-        """Ask for a turn and wait until it is over. False if it was not begun by then, and is not wanted any more.
-
-        What strikes meanwhile is raised if nothing was begun, and left in the turn if it was.
-        """
-        end = time.monotonic() + timeout_s
-        while True:
-            try:
-                self._ask_for(turn)
-                if turn.wait(end - time.monotonic(), signals):
-                    return True
-            except BaseException as error:  # noqa: BLE001  # raised when it is known how far the turn is
-                turn.struck = error
-            if not self._withdrawn(turn):
-                turn.wait_for_the_end()
-                return True
-            if turn.struck is not None:
-                raise turn.struck
-            if signals is not None:
-                signals.let_through()
-            if time.monotonic() >= end:
-                return False
-
-    def _ask_for(self, turn: _Turn) -> None:
-        with self._mutex:
-            self._wanted = turn
-            if not self._queued:
-                with suppress(RuntimeError):  # it was called before, and whoever did was struck the next moment
-                    self._call.release()
-                self._queued = True
-
-    def _withdrawn(self, turn: _Turn) -> bool:
-        """Whether it was not begun, and never will be."""
-        while True:
-            try:
-                with self._mutex:
-                    if self._wanted is turn:
-                        self._wanted = None
-                    return not turn.begun
-            except BaseException as error:  # noqa: BLE001  # first this must be known
-                turn.struck = error
-
-    def _run(self) -> None:
-        while True:
-            self._call.acquire()
-            if self._stopped:
-                break
-            fcntl.flock(self.fd, fcntl.LOCK_EX)
-            with self._mutex:
-                turn, self._wanted = self._wanted, None
-                self._queued = False
-                if turn is not None:
-                    turn.begun = True
-            if turn is None or turn.work is not None:
-                if turn is not None:
-                    _do(turn)
-                fcntl.flock(self.fd, fcntl.LOCK_UN)
-            if turn is not None:
-                turn.ends()
-        os.close(self.fd)
-
-    def stop(self) -> None:
-        self._stopped = True
-        with suppress(RuntimeError):  # it was called already and has not looked yet
-            self._call.release()
-
-
-def _do(turn: _Turn) -> None:
-    assert turn.work is not None
-    try:
-        turn.work()
-    except BaseException as error:  # noqa: BLE001  # it belongs to whoever asked
-        turn.error = error
+    __del__ = close
 
 
 def busy(path: str, timeout_s: float) -> Busy:
@@ -253,7 +75,7 @@ def busy(path: str, timeout_s: float) -> Busy:
 
 
 def holder(path: str) -> int | None:
-    """The pid that holds the lock now, read from the kernel; None if nobody visible does."""
+    """The pid that holds the lock now, read from the kernel; None if no visible process does."""
     try:
         inode = os.stat(path).st_ino
         with open("/proc/locks") as locks:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import apsw
 
 from standfast import crash
+from standfast.db import catalogue
 from standfast.db.contract import Caller
 from standfast.db.migrations import MIGRATIONS, ddl
 from standfast.db.migrations.migration import Migration
@@ -43,12 +44,18 @@ def migrate(connection: apsw.Connection, caller: Caller, migrations: Sequence[Mi
                 crash.point("migrate.before_step")
                 _apply(connection, caller, migration)
                 crash.point("migrate.after_step")
-        protect(connection)
+        protect(connection, migrations)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def identity(connection: apsw.Connection) -> tuple[str, int]:
+    """The store's id and epoch."""
+    meta = dict(connection.execute("SELECT key, value FROM meta WHERE key IN ('store_id', 'epoch')"))
+    return meta.get("store_id", ""), int(meta.get("epoch", "1"))
 
 
 def refuse_newer(found: int, latest: int) -> int:
@@ -110,32 +117,30 @@ def _pass(*_: object) -> None:
     """The guard lets our own connections through."""
 
 
-def protect(connection: apsw.Connection) -> int:
-    """Put the guard triggers on every table that lacks them; returns how many were missing."""
-    missing = unprotected(connection)
+def protect(connection: apsw.Connection, migrations: Sequence[Migration] = MIGRATIONS) -> int:
+    """Put the guard triggers on every table of ours that lacks them; returns how many were missing."""
+    missing = unprotected(connection, migrations)
     for table, change in missing:
-        connection.execute(
-            f"CREATE TRIGGER guard_{table}_{change} BEFORE {change} ON {table} BEGIN SELECT {GUARD}(); END"
-        ).fetchall()
+        connection.execute(guard_trigger(table, change)).fetchall()
     return len(missing)
 
 
-def unprotected(connection: apsw.Connection) -> list[tuple[str, str]]:
-    """Tables and the kinds of change on them that no guard trigger watches.
+def guard_trigger(table: str, change: str) -> str:
+    name = catalogue.guard(table, change)
+    return f"CREATE TRIGGER {name} BEFORE {change} ON {table} BEGIN SELECT {GUARD}(); END"
 
-    The index of words is a virtual table and takes none: it can be thrown away, and nothing relies on it.
+
+def unprotected(connection: apsw.Connection, migrations: Sequence[Migration] = MIGRATIONS) -> list[tuple[str, str]]:
+    """Tables of ours, and the kinds of change on them that no guard trigger watches.
+
+    Other tables are never guarded: Litestream writes into its own. The index of words is a virtual table and takes
+    no trigger.
     """
-    tables = [
-        name
-        for (name,) in connection.execute(
-            "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite!_%'"
-            " ESCAPE '!' ORDER BY name"
-        )
-    ]
+    there = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     triggers = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'")}
     return [
         (table, change)
-        for table in tables
-        for change in ("insert", "update", "delete")
-        if f"guard_{table}_{change}" not in triggers
+        for table in catalogue.tables(migrations)
+        for change in catalogue.CHANGES
+        if table in there and catalogue.guard(table, change) not in triggers
     ]

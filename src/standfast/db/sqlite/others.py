@@ -7,6 +7,7 @@ twice. Whoever asks names the tables: such a file may hold credentials that are 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from standfast.db.contract import Row
 
 BUSY_MS = 2000
+STEPS = 10_000
+"""Instructions of SQLite between two looks at the clock."""
 
 
 class Other:
@@ -36,20 +39,27 @@ class Other:
             yield dict(zip(names, row, strict=True))
 
     def has(self, table: str) -> bool:
-        return any(self.rows("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (table,)))
+        """Whether there is such a table: no view and no virtual table, whose rows a query or a module makes up."""
+        known = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND rootpage > 0 AND name = ?"
+        return any(self.rows(known, (table,)))
 
 
 @contextmanager
-def opened(path: str) -> Iterator[Other]:
-    """Raises InvalidInput where it is no database, or cannot be read."""
+def opened(path: str, *, within_s: float | None = None) -> Iterator[Other]:
+    """Raises InvalidInput where it is no database, cannot be read, or takes longer than `within_s`."""
     import apsw
 
     try:
         connection = _connect(path)
     except apsw.Error as error:
         raise InvalidInput(f"{path} cannot be read: {error}") from None
+    if within_s is not None:
+        end_s = time.monotonic() + within_s
+        connection.set_progress_handler(lambda: time.monotonic() > end_s, STEPS)
     try:
         yield Other(connection)
+    except apsw.InterruptError:
+        raise InvalidInput(f"{path} was not read within {within_s:g} s; the rest is left alone") from None
     except apsw.Error as error:
         raise InvalidInput(f"{path} cannot be read: {error}") from None
     finally:

@@ -57,6 +57,14 @@ _SYNCED_NAME = re.compile(
 _SYNCED_MARK = (".stfolder", ".dropbox", ".dropbox.cache", ".sync", ".owncloudsync.log", ".nextcloudsync.log")
 
 
+def is_empty(path: str) -> bool:
+    """Whether there is no store yet at `path`: no file, or one without a byte. Opens nothing."""
+    try:
+        return os.stat(path).st_size == 0
+    except OSError:
+        return True
+
+
 def prepare(path: str, *, allow_unsafe: bool = False) -> str:
     """Make the directory of `path` (0700) and return the real path of the file in it.
 
@@ -86,6 +94,12 @@ def check(path: str, *, allow_unsafe: bool = False) -> None:
         raise UnsafeStorage(
             f"{path} has a second name (a hard link): two names would have two logs",
             "remove the other name, or move the store: standfast db sqlite PATH",
+        )
+    mounted = mounted_file(path)
+    if mounted:
+        raise UnsafeStorage(
+            f"{mounted} is a mount point: the file has another path, and each path would have its own log",
+            f"mount the directory instead: {os.path.dirname(path)}",
         )
     reason = None if allow_unsafe else unsafe(os.path.dirname(path))
     if reason:
@@ -131,6 +145,19 @@ def file_system(directory: str) -> str:
         return ""
 
 
+def mounted_file(path: str) -> str | None:
+    """A file of this database that is itself mounted, as `docker run -v FILE:FILE` does it."""
+    if sys.platform != "linux":
+        return None
+    files = (path, f"{path}-wal", f"{path}-shm")
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
+            points = {_unescape(line.split(" ", 5)[4]) for line in mounts}
+    except OSError:
+        return None
+    return next((file for file in files if file in points), None)
+
+
 def find_type(mountinfo: str, directory: str) -> str:
     """The last mount on the longest mount point above `directory`."""
     best, kind = -1, ""
@@ -144,6 +171,8 @@ def find_type(mountinfo: str, directory: str) -> str:
 
 
 def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
 
 

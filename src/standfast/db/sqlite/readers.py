@@ -58,10 +58,10 @@ class Readers:
             self.give_back(loan)
 
     def _take(self) -> _Reader:
+        # No `return` of a call inside the block: an exception right after that call would keep the lock.
         with self._mutex:
-            if self._idle:
-                return self._idle.pop()
-        return _Reader(self._connect())
+            reader = self._idle.pop() if self._idle else None
+        return reader or _Reader(self._connect())
 
     def _keep(self, reader: _Reader) -> None:
         # An interrupted read may have left its snapshot open: nobody else gets that.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 
 from standfast.db.contract import Caller
 from standfast.db.sqlite.engine import SqliteEngine
@@ -18,11 +19,15 @@ _engines: dict[str, SqliteEngine] = {}
 _registry_lock = threading.RLock()
 
 
+_parents: list[SqliteEngine] = []
+"""Engines that could not be closed: a forked child that collected one would close the parent's files."""
 _forked: set[str] = set()
 """Files that were in use when this process was forked off: not to be opened in it."""
 
 
-def open_engine(path: str, caller: Caller, *, allow_unsafe: bool = False) -> SqliteEngine:
+def open_engine(
+    path: str, caller: Caller, *, allow_unsafe: bool = False, on_create: Callable[[], None] = lambda: None
+) -> SqliteEngine:
     """The engine of this process for this file: the open one, or a new one."""
     real = os.path.join(os.path.realpath(os.path.dirname(os.path.abspath(path))), os.path.basename(path))
     if real in _forked:
@@ -38,7 +43,9 @@ def open_engine(path: str, caller: Caller, *, allow_unsafe: bool = False) -> Sql
                 raise StorageError("the old connection to this store is still in use", "restart this process")
             found = None
         if found is None:
-            found = _engines[real] = SqliteEngine(real, caller, allow_unsafe=allow_unsafe, on_idle=_close)
+            found = _engines[real] = SqliteEngine(
+                real, caller, allow_unsafe=allow_unsafe, on_idle=_close, on_create=on_create
+            )
         found.retain()
         return found
 
@@ -47,10 +54,12 @@ def _close(engine: SqliteEngine) -> None:
     """The last handle has let go."""
     with _registry_lock:
         if engine.handles > 0:
-            return  # somebody opened it again meanwhile
+            return  # another handle opened it meanwhile
         if _engines.get(engine.path) is engine:
             del _engines[engine.path]
-    engine.close()
+    if engine.inside or not engine.close():
+        _parents.append(engine)  # a forked child must never collect it
+        engine.close_later()
 
 
 def _before_fork() -> None:
@@ -66,13 +75,11 @@ def _after_fork_in_child() -> None:
     """What could not be closed is kept for ever and never touched: it is the parent's."""
     for path, engine in _engines.items():
         engine.dead = StorageError("this connection belongs to the parent process", code="forked")
-        engine.lock.drop_copies()
+        engine.lock.close()
         _forked.add(path)
         _parents.append(engine)
     _engines.clear()
     _registry_lock.release()
 
-
-_parents: list[SqliteEngine] = []
 
 os.register_at_fork(before=_before_fork, after_in_parent=_registry_lock.release, after_in_child=_after_fork_in_child)

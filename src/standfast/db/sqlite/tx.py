@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from standfast.db.contract import Caller, Numbered, Row, Tx
+from standfast.db.sqlite import forks
 from standfast.errors import Corrupt, InvalidInput, StandfastError
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SqliteTx(Tx):
-    __slots__ = ("_cursor",)
+    __slots__ = ("_cursor", "_forks")
 
     dialect = "sqlite"
 
@@ -25,8 +26,15 @@ class SqliteTx(Tx):
         self._now_us = None
         self.after = None
         self._cursor = cursor
+        self._forks = forks.count()
+
+    def _own(self) -> None:
+        """Refuse a transaction that a forked child inherited."""
+        if self._forks != forks.count():
+            raise forks.refused()
 
     def maybe(self, statement: Statement, /, **params: object) -> Row | None:
+        self._own()
         try:
             cursor = self._cursor.execute(statement.sqlite, statement.bind(params))
             if statement.columns is not None:
@@ -44,6 +52,7 @@ class SqliteTx(Tx):
             raise refused(params, error) from None
 
     def all(self, statement: Statement, /, **params: object) -> list[Row]:
+        self._own()
         try:
             cursor = self._cursor.execute(statement.sqlite, statement.bind(params))
             rows = []
@@ -55,12 +64,14 @@ class SqliteTx(Tx):
             raise refused(params, error) from None
 
     def run(self, statement: Statement, /, **params: object) -> None:
+        self._own()
         try:
             self._cursor.execute(statement.sqlite, statement.bind(params)).fetchall()
         except UNFIT as error:
             raise refused(params, error) from None
 
     def many(self, statement: Statement, rows: Iterable[Row]) -> None:
+        self._own()
         # A cursor of its own: whatever makes the rows may ask `tx` for something.
         self._cursor.connection.executemany(statement.sqlite, map(statement.bind, rows)).fetchall()
 
@@ -68,6 +79,7 @@ class SqliteTx(Tx):
         then(self.one(statement, **params))
 
     def insert(self, statement: Statement, row: Numbered, values: tuple[object, ...]) -> None:
+        self._own()
         try:
             self._cursor.execute(statement.sqlite, values)
         except UNFIT as error:

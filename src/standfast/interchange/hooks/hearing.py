@@ -24,6 +24,7 @@ OUTPUT_MAX = 20_000
 PROMPT_MAX = 20_000
 ID_MAX = 200
 SUMMARY_MAX = 200
+DESCRIPTION_MAX = 1_000
 
 # What happened, in one word: opens a session, or leaves it, or happens in it.
 KINDS = {
@@ -53,6 +54,29 @@ SILENT = frozenset(
 )
 _FACTS = ("source", "model", "reason", "trigger", "permission_mode", "agent_type", "turn_id", "notification_type")
 _SHELLS = frozenset({"Bash", "bash", "shell", "local_shell", "run_shell_command", "exec_command", "unified_exec"})
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_RUNNING = _set(
+    "bash sh zsh fish powershell shell exec execute run runner command cmd terminal process spawn script ssh pty "
+    "console subprocess invoke eval"
+)
+_COMMANDS = _set(
+    "command commands cmd cmds script scripts argv args arguments shell program executable code commandline "
+    "command_line cmdline run exec"
+)
+# They read or write files, or talk: their texts are no commands. (`Task` and `agent` start an agent with hooks.)
+_FILE_TOOLS = _set(
+    "Read Write Edit MultiEdit NotebookEdit Glob Grep LS WebFetch WebSearch Task Agent TodoWrite TodoRead ExitPlanMode "
+    "AskUserQuestion Skill read write edit patch grep glob list webfetch websearch task todowrite todoread question "
+    "read_file write_file replace search_file_content glob_files list_directory read_many_files web_fetch "
+    "google_web_search save_memory apply_patch update_plan view_image"
+)
+# What an LLM says about a command, in other words on every call: Claude Code, Gemini CLI and Codex call it so.
+_FREE_TEXT = ("description", "justification", "explanation")
 _TELLING = ("command", "cmd", "file_path", "filePath", "path", "pattern", "query", "url", "description", "prompt")
 # Compiled on first use: most hooks need none of them.
 _EXIT = r"(?i:(?:^|\n)\s*(?:(?:Command failed with )?exit code:?|Process exited with code) (-?\d{1,4})\b)"
@@ -97,6 +121,23 @@ class Asked(NamedTuple):
     tool: str
     input: Any
     command: str | list[str]
+    cwd: str | None = None
+    texts: tuple[str, ...] = ()
+    """The other texts of a call that may run a command."""
+
+    @property
+    def action(self) -> Any:
+        """What a grant is bound to: of a command, the input without the LLM's own words about it."""
+        if not self.command or not isinstance(self.input, dict):
+            return self.input
+        return {name: value for name, value in self.input.items() if name not in _FREE_TEXT}
+
+    @property
+    def description(self) -> str | None:
+        """Those words; they are shown to the approver and not hashed."""
+        given = self.input if self.command and isinstance(self.input, dict) else {}
+        found = next((given[name] for name in _FREE_TEXT if isinstance(given.get(name), str)), None)
+        return fit(found)[:DESCRIPTION_MAX] if found else None
 
 
 def parsed(data: bytes) -> dict[str, Any] | None:
@@ -150,8 +191,18 @@ def asked(payload: dict[str, Any]) -> Asked | None:
     tool = payload.get("tool_name")
     if KINDS.get(str(payload.get("hook_event_name"))) != "call" or not isinstance(tool, str):
         return None
-    given = payload.get("tool_input")
-    return Asked(tool[:ID_MAX], given, command_of(given))
+    return _asked(tool[:ID_MAX], payload)
+
+
+def answered(payload: dict[str, Any]) -> Asked:
+    """The call that this answer belongs to."""
+    return _asked(_word(payload.get("tool_name")) or "?", payload)
+
+
+def _asked(tool: str, payload: dict[str, Any]) -> Asked:
+    given, cwd = payload.get("tool_input"), payload.get("cwd")
+    there = fit(cwd) if isinstance(cwd, str) and cwd.startswith("/") else None
+    return Asked(tool, given, command_of(given), there, texts_of(tool, given))
 
 
 def asks(payload: dict[str, Any]) -> bool:
@@ -172,6 +223,50 @@ def command_of(given: Any) -> str | list[str]:
                 # `["bash", "-lc", "git push"]`: a shell's words are compared as a command line would be.
                 return value
     return ""
+
+
+def texts_of(tool: str, given: Any) -> tuple[str, ...]:
+    """Every other text of a call that may run a command, whatever its fields are called; a list is a list of words."""
+    if not isinstance(given, dict | list) or not _runs(tool, given):
+        return ()
+    command = command_of(given)
+    found: list[str] = []
+    waiting: list[Any] = [given]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, list) and value and all(isinstance(one, str) for one in value):
+            from shlex import join
+
+            found.append(join(value))
+        elif isinstance(value, list):
+            waiting += reversed(value)
+        elif isinstance(value, dict):
+            known = value is given and tool in _SHELLS
+            waiting += reversed(
+                [one for name, one in value.items() if one != command and not (known and name in _FREE_TEXT)]
+            )
+    return tuple(found)
+
+
+def _runs(tool: str, given: Any) -> bool:
+    """Whether a call may run a command: by the words of the tool's name, or by the names of its fields."""
+    if tool in _FILE_TOOLS:
+        return False
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", tool)
+    if tool in _SHELLS or not _RUNNING.isdisjoint(word.lower() for word in words):
+        return True
+    waiting: list[Any] = [given]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            if not _COMMANDS.isdisjoint(name.lower() for name in value if isinstance(name, str)):
+                return True
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return False
 
 
 def _called(base: Heard, payload: dict[str, Any], clean: _Cleaner) -> Heard:

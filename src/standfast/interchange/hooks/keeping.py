@@ -14,15 +14,17 @@ after a kill.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from standfast import crash, serial
 from standfast.clock import DAY_US, MINUTE_US
+from standfast.config.scope import OUTSIDE, Label, scope_of
 from standfast.db.contract import Caller, Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, Store, query, verb
 from standfast.errors import StandfastError
-from standfast.footings import journal, leases
+from standfast.footings import journal, leases, repositories
 from standfast.ids import new_id
 from standfast.interchange.hooks.hearing import Heard
 
@@ -75,7 +77,7 @@ class Hooks(Room):
         leases.renew_held(tx)
         if heard.kind != "call":
             return kept
-        return kept._replace(gates=tx.all(SQL.gates, scope=tx.caller.scope, limit=GATES_MAX))
+        return kept._replace(gates=_gates(tx, kept.session_id))
 
     @verb
     def hold(self, tx: Tx, heard: Heard, gate: str, why: str) -> None:
@@ -88,10 +90,37 @@ class Hooks(Room):
         data: dict[str, serial.Json] = {"tool": heard.tool, "call_id": heard.call_id}
         journal.append(tx, "gate.held", gate, session_id=session_id, summary=summary, data=data, state="held")
 
+    @verb
+    def pass_once(
+        self, tx: Tx, effect_id: str, attempt: int, gate: str, pattern: str, go_on: Callable[[], bool]
+    ) -> bool:
+        """Let a call pass a gate because of a dispatched effect: True the first time for this attempt."""
+        row = tx.maybe(SQL.dispatched_effect, id=effect_id, attempt=attempt)
+        if row is None:
+            return False
+        found = serial.read(row["context"])
+        context = found if isinstance(found, dict) else {}
+        if context.get("passed") == attempt or not go_on():
+            return False
+        text = serial.dumps({**context, "passed": attempt}, what="context")
+        tx.run(SQL.passed, id=effect_id, attempt=attempt, context=text, now_us=tx.now_us())
+        data: dict[str, serial.Json] = {"effect_id": effect_id, "attempt": attempt}
+        summary = f"{row['tool']}: {pattern}"
+        journal.append(tx, "gate.passed", gate, session_id=row["session_id"], summary=summary, data=data)
+        return True
+
     @query
-    def gates(self, tx: Tx) -> list[Row]:
-        """The gates that stand here, as rows: most stores have none, and then nothing more is loaded."""
-        return tx.all(SQL.gates, scope=tx.caller.scope, limit=GATES_MAX)
+    def gates(self, tx: Tx, session_id: str | None = None) -> list[Row]:
+        """The gates that stand here, as rows: most stores have none, and then nothing more is loaded.
+
+        With a session, also those of its own repository: an agent may have left it.
+        """
+        return _gates(tx, session_id)
+
+    @query
+    def whose(self, tx: Tx, session_id: str) -> Row | None:
+        """The scope and the label of a session."""
+        return tx.maybe(SQL.whose, id=session_id)
 
     @query
     def session_of(self, tx: Tx, actor: str) -> str | None:
@@ -123,12 +152,23 @@ def told_of(tx: Tx, agent: str) -> tuple[int | None, int]:
     return tx.one(SQL.last_heard, agent=agent)["us"], tx.one(SQL.imported, agent=agent)["files"]
 
 
-def keep_late(store: Store, actor: str, scope: str, records: list[tuple[Heard, bool]]) -> int:
+def _gates(tx: Tx, session_id: str | None) -> list[Row]:
+    row = tx.maybe(SQL.whose, id=session_id) if session_id else None
+    own = tx.caller.home if row is None else repositories.home(tx, row["scope"], repositories.labelled(row))
+    homes = {"home": tx.caller.home, "session_home": own}
+    rows = tx.all(SQL.gates, limit=GATES_MAX, **homes, **tx.caller.labelled())
+    return [one for one in rows if one["scope"] in ("", *homes.values()) or scope_of(one["scope"]) == tx.caller.scope]
+
+
+def keep_late(
+    store: Store, actor: str, scope: str, records: list[tuple[Heard, bool]], *, label: Label = OUTSIDE
+) -> int:
     """Keep what a spool held, for one agent: nothing is opened, leased or ended by it. How many were new.
 
     With each record comes whether standfast's own seal is on it: without, it is only said.
     """
-    caller = Caller(actor=actor, holder=leases.actor_holder(actor), scope=scope, clock=store.caller.clock)
+    holder, clock = leases.actor_holder(actor), store.caller.clock
+    caller = Caller(actor=actor, holder=holder, scope=scope, clock=clock, label=label)
 
     def body(tx: Tx) -> int:
         return sum(_keep(tx, heard, late=True, source="seen" if sealed else "said").new for heard, sealed in records)
@@ -155,6 +195,7 @@ def _keep(tx: Tx, heard: Heard, *, late: bool, source: str = "seen") -> Kept:
             source=source,
             occurred_us=heard.at_us,
             scope=row["scope"],
+            label=repositories.labelled(row),
             summary=heard.summary,
             data=_data(heard),
         )
@@ -201,6 +242,7 @@ def _late(tx: Tx, heard: Heard) -> str | None:
         cwd=heard.cwd,
         actor=tx.caller.actor,
         at_us=heard.at_us,
+        **tx.caller.labelled(),
     )
     made = tx.one(SQL.session_by_key, scope=tx.caller.scope, key=heard.key)
     nodes.add_root(tx, made["id"])

@@ -14,13 +14,17 @@ SELECT id FROM session WHERE scope = :scope AND key = :key
 -- A session told of only afterwards, by a spool: never owned, so never crashed.
 -- name: add_session
 INSERT INTO session (id, scope, key, state, reason, agent, cwd, openings, actor, fence, created_us, updated_us,
-                     ended_us)
-VALUES (:id, :scope, :key, 'completed', 'heard of afterwards', :agent, :cwd, 0, :actor, 0, :at_us, :at_us, :at_us)
+                     ended_us, git_dir, origin)
+VALUES (:id, :scope, :key, 'completed', 'heard of afterwards', :agent, :cwd, 0, :actor, 0, :at_us, :at_us, :at_us,
+        :git_dir, :origin)
 ON CONFLICT (scope, key) DO NOTHING
 
 -- Held from here on, so that two hooks of one session come one after the other.
 -- name: lock_session
-SELECT id, scope, key, state, holder, fence, updated_us FROM session WHERE id = :id {for_update}
+SELECT id, scope, key, state, holder, fence, updated_us, git_dir, origin FROM session WHERE id = :id {for_update}
+
+-- name: whose
+SELECT scope, git_dir, origin FROM session WHERE id = :id
 
 -- A sign of life: the hold goes on, and the session is as new as this.
 -- name: extend
@@ -63,10 +67,20 @@ RETURNING id
 UPDATE tool_call SET status = 'cancelled', updated_us = :now_us, answered_us = :at_us
 WHERE session_id = :session_id AND call_id = :call_id AND status = 'pending'
 
+-- A dispatched effect lets one call pass a gate that needs an effect.
+-- name: dispatched_effect
+SELECT id, tool, session_id, context FROM effect
+WHERE id = :id AND attempt = :attempt AND state = 'dispatched'
+{for_update}
+
+-- name: passed
+UPDATE effect SET context = :context, updated_us = :now_us
+WHERE id = :id AND attempt = :attempt AND state = 'dispatched'
+
 -- name: gates
 SELECT id, scope, pattern, need, why, actor, created_us, removed_us
 FROM gate
-WHERE removed_us IS NULL AND (scope = :scope OR scope = '')
+WHERE removed_us IS NULL AND (scope IN (:home, :session_home, '') OR git_dir = :git_dir OR origin = :origin)
 ORDER BY id
 LIMIT :limit
 

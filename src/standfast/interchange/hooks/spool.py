@@ -9,9 +9,12 @@ file is left for the next to come), keeps its records, and removes it. Killed an
 the next one keeps them again: a record that is known adds nothing.
 
 A workspace can come from a stranger. Nothing is read or written through a link, only files of
-our own user that nobody else can write, and a record without the seal of this account (a keyed hash;
-the key is in the data directory) is kept as `said`, not as `seen`. A spool that is full loses what
+our own user that nobody else can write, and none in a directory that git tracks. A spool that is full loses what
 comes next, and counts it.
+
+A record without the seal of this account (a keyed hash; the key is in the data directory) is kept as `said`, not as
+`seen`. It speaks for the workspace it was found in and for the actor `unsealed`, in a session of its own, and its
+summary is marked. So it changes no row that standfast recorded itself.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from standfast import crash
+from standfast.config.scope import OUTSIDE, Label
 from standfast.interchange.hooks.hearing import AGENTS, Heard
 from standfast.interchange.hooks.places import ASIDE, KEY, LOST, OPEN, TORN, places, waiting
 from standfast.serial.digests import blake2b
@@ -40,6 +44,13 @@ LINE_MAX_BYTES = 1 << 20
 TRIES_MAX = 20
 BATCH_MAX = 50
 FILES_MAX = 1000
+FILE_MAX_BYTES = 2 * SPOOL_MAX_BYTES
+"""No spool of ours has a larger file: it is left where it is."""
+DRAINED_MAX_BYTES = 8 << 20
+DRAINED_MAX_S = 2.0
+"""What a command that a person types drains at most; the rest waits for the next one, or for the daemon."""
+INDEX_MAX_BYTES = 64 << 20
+UNSEALED = "unsealed"
 
 
 class Record(NamedTuple):
@@ -47,6 +58,7 @@ class Record(NamedTuple):
 
     actor: str
     scope: str
+    label: Label
     heard: Heard
     sealed: bool
 
@@ -66,14 +78,18 @@ class Drained(NamedTuple):
 # -- writing -----------------------------------------------------------------------------------------
 
 
-def append(places: list[str], data_dir: str, actor: str, scope: str, heard: Heard) -> str | None:
+def append(
+    places: list[str], data_dir: str, actor: str, scope: str, heard: Heard, *, label: Label = OUTSIDE
+) -> str | None:
     """Put one record into the first place that takes it; None if none does. Never raises OSError."""
     with suppress(OSError):
         os.mkdir(data_dir, 0o700)  # on a server nothing else may have made it yet
-    line = _line(actor, scope, heard, key(data_dir))
+    line = _line(actor, scope, label, heard, key(data_dir))
     crash.point("spool.before_append")
     for place in places:
         try:
+            if _is_tracked(place):
+                continue
             with _directory(place, make=True) as directory:
                 _append(directory, line)
         except OSError:
@@ -83,8 +99,8 @@ def append(places: list[str], data_dir: str, actor: str, scope: str, heard: Hear
     return None
 
 
-def _line(actor: str, scope: str, heard: Heard, secret: bytes | None) -> bytes:
-    record = {"v": 1, "actor": actor, "scope": scope, **heard._asdict()}
+def _line(actor: str, scope: str, label: Label, heard: Heard, secret: bytes | None) -> bytes:
+    record = {"v": 1, "actor": actor, "scope": scope, **label._asdict(), **heard._asdict()}
     text = json.dumps(record, ensure_ascii=True, separators=(",", ":"))
     if len(text) > LINE_MAX_BYTES:
         record |= {"input": None, "output": None, "facts": None}
@@ -129,29 +145,61 @@ def _size(directory: int) -> int:
 # -- draining ----------------------------------------------------------------------------------------
 
 
-def drain(store: Store, places: list[str], data_dir: str, *, limit: int = 100_000) -> Drained:
-    """Keep what waits in `places`, oldest file first, at most about `limit` records; remove what is kept.
+class _Limit:
+    """What one drain may take."""
 
-    Raises StorageError if the store cannot be written after all: what is left, stays.
+    def __init__(self, records: int, within_s: float | None) -> None:
+        import time
+
+        self._clock = time.monotonic
+        self._end = None if within_s is None else self._clock() + within_s
+        self._records = records
+        self._bytes = None if within_s is None else DRAINED_MAX_BYTES
+
+    def batch(self) -> int:
+        """How many records may be taken next; 0 when the limit is reached."""
+        if (self._end is not None and self._clock() > self._end) or (self._bytes is not None and self._bytes <= 0):
+            return 0
+        return min(self._records, BATCH_MAX)
+
+    def took(self, lines: list[bytes]) -> None:
+        self._records -= len(lines)
+        if self._bytes is not None:
+            self._bytes -= sum(map(len, lines))
+
+
+def drain(
+    store: Store, places: list[str], data_dir: str, *, limit: int = 100_000, within_s: float | None = None
+) -> Drained:
+    """Keep what waits in `places`, oldest file first, at most `limit` records; remove what is kept.
+
+    `within_s` bounds the time as well, and then also the size. Raises StorageError if the store cannot be written
+    after all: what is left, stays.
     """
-    secret = key(data_dir)
-    kept = broken = lost = taken = 0
+    try:
+        secret = _key(data_dir)
+    except OSError:  # without it, sealed records would count as unsealed, and be kept a second time later
+        return Drained(0, 0, 0, bool(waiting(places)))
+    allowed = _Limit(limit, within_s)
+    kept = broken = lost = 0
     left = False
     for place in waiting(places):
+        if _is_tracked(place):
+            continue  # it came with a repository
         try:
             with _directory(place, make=False) as directory:
                 lost += _take_lost(directory)
                 _remove_torn(directory)
                 _take_aside(directory)
                 for name in sorted(name for name in os.listdir(directory) if name.endswith(ASIDE)):
-                    if taken >= limit:
+                    if not allowed.batch():
                         left = True
                         break
-                    done = _drain_file(store, directory, name, secret, limit - taken)
+                    done = _drain_file(store, directory, name, _Source(place, secret), allowed)
                     if done is None:
                         left = True
                         continue
-                    kept, broken, taken, left = kept + done[0], broken + done[1], taken + done[2], left or done[3]
+                    kept, broken, left = kept + done[0], broken + done[1], left or done[2]
         except OSError:
             left = True  # not ours, or not safe to read: doctor says so
     if broken or lost:
@@ -200,44 +248,119 @@ def _take_lost(directory: int) -> int:
     return size
 
 
+class _Source(NamedTuple):
+    """Where records come from."""
+
+    place: str
+    secret: bytes | None
+
+    @property
+    def root(self) -> str | None:
+        """The workspace; None for the data directory and $TMPDIR."""
+        return _workspace(self.place)
+
+
+def _workspace(place: str) -> str | None:
+    marker = os.path.dirname(place)
+    return os.path.dirname(marker) if os.path.basename(marker) == ".standfast" else None
+
+
 def _drain_file(
-    store: Store, directory: int, name: str, secret: bytes | None, limit: int
-) -> tuple[int, int, int, bool] | None:
-    """(new, broken, taken, something left) of one file; None if somebody else is at it."""
+    store: Store, directory: int, name: str, source: _Source, allowed: _Limit
+) -> tuple[int, int, bool] | None:
+    """(new, broken, something left) of one file; None if it is not taken now."""
     try:
         fd = _open(name, os.O_RDWR, directory)
     except FileNotFoundError:
-        return 0, 0, 0, False
+        return 0, 0, False
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return None
+        if os.fstat(fd).st_size > FILE_MAX_BYTES:
+            return None
         lines = [line for line in _read(fd).split(b"\n") if line.strip()]
-        now, rest = lines[:limit], lines[limit:]
-        records = [record for line in now if (record := _record(line, secret)) is not None]
-        new = _keep(store, records)
-        if rest:
-            _write_rest(directory, rest)
+        new = broken = at = 0
+        while at < len(lines) and (size := allowed.batch()):
+            now = lines[at : at + size]
+            records = [record for line in now if (record := _record(line, source.secret)) is not None]
+            new += _keep(store, source, records)
+            broken += len(now) - len(records)
+            at += len(now)
+            allowed.took(now)
+        if at < len(lines):
+            _write_rest(directory, lines[at:])
         crash.point("spool.before_remove")
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=directory)
-        return new, len(now) - len(records), len(now), bool(rest)
+        return new, broken, at < len(lines)
     finally:
         os.close(fd)
 
 
-def _keep(store: Store, records: list[Record]) -> int:
+def _keep(store: Store, source: _Source, records: list[Record]) -> int:
+    """Keep one batch, one transaction for each actor in a row."""
     from standfast.interchange.hooks.keeping import keep_late
 
+    if not all(record.sealed for record in records):
+        place = _unsealed_place(store, source)
+        records = [record if record.sealed else _unsealed(record, place) for record in records]
     new = 0
-    for (actor, scope), group in groupby(records, key=lambda record: (record.actor, record.scope)):
-        together = [(record.heard, record.sealed) for record in group]
-        for at in range(0, len(together), BATCH_MAX):
-            crash.point("spool.before_keep")
-            new += keep_late(store, actor, scope, together[at : at + BATCH_MAX])
-            crash.point("spool.after_keep")
+    for (actor, scope, label), group in groupby(records, key=lambda one: (one.actor, one.scope, one.label)):
+        crash.point("spool.before_keep")
+        new += keep_late(store, actor, scope, [(record.heard, record.sealed) for record in group], label=label)
+        crash.point("spool.after_keep")
     return new
+
+
+class _Place(NamedTuple):
+    scope: str
+    label: Label
+    root: str | None
+
+
+def _unsealed_place(store: Store, source: _Source) -> _Place:
+    from standfast.config.scope import repository
+
+    found = repository(source.root) if source.root else None
+    return _Place(store.caller.scope, found.label if found is not None else OUTSIDE, source.root)
+
+
+def _unsealed(record: Record, place: _Place) -> Record:
+    """The record as what it is: something that was found in this workspace."""
+    heard = record.heard
+    where = blake2b((place.root or "").encode("utf-8", "surrogateescape"), digest_size=4).hexdigest()
+    told = heard._replace(
+        native=f"{UNSEALED}:{where}:{heard.native}"[:200],
+        cwd=place.root,
+        summary=f"[{UNSEALED}] {heard.summary or ''}".strip(),
+    )
+    return Record(UNSEALED, place.scope, place.label, told, sealed=False)
+
+
+def _is_tracked(place: str) -> bool:
+    """Whether git tracks files in this spool: they came with the repository, and no hook wrote them."""
+    from standfast.config import regular
+
+    root = _workspace(place)
+    if root is None:
+        return False
+    try:
+        directory = os.path.join(root, ".git")
+        if os.path.isfile(directory):
+            written = regular.read(directory, 4096).decode("utf-8", "surrogateescape")
+            directory = os.path.join(root, written.partition("gitdir:")[2].strip())
+        indexes = [name for name in os.listdir(directory) if name == "index" or name.startswith("sharedindex.")]
+    except OSError:
+        return False
+    for name in indexes:
+        with suppress(OSError):
+            data = regular.read(os.path.join(directory, name), INDEX_MAX_BYTES)
+            # Version 4 writes only the end of a path that begins like the one before.
+            if (b"spool/" if data[4:8] == b"\0\0\0\4" else b".standfast/spool/") in data:
+                return True
+    return False
 
 
 def _write_rest(directory: int, lines: list[bytes]) -> None:
@@ -255,7 +378,7 @@ def _write_rest(directory: int, lines: list[bytes]) -> None:
 def _read(fd: int) -> bytes:
     parts = []
     at = 0
-    while at < 2 * SPOOL_MAX_BYTES and (part := os.pread(fd, 1 << 20, at)):
+    while at < FILE_MAX_BYTES and (part := os.pread(fd, 1 << 20, at)):
         parts.append(part)
         at += len(part)
     return b"".join(parts)
@@ -267,13 +390,14 @@ def _record(line: bytes, secret: bytes | None) -> Record | None:
     try:
         value = json.loads(text)
         actor, scope = value.pop("actor"), value.pop("scope")
-        if value.pop("v") != 1 or not _fits(value, actor, scope):
+        label = Label(value.pop("git_dir", None), value.pop("origin", None))
+        if value.pop("v") != 1 or not _fits(value, actor, scope, label):
             return None
         heard = Heard(**value)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     sealed = secret is not None and seal.decode("ascii", "replace") == _seal(text.decode(), secret)
-    return Record(actor, scope, heard, sealed)
+    return Record(actor, scope, label, heard, sealed)
 
 
 _TEXTS = ("cwd", "node", "call_id", "tool", "input", "output", "status", "summary")
@@ -281,13 +405,14 @@ _NUMBERS = ("exit_code", "duration_us")
 _STATUSES = (None, "pending", "ok", "error", "cancelled", "unknown")
 
 
-def _fits(value: dict[str, Any], actor: Any, scope: Any) -> bool:
+def _fits(value: dict[str, Any], actor: Any, scope: Any, label: Label) -> bool:
     """Whether a line says what the store can hold: it may have been written by anybody."""
     from standfast.interchange.hooks.keeping import TYPES
 
     words = (actor, scope, value.get("agent"), value.get("kind"), value.get("name"), value.get("native"))
     numbers = [value.get("at_us"), *(value[name] for name in _NUMBERS if value.get(name) is not None)]
     texts = [value[name] for name in _TEXTS if value.get(name) is not None]
+    texts += [part for part in label if part is not None]
     return (
         all(isinstance(word, str) and len(word) <= 1000 and word.isprintable() for word in words)
         and bool(actor and value["native"])
@@ -319,6 +444,14 @@ def _ignored(_: object) -> None:
 
 def key(data_dir: str) -> bytes | None:
     """This account's key, made when it is first wanted; None where it can be neither read nor made."""
+    try:
+        return _key(data_dir)
+    except OSError:
+        return None
+
+
+def _key(data_dir: str) -> bytes | None:
+    """The same; raises OSError if there is a key that cannot be read now."""
     path = os.path.join(data_dir, KEY)
     try:
         with open(path, "rb") as file:
@@ -326,8 +459,6 @@ def key(data_dir: str) -> bytes | None:
         return found if len(found) >= 16 else None
     except FileNotFoundError:
         return _make_key(path)
-    except OSError:
-        return None
 
 
 def _make_key(path: str) -> bytes | None:

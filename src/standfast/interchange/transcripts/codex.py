@@ -72,8 +72,17 @@ _EXITED = re.compile(r"^Process exited with code (-?\d{1,9})$", re.MULTILINE)
 _NOT_THE_PERSON = ("<environment_context>", "# AGENTS.md instructions", "<skills_instructions>", "<user_instructions>")
 
 
+COUNTED = (
+    *("input_tokens", "cached_input_tokens", "cache_write_input_tokens"),
+    *("output_tokens", "reasoning_output_tokens"),
+)
+"""What a running total counts."""
+
+
 class Codex(Importer):
     agent = "codex"
+    version = 2
+    """2: a running total that falls is another counter; what was imported before is read again."""
     copies = True
 
     def roots(self, environ: Mapping[str, str]) -> list[str]:
@@ -367,12 +376,25 @@ class _Reader(Reader):
         batch.use(self._used(f"codex:{self.id}:{short_id(payload.get('response_id'))}", usage))
 
     def _total(self, payload: dict[str, Any], batch: Batch) -> None:
-        """The running total; it stands only where responses are not counted one by one."""
+        """The running total; it stands only where responses are not counted one by one.
+
+        A session that is resumed counts from nothing: a total that falls is added to what the counters before it
+        came to. Both are carried, so that it does not matter where an import ended.
+        """
         info = payload.get("info")
         total = info.get("total_token_usage") if isinstance(info, dict) else None
-        if isinstance(total, dict) and not self.carry.get("by_response"):
-            batch.know(self.thread)
-            batch.use(self._used(f"codex:{self.id}:total", total, last_wins=True))
+        if not isinstance(total, dict) or self.carry.get("by_response"):
+            return
+        now = {name: number(total.get(name)) for name in COUNTED}
+        last = self.carry.get("counter", {})
+        if _fell(last, now):
+            before = self.carry.get("counters_before", {})
+            self.carry["counters_before"] = {name: before.get(name, 0) + last.get(name, 0) for name in COUNTED}
+        self.carry["counter"] = now
+        before = self.carry.get("counters_before", {})
+        whole = {name: before.get(name, 0) + now[name] for name in COUNTED}
+        batch.know(self.thread)
+        batch.use(self._used(f"codex:{self.id}:total", whole, last_wins=True))
 
     def _used(self, response: str, usage: dict[str, Any], *, last_wins: bool = False) -> Used:
         return Used(
@@ -403,6 +425,11 @@ class _Reader(Reader):
         if isinstance(ordinal, int):
             return f"codex:{self.id}:#{ordinal}"
         return f"codex:{self.id}:@{record.offset}"
+
+
+def _fell(last: Mapping[str, int], now: Mapping[str, int]) -> bool:
+    """Whether a counter began again: what it had counted cannot become less."""
+    return now["input_tokens"] + now["output_tokens"] < last.get("input_tokens", 0) + last.get("output_tokens", 0)
 
 
 def _injected(item: dict[str, Any], text: str) -> bool:

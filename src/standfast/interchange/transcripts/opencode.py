@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from standfast.db.sqlite import others
@@ -28,6 +29,7 @@ from standfast.interchange.transcripts.neutral import (
 )
 from standfast.interchange.transcripts.reading import (
     DOCUMENT_MAX_BYTES,
+    FILE_MAX_S,
     Importer,
     Piece,
     Place,
@@ -82,7 +84,7 @@ class Opencode(Importer):
             with open(path, "rb") as file:
                 return found._replace(head=f"0:{hashlib.sha256(file.read(DOCUMENT_MAX_BYTES)).hexdigest()}")
         found_stat = os.stat(path)
-        with others.opened(path) as database:
+        with _opened(path) as database:
             (sums,) = database.rows(
                 "SELECT (SELECT count(*) FROM message) AS messages, (SELECT count(*) FROM part) AS parts,"
                 " max((SELECT coalesce(max(time_updated), 0) FROM message),"
@@ -114,6 +116,19 @@ def _is_tree(path: str) -> bool:
 def _is_database(path: str) -> bool:
     with open(path, "rb") as file:
         return file.read(16) == b"SQLite format 3\x00"
+
+
+TABLES = ("session", "message", "part")
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[others.Other]:
+    """The database, if its three tables are tables: a view could run for ever."""
+    with others.opened(path, within_s=FILE_MAX_S) as database:
+        for table in TABLES:
+            if not database.has(table):
+                raise InvalidInput(f"{path} has no table {table!r}: it is no database of opencode")
+        yield database
 
 
 def _look_at_tree(path: str) -> Place:
@@ -178,7 +193,7 @@ def _from_export(path: str, *, redact: bool) -> Iterator[dict[str, Any]]:
 
 
 def _from_database(path: str, since_ms: int, *, redact: bool) -> Iterator[dict[str, Any]]:
-    with others.opened(path) as database:
+    with _opened(path) as database:
         newest = since_ms
         for row in database.rows(
             "SELECT id, parent_id, directory, title, version, time_created, time_updated FROM session ORDER BY id"

@@ -30,6 +30,8 @@ PIECE_BYTES = 4 * 1024 * 1024
 PIECE_LINES = 2000
 DOCUMENT_MAX_BYTES = 256 * 1024 * 1024
 HEAD_BYTES = 4096
+FILE_MAX_S = 600.0
+"""How long one run reads one source; it stops between two pieces, says so, and the next run goes on there."""
 FILES_MAX = 200_000
 SIZE_UNKNOWN = 2**62
 

@@ -14,9 +14,10 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from standfast import serial
+from standfast.config.scope import Label
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.footings import journal, keys
+from standfast.footings import journal, keys, repositories
 from standfast.ids import new_id, several
 from standfast.interchange.transcripts.neutral import Batch, Folded, Said, Thread, Used
 from standfast.interchange.transcripts.reading import Place
@@ -71,10 +72,10 @@ class _Home(NamedTuple):
     new: bool
 
 
-def write(tx: Tx, batch: Batch, source: Advance, scopes: dict[Thread, str]) -> Written | None:
+def write(tx: Tx, batch: Batch, source: Advance, labels: dict[Thread, Label]) -> Written | None:
     """Write a batch and move its source on; None if somebody else has moved it meanwhile."""
     tx.maybe(SQL.turn)
-    homes = {thread: _home(tx, batch, thread, scopes) for thread in batch.facts}
+    homes = {thread: _home(tx, batch, thread, labels) for thread in batch.facts}
     carry = dict(source.carry)
     known = _known(tx, batch)
     copied = _copied(tx, batch, carry, homes)
@@ -126,16 +127,16 @@ def write(tx: Tx, batch: Batch, source: Advance, scopes: dict[Thread, str]) -> W
 # -- where it goes -----------------------------------------------------------------------------------------
 
 
-def _home(tx: Tx, batch: Batch, thread: Thread, scopes: dict[Thread, str]) -> _Home:
+def _home(tx: Tx, batch: Batch, thread: Thread, labels: dict[Thread, Label]) -> _Home:
     row = tx.maybe(SQL.thread, agent=batch.agent, native_id=thread.native)
     if row is not None:
         return _Home(row["session_id"], row["node_id"], False)
     facts = batch.facts.get(thread, {})
     if thread.node is None:
-        home = _session(tx, batch, thread, facts, scopes.get(thread, tx.caller.scope))
+        home = _session(tx, batch, thread, facts, labels.get(thread, tx.caller.label))
     else:
         owner = Thread(thread.session)
-        root = _home(tx, batch, owner, scopes | {owner: scopes.get(thread, tx.caller.scope)})
+        root = _home(tx, batch, owner, labels | {owner: labels.get(thread, tx.caller.label)})
         node = nodes.open_at(tx, root.session_id, (thread.node,), (), title=facts.get("title"))
         home = _Home(root.session_id, node.id, True)
     tx.run(
@@ -151,17 +152,21 @@ def _home(tx: Tx, batch: Batch, thread: Thread, scopes: dict[Thread, str]) -> _H
     return home
 
 
-def _session(tx: Tx, batch: Batch, thread: Thread, facts: dict[str, Any], scope: str) -> _Home:
+def _session(tx: Tx, batch: Batch, thread: Thread, facts: dict[str, Any], label: Label) -> _Home:
     """The session of a conversation: a hook may have made it already, under the same key."""
     key = keys.checked(f"{batch.agent}:{thread.session}", "a session's key")
+    scope = tx.caller.scope
     found = tx.maybe(SQL.session_by_key, scope=scope, key=key)
     if found is None:
+        repositories.registered(tx, label)
         started_us = facts.get("started_us") or batch.first_us or tx.now_us()
         forked = facts.get("forked_from")
         tx.run(
             SQL.add_session,
             id=new_id("ses"),
             scope=scope,
+            git_dir=label.git_dir,
+            origin=label.origin,
             key=key,
             reason=f"forked from {batch.agent}:{forked}" if forked else None,
             agent=batch.agent,
@@ -488,17 +493,25 @@ def _decide(tx: Tx, batch: Batch, homes: dict[Thread, _Home]) -> None:
             agent=batch.agent,
             actor=tx.caller.actor,
             tags=",imported,",
+            home=_kept_at(tx, home.session_id),
             created_us=batch.last_us or tx.now_us(),
         )
     for thread, key, value in batch.values:
         tx.run(
             SQL.value,
             session_id=homes[thread].session_id,
+            home=_kept_at(tx, homes[thread].session_id),
             key=key,
             value=value,
             actor=tx.caller.actor,
             now_us=tx.now_us(),
         )
+
+
+def _kept_at(tx: Tx, session_id: str) -> str:
+    """Where decisions and values of a session are kept."""
+    row = tx.one(SQL.session_scope, id=session_id)
+    return repositories.home(tx, row["scope"], repositories.labelled(row))
 
 
 def _touch(tx: Tx, fresh: list[Said], homes: dict[Thread, _Home]) -> None:
@@ -530,14 +543,15 @@ def _keep_raw(tx: Tx, source: Advance, *, changed: bool) -> None:
 def _tell(tx: Tx, batch: Batch, source: Advance, session_id: str | None, messages: int, calls: int) -> None:
     if not (messages or calls or source.raw):
         return
-    scope = tx.maybe(SQL.session_scope, id=session_id) if session_id is not None else None
+    whose = tx.maybe(SQL.session_scope, id=session_id) if session_id is not None else None
     journal.append(
         tx,
         "import.recorded",
         source.id,
         session_id=session_id,
         source="said",
-        scope=scope["scope"] if scope is not None else None,
+        scope=whose["scope"] if whose is not None else None,
+        label=repositories.labelled(whose) if whose is not None else None,
         summary=f"{batch.agent}: {messages} messages, {calls} tool calls from {source.label}",
         data={"from": source.start, "upto": source.upto, "generation": source.generation, "messages": messages},
     )

@@ -35,13 +35,14 @@ ON CONFLICT (agent, native_id) DO NOTHING
 SELECT id, scope FROM session WHERE scope = :scope AND key = :key
 
 -- name: session_scope
-SELECT scope FROM session WHERE id = :id
+SELECT scope, git_dir, origin FROM session WHERE id = :id
 
 -- Never owned, so never crashed; a hook or a person may open it later.
 -- name: add_session
 INSERT INTO session (id, scope, key, state, reason, agent, cwd, openings, actor, fence, created_us, updated_us,
-                     ended_us)
-VALUES (:id, :scope, :key, 'completed', :reason, :agent, :cwd, 0, :actor, 0, :created_us, :created_us, :created_us)
+                     ended_us, git_dir, origin)
+VALUES (:id, :scope, :key, 'completed', :reason, :agent, :cwd, 0, :actor, 0, :created_us, :created_us, :created_us,
+        :git_dir, :origin)
 ON CONFLICT (scope, key) DO NOTHING
 
 -- While nobody has it open, an imported session is as old as the last thing in it.
@@ -184,17 +185,17 @@ UPDATE node SET title = :title WHERE session_id = :session_id AND parent_id = ''
 
 -- name: decision
 INSERT INTO decision (id, scope, session_id, node_id, what, why, identity, n, state, outcome, agent, actor, tags,
-                      created_us, closed_us)
-SELECT :id, s.scope, s.id, :node_id, :what, :why, :identity, 1, 'done', :outcome, :agent, :actor, :tags, :created_us,
-       :created_us
+                      created_us, closed_us, git_dir, origin)
+SELECT :id, :home, s.id, :node_id, :what, :why, :identity, 1, 'done', :outcome, :agent, :actor, :tags, :created_us,
+       :created_us, s.git_dir, s.origin
 FROM session s
 WHERE s.id = :session_id AND NOT EXISTS (
     SELECT 1 FROM decision d WHERE d.session_id = :session_id AND d.identity = :identity AND d.n = 1)
 
 -- A value that is there already is somebody's own by now.
 -- name: value
-INSERT INTO state (scope, namespace, key, value, version, actor, updated_us)
-SELECT s.scope, s.id, :key, :value, 1, :actor, :now_us
+INSERT INTO state (scope, namespace, key, value, version, actor, updated_us, git_dir, origin)
+SELECT :home, s.id, :key, :value, 1, :actor, :now_us, s.git_dir, s.origin
 FROM session s
 WHERE s.id = :session_id
 ON CONFLICT (scope, namespace, key) DO NOTHING

@@ -30,6 +30,7 @@ from typing import (
     cast,
     overload,
 )
+from weakref import WeakValueDictionary
 
 from standfast import serial
 from standfast.errors import InvalidInput
@@ -50,6 +51,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 if TYPE_CHECKING:
     Idempotent: TypeAlias = bool | timedelta
+    Duration: TypeAlias = str | float | timedelta
     Exceptions: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
 
 
@@ -60,12 +62,16 @@ class Options(NamedTuple):
     idempotent: Idempotent = False
     not_applied: tuple[type[BaseException], ...] = ()
     approve: bool = False
+    attempts: int = 1
+    """How many dispatches one grant is asked for."""
     returns: Any = None
     key: str | None = None
     again: bool = False
     probe: Callable[..., Any] | None = None
     undo: Callable[..., Any] | None = None
     why: str | None = None
+    settle: Duration | None = None
+    per: str | None = None
 
     def with_(self, given: dict[str, Any]) -> Options:
         """These options with the given ones in place. Raises InvalidInput for an unknown or unfit one."""
@@ -76,8 +82,24 @@ class Options(NamedTuple):
             given["by"] = _names(given["by"])
         if "not_applied" in given:
             given["not_applied"] = _exceptions(given["not_applied"])
+        if "attempts" in given:
+            from standfast.ledger.approvals import checked_attempts
+
+            checked_attempts(given["attempts"])
         identity.idempotent_us(given.get("idempotent"))
+        identity.settle_us(given.get("settle"))
+        if given.get("per") not in identity.PER:
+            raise InvalidInput(f"per={given['per']!r:.40} is unknown", 'per="session" or per="store"')
         return self._replace(**given)
+
+
+_declared: WeakValueDictionary[str, Declared[Any, Any]] = WeakValueDictionary()
+"""The latest declaration of each tool in this process: its probe can be asked about an effect of an earlier life."""
+
+
+def declared(tool: str) -> Declared[Any, Any] | None:
+    """The declaration of a tool, if this process has one."""
+    return _declared.get(tool)
 
 
 class Declared(Generic[P, R]):
@@ -265,7 +287,10 @@ def effect(
     idempotent: Idempotent = False,
     not_applied: Exceptions = (),
     approve: bool = False,
+    attempts: int = 1,
     returns: Any = None,
+    settle: Duration | None = None,
+    per: str | None = None,
 ) -> Decorator:
     """Declare that a function changes the outside world, and what identifies one such change.
 
@@ -273,16 +298,20 @@ def effect(
     idempotent  True, or for how long, if the remote honours `call.key`: in doubt, it is sent again
     not_applied exceptions that prove that nothing was sent
     approve     a person has to say yes to each
+    attempts    how many dispatches one grant allows, 1 to 10; the approver reads the number
     returns     the type of the result, where the annotation does not say it
+    settle      a probe's "not there" counts only this long after the last dispatch; default 10 s
+    per         "store": tool and `by` are one effect in every session; default "session"
     """
-    options = Options().with_(
-        {"by": by, "idempotent": idempotent, "not_applied": not_applied, "approve": approve, "returns": returns}
-    )
+    given = {"by": by, "idempotent": idempotent, "not_applied": not_applied, "approve": approve, "attempts": attempts}
+    options = Options().with_({**given, "returns": returns, "settle": settle, "per": per})
     if not isinstance(name, str):
         raise InvalidInput("an effect is declared with its name", '@standfast.effect("github.open_pr")')
 
     def declare(function: Callable[..., Any]) -> Declared[Any, Any]:
-        return Declared(name, function, options)
+        made: Declared[Any, Any] = Declared(name, function, options)
+        _declared[name] = made
+        return made
 
     return cast("Decorator", declare)
 

@@ -12,14 +12,19 @@ from typing import NamedTuple
 
 from standfast import serial
 from standfast.db.contract import Row, Tx
-from standfast.errors import KeyConflict, StandfastError
-from standfast.footings import leases
+from standfast.errors import Conflict, KeyConflict, StandfastError
+from standfast.footings import leases, repositories
+from standfast.footings.journal import Receipt
 from standfast.ids import short
 from standfast.ledger.effects import identity, transitions, words
 from standfast.ledger.effects.identity import Wanted
 
 BEGUN: set[tuple[str, int]] = set()
 """Attempts this process has begun by hand and not ended: nobody is inside a call, and yet it is at them."""
+LEFT: set[tuple[str, int]] = set()
+"""Attempts whose call has ended in this process while the store could not record it."""
+DOUBTS_MAX = 100
+"""Effects under way in one session that are judged; more than these are not sent side by side."""
 
 
 class Go(NamedTuple):
@@ -28,6 +33,8 @@ class Go(NamedTuple):
     row: Row
     resent: bool = False
     """Sent again because the remote knows the key: with the words of the first time."""
+    receipt: Receipt | None = None
+    """Of the journal row that says "dispatched"."""
 
 
 class Recorded(NamedTuple):
@@ -51,6 +58,14 @@ class Doubt(NamedTuple):
     standing: str
 
 
+class Stopped(NamedTuple):
+    """Nothing was recorded: other effects are in doubt, and this one is not sent before they are settled."""
+
+    doubts: tuple[Doubt, ...]
+    elsewhere: str | None = None
+    """Of the same effect in another session: where that is."""
+
+
 class Finding(NamedTuple):
     """What was found out about one attempt in doubt."""
 
@@ -61,7 +76,7 @@ class Finding(NamedTuple):
     evidence: str = ""
 
 
-Outcome = Go | Recorded | Planned | Doubt
+Outcome = Go | Recorded | Planned | Doubt | Stopped
 
 
 def begin(tx: Tx, id: str, wanted: Wanted, finding: Finding | None, idle: bool) -> Outcome | StandfastError:
@@ -70,25 +85,36 @@ def begin(tx: Tx, id: str, wanted: Wanted, finding: Finding | None, idle: bool) 
     `idle` says that no thread of this process is at it: a lease of this very process is then
     what an interrupted call left behind.
     """
-    state = "planned" if wanted.plan or wanted.approve else "dispatched"
-    made = tx.maybe(transitions.SQL.insert, **_first(tx, id, wanted, state))
+    made = _inserted(tx, id, wanted, beside=wanted.plan)
     if made is not None:
-        row = _seed(tx, id, wanted, state)
-        words.say(tx, "planned", row, wanted.shown)
-        if state == "dispatched":
-            words.say(tx, "dispatched", row, wanted.shown)
-            return Go(row)
-        return Planned(row) if wanted.plan else _sent(tx, row, wanted)
+        return made
     refusal = wanted.opening.guard(tx) if wanted.opening is not None else None
     if refusal is not None:
         return refusal
-    row = tx.one(transitions.SQL.by_key_for_update, scope=wanted.scope, key=wanted.key)
+    row = tx.maybe(transitions.SQL.by_key_for_update, scope=wanted.scope, key=wanted.key)
+    if row is None:  # others are under way beside it: are they in doubt?
+        made = stopped(tx, wanted) or _inserted(tx, id, wanted, beside=True)
+        if made is not None:
+            return made
+        row = tx.one(transitions.SQL.by_key_for_update, scope=wanted.scope, key=wanted.key)
     return _found(tx, row, wanted, finding, idle)
+
+
+def _inserted(tx: Tx, id: str, wanted: Wanted, *, beside: bool) -> Outcome | StandfastError | None:
+    """The new effect; None if its identity is taken or, unless `beside`, others are under way beside it."""
+    state = "planned" if wanted.plan or wanted.approve else "dispatched"
+    if tx.maybe(transitions.SQL.insert, beside=int(beside), **_first(tx, id, wanted, state)) is None:
+        return None
+    row = _seed(id, wanted, state) | wanted.repository(tx)._asdict()
+    words.say(tx, "planned", row, wanted.shown)
+    if state == "dispatched":
+        return Go(row, receipt=words.say(tx, "dispatched", row, wanted.shown))
+    return Planned(row) if wanted.plan else _sent(tx, row, wanted)
 
 
 def _found(tx: Tx, row: Row, wanted: Wanted, finding: Finding | None, idle: bool) -> Outcome | StandfastError:
     """The table of what the next call does: docs/effects.md shows it."""
-    refusal = mismatch(row, wanted) or words.closed(row)
+    refusal = elsewhere(tx, row, wanted) or mismatch(row, wanted) or words.closed(row)
     if refusal is not None:
         return refusal
     if row["state"] == "acknowledged":
@@ -96,13 +122,18 @@ def _found(tx: Tx, row: Row, wanted: Wanted, finding: Finding | None, idle: bool
     if row["state"] in ("planned", "failed") and wanted.plan:
         return Planned(transitions.reworded(tx, row, wanted))
     if row["state"] in ("planned", "failed"):
-        return _sent(tx, row, wanted)
+        return stopped(tx, wanted, row["id"]) or _sent(tx, row, wanted)
     doubt = doubtful(tx, row, idle=idle)
     if doubt is None:
         return words.in_progress(tx, row)
     if finding is None or finding.attempt != row["attempt"]:
         return doubt
     return _settled(tx, row, wanted, finding)
+
+
+def elsewhere(tx: Tx, row: Row, wanted: Wanted) -> Conflict | None:
+    """The key belongs to another repository."""
+    return repositories.refused(tx, row, f"the key {wanted.key!r} of {words.named(row)}", wanted.repository(tx))
 
 
 def mismatch(row: Row, wanted: Wanted) -> KeyConflict | None:
@@ -130,9 +161,47 @@ def doubtful(tx: Tx, row: Row, *, idle: bool = False) -> Doubt | None:
     if standing.gone:
         return Doubt(row, True, "gone")
     ours = row["holder"] == tx.caller.holder and row["holder"].startswith("p:")
-    if idle and ours and (row["id"], row["attempt"]) not in BEGUN:
+    attempt = (row["id"], row["attempt"])
+    if ours and attempt not in BEGUN and (idle or attempt in LEFT):
         return Doubt(row, True, "interrupted")
     return None if standing.live else Doubt(row, _long_over(tx, row), "over")
+
+
+def stopped(tx: Tx, wanted: Wanted, id: str = "") -> Stopped | None:
+    """What has to be settled before `wanted` (effect `id`, if there is a row) is sent; None if nothing.
+
+    An undo goes on: it makes less of what was sent, and a person or a handler of errors has asked for it.
+    """
+    session_id = wanted.owner()["session_id"]
+    if wanted.tool.startswith(identity.UNDO):
+        return None
+    if session_id is not None and (doubts := unsettled(tx, session_id, id)):
+        return Stopped(doubts)
+    derived = wanted.key.startswith(identity.DERIVED)
+    about: Row = {"scope": wanted.scope, "tool": wanted.tool, "by_hash": wanted.by_hash, "derived": int(derived)}
+    for row in tx.all(transitions.SQL.same_elsewhere, session_id=session_id or "", limit=DOUBTS_MAX, **about):
+        doubt = doubtful(tx, row) if row["id"] != id else None
+        if doubt is not None:
+            return Stopped((doubt,), _where(tx, row["session_id"]))
+    return None
+
+
+def unsettled(tx: Tx, session_id: str, id: str = "") -> tuple[Doubt, ...]:
+    """The effects of a session that are in doubt and not passed over, the oldest first; `id` is left out."""
+    rows = tx.all(transitions.SQL.under_way, session_id=session_id, limit=DOUBTS_MAX)
+    doubts = [doubt for row in rows if row["id"] != id and (doubt := doubtful(tx, row)) is not None]
+    return tuple(doubt for doubt in doubts if not _passed_over(tx, doubt.row))
+
+
+def _passed_over(tx: Tx, row: Row) -> bool:
+    """Whether the program said `s.proceed()` about this very attempt."""
+    said = tx.maybe(transitions.SQL.proceeded, id=row["id"])
+    return said is not None and serial.read(said["data"])["attempt"] == row["attempt"]
+
+
+def _where(tx: Tx, session_id: str | None) -> str:
+    found = tx.maybe(transitions.SQL.session_key, id=session_id) if session_id is not None else None
+    return "outside any session" if found is None else f"in session {found['key']!r}"
 
 
 def _long_over(tx: Tx, row: Row) -> bool:
@@ -155,8 +224,11 @@ def _settled(tx: Tx, row: Row, wanted: Wanted, finding: Finding) -> Outcome | St
     if finding.answer == "again":
         # The same key must carry the same words: a remote may refuse it otherwise.
         return _sent(tx, row, wanted._replace(intent_text=row["intent"], intent_hash=row["intent_hash"]), resent=True)
+    # It may wait for an approval now, so the row itself says that nothing was applied.
+    failed = {"id": row["id"], "attempt": row["attempt"], "error": finding.evidence, "evidence": finding.evidence}
+    tx.one(transitions.SQL.fail, now_us=tx.now_us(), **failed)
     words.say(tx, "failed", row, f"{words.shown(row)}: {finding.evidence}", state="failed")
-    return _sent(tx, row, wanted)
+    return _sent(tx, {**row, "state": "failed"}, wanted)
 
 
 def remembered(tx: Tx, row: Row, window_us: int | None) -> bool:
@@ -166,10 +238,16 @@ def remembered(tx: Tx, row: Row, window_us: int | None) -> bool:
 
 def _sent(tx: Tx, row: Row, wanted: Wanted, *, resent: bool = False) -> Go | StandfastError:
     sent = transitions.dispatched(tx, row, wanted, resent=resent)
-    return sent if isinstance(sent, StandfastError) else Go(sent, resent)
+    return sent if isinstance(sent, StandfastError) else Go(sent, resent, sent.pop("receipt"))
 
 
-def dispatch(tx: Tx, row: Row, *, for_us: int | None, holder: str | None) -> Go | StandfastError:
+def unsettled_us(tx: Tx, row: Row, settle_us: int) -> int:
+    """How long a probe's "not there" does not count yet. At most `settle_us`, also if the wall clock was set back."""
+    dispatched_us: int = row["dispatched_us"]
+    return max(0, min(settle_us, dispatched_us + settle_us - tx.now_us()))
+
+
+def dispatch(tx: Tx, row: Row, *, for_us: int | None, holder: str | None) -> Go | Stopped | StandfastError:
     """The next attempt of what is planned or failed, in the words it was recorded with."""
     intent = serial.read(row["intent"])
     wanted = Wanted(
@@ -188,8 +266,10 @@ def dispatch(tx: Tx, row: Row, *, for_us: int | None, holder: str | None) -> Go 
         idempotent_us=row["idempotent_us"],
         for_us=for_us,
         holder=holder,
+        session_id=row["session_id"],
+        shape=row["result_shape"],
     )
-    return words.closed(row) or _sent(tx, row, wanted)
+    return words.closed(row) or stopped(tx, wanted, row["id"]) or _sent(tx, row, wanted)
 
 
 def _first(tx: Tx, id: str, wanted: Wanted, state: str) -> Row:
@@ -211,14 +291,17 @@ def _first(tx: Tx, id: str, wanted: Wanted, state: str) -> Row:
         "state": state,
         "attempt": int(sent),
         "idempotent_us": wanted.idempotent_us,
+        "result_shape": wanted.shape,
+        "derived": int(wanted.key.startswith(identity.DERIVED)),
         "actor": tx.caller.actor,
         "now_us": tx.now_us(),
         "dispatched_us": tx.now_us() if sent else None,
+        **wanted.repository(tx)._asdict(),
         **(transitions.term(tx, wanted) if sent else nobody),
     }
 
 
-def _seed(tx: Tx, id: str, wanted: Wanted, state: str) -> Row:
+def _seed(id: str, wanted: Wanted, state: str) -> Row:
     """What is known of a row that was just inserted, without reading it back."""
     return {
         "id": id,
@@ -232,4 +315,5 @@ def _seed(tx: Tx, id: str, wanted: Wanted, state: str) -> Row:
         "attempt": int(state == "dispatched"),
         "intent": wanted.intent_text,
         "intent_hash": wanted.intent_hash,
+        "result_shape": wanted.shape,
     }

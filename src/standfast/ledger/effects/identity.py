@@ -11,18 +11,26 @@ What goes over the wire is neither: the remote sees `sf_` and a hash, the same f
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from standfast import serial
+from standfast.clock import SECOND_US, duration_us
+from standfast.config.scope import Label
 from standfast.errors import InvalidInput
+from standfast.footings import keys
 
 if TYPE_CHECKING:
+    from standfast.db.contract import Row, Tx
     from standfast.ledger.opening import Opening
 
 DERIVED: Final = "by:"
 UNDO: Final = "undo:"
 KEY_MAX: Final = 500
 TOOL_MAX: Final = 200
+PER: Final = (None, "session", "store")
+SETTLE_US = 10 * SECOND_US
+"""A request of a dead process may still be on its way: a probe's "not there" counts only this long after it."""
 FOREVER_US: Final = 2**62
 """`idempotent=True`: there is no moment after which the remote forgets the key."""
 
@@ -56,13 +64,31 @@ class Wanted(NamedTuple):
     opening: Opening | None = None
     """The opening it belongs to, which has to own its session."""
     session_id: str | None = None
+    label: Label | None = None
+    """Its session's repository; the caller's, if it has no session."""
     task_id: str | None = None
     holder: str | None = None
     """Who will do the work, if it is not the caller: the child of `once`."""
     for_us: int | None = None
     plan: bool = False
+    still: Callable[[], bool] | None = None
+    """Asked just before the dispatch: whether the caller still waits for it."""
+    shape: str | None = None
+    """What its result looks like, so that a person can be asked for one; None if anything fits."""
     unheard: bool = False
     """Most likely there is nothing under this identity: it is not looked for before it is written."""
+
+    def repository(self, tx: Tx) -> Label:
+        """The repository it is recorded for: its session's, also if its program runs elsewhere."""
+        if self.opening is not None:
+            return self.opening.label
+        return tx.caller.label if self.label is None else self.label
+
+    def within(self, session: Row | None) -> Wanted:
+        """The same as an effect of a session: its row has id, git_dir and origin."""
+        if session is None:
+            return self
+        return self._replace(session_id=session["id"], label=Label(session["git_dir"], session["origin"]))
 
     def owner(self) -> dict[str, Any]:
         """Whose session it is written for, and the fence that has to be current."""
@@ -73,8 +99,7 @@ class Wanted(NamedTuple):
 
 def checked_tool(tool: object) -> str:
     """The name of a tool. Raises InvalidInput for what cannot be one."""
-    if not isinstance(tool, str) or not tool.strip() or len(tool) > TOOL_MAX or not tool.isprintable():
-        raise InvalidInput(f"a tool's name is one line of 1 to {TOOL_MAX} characters", 'for example "github.open_pr"')
+    tool = keys.checked(tool, "a tool's name", limit=TOOL_MAX)
     if tool.startswith(UNDO):
         raise InvalidInput(f"{tool[:60]!r}: names beginning with {UNDO!r} are kept for undoing", "choose another name")
     return tool
@@ -82,9 +107,7 @@ def checked_tool(tool: object) -> str:
 
 def checked_key(key: object) -> str:
     """A caller's key. Raises InvalidInput for what cannot be one, or could be taken for one of ours."""
-    if not isinstance(key, str) or not key.strip() or len(key) > KEY_MAX:
-        raise InvalidInput(f"a key has 1 to {KEY_MAX} characters", 'for example key="deploy:2026-11-15"')
-    serial.canonical(key, what="key")
+    key = keys.checked(key, "a key", limit=KEY_MAX)
     if key.startswith(DERIVED):
         raise InvalidInput(f"{key[:60]!r}: keys beginning with {DERIVED!r} are made by standfast", "choose another key")
     if re.search(_NUMBERED, key):
@@ -170,6 +193,11 @@ def describe(tool: str, fields: serial.Json) -> str:
 
 def _value(value: serial.Json) -> str:
     return serial.clean(value if isinstance(value, str) else serial.canonical(value), _VALUE_MAX)
+
+
+def settle_us(settle: object) -> int:
+    """`settle=` in microseconds. Raises InvalidInput for what is no duration."""
+    return SETTLE_US if settle is None else duration_us(settle, "settle")
 
 
 def idempotent_us(idempotent: object) -> int | None:

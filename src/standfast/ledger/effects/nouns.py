@@ -9,7 +9,7 @@ from standfast.clock import iso
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import IllegalTransition, NotFound, StandfastError
-from standfast.footings import naming
+from standfast.footings import naming, repositories
 from standfast.footings.journal import Receipt
 from standfast.ids import is_id, short
 from standfast.ledger.effects import finding, transitions, words
@@ -51,6 +51,9 @@ class Effect(NamedTuple):
     dispatched_us: int | None
     ended_us: int | None
     updated_us: int
+    git_dir: str | None
+    origin: str | None
+    """The repository it was first recorded in: its git directory and its origin."""
     in_doubt: bool
     """Sent, and nobody alive is at it."""
     call_key: str = ""
@@ -78,14 +81,18 @@ class Verdict(NamedTuple):
     ask: a person has to settle it · wait: somebody alive is at it"""
     reason: str
     effect: Effect
+    settling: str = ""
+    """The command that settles it, if it is in doubt."""
 
 
-def found_session(tx: Tx, scope: str, session: str) -> str | StandfastError:
-    """The id of a session, given by id or key."""
+def found_session(tx: Tx, scope: str, session: str) -> Row | StandfastError:
+    """The row of a session, given by id or key: its id, scope and label."""
     row = tx.maybe(SQL.session, session=session, scope=scope)
     if row is None:
         return NotFound(f"there is no session {serial.clean(session, 80)!r} here", "standfast session list")
-    return str(row["id"])
+    if row["id"] == session:
+        return row
+    return repositories.refused(tx, row, f"session {row['key']!r}") or row
 
 
 def found_task(tx: Tx, scope: str, task: str) -> str | StandfastError:
@@ -113,11 +120,12 @@ def find(tx: Tx, scope: str, effect: str, *, lock: bool = False) -> Row | Standf
         row = tx.maybe(by_id, id=effect)
     else:
         row = tx.maybe(transitions.SQL.by_key_for_update if lock else transitions.SQL.by_key, scope=scope, key=effect)
-        if row is None:
-            id = naming.by_end(tx, SQL.by_suffix, effect, prefix="eff", noun="effect")
-            if isinstance(id, StandfastError):
-                return id
-            row = tx.maybe(by_id, id=id) if id is not None else None
+        if row is not None:
+            return repositories.refused(tx, row, f"the key {effect!r} of {words.named(row)}") or row
+        id = naming.by_end(tx, SQL.by_suffix, effect, prefix="eff", noun="effect")
+        if isinstance(id, StandfastError):
+            return id
+        row = tx.maybe(by_id, id=id) if id is not None else None
     if row is None:
         shown = serial.clean(str(effect), 80)
         return NotFound(f"there is no effect {shown!r} here", "standfast effect list")
@@ -148,11 +156,13 @@ def judged(tx: Tx, row: Row) -> Verdict:
     if doubt is None:
         return Verdict("wait", words.in_progress(tx, row).message, effect)
     why = words.WHY[doubt.standing]
+    command = words.settling(row)
     if (effect.context or {}).get("probe"):
-        return Verdict("probe", f"in doubt ({why}), and it can be asked about: {effect.context['probe']}", effect)
+        asked = f"in doubt ({why}), and it can be asked about: {effect.context['probe']}"
+        return Verdict("probe", asked, effect, command)
     if finding.remembered(tx, row, effect.idempotent_us):
-        return Verdict("replay", f"in doubt ({why}), and the remote knows its key", effect)
-    return Verdict("ask", f"in doubt ({why}): {words.settling(row['id'])}", effect)
+        return Verdict("replay", f"in doubt ({why}), and the remote knows its key", effect, command)
+    return Verdict("ask", f"in doubt ({why}): {command}", effect, command)
 
 
 def illegal(row: Row, wanted: str, why: str) -> IllegalTransition:

@@ -4,7 +4,7 @@
 SELECT id FROM effect WHERE id LIKE :pattern LIMIT 2
 
 -- name: session
-SELECT id, key FROM session WHERE id = :session OR (scope = :scope AND key = :session)
+SELECT id, key, scope, actor, git_dir, origin FROM session WHERE id = :session OR (scope = :scope AND key = :session)
 
 -- name: task_by_id
 SELECT id FROM task WHERE id = :id

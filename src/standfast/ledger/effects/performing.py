@@ -13,18 +13,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from standfast import crash, serial
 from standfast.db.contract import Row, Tx
 from standfast.db.store import Store, refused_inside
-from standfast.errors import ApprovalRequired, InProgress, LeaseLost, StandfastError
+from standfast.errors import ApprovalRequired, EffectInDoubt, InProgress, LeaseLost, StandfastError
 from standfast.footings import foreign, leases, notices
+from standfast.footings.journal import Receipt
 from standfast.ids import new_id, short
 from standfast.ledger.effects import doubting, finding, identity, transitions, words
 from standfast.ledger.effects.alone import alone, store_id
 from standfast.ledger.effects.call import Call, NotApplied, RepeatedEffect
-from standfast.ledger.effects.finding import Doubt, Finding, Go, Recorded
+from standfast.ledger.effects.finding import Doubt, Finding, Go, Recorded, Stopped
 from standfast.ledger.effects.identity import Wanted
 from standfast.ledger.effects.work import Work, prepare, wanted_for
 
@@ -75,6 +77,7 @@ def perform(opening: Opening, what: Any, /, *args: Any, **kwargs: Any) -> Any:
     """
     opening.usable()
     refused_inside(opening.store.held, "effect")
+    foreign.refuse_nested(f"effect {name_of_tool(what)}")
     work = prepare(what, args, kwargs)
     base = _base(opening, work)
     if work.options.again:
@@ -121,20 +124,21 @@ def _warn(work: Work) -> None:
 def _base(opening: Opening, work: Work) -> str:
     if work.options.key is not None:
         return identity.checked_key(work.options.key)
-    return identity.derived_key(opening.session_id, work.tool, work.fields)
+    session_id = None if work.options.per == "store" else opening.session_id
+    return identity.derived_key(session_id, work.tool, work.fields)
 
 
 def _wanted(opening: Opening, work: Work, base: str, n: int) -> Wanted:
     scope = opening.scope
     key = _inherited(opening, work, n) or identity.numbered(base, n)
     # In a new session looking for an identity of its own is a trip for nothing.
-    unheard = opening.first and work.options.key is None
+    unheard = opening.first and work.options.key is None and work.options.per != "store"
     return wanted_for(work, scope=scope, key=key, n=n)._replace(opening=opening, unheard=unheard)
 
 
 def _inherited(opening: Opening, work: Work, n: int) -> str | None:
     """In a fork: the identity under which an ancestor began it before the cut."""
-    if not opening.lineage or work.options.key is not None:
+    if not opening.lineage or work.options.key is not None or work.options.per == "store":
         return None
 
     def look(tx: Tx) -> str | None:
@@ -157,10 +161,13 @@ def walk(
     found = None if wanted.unheard else store.read(lambda tx: _look(tx, wanted))
     if found is not None:
         return _replayed(store, wanted, found), True
-    if locked:
-        return _walked(store, work, wanted, session)
-    with alone(store, wanted.scope, wanted.key, work.tool):
-        return _walked(store, work, wanted, session)
+    try:
+        with nullcontext() if locked else alone(store, wanted.scope, wanted.key, work.tool):
+            return _walked(store, work, wanted, session)
+    except (EffectInDoubt, ApprovalRequired) as error:
+        if wanted.opening is not None:  # leaving the block leaves the session waiting, also if this is swallowed
+            wanted.opening.stops[error.effect_id] = (error.code, error.message)
+        raise
 
 
 def _walked(store: Store, work: Work, wanted: Wanted, session: str | None) -> tuple[str | None, bool]:
@@ -176,6 +183,8 @@ def _look(tx: Tx, wanted: Wanted) -> Row | None:
     """The row of a result that is simply there; everything else is decided where it can be written."""
     row = tx.maybe(transitions.SQL.by_key, scope=wanted.scope, key=wanted.key)
     if row is None or row["state"] != "acknowledged" or words.closed(row) or finding.mismatch(row, wanted):
+        return None
+    if finding.elsewhere(tx, row, wanted) is not None:
         return None
     row["young"] = tx.now_us() - row["ended_us"] < transitions.YOUNG_US
     return row
@@ -214,6 +223,9 @@ def _begun(store: Store, work: Work, wanted: Wanted, call: Call) -> Go | Recorde
         outcome = _begin_once(store, id, wanted, found)
         if isinstance(outcome, Go | Recorded):
             return outcome
+        if isinstance(outcome, Stopped):
+            doubting.settle_first(store, outcome, wanted, call)
+            continue
         assert isinstance(outcome, Doubt)
         found = doubting.inquire(store, work, wanted, outcome, call)
     raise InProgress(f"{wanted.shown} is being settled by others at this moment", "try again")
@@ -232,11 +244,15 @@ def _begin_once(store: Store, id: str, wanted: Wanted, found: Finding | None) ->
 
 def _acted(store: Store, work: Work, go: Go, call: Call) -> str:
     row = go.row
+    if go.receipt is not None and go.receipt.seq is not None:
+        store.note(go.receipt.seq, go.receipt.hash)
     crash.point("effect.after_begin")
     try:
-        value = work.act(serial.read(row["intent"]) if go.resent else None, call)
+        with foreign.inside(work.tool):
+            value = work.act(serial.read(row["intent"]) if go.resent else None, call)
     except BaseException as error:
-        unsent = isinstance(error, (NotApplied, *work.options.not_applied)) or foreign.never_ran(error, work.function)
+        declared = (NotApplied, foreign.Nested, *work.options.not_applied)
+        unsent = isinstance(error, declared) or foreign.never_ran(error, work.function)
         if unsent and not go.resent:  # of a repetition it says nothing about the attempt that was in doubt before
             _failed(store, row, error)
         else:
@@ -270,9 +286,10 @@ def _recorded(store: Store, row: Row, result: str | None, artifact_id: str | Non
     except LeaseLost:
         raise
     except BaseException as error:
+        finding.LEFT.add((row["id"], row["attempt"]))
         error.add_note(
             f"{words.shown(row)} was done, and its result may not be recorded; look it up: "
-            f"standfast effect show {short(row['id'])}; if it is in doubt: {words.settling(row['id'])}"
+            f"standfast effect show {short(row['id'])}; if it is in doubt: {words.settling(row)}"
         )
         raise
 
@@ -280,7 +297,7 @@ def _recorded(store: Store, row: Row, result: str | None, artifact_id: str | Non
 def _failed(store: Store, row: Row, error: BaseException) -> None:
     said = f"{type(error).__name__}: {error}"
     crash.point("effect.before_fail")
-    _noted(error, lambda: store.write(lambda tx: transitions.fail(tx, row, said)))
+    _ended(store, row, error, lambda tx: transitions.fail(tx, row, said))
     crash.point("effect.after_fail")
 
 
@@ -288,13 +305,13 @@ def _gave_up(store: Store, work: Work, row: Row, error: BaseException) -> None:
     """In doubt at once: the exception goes on unchanged, and says what to do about it."""
     said = f"{type(error).__name__}: {error}"
     crash.point("effect.before_give_up")
-    _noted(
-        error, lambda: store.write(lambda tx: transitions.give_up(tx, row, said) or transitions.late(tx, row, "ended"))
-    )
+    doubting.remember(row, work)
+    _ended(store, row, error, lambda tx: transitions.give_up(tx, row, said) or transitions.late(tx, row, "ended"))
     crash.point("effect.after_give_up")
-    shown, settling = words.shown(row), words.settling(row["id"])
+    shown, settling = words.shown(row), words.settling(row)
     error.add_note(
-        f"standfast: {shown} is in doubt: this error does not prove that it did not happen.\n{_next(work)}{settling}"
+        f"standfast: {shown} is in doubt: this error does not prove that it did not happen.\n"
+        f"{_next(work)}{words.settling_either(row)}"
     )
     if work.ask is None and not work.options.idempotent:
         notices.tell(store, "effect.in_doubt", row["id"], f"{shown} is in doubt: {said}", settling)
@@ -308,9 +325,23 @@ def _next(work: Work) -> str:
     return "Look whether it happened, then say so: "
 
 
-def _noted(error: BaseException, record: Callable[[], object]) -> None:
-    """What happened must not be hidden by a store that fails, or by a fence, at this very moment."""
+def _ended(store: Store, row: Row, error: BaseException, record: Callable[[Tx], Receipt | StandfastError]) -> None:
+    """Record how the attempt ended. What happened is not hidden by a store that fails at this very moment.
+
+    Of an attempt that was taken over it changes nothing: raises LeaseLost from the error. What is no Exception
+    (Ctrl-C, a cancelled task) goes on as it is.
+    """
     try:
-        record()
+        store.write(record)
+    except LeaseLost as lost:
+        if isinstance(error, Exception):
+            raise lost from error
+        error.add_note(f"standfast: {lost}")
     except StandfastError as other:
+        finding.LEFT.add((row["id"], row["attempt"]))
         error.add_note(f"standfast could not record this: {other}")
+
+
+def name_of_tool(what: Any) -> str:
+    """The tool of a call, for a message before anything about it was checked."""
+    return repr(serial.clean(str(getattr(what, "name", what)), 60))

@@ -16,12 +16,12 @@ from standfast import crash, serial
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, query, refused_inside, verb
-from standfast.errors import ApprovalRequired, InvalidInput, LeaseLost, StandfastError
-from standfast.footings import leases
+from standfast.errors import ApprovalRequired, InvalidInput, LeaseLost, NotFound, StandfastError
+from standfast.footings import foreign, journal, leases, repositories
 from standfast.footings.journal import Receipt
 from standfast.ids import new_id, short
 from standfast.ledger.effects import finding, identity, transitions, words
-from standfast.ledger.effects.finding import Doubt
+from standfast.ledger.effects.finding import Doubt, Stopped
 from standfast.ledger.effects.identity import Wanted
 from standfast.ledger.effects.nouns import Effect, Many, Verdict, find, found_session, found_task, illegal, judged, made
 
@@ -73,13 +73,17 @@ class Effects(Room):
             known = ", ".join((*STATES, "in_doubt"))
             return InvalidInput(f"{serial.clean(state, 40)!r} is no state of an effect", f"one of {known}")
         limit = max(1, min(limit, PAGE_MAX))
-        session_id = None if session is None else found_session(tx, self.scope, session)
-        if isinstance(session_id, StandfastError):
+        within = None if session is None else found_session(tx, self.scope, session)
+        if isinstance(within, NotFound):
             return []  # a session nobody has opened has no effects
+        if isinstance(within, StandfastError):
+            return within
+        session_id = within["id"] if within is not None else None
         asked: Row = {
             "everywhere": int(everywhere),
             "scope": self.scope if scope is None else scope,
             "tool": tool or "",
+            **repositories.filtered(tx, everywhere=everywhere or session_id is not None),
         }
         if state == "in_doubt":
             rows = tx.all(SQL.dispatched, session_id=session_id or "", limit=SCANNED_MAX, **asked)
@@ -115,27 +119,33 @@ class Effects(Room):
         task: str | None = None,
         idempotent: Idempotent = False,
         approve: bool = False,
+        attempts: int = 1,
         again: bool = False,
         why: str | None = None,
         gate: str | None = None,
         plan: bool = False,
+        per: str | None = None,
         for_us: int | None = None,
         holder: str | None = None,
         context: dict[str, serial.Json] | None = None,
+        still: Callable[[], bool] | None = None,
     ) -> Effect:
         """Record the intent as being sent: act only if the answer's state is "dispatched".
 
         "acknowledged" means that it was done before, and its result is there. `task` is what it is done for:
-        part of the row, not of the identity. Raises InProgress, EffectInDoubt, ApprovalRequired, KeyConflict or
-        Conflict as `s.effect` does.
+        part of the row, not of the identity. `attempts` is the number of dispatches that one grant allows, 1 to 10.
+        `still` is asked inside the transaction, just before the dispatch: False refuses it. Raises InProgress,
+        EffectInDoubt, ApprovalRequired, KeyConflict or Conflict as `s.effect` does.
         """
         from standfast.ledger.effects.alone import alone
 
-        work = _by_hand(tool, intent, by=by, key=key, idempotent=idempotent, approve=approve, why=why)
-        session_id = self._session(session) if session is not None else None
-        wanted = self._wanted(work, session_id, again, context)
+        foreign.refuse_nested(f"effect {serial.clean(str(tool), 60)!r}")
+        asking: dict[str, Any] = {"approve": approve, "attempts": attempts, "why": why}
+        work = _by_hand(tool, intent, by=by, key=key, idempotent=idempotent, per=per, **asking)
+        within = self._session(session) if session is not None else None
+        wanted = self._wanted(work, within, again, context)
         task_id = self._task(task) if task is not None else None
-        wanted = wanted._replace(task_id=task_id, plan=plan, gate=gate, for_us=for_us, holder=holder)
+        wanted = wanted._replace(task_id=task_id, plan=plan, gate=gate, for_us=for_us, holder=holder, still=still)
         id = new_id("eff")
         crash.point("effect.before_begin")
         with alone(self.store, wanted.scope, wanted.key, tool):
@@ -155,6 +165,7 @@ class Effects(Room):
 
         Raises IllegalTransition from any other state.
         """
+        foreign.refuse_nested(f"effect {serial.clean(str(effect), 60)!r}")
         found = self._dispatch(effect, for_us, holder)
         self._at_work(found)
         return self._keyed(found)
@@ -193,14 +204,20 @@ class Effects(Room):
     ) -> Effect | StandfastError:
         """Settle what is in doubt: "applied" (with its result) or "not_applied", and by what evidence.
 
+        The result has to look like what the function returns. A second call may correct the result that a person
+        gave, not the answer; the journal keeps both.
+
         `attempt` is the one that was looked at: what is known of it says nothing about a later one, which
         somebody may have settled, sent and lost meanwhile. Raises LeaseLost then, InProgress while somebody
-        alive is at it, IllegalTransition for what is not in doubt.
+        alive is at it, IllegalTransition for what is not in doubt, InvalidInput for a result that does not fit.
         """
         if answer not in ("applied", "not_applied"):
             return InvalidInput(f"{serial.clean(str(answer), 40)!r} is no answer", '"applied" or "not_applied"')
         if not evidence or not evidence.strip():
             return InvalidInput("resolve needs evidence: what was looked at, and what it said", "--evidence TEXT")
+        from standfast.config import people
+        from standfast.ledger import approvals
+
         row = find(tx, self.scope, effect, lock=True)
         if isinstance(row, StandfastError):
             return row
@@ -210,6 +227,13 @@ class Effects(Room):
                 f"{row['attempt']}",
                 f"look again, at that one: standfast effect show {short(row['id'])}",
             )
+        if approvals.asked(tx, row["id"]):
+            refused = people.refusal("resolves an effect that needed approval")
+            if refused is not None:
+                return refused
+        misfit = _misfit(row, result) if answer == "applied" else None
+        if misfit is not None:
+            return misfit
         text = serial.dumps(result, what="result") if answer == "applied" else None
         return self._resolved(tx, row, answer, text, serial.clean(evidence, transitions.EVIDENCE_MAX))
 
@@ -260,6 +284,8 @@ class Effects(Room):
                 return words.in_doubt(outcome)
             again = finding.Finding(outcome.row["attempt"], "again")
             outcome = finding.begin(tx, id, wanted, again, True)
+        if isinstance(outcome, Stopped):
+            return words.stopped(outcome, wanted.shown)
         if isinstance(outcome, StandfastError):
             return outcome
         return made(tx, tx.one(transitions.SQL.by_id, id=outcome.row["id"]))
@@ -272,22 +298,28 @@ class Effects(Room):
         if row["state"] not in ("planned", "failed"):
             return illegal(row, "dispatched", "only what is planned or failed can be")
         sent = finding.dispatch(tx, row, for_us=for_us, holder=holder)
+        if isinstance(sent, Stopped):
+            return words.stopped(sent, words.shown(row))
         return sent if isinstance(sent, StandfastError) else made(tx, tx.one(transitions.SQL.by_id, id=sent.row["id"]))
 
     @query
-    def _session(self, tx: Tx, session: str) -> str | StandfastError:
+    def _session(self, tx: Tx, session: str) -> Row | StandfastError:
         return found_session(tx, self.scope, session)
 
     @query
     def _task(self, tx: Tx, task: str) -> str | StandfastError:
-        return found_task(tx, self.scope, task)
+        return found_task(tx, self.home, task)
 
     @query
-    def _last_number(self, tx: Tx, key: str) -> int:
+    def _by_key(self, tx: Tx, key: str, scope: str) -> Effect:
+        return made(tx, tx.one(transitions.SQL.by_key, scope=scope, key=key))
+
+    @query
+    def _last_number(self, tx: Tx, key: str, scope: str) -> int:
         """The highest number of a key. They have no gaps, so it is found in a few looks, however high."""
 
         def there(n: int) -> bool:
-            return tx.maybe(transitions.SQL.by_key, scope=self.scope, key=identity.numbered(key, n)) is not None
+            return tx.maybe(transitions.SQL.by_key, scope=scope, key=identity.numbered(key, n)) is not None
 
         low, high = 0, 1
         while there(high):
@@ -297,24 +329,26 @@ class Effects(Room):
             low, high = (middle, high) if there(middle) else (low, middle)
         return low
 
-    def _wanted(self, work: Any, session_id: str | None, again: bool, context: dict[str, Any] | None) -> Wanted:
+    def _wanted(self, work: Any, within: Row | None, again: bool, context: dict[str, Any] | None) -> Wanted:
         from standfast.ledger.effects.work import wanted_for
 
         key, n = work.options.key, 1
+        scope = self.scope if within is None else within["scope"]
         if key is None:
+            session_id = None if within is None or work.options.per == "store" else within["id"]
             key = identity.derived_key(session_id, work.tool, work.fields)
         else:
             key = identity.checked_key(key)
         if again:
-            key, n = self._again(key)
-        return wanted_for(work, scope=self.scope, key=key, n=n, context=context)._replace(session_id=session_id)
+            key, n = self._again(key, scope)
+        return wanted_for(work, scope=scope, key=key, n=n, context=context).within(within)
 
-    def _again(self, key: str) -> tuple[str, int]:
+    def _again(self, key: str, scope: str) -> tuple[str, int]:
         """The number after the last one that was done; what is not over yet comes first."""
-        last = self._last_number(key)
+        last = self._last_number(key, scope)
         if last == 0:
             return key, 1
-        found = self.get(identity.numbered(key, last))
+        found = self._by_key(identity.numbered(key, last), scope)
         n = last + 1 if found.state in ("acknowledged", "compensated", "superseded") else last
         return identity.numbered(key, n), n
 
@@ -331,7 +365,7 @@ class Effects(Room):
             holder = row["actor"] or leases.who(row["holder"])
             return LeaseLost(
                 f"{words.named(row)} is held by {holder}, not by {tx.caller.actor}",
-                f"if that holder is gone: {words.settling(row['id'])}",
+                f"if that holder is gone: {words.settling_either(row)}",
             )
         return row
 
@@ -366,6 +400,8 @@ class Effects(Room):
         wanted = "acknowledged" if answer == "applied" else "failed"
         if row["state"] == wanted and row["result"] == text:
             return made(tx, row)
+        if text is not None and row["state"] == "acknowledged" and _resolved_by_a_person(tx, row):
+            return self._fresh(tx, row, transitions.correct(tx, row, text, evidence))
         if row["state"] != "dispatched":
             return illegal(row, wanted, "only what is in doubt can be resolved")
         doubt = finding.doubtful(tx, row)
@@ -374,10 +410,19 @@ class Effects(Room):
         return self._fresh(tx, row, transitions.resolve(tx, row, text, evidence))
 
     def _at_work(self, effect: Effect) -> None:
+        if effect.state == "dispatched" and self.store.memory is not None:
+            self._remember(effect.id)
         if effect.state == "dispatched" and effect.holder == self.store.caller.holder:
             finding.BEGUN.add((effect.id, effect.attempt))
             if effect.holder.startswith("p:"):
                 leases.renewer(self.store).start()
+
+    def _remember(self, id: str) -> None:
+        """Before the caller acts. In a transaction of the caller's: once it is committed."""
+        if self.tx is None:
+            journal.remember_about(self.store, id)
+        else:
+            self.tx.after = [*(self.tx.after or ()), lambda: journal.remember_about(self.store, id)]
 
     def _keyed(self, effect: Effect) -> Effect:
         from standfast.ledger.effects.alone import store_id
@@ -396,6 +441,26 @@ def _by_hand(tool: str, intent: serial.Json, **options: Any) -> Any:
 
 def _nobody(call: Any) -> None:
     raise AssertionError("the split form calls nobody")
+
+
+def _resolved_by_a_person(tx: Tx, row: Row) -> bool:
+    """Whether the result is what a person gave, and not what the function returned, in this attempt."""
+    said = tx.maybe(transitions.SQL.resolved, id=row["id"]) if row["pruned_us"] is None else None
+    return (
+        said is not None and said["state"] == "acknowledged" and serial.read(said["data"])["attempt"] == row["attempt"]
+    )
+
+
+def _misfit(row: Row, result: serial.Json) -> InvalidInput | None:
+    """The refusal of a result that the function could not have returned."""
+    if row["result_shape"] is None:
+        return None
+    from standfast.serial import shapes
+
+    said = shapes.misfit(serial.encode(result, what="result"), serial.read(row["result_shape"]))
+    if said is None:
+        return None
+    return InvalidInput(f"this result is not what {words.named(row)} returns: {said}", words.settling(row))
 
 
 def _line(text: str | None) -> str | None:

@@ -11,7 +11,7 @@ from standfast import serial
 from standfast.clock import SECOND_US, iso
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.errors import LeaseLost, StandfastError
+from standfast.errors import ApprovalRequired, Conflict, LeaseLost, StandfastError
 from standfast.footings import leases
 from standfast.footings.journal import Receipt
 from standfast.ids import short
@@ -32,40 +32,49 @@ leases.renewed("effect")
 
 
 def dispatched(tx: Tx, row: Row, wanted: Wanted, *, resent: bool = False) -> Row | StandfastError:
-    """The row of the next attempt, if nobody has to say yes first, or somebody has."""
+    """The row of the next attempt with its `receipt`, if nobody has to say yes first, or somebody has."""
     from standfast.ledger import approvals
 
+    if wanted.still is not None and not wanted.still():
+        return Conflict(f"{wanted.shown} was not sent: its caller does not wait any longer", code="caller_gone")
     # Once a person was asked, their answer is awaited, also by code that no longer asks.
     if wanted.approve or approvals.asked(tx, row["id"]):
         row = reworded(tx, row, wanted)
-        refusal = approvals.require(tx, row, attempt=row["attempt"] + 1, why=wanted.why, gate=wanted.gate)
+        asked = {**row, "context": wanted.context}
+        refusal = approvals.require(tx, asked, attempt=row["attempt"] + 1, why=wanted.why, gate=wanted.gate)
         if refusal is not None:
+            if isinstance(refusal, ApprovalRequired):
+                refusal.effect_id = row["id"]
             return refusal
     now_us = tx.now_us()
+    owner = wanted.owner()
     moved = tx.one(
         SQL.dispatch,
         id=row["id"],
+        session_id=owner["session_id"],
+        node_id=owner["node_id"],
         attempt=row["attempt"],
         state=row["state"],
         intent=wanted.intent_text,
         intent_hash=wanted.intent_hash,
         context=wanted.context,
         idempotent_us=wanted.idempotent_us,
+        result_shape=wanted.shape,
         actor=tx.caller.actor,
         now_us=now_us,
         **term(tx, wanted),
     )
     sent = {**row, "state": "dispatched", "attempt": moved["attempt"], "context": wanted.context}
     sent |= {"intent": wanted.intent_text, "intent_hash": wanted.intent_hash, "shown": wanted.shown}
+    sent |= {"result_shape": wanted.shape, "session_id": owner["session_id"] or row["session_id"]}
     attempt = f", attempt {moved['attempt']}" if moved["attempt"] > 1 else ""
     again = f"{attempt}, sent again with the same key" if resent else attempt
-    words.say(tx, "dispatched", sent, f"{wanted.shown}{again}")
-    return sent
+    return {**sent, "receipt": words.say(tx, "dispatched", sent, f"{wanted.shown}{again}")}
 
 
 def reworded(tx: Tx, row: Row, wanted: Wanted) -> Row:
     """What will be sent is what this call says, so that is what has to be recorded and approved."""
-    if row["intent_hash"] == wanted.intent_hash:
+    if row["intent_hash"] == wanted.intent_hash and row["context"] == wanted.context:
         return row
     tx.one(
         SQL.reword,
@@ -74,11 +83,14 @@ def reworded(tx: Tx, row: Row, wanted: Wanted) -> Row:
         state=row["state"],
         intent=wanted.intent_text,
         intent_hash=wanted.intent_hash,
+        context=wanted.context,
         now_us=tx.now_us(),
     )
+    if row["intent_hash"] == wanted.intent_hash:
+        return {**row, "context": wanted.context}
     names = identity.differences(serial.read(row["intent"]), wanted.intent)
     words.say(tx, "reworded", row, f"{wanted.shown}: other {', '.join(names)}", data={"fields": names})
-    return {**row, "intent": wanted.intent_text, "intent_hash": wanted.intent_hash}
+    return {**row, "intent": wanted.intent_text, "intent_hash": wanted.intent_hash, "context": wanted.context}
 
 
 def term(tx: Tx, wanted: Wanted) -> Row:
@@ -145,6 +157,20 @@ def resolve(tx: Tx, row: Row, result: str | None, evidence: str) -> Receipt:
     if result is not None and row["tool"].startswith(identity.UNDO):
         _compensated(tx, row)
     return receipt
+
+
+def correct(tx: Tx, row: Row, result: str, evidence: str) -> Receipt:
+    """Another result for what a person said was applied. The state stays, and the journal has both."""
+    about: Row = {"id": row["id"], "attempt": row["attempt"], "evidence": evidence, "now_us": tx.now_us()}
+    tx.one(SQL.correct, result=result, **about)
+    summary = f"{words.shown(row)}: another result, says {tx.caller.actor}: {evidence}"
+    return words.say(tx, "resolved", row, summary, state="acknowledged", data={"corrected": True}, source="said")
+
+
+def proceed(tx: Tx, row: Row, reason: str | None) -> Receipt:
+    """The program goes on although this attempt is in doubt: the next effect of the session is sent."""
+    why = f": {reason}" if reason else ""
+    return words.say(tx, "proceeded", row, f"{words.shown(row)}: the session goes on without knowing{why}")
 
 
 def late(tx: Tx, row: Row, what: str) -> StandfastError:

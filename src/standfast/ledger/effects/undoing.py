@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from standfast import serial
+from standfast.config.scope import Label
 from standfast.db.store import Store
 from standfast.errors import IllegalTransition, InvalidInput
 from standfast.footings import foreign
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 def undo(store: Store, effect: Effect, how: Callable[..., Any] | Declared[..., Any]) -> None:
     """Do it unless it was done; raise what `how` raises, or EffectInDoubt about the undo itself."""
+    foreign.refuse_nested(f"the undo of effect {effect.tool!r}")
     if effect.state == "compensated":
         return
     if effect.state != "acknowledged" or effect.pruned_us is not None:
@@ -42,7 +44,8 @@ def undo(store: Store, effect: Effect, how: Callable[..., Any] | Declared[..., A
     work = _work(effect._replace(result=result), how)
     key = identity.derived_key(None, work.tool, work.fields)
     wanted = wanted_for(work, scope=effect.scope, key=key, n=1)
-    walk(store, work, wanted._replace(session_id=effect.session_id, task_id=effect.task_id))
+    label = Label(effect.git_dir, effect.origin)
+    walk(store, work, wanted._replace(session_id=effect.session_id, task_id=effect.task_id, label=label))
 
 
 def _work(effect: Effect, how: Callable[..., Any] | Declared[..., Any]) -> Work:

@@ -8,13 +8,13 @@ from standfast import serial
 from standfast.clock import iso
 from standfast.db.contract import Row, Tx
 from standfast.errors import Conflict, EffectInDoubt, InProgress
-from standfast.footings import journal, leases
+from standfast.footings import hints, journal, leases, repositories
 from standfast.footings.journal import Receipt
 from standfast.ids import short
 from standfast.ledger.effects import identity
 
 if TYPE_CHECKING:
-    from standfast.ledger.effects.finding import Doubt
+    from standfast.ledger.effects.finding import Doubt, Stopped
 
 WHY = {
     "gave_up": "it ended in an error that proves nothing",
@@ -43,6 +43,7 @@ def say(
         row["id"],
         summary=summary,
         scope=row["scope"],
+        label=repositories.labelled(row),
         session_id=row["session_id"],
         state=state or (event if event in ("planned", "dispatched") else row["state"]),
         data=about,
@@ -69,9 +70,24 @@ def named(row: Row) -> str:
     return f"effect {row['tool']!r} ({short(row['id'])})"
 
 
-def settling(id: str) -> str:
-    """The command that settles a doubt."""
-    return f"standfast effect resolve {short(id)} --applied --evidence TEXT    (or --not-applied)"
+def settling(row: Row) -> str:
+    """The command that settles a doubt if it happened, with a template of the result where one is needed."""
+    words = ("effect", "resolve", short(row["id"]), "--applied", "--evidence", "TEXT")
+    return hints.command(*words, *_result(row.get("result_shape")))
+
+
+def settling_either(row: Row) -> str:
+    """The command for each of the two answers, a line each."""
+    other = f"standfast effect resolve {short(row['id'])} --not-applied --evidence TEXT"
+    return f"{settling(row)}\nif it did not happen: {other}"
+
+
+def _result(shape: str | None) -> tuple[str, ...]:
+    if shape is None:
+        return ()
+    from standfast.serial import shapes
+
+    return "--result", serial.canonical(shapes.template(serial.read(shape)))
 
 
 def in_progress(tx: Tx, row: Row) -> InProgress:
@@ -90,10 +106,28 @@ def in_doubt(doubt: Doubt, probed: str = "") -> EffectInDoubt:
     row = doubt.row
     error = f" ({serial.clean(row['error'], 200)})" if row["error"] else ""
     sent = f"attempt {row['attempt']} was sent at {iso(row['dispatched_us'])} by {row['actor']}"
-    return EffectInDoubt(
+    found = EffectInDoubt(
         f"{shown(row)} is in doubt: {sent}, {WHY[doubt.standing]}{error}{probed}",
-        f"look whether it happened, then say so: {settling(row['id'])}",
+        f"look whether it happened, then say so: {settling_either(row)}",
     )
+    found.effect_id = row["id"]
+    return found
+
+
+def stopped(found: Stopped, wanted: str, probed: str = "") -> EffectInDoubt:
+    """Another effect is in doubt, so this one was not sent."""
+    row = found.doubts[0].row
+    about = in_doubt(found.doubts[0], probed)
+    if found.elsewhere is not None:
+        message = f"{about.message}; it is the same effect {found.elsewhere}, so it was not sent here"
+        hint = about.hint
+    else:
+        others = f" (and {len(found.doubts) - 1} more)" if len(found.doubts) > 1 else ""
+        message = f"{about.message}{others}; the session is stopped, so {wanted} was not sent"
+        hint = f"{about.hint}\nto go on without knowing, the program calls s.proceed()"
+    error = EffectInDoubt(message, hint)
+    error.effect_id = row["id"]
+    return error
 
 
 def closed(row: Row) -> Conflict | None:

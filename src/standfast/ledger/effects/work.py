@@ -6,16 +6,19 @@ Everything that can be refused is refused here, before anything is recorded.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from standfast import serial
 from standfast.errors import InvalidInput
 from standfast.footings import foreign
 from standfast.ledger.effects import identity
 from standfast.ledger.effects.call import Call
-from standfast.ledger.effects.declared import Declared, Options
+from standfast.ledger.effects.declared import Declared, Options, declared
 from standfast.ledger.effects.identity import Wanted
-from standfast.ledger.effects.signatures import fill
+from standfast.ledger.effects.signatures import fill, parameters_of
+
+if TYPE_CHECKING:
+    from standfast.clock import Clock
 
 
 class Work(NamedTuple):
@@ -33,6 +36,33 @@ class Work(NamedTuple):
     ask: Callable[[serial.Json, Call], Any] | None
     """The probe, with the recorded words."""
     function: Callable[..., Any] | None = None
+    wait: Callable[[Clock, int], None] | None = None
+    """How to let time pass before a probe is asked again, where it is not the clock's own way."""
+
+
+class Asking(NamedTuple):
+    """A probe, and how long its "not there" does not count."""
+
+    tool: str
+    ask: Callable[[serial.Json, Call], Any]
+    name: str | None
+    settle_us: int
+    wait: Callable[[Clock, int], None] | None = None
+
+
+def asking_of(tool: str) -> Asking | None:
+    """The declared probe of a tool, for an effect that this process did not call: it has only the recorded intent."""
+    what = declared(tool)
+    probe = what.options.probe if what is not None else None
+    if what is None or probe is None or any(p.name == "self" for p in parameters_of(probe)[:1]):
+        return None
+
+    def ask(recorded: serial.Json, call: Call) -> Any:
+        # Nothing but what is recorded: with the arguments of another call it would ask about something else.
+        args, kwargs = fill(probe, (), what.recorded(recorded, {}), call._replace(intent=recorded))
+        return foreign.call(probe, *args, **kwargs)
+
+    return Asking(tool, ask, name_of(probe), identity.settle_us(what.options.settle))
 
 
 def prepare(what: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Work:
@@ -125,6 +155,7 @@ def wanted_for(work: Work, *, scope: str, key: str, n: int, context: dict[str, s
         "probe": name_of(options.probe),
         "undo": name_of(options.undo),
         "approve": True if options.approve else None,
+        "attempts": options.attempts if options.attempts > 1 else None,
         **(context or {}),
     }
     return Wanted(
@@ -143,6 +174,7 @@ def wanted_for(work: Work, *, scope: str, key: str, n: int, context: dict[str, s
         idempotent_us=identity.idempotent_us(options.idempotent),
         approve=options.approve,
         why=options.why,
+        shape=serial.shape(work.returns),
     )
 
 

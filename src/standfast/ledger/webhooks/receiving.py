@@ -75,6 +75,7 @@ def receive(tx: Tx, scope: str, got: Delivery) -> WebhookEvent | StandfastError:
         attempts_max=got.attempts_max,
         now_us=tx.now_us(),
         **place,
+        **tx.caller.labelled(),
     )
     if row is not None:
         return event_of(tx, row, _told(tx, row, "webhook.received", {"hash": got.hash}), fresh=True)

@@ -2,8 +2,9 @@
 
 -- name: receive
 INSERT INTO webhook_event (id, scope, source, event_id, kind, hash, payload, state, deliveries, attempts,
-                           attempts_max, ready_us, fence, received_us)
-VALUES (:id, :scope, :source, :event_id, :kind, :hash, :payload, 'received', 1, 0, :attempts_max, :now_us, 0, :now_us)
+                           attempts_max, ready_us, fence, received_us, git_dir, origin)
+VALUES (:id, :scope, :source, :event_id, :kind, :hash, :payload, 'received', 1, 0, :attempts_max, :now_us, 0, :now_us,
+        :git_dir, :origin)
 ON CONFLICT (scope, source, event_id) DO NOTHING
 RETURNING id, scope, source, event_id, kind, hash, payload, state, result, error, deliveries, attempts, attempts_max,
           ready_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, received_us, ended_us

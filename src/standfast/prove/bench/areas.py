@@ -42,3 +42,4 @@ def leave_the_users_store_alone(directory: Path) -> None:
     for name in [name for name in os.environ if name.startswith("STANDFAST_") and "TEST" not in name]:
         del os.environ[name]
     os.environ["STANDFAST_DATA_DIR"] = str(directory / "data")
+    os.environ["STANDFAST_REMEMBER"] = "0"

@@ -29,7 +29,7 @@ class Plan:
     starts: int = 21
     openings: int = 20
     rows: int = 5_000_000
-    threads: tuple[int, ...] = (1, 16, 64)
+    threads: tuple[int, ...] = (1, 4, 64)
     tasks: int = 64
     processes: tuple[int, ...] = (1, 4, 8)
     postgres_threads: tuple[int, ...] = (1, 8)

@@ -10,13 +10,11 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-import sys
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from functools import partial
-from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
@@ -149,40 +147,39 @@ class BothRows(Way):
 class Protected(BothRows):
     """The two rows by hand, and by hand what protects a record of ours today: the rest is the engine.
 
-    Ctrl-C held back, a lock file against other processes, the guard's trigger on the journal, the question whether
-    anything happened to the log that was synced, the bell for those who wait for news. One caller, in the main thread.
+    A lock file against other processes, the guard's trigger on the journal, the identity check of the three files,
+    the bell for waiting readers. One caller, in the main thread, without the writer thread.
     """
 
     def _writer(self) -> Write:
-        from standfast.db.sqlite import inotify, migrate
+        from standfast.db.sqlite import migrate
 
         connection, both = self._opened()
         migrate.define_guard(connection)
         migrate.protect(connection)
-        connection.execute("DROP TRIGGER guard_row_insert")  # ours has none on the rows of the benchmark either
         connection.execute("PRAGMA synchronous=NORMAL")
         lock, bell = self._beside("lock"), self._beside("bell")
         os.pwrite(bell, b"!", 0)
         log = os.open(f"{self._file()}-wal", os.O_RDWR | os.O_CLOEXEC)
-        told_fd = inotify.told_of(f"{self._file()}-wal", inotify.CHANGED) if sys.platform == "linux" else None
-        news = bytearray(4)
-        noted: dict[int, object] = {}
-        handled: Any = import_module("_signal").signal  # the module around it costs 2 µs a call
-        flock, pread, sync, ioctl = fcntl.flock, os.pread, _sync, fcntl.ioctl
+        files = [os.open(f"{self._file()}{suffix}", os.O_RDWR | os.O_CLOEXEC) for suffix in ("", "-wal", "-shm")]
+        links = [f"/proc/self/fd/{fd}" for fd in files]
+        directory = os.path.dirname(self._file())
+        flock, pread, sync = fcntl.flock, os.pread, _sync
 
         def write() -> None:
             fields = told()
-            before = handled(2, noted.setdefault)
             flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            names = [os.readlink(link) for link in links]
             connection.execute("BEGIN IMMEDIATE")
             both(fields)
             connection.execute("COMMIT")
             flock(lock, fcntl.LOCK_UN)
             sync(log)
-            if told_fd is not None:
-                ioctl(told_fd, inotify.BYTES_TO_READ, news)
+            assert names == [os.readlink(link) for link in links]
+            os.stat(directory)
+            for fd, count in zip(files, (100, 32, 48), strict=True):
+                pread(fd, count, 0)
             pread(bell, 1, 0)
-            handled(2, before)
 
         return write
 
@@ -237,7 +234,7 @@ class BehindLock(BothRows):
     """The two rows by hand behind a lock file that is waited for without end; each syncs for itself, outside of it.
 
     The write path of an engine for many processes, with nothing in it but what makes the rows durable: no deadline,
-    no witness, no signals held back. What is left to beat is between processes, disk and processors.
+    no identity check, no writer thread. What is left to beat is between processes, disk and processors.
     """
 
     def _writer(self) -> Write:
@@ -378,7 +375,8 @@ def told() -> dict[str, object]:
     now_us = time.time_ns() // 1000
     said = {"scope": "", "actor": "somebody", "holder": "p:host:12345678:4026531836:4711:471147"}
     kind = {"source": "seen", "type": "row.added", "subject": new_id("msg"), "time_us": now_us, "occurred_us": now_us}
-    return {**said, **kind, **dict.fromkeys(("session_id", "state", "stream", "version", "summary", "data"))}
+    nothing = ("session_id", "state", "stream", "version", "summary", "data", "git_dir", "origin")
+    return {**said, **kind, **dict.fromkeys(nothing)}
 
 
 WAYS: dict[str, type[Way]] = {

@@ -259,8 +259,8 @@ def _judge_sends(outcome: Outcome, audit: Audit, world: list[list[str]], jobs: i
         name = (effect["tool"], audit.job_of(effect))
         denied = any(one["state"] == "denied" for one in audit.approvals_of(effect))
         wanted = 0 if denied else 1
-        state = "planned" if denied else "acknowledged"
-        outcome.refuse(effect["state"] != state and effect, f"{name} should be {state}")
+        states = ("planned", "failed") if denied else ("acknowledged",)  # failed: the grant for a second attempt
+        outcome.refuse(effect["state"] not in states and effect, f"{name} should be {states[0]}")
         number = (arrived if effect["tool"] == "idempotent" else sent)[name]
         outcome.refuse(number != wanted and f"{number} times", f"{name} was sent")
     known = {(effect["tool"], audit.job_of(effect)) for effect in audit.effects.values()}
@@ -390,8 +390,10 @@ class Audit:
             assert closed[task["id"]] == (task["state"] == "closed"), f"closed {closed[task['id']]} times: {task}"
         for approval in self.approvals.values():
             effect = self.effects[approval["effect_id"]]
-            used = effect["state"] != "planned"
+            used = effect["state"] == "acknowledged"
             assert not used or approval["state"] == "consumed", f"sent without its yes: {effect}, {approval}"
+            given = sum(one["state"] == "consumed" for one in self.approvals_of(effect))
+            assert effect["attempt"] == given, f"attempt {effect['attempt']} with {given} grants: {effect}"
         assert len(self._tailed) == len(set(self._tailed)), "the tail told something twice"
 
     def _never_back(self, effects: Any, approvals: Any, tasks: Any, sessions: Any) -> None:
@@ -579,7 +581,7 @@ def _send(actor: Actor, s: Any, kind: str, job: int) -> None:
     def probe(call: standfast.Call) -> Any:
         return standfast.Applied(f"{kind} {job}") if actor.world.has(kind, job) else standfast.NotApplied()
 
-    options: dict[str, Any] = {"probe": probe} if kind in ("probed", "asked") else {}
+    options: dict[str, Any] = {"probe": probe, "settle": 0} if kind in ("probed", "asked") else {}
     options |= {"idempotent": kind == "idempotent", "approve": kind == "asked"}
     try:
         result = s.effect(kind, {"job": job}, by="job", do=do, **options)

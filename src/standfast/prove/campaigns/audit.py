@@ -192,6 +192,8 @@ class History:
                 call(_breaks)
             kept |= {"state": "dispatched"}
             self._doubts.append(name)
+            with self._does(actor, ("effect.proceeded", subject, "dispatched")):
+                s.proceed("the next effect does not depend on it")
 
     def _kept(self, name: str, key: str | None, **more: Any) -> dict[str, Any]:
         kept = {"tool": "deploy", "state": "acknowledged", "attempt": 1, "evidence": None, "session": key}

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from typing import Any
 import standfast
 from standfast import config, crash, handle
 from standfast.clock import HOUR_US, SYSTEM, SystemClock
+from standfast.db import sql
 from standfast.db.migrations import LATEST, MIGRATIONS
 from standfast.db.sql import Statement
 from standfast.errors import SchemaTooNew
@@ -233,19 +235,55 @@ def _old(url: str, home: str, schema: int) -> Iterator[standfast.Standfast]:
     from standfast.db.store import Store
     from standfast.footings.leases import this_process
 
-    settings = config.load(url, data_dir=home, actor="old", scope=SCOPE)
+    settings = config.load(url, data_dir=home, actor="old", scope=SCOPE, outside=True)
     caller = Caller(actor="old", holder=this_process(SYSTEM), scope=SCOPE, clock=SYSTEM)
     with Patching() as patch:
         if "://" in url:
             from standfast.db.postgres import tx
 
             patch.setattr(tx, "LATEST", schema)
+        if schema < 11:  # since then rows have a label
+            patch.setattr(sql, "_expand", _without_labels)
         if schema < 10:  # since then a row of the journal says whether it was told in order
             told = journal.SQL.append._texts["postgres"]
             patch.setattr(journal.SQL, "append", Statement("append", told.removesuffix("RETURNING seq"), told))
         store = Store(lambda caller: engine_of(url, caller, MIGRATIONS[:schema]), caller, lambda: caller.holder)
         store.data_dir = home
         yield handle.Standfast(settings, store)
+
+
+def _without_labels(text: str, dialect: str, expand: Callable[[str, str], str] = sql._expand) -> str:
+    """A statement as it was before rows had a label. The journal's takes its values by position: two say nothing."""
+    if text.startswith("INSERT INTO event "):
+        text = text.replace(", git_dir, origin", "").replace(", db_user", "").replace(", session_user", "")
+        unused = "COALESCE(:data, CASE WHEN :git_dir = :origin THEN NULL END)"
+        return expand(text.replace(":data, :git_dir, :origin", unused), dialect)
+    text = text.replace("{here}", "TRUE").replace("{scoped}", "scope = :scope")
+    text = text.replace("git_dir = :git_dir OR origin = :origin", "FALSE")
+    # An effect did not keep the shape of its result.
+    text = text.replace("result_shape = :result_shape, ", "").replace(", :result_shape", "")
+    if text.startswith("INSERT INTO effect "):
+        text = text.replace(", result_shape", "", 1)
+    text = text.replace(", result_shape", ", NULL AS result_shape")
+    # An approval was bound to the hash of the intent alone.
+    text = text.replace("intent_hash, question_hash,", "intent_hash,").replace(
+        ":intent_hash, :intent_hash", ":intent_hash"
+    )
+    text = text.replace("(effect_id, question_hash)", "(effect_id, intent_hash)")
+    text = re.sub(r"\{here:\w\}", "TRUE", text)
+    text = re.sub(r"\{scoped:(\w)\}", r"\1.scope = :scope", text)
+    if "git_dir" not in text:
+        return expand(text, dialect)
+    head, returning, tail = text.partition("RETURNING ")
+    if head.startswith("INSERT INTO "):
+        head = re.sub(r",\s*(?:CAST\()?:git_dir(?: AS TEXT\))?,\s*(?:CAST\()?:origin(?: AS TEXT\))?", "", head)
+        head = re.sub(r",\s*git_dir,\s*origin(?=\s*\))", "", head, count=1)
+        head = re.sub(r", \(SELECT e\.git_dir [^)]*\),\s*\(SELECT e\.origin [^)]*\)", "", head)
+    text = head + returning + tail
+    for name in ("git_dir", "origin"):
+        text = re.sub(rf"(?<![:\w.])(?:\w+\.)?{name} AS {name}\b", f"NULL AS {name}", text)
+        text = re.sub(rf"(?<![:\w.])(?:\w+\.)?{name}\b(?=\s*(?:,|\n|$|FROM))(?<!AS {name})", f"NULL AS {name}", text)
+    return expand(text, dialect)
 
 
 def build(url: str, home: str, schema: int) -> None:
@@ -284,7 +322,7 @@ def migrate(url: str, home: str, kill: int, torn: bool) -> None:
     with Patching() as patch, crash.record():
         crash.arm(lambda name: at(name) if name.startswith("migrate.") else None)
         (_watch_server if "://" in url else _watch_file)(patch, at, torn)
-        with handle.connect(config.load(url, data_dir=home, actor="new", scope=SCOPE)):
+        with handle.connect(config.load(url, data_dir=home, actor="new", scope=SCOPE, outside=True)):
             pass
 
 
@@ -374,7 +412,7 @@ class _Later(SystemClock):
 def resume(url: str, home: str, schema: int, hours: int) -> None:
     """Today's code ends what was pending; what became of each is written down."""
     found = {}
-    settings = config.load(url, data_dir=home, actor="new", scope=SCOPE)
+    settings = config.load(url, data_dir=home, actor="new", scope=SCOPE, outside=True)
     with handle.connect(settings, clock=_Later(hours) if hours else None) as sf:
         for name in _known(schema):
             found[name] = SCENES[name].resume(sf, World(Path(home)))

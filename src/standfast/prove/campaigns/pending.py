@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import standfast
-from standfast.clock import HOUR_US, SECOND_US, SYSTEM, SystemClock
+from standfast import serial
+from standfast.clock import DAY_US, HOUR_US, SECOND_US, SYSTEM, SystemClock
 from standfast.db.contract import Caller
 from standfast.db.sql import statement
 from standfast.errors import ApprovalRequired
 from standfast.footings import leases
+from standfast.ids import new_id
 from standfast.prove.faults.rows import Oracle, noted
 from standfast.prove.mutants.patching import Patching
 
@@ -25,6 +27,12 @@ _ITEM = statement(
     "INSERT INTO item (scope, path, key, value, created_us, updated_us)"
     " VALUES (:scope, '[\"notes\"]', 'a', '{\"n\":1}', :now_us, :now_us)",
     name="pending_item",
+)
+_APPROVAL = statement(
+    "INSERT INTO approval (id, scope, effect_id, tool, intent_hash, state, requester, approver, requested_us,"
+    " expires_us, answered_us) VALUES (:id, :scope, :effect_id, 'pay', :intent_hash, :state, 'an agent', :approver,"
+    " :now_us, :expires_us, :answered_us)",
+    name="pending_approval",
 )
 
 
@@ -143,32 +151,36 @@ def _unknown(sf: standfast.Standfast, world: World) -> None:
         s.effect("pay", _intent("unknown"), key="unknown", do=breaks)
 
 
-def _asked(sf: standfast.Standfast, world: World) -> None:
-    with suppress(ApprovalRequired):
-        sf.effects.begin("pay", _intent("asked"), key="asked", approve=True)
+def _approval(key: str, state: str) -> Make:
+    """An approval as schemas before 11 wrote it: bound to the hash of the intent, without a question."""
+
+    def make(sf: standfast.Standfast, world: World) -> None:
+        planned = sf.effects.plan("pay", _intent(key), key=key)
+        answered = state != "requested"
+
+        def insert(tx: Any) -> None:
+            tx.run(
+                _APPROVAL,
+                id=new_id("apr"),
+                scope=sf.scope,
+                effect_id=planned.id,
+                intent_hash=serial.hash(planned.intent),
+                state=state,
+                approver="a person" if answered else None,
+                now_us=tx.now_us(),
+                expires_us=tx.now_us() + DAY_US,
+                answered_us=tx.now_us() if answered else None,
+            )
+
+        sf._store.write(insert)
+
+    return make
 
 
-def _granted(sf: standfast.Standfast, world: World) -> None:
-    try:
-        sf.effects.begin("pay", _intent("granted"), key="granted", approve=True)
-    except ApprovalRequired as required:
-        sf.approvals.grant(required.approval_id, approver="a person", rationale="go on")
-
-
-def _denied(sf: standfast.Standfast, world: World) -> None:
-    try:
-        sf.effects.begin("pay", _intent("denied"), key="denied", approve=True)
-    except ApprovalRequired as required:
-        sf.approvals.deny(required.approval_id, approver="a person")
-
-
-def _sent(key: str, *, settle: bool = False, grant: bool = False) -> Callable[[standfast.Standfast, World], Any]:
+def _sent(key: str, *, settle: bool = False) -> Callable[[standfast.Standfast, World], Any]:
     """Call it again: how often it arrived, its state and attempt, and what its approvals say."""
 
     def resume(sf: standfast.Standfast, world: World) -> Any:
-        if grant:
-            (waiting,) = [one for one in sf.approvals.list(state="requested") if one.tool == "pay"]
-            sf.approvals.grant(waiting.id, approver="another person")
         if settle:
             there = world.count(key)
             sf.effects.resolve(key, "applied" if there else "not_applied", evidence="the books", result=key)
@@ -187,7 +199,7 @@ def _options(key: str, world: World) -> dict[str, Any]:
 
     if key == "repeatable":
         return {"idempotent": True}
-    return {"probe": probe} if key in ("arrived", "lost") else {}
+    return {"probe": probe, "settle": 0} if key in ("arrived", "lost") else {}
 
 
 # -- state, tasks, streams, webhooks ------------------------------------------------------------------------------
@@ -324,11 +336,22 @@ SCENES: dict[str, Scene] = {
     "effect dispatched, lost": Scene(2, _lost, _sent("lost"), [1, "acknowledged", 2, []]),
     "effect dispatched, repeatable": Scene(2, _repeatable, _sent("repeatable"), [1, "acknowledged", 2, []]),
     "effect unknown": Scene(2, _unknown, _sent("unknown", settle=True), [1, "acknowledged", 1, []]),
+    # What was asked without a question is asked again: no approver has read it.
     "approval requested": Scene(
-        2, _asked, _sent("asked", grant=True), [1, "acknowledged", 1, [["consumed", "another person"]]]
+        2, _approval("asked", "requested"), _sent("asked"), [0, "planned", 0, [["requested", None], ["expired", None]]]
     ),
-    "approval granted": Scene(2, _granted, _sent("granted"), [1, "acknowledged", 1, [["consumed", "a person"]]]),
-    "approval denied": Scene(2, _denied, _sent("denied"), [0, "planned", 0, [["denied", "a person"]]]),
+    "approval granted": Scene(
+        2,
+        _approval("granted", "granted"),
+        _sent("granted"),
+        [0, "planned", 0, [["requested", None], ["expired", "a person"]]],
+    ),
+    "approval denied": Scene(
+        2,
+        _approval("denied", "denied"),
+        _sent("denied"),
+        [0, "planned", 0, [["requested", None], ["denied", "a person"]]],
+    ),
     "value of a version": Scene(2, _value, _value_again, [{"n": 2}, 3]),
     "task claimed": Scene(3, _task, _task_again, ["flaky", 2, "closed", True]),
     "stream half consumed": Scene(3, _stream, _stream_again, [[2], 4]),

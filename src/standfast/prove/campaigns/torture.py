@@ -7,8 +7,8 @@ SQLite believes it holds; outside, an old SQLite opens and closes the same file 
 would delete the log if nothing but those locks protected it.
 
 Afterwards every acknowledged row must be there, no row of a failed write may be, and counters,
-rows and journal must agree. Without the guard the same campaign loses rows, or is stopped by
-the check of the log before it can: that is the control.
+rows and journal must agree. Without the guard the same campaign loses rows or damages the store, or is stopped by
+the identity check before it can: that is the control.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import time
 from contextlib import closing, suppress
 from pathlib import Path
 
+from standfast.errors import Corrupt
 from standfast.prove.faults.children import Nursery
 from standfast.prove.faults.rows import COUNT_UP, INSERT, Oracle, integrity, keys, noted
 from standfast.prove.outcome import Outcome
@@ -75,7 +76,10 @@ def run(
                     alive[n] = give_birth()
         for pid in [*alive, *foreign]:
             nursery.kill(pid)
-    _look(outcome, place, path)
+    try:
+        _look(outcome, place, path)
+    except Corrupt as error:  # so damaged that it cannot be read: without the guard it may come to that
+        outcome.refuse(error, "the store is damaged")
     return outcome
 
 

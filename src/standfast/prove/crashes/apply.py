@@ -65,7 +65,9 @@ class Fleet(World):
             assert [loop.name for loop in sf.loops.list()] == ["nightly"]
             limits = sf.state.get("limits")
             assert (limits.value, limits.version) == ({"cpu": 3}, 2)
-            assert sorted(gate.pattern for gate in sf.gates.list() if gate.scope == self.name) == ["git push*"]
+            assert sorted(gate.pattern for gate in sf.gates.list() if gate.scope == sf._store.caller.home) == [
+                "git push*"
+            ]
             found = sf.rows("SELECT key, refs FROM application WHERE scope = :s ORDER BY key", {"s": self.name})
             assert [row["key"] for row in found if row["refs"] != "[]"] == ["one", "two"]
             events = sf.rows("SELECT type FROM event WHERE scope = :s", {"s": self.name})

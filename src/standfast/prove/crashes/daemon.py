@@ -95,7 +95,7 @@ class Sweeps(World):
         with self.open() as sf:
             sf.state.expire()
             sf.mail.sweep()
-            (row,) = sf.rows("SELECT value FROM state WHERE scope = :s AND key = 'short'", {"s": self.name})
+            (row,) = sf.rows("SELECT value FROM state WHERE scope = :s AND key = 'short'", {"s": sf._store.caller.home})
             assert row["value"] == "null"
             (mail,) = sf.mail.list("bob", state="any")
             types = Counter(event.type for event in sf.mail.history(mail, limit=1000))

@@ -133,7 +133,8 @@ class Agent(World):
             there = self.world.has("probed", call.intent["what"])
             return standfast.Applied(f"probed {call.intent['what']}") if there else standfast.NotApplied()
 
-        return self._perform(s, "probed", what, probe=probe, **options)
+        # What a dead life of this world sent has arrived.
+        return self._perform(s, "probed", what, probe=probe, settle=0, **options)
 
     def idempotent(self, s: Any, what: str, **options: Any) -> str:
         return self._perform(s, "idempotent", what, idempotent=True, **options)

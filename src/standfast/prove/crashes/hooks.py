@@ -54,9 +54,9 @@ class Hooks(World):
             for n in range(1, len(EVENTS) + 1):
                 assert found[n] <= 1, f"{schedule}: {n} is there {found[n]} times"
                 assert found[n] == 1 or not noted[f"told {n}"], f"{schedule}: {n} was kept and is lost"
-            standing = sorted(gate.pattern for gate in sf.gates.list() if gate.scope == self.name)
+            standing = sorted(gate.pattern for gate in sf.gates.list() if gate.scope == sf._store.caller.home)
             assert standing == ["git push*"]
             copies = json.loads((self.data / "gates.json").read_text())["stores"].values()
-            copied = [one["pattern"] for gates in copies for one in gates if one["scope"] == self.name]
+            copied = [one["pattern"] for gates in copies for one in gates if one["scope"] == sf._store.caller.home]
             assert copied == standing, "the copy is behind"
         self.sound()

@@ -47,7 +47,9 @@ class Values(World):
             assert branch.verdict == "fresh"
             with raising(NotFound):
                 sf.state.get("guest")
-            (row,) = sf.rows("SELECT value, expires_us FROM state WHERE scope = :s AND key = 'short'", {"s": self.name})
+            (row,) = sf.rows(
+                "SELECT value, expires_us FROM state WHERE scope = :s AND key = 'short'", {"s": sf._store.caller.home}
+            )
             assert (row["value"], row["expires_us"]) == ("null", 0)
             for key in ("n", "branch", "guest", "short"):
                 self.check_story(sf, key)
@@ -61,5 +63,6 @@ class Values(World):
             {"s": self.name, "k": f"state::{key}"},
         )
         versions = [json.loads(event["data"])["version"] for event in told]
-        (row,) = sf.rows("SELECT version FROM state WHERE scope = :s AND key = :k", {"s": self.name, "k": key})
+        home = sf._store.caller.home
+        (row,) = sf.rows("SELECT version FROM state WHERE scope = :s AND key = :k", {"s": home, "k": key})
         assert versions == list(range(1, row["version"] + 1))

@@ -50,7 +50,7 @@ class Tasks(World):
                 seen = sum(task.occurrences for task in lives if task.title == topic)
                 extra = seen if topic == "parser" else 0  # `live` looks at it once more, unnoted
                 assert noted[f"told add {topic}"] <= seen <= noted[f"tried add {topic}"] + extra
-            (swept,) = sf.rows("SELECT n FROM sweep WHERE scope = :scope", {"scope": self.name})
+            (swept,) = sf.rows("SELECT n FROM sweep WHERE scope = :scope", {"scope": sf._store.caller.home})
             assert noted["told sweep"] <= swept["n"] <= noted["tried sweep"]
             closed = {task.id for task in lives}
             assert {line.split()[2] for line in noted if line.startswith("told done ")} <= closed

@@ -33,6 +33,7 @@ class Child:
         command = [
             *prefix,
             sys.executable,
+            "-P",
             "-m",
             "standfast.prove.faults.children",
             "run",
@@ -151,7 +152,14 @@ class Nursery:
         """With `postgres`, the driver is imported too, so that no child has to."""
         self._words = open(words, "ab") if words else None  # noqa: SIM115  closed with the nursery
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "standfast.prove.faults.children", "serve", *(["postgres"] if postgres else [])],
+            [
+                sys.executable,
+                "-P",
+                "-m",
+                "standfast.prove.faults.children",
+                "serve",
+                *(["postgres"] if postgres else []),
+            ],
             env=_environment(env),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -243,7 +251,7 @@ class _Server:
     def _live(self, function: Callable[..., object], arguments: dict[str, object], gate: bool) -> NoReturn:
         code = 1
         try:
-            _die_with_parent()
+            die_with_parent()
             os.dup2(2, 1)  # our stdout is the conversation of the nursery
             os.close(self._gate[1])
             if gate:
@@ -284,7 +292,8 @@ class _Server:
         return os.waitstatus_to_exitcode(status)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """In a child: the kernel kills it when its parent ends. A child that it forks has to call this again."""
     import ctypes
 
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)

@@ -282,7 +282,7 @@ def requests(place: Path, garbage: Garbage, inputs: int) -> Iterator[object]:
     with (
         open(place / "words", "wb") as words,
         subprocess.Popen(
-            [sys.executable, "-m", "standfast", "mcp"],
+            [sys.executable, "-P", "-m", "standfast", "mcp"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=words,

@@ -37,7 +37,8 @@ class Model:
     def counts(self, words: str) -> dict[str, str]:
         """State → id of what counts for these words now."""
         live = {id: one.at(self.hour) for id, one in self.asked.items() if one.words == words}
-        return {one.state: id for id, one in live.items() if self.hour < one.until and one.state != "expired"}
+        over = ("expired", "consumed")
+        return {one.state: id for id, one in live.items() if self.hour < one.until and one.state not in over}
 
     def supersede(self, words: str) -> None:
         for id, one in self.asked.items():
@@ -76,12 +77,11 @@ class Program(Machine):
         self.model.supersede(self.words)
         counts = self.model.counts(self.words)
         refused = _call(self.sf, self.effect, hours)
-        assert (refused is None) == ("consumed" in counts or "granted" in counts)
+        assert (refused is None) == ("granted" in counts)
         if refused is None:
             self.attempts += 1
-            if "consumed" not in counts:
-                id = counts["granted"]
-                self.model.asked[id] = self.model.asked[id]._replace(state="consumed")
+            id = counts["granted"]
+            self.model.asked[id] = self.model.asked[id]._replace(state="consumed")
             return
         assert refused.fresh == (not counts)
         if refused.fresh:

@@ -1,4 +1,7 @@
-"""Any sequence of calls, crashes and settlements, against a model of a few lines."""
+"""Any sequence of calls, crashes and settlements, against a model of a few lines.
+
+Calls are made in a session of their own, or in one that all of them share: there a doubt stops every other effect.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ from standfast.prove.scenes import orphan, prune
 STEPS = 25
 
 KEYS = st.sampled_from(["a", "b"])
+SHARED = "the session of many effects"
+TOOL = "model.pay"
 REFUSALS = (
     standfast.InProgress,
     standfast.EffectInDoubt,
@@ -25,16 +30,30 @@ REFUSALS = (
 
 
 class Model:
-    """One effect: its state, how often it was sent, whether somebody is at it, what it returned."""
+    """One effect: its state, how often it was sent, whether somebody is at it, what it returned.
+
+    `shared` says that the shared session sent it last, `asked` that this process knows a probe for it, and `passed`
+    is the attempt that the program has passed over. `resolved` is the attempt whose result a person gave.
+    """
 
     def __init__(self) -> None:
         self.state, self.attempt, self.live = "nothing", 0, False
         self.result: str | None = None
-        self.pruned = False
+        self.pruned = self.shared = self.asked = False
+        self.passed = self.resolved = 0
 
     @property
     def in_doubt(self) -> bool:
         return self.state == "dispatched" and not self.live
+
+    @property
+    def stops(self) -> bool:
+        """Whether no other effect of the shared session is sent."""
+        return self.in_doubt and self.shared and self.passed != self.attempt
+
+    def settle(self, there: bool) -> None:
+        """Its probe was asked because another effect is to be sent."""
+        self.state, self.result = ("acknowledged", "found") if there else ("failed", None)
 
     def call(self, kind: str, there: bool) -> str:
         """What a call does: sends, answers from the record, finds it in the world, or is refused."""
@@ -66,22 +85,46 @@ class Program(Machine):
     # -- the function form ------------------------------------------------------------------------
 
     @rule(
-        key=KEYS, kind=st.sampled_from(["plain", "probed", "idempotent"]), ending=st.sampled_from(["ok", "no", "lost"])
+        key=KEYS,
+        kind=st.sampled_from(["plain", "probed", "idempotent"]),
+        ending=st.sampled_from(["ok", "no", "lost"]),
+        shared=st.booleans(),
     )
-    def call(self, key: str, kind: str, ending: str) -> None:
+    def call(self, key: str, kind: str, ending: str, shared: bool) -> None:
         model = self.models[key]
         expected = model.call(kind, bool(self.world[key]))
-        assert self.perform(key, kind, ending) == (ending if expected == "sent" else expected)
+        if model.in_doubt and kind == "probed":
+            model.asked = True
+        other = self.models["b" if key == "a" else "a"]
+        if shared and expected == "sent" and not model.in_doubt and other.stops:
+            if other.asked:
+                other.settle(bool(self.world["b" if key == "a" else "a"]))
+            else:
+                expected = "in_doubt"
+        assert self.perform(key, kind, ending, shared) == (ending if expected == "sent" else expected)
         if expected == "found":
             model.state, model.result = "acknowledged", "found"
         elif expected == "sent":
+            model.shared, model.asked = shared, model.asked or (kind == "probed" and ending == "lost")
             # That a repetition was not sent says nothing about the attempt before it.
             unsent = "dispatched" if model.in_doubt and kind == "idempotent" else "failed"
             model.attempt += 1
             model.state = {"ok": "acknowledged", "no": unsent, "lost": "dispatched"}[ending]
             model.live, model.result = False, f"attempt {model.attempt}" if ending == "ok" else None
+        if shared and expected not in ("in_doubt", "in_progress"):
+            waits = any(one.stops for one in self.models.values())
+            assert self.sf.sessions.get(SHARED).state == ("waiting" if waits else "completed")
 
-    def perform(self, key: str, kind: str, ending: str) -> str:
+    @rule()
+    def proceed(self) -> None:
+        """The program goes on without knowing: per doubt, and journalled."""
+        with self.sf.session(SHARED) as s:
+            passed = {effect.key for effect in s.proceed()}
+        assert passed == {key for key, model in self.models.items() if model.stops}
+        for key in passed:
+            self.models[key].passed = self.models[key].attempt
+
+    def perform(self, key: str, kind: str, ending: str, shared: bool) -> str:
         """What came of it, in one word; every request that arrives is booked by its attempt."""
 
         def do(call: standfast.Call) -> str:
@@ -98,10 +141,13 @@ class Program(Machine):
 
         before = len(self.world[key])
         self.openings += 1
-        kinds: dict[str, dict[str, Any]] = {"probed": {"probe": probe}, "idempotent": {"idempotent": True}}
-        with self.sf.session(f"session {self.openings}") as s:
+        kinds: dict[str, dict[str, Any]] = {
+            "probed": {"probe": probe, "settle": 0},
+            "idempotent": {"idempotent": True},
+        }
+        with self.sf.session(SHARED if shared else f"session {self.openings}") as s:
             try:
-                result = s.effect("pay", {"key": key}, key=key, do=do, **kinds.get(kind, {}))
+                result = s.effect(TOOL, {"key": key}, key=key, do=do, **kinds.get(kind, {}))
             except standfast.NotApplied:
                 return "no"
             except TimeoutError:
@@ -121,7 +167,7 @@ class Program(Machine):
     @rule(key=KEYS)
     def plan(self, key: str) -> None:
         model = self.models[key]
-        planned = self.refused(lambda: self.sf.effects.plan("pay", {"key": key}, key=key))
+        planned = self.refused(lambda: self.sf.effects.plan(TOOL, {"key": key}, key=key))
         assert planned == (model.call("plain", False) in ("conflict", "in_progress", "in_doubt"))
         if model.state == "nothing":
             model.state = "planned"
@@ -130,7 +176,7 @@ class Program(Machine):
     def begin(self, key: str) -> None:
         model = self.models[key]
         expected = model.call("plain", False)
-        refused = self.refused(lambda: self.sf.effects.begin("pay", {"key": key}, key=key))
+        refused = self.refused(lambda: self.sf.effects.begin(TOOL, {"key": key}, key=key))
         assert refused == (expected not in ("sent", "recorded"))
         if expected == "sent":
             model.attempt, model.state, model.live, model.result = model.attempt + 1, "dispatched", True, None
@@ -163,11 +209,16 @@ class Program(Machine):
         model = self.models[key]
         state = "acknowledged" if answer == "applied" else "failed"
         result = "resolved" if answer == "applied" else None
-        allowed = model.in_doubt or (model.state == state and model.result == result)
+        given = model.state == "acknowledged" and model.resolved == model.attempt and not model.pruned
+        corrects = given and answer == "applied"
+        allowed = model.in_doubt or corrects or (model.state == state and model.result == result)
         say = lambda: self.sf.effects.resolve(key, answer, evidence="looked", result=result)  # noqa: E731
         assert self.refused(say) == (not allowed)
         if model.in_doubt:
             model.state, model.result = state, result
+            model.resolved = model.attempt if answer == "applied" else 0
+        elif corrects:
+            model.result = result
 
     @rule(key=KEYS)
     def supersede(self, key: str) -> None:

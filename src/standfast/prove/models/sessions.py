@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from itertools import count
 
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 import standfast
 from standfast.clock import MINUTE_US, ManualClock
 from standfast.prove.models.machine import Machine
 from standfast.prove.raising import raising
+from standfast.prove.scenes import orphan
 
 STEPS = 25
 
@@ -26,6 +28,8 @@ class Model:
         self.owner: str | None = None
         self.said: list[str] = []
         self.crashes = 0
+        self.doubt: str | None = None
+        """The effect of it that is in doubt: it stops every other one."""
 
     def live(self, now: int) -> bool:
         return self.owner is not None and now < self.until
@@ -45,6 +49,12 @@ class Model:
         self.state, self.owner = state, None
         return True
 
+    def leave(self, actor: str) -> bool:
+        if self.owner != actor:
+            return False
+        self.state, self.owner = "waiting" if self.doubt else "completed", None
+        return True
+
     def take(self) -> bool:
         if self.owner is None:
             return False
@@ -58,6 +68,7 @@ class Program(Machine):
         self.key = f"the session of {self.scope}"
         self.clock = ManualClock()
         self.model = Model()
+        self.numbers = count(1)
         self.handles = {actor: self.opened(clock=self.clock, actor=actor, as_actor=True) for actor in ("ada", "bob")}
 
     def teardown(self) -> None:
@@ -80,6 +91,34 @@ class Program(Machine):
         expected = self.model.end(actor, self.clock.now_us(), state)
         with nullcontext() if expected else raising((standfast.InProgress, standfast.NotFound)):
             self.handles[actor].sessions.end(self.key, state)
+
+    @rule(actor=ACTORS)
+    @precondition(lambda self: self.model.state)
+    def leave(self, actor: str) -> None:
+        """As the block does: completed, unless something is in doubt."""
+        room, fence = self.handles[actor].sessions, self.model.fence
+        session = room.get(self.key).id
+        expected = self.model.leave(actor)
+        with nullcontext() if expected else raising(standfast.LeaseLost):
+            room.leave(session, fence=fence)
+
+    @rule(actor=ACTORS)
+    @precondition(lambda self: self.model.state)
+    def lose_an_effect(self, actor: str) -> None:
+        sf, intent = self.handles[actor], {"n": self.clock.now_us(), "by": actor, "steps": next(self.numbers)}
+        if self.model.doubt:
+            with raising(standfast.EffectInDoubt):
+                sf.effects.begin("model.post", intent, session=self.key)
+        else:
+            self.model.doubt = sf.effects.begin("model.post", intent, session=self.key).id
+            orphan(sf, self.model.doubt)
+
+    @rule(actor=ACTORS, answer=st.sampled_from(["applied", "not_applied"]))
+    @precondition(lambda self: self.model.doubt)
+    def resolve(self, actor: str, answer: str) -> None:
+        assert self.model.doubt is not None
+        self.handles[actor].effects.resolve(self.model.doubt, answer, evidence="the books")
+        self.model.doubt = None
 
     @rule(actor=ACTORS)
     def take(self, actor: str) -> None:

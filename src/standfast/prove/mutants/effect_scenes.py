@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import standfast
 from standfast import crash
 from standfast.clock import ManualClock
+from standfast.config import people
 from standfast.db.contract import Row
 from standfast.ledger.effects import alone, transitions
+from standfast.ledger.effects.nouns import Effect
+from standfast.prove.mutants import shell_scenes
 from standfast.prove.raising import raising
-from standfast.prove.scenes import elsewhere, only, orphan
+from standfast.prove.scenes import elsewhere, only, orphan, outside
 
 
 def check_late(sf: standfast.Standfast) -> None:
@@ -22,9 +27,12 @@ def check_late(sf: standfast.Standfast) -> None:
     def asleep(call: standfast.Call) -> str:
         alone._under_way.clear()
         orphan(sf, "k")
+        outside(taken_over)
+        return "too late"
+
+    def taken_over() -> None:
         with sf.session("b") as other:
             other.effect("pay", key="k", do=lambda call: "in time", idempotent=True)
-        return "too late"
 
     with sf.session("a") as s, raising(standfast.LeaseLost):
         s.effect("pay", key="k", do=asleep)
@@ -37,18 +45,85 @@ def check_sleeper(sf: standfast.Standfast) -> None:
     def asleep(call: standfast.Call) -> str:
         alone._under_way.clear()
         orphan(sf, "k")
+        outside(taken_over)
+        return "unreachable"
+
+    def taken_over() -> None:
         with sf.session("b") as other:
             other.effect("pay", key="k", do=meanwhile, idempotent=True)
-        return "unreachable"
 
     def meanwhile(call: standfast.Call) -> str:
         first = {**_row(sf), "attempt": 1}
-        late = sf._store.write(lambda tx: [transitions.acknowledge(tx, first, '"late"')])
-        assert isinstance(late[0], standfast.LeaseLost)
+        late.append(sf._store.write(lambda tx: [transitions.acknowledge(tx, first, '"late"')])[0])
         return "in time"
 
+    late: list[object] = []
     with sf.session("a") as s, raising(standfast.LeaseLost):
         s.effect("pay", key="k", do=asleep)
+    assert isinstance(late[0], standfast.LeaseLost)
+    assert sf.effects.get("k").result == "in time"
+
+
+def check_late_failure(sf: standfast.Standfast) -> None:
+    """Attempt 1 comes back with a failure or an error while attempt 2 is under way: nothing changes."""
+    for key, end in (("fail", transitions.fail), ("give_up", transitions.give_up)):
+        sf.effects.begin("pay", key=key, idempotent=True)
+        first = _row(sf, key)
+        orphan(sf, key)
+        sf.effects.begin("pay", key=key, idempotent=True)
+        before = _row(sf, key)
+        sf._store.write(lambda tx, end=end, first=first: [end(tx, first, "late")])  # type: ignore[misc]
+        assert _row(sf, key) == before
+
+
+def check_settled(sf: standfast.Standfast) -> None:
+    """A request that arrives four seconds after the kill; the next life asks at once."""
+    clock = sf._store.caller.clock
+    arrives_us = clock.now_us() + 4_000_000
+    sent: list[int] = []
+    sf.effects.begin("pay", key="k")
+    orphan(sf, "k")
+
+    def probe(call: standfast.Call) -> Any:
+        return standfast.Applied("late") if clock.now_us() >= arrives_us else standfast.NotApplied()
+
+    with sf.session("a") as s:
+        s.effect("pay", key="k", do=lambda call: sent.append(call.attempt), probe=probe)
+    assert sent == []
+
+
+def check_swallowed(sf: standfast.Standfast) -> None:
+    """The program swallows the error and tries a variation."""
+    sent: list[int] = []
+    with sf.session("a") as s:
+        with raising(ZeroDivisionError):
+            s.effect("pay", {"order": 1}, do=lambda call: 1 // 0)
+        with raising(standfast.EffectInDoubt):
+            s.effect("pay", {"order": "1b"}, do=lambda call: sent.append(1))
+        s.proceed()
+        with raising(ZeroDivisionError):
+            s.effect("pay", {"order": 1}, do=lambda call: 1 // 0, idempotent=True)
+        with raising(standfast.EffectInDoubt):
+            s.effect("pay", {"order": "1c"}, do=lambda call: sent.append(1))
+    assert sent == []
+    assert sf.sessions.get("a").state == "waiting"
+
+
+def check_elsewhere(sf: standfast.Standfast) -> None:
+    """The same effect is in doubt under another session key."""
+    sent: list[int] = []
+    with sf.session("a") as s, raising(ZeroDivisionError):
+        s.effect("pay", {"order": 1}, do=lambda call: 1 // 0)
+    with sf.session("b") as s, raising(standfast.EffectInDoubt):
+        s.effect("pay", {"order": 1}, do=lambda call: sent.append(1))
+    assert sent == []
+
+
+def check_nested(sf: standfast.Standfast) -> None:
+    """An effect inside an effect is refused, and nothing of it is recorded."""
+    with sf.session("a") as s, raising(standfast.InvalidInput):
+        s.effect("outer", do=lambda call: s.effect("inner", do=lambda call: 1))
+    assert only(sf).tool == "outer"
 
 
 def check_second_thread(sf: standfast.Standfast) -> None:
@@ -151,6 +226,53 @@ def check_yes(sf: standfast.Standfast) -> None:
         s.effect("t", do=lambda call: 1, approve=True)
 
 
+def check_spent(sf: standfast.Standfast) -> None:
+    """One grant, one dispatch: what failed needs another grant."""
+    begun = _granted(sf)
+    sf.effects.fail(begun.id, "no network")
+    with raising(standfast.ApprovalRequired):
+        sf.effects.begin("pay", {"to": "ada"}, key="k", approve=True)
+
+
+def check_directory(sf: standfast.Standfast) -> None:
+    """A grant for a command in one directory is none for the same command in another."""
+    for place in ("/srv/one", "/srv/two"):
+        with raising(standfast.ApprovalRequired):
+            sf.effects.begin("once", {"argv": ["./run.sh"]}, key="k", approve=True, context={"cwd": place})
+        for waiting in sf.approvals.list(state="requested"):
+            sf.approvals.grant(waiting.id, approver="ada")
+
+
+def check_screen(sf: standfast.Standfast) -> None:
+    """Nothing that an agent stored moves the cursor of the approver's terminal."""
+    hostile = "\x1b[2J\x1b[H\u202e\u200b"
+    with raising(standfast.ApprovalRequired):
+        sf.effects.begin("pay", {"to": hostile}, key="k", approve=True, why=hostile, context={"description": hostile})
+    (waiting,) = sf.approvals.list()
+    shown = import_module("standfast.cli.approval").lines(sf.approvals.question(waiting.id), width=80)
+    assert not set(hostile) & set("\x1b\u202e\u200b") & set("".join(shown))
+
+
+def check_agent(sf: standfast.Standfast) -> None:
+    """A command of an agent answers no approval."""
+    with raising(standfast.ApprovalRequired):
+        sf.effects.begin("pay", {"to": "ada"}, key="k", approve=True)
+    (waiting,) = sf.approvals.list()
+    people.entered()
+    os.environ["CLAUDECODE"] = "1"
+    with raising(standfast.ApprovalRequired):
+        sf.approvals.grant(waiting.id, approver="agent")
+    assert sf.approvals.get(waiting.id).state == "requested"
+
+
+def _granted(sf: standfast.Standfast) -> Effect:
+    with raising(standfast.ApprovalRequired):
+        sf.effects.begin("pay", {"to": "ada"}, key="k", approve=True)
+    (waiting,) = sf.approvals.list()
+    sf.approvals.grant(waiting.id, approver="ada")
+    return sf.effects.begin("pay", {"to": "ada"}, key="k", approve=True)
+
+
 def check_pruned(sf: standfast.Standfast) -> None:
     from standfast.prove.scenes import prune
 
@@ -179,20 +301,21 @@ def check_late_twice(sf: standfast.Standfast) -> None:
     assert sf.effects.get("k").result == "first"
 
 
-def _row(sf: standfast.Standfast) -> Row:
-    return sf._store.read(lambda tx: tx.one(transitions.SQL.by_key, scope=sf.scope, key="k"))
+def _row(sf: standfast.Standfast, key: str = "k") -> Row:
+    return sf._store.read(lambda tx: tx.one(transitions.SQL.by_key, scope=sf.scope, key=key))
 
 
-def play(name: str, directory: Path) -> None:
-    """The scene of that name on a store of its own, in a child."""
+def play(scene: Callable[[standfast.Standfast], None], directory: Path) -> None:
+    """A scene on a store of its own, in a child."""
 
-    def scene() -> None:
+    def played() -> None:
         with standfast.open(directory / "standfast.db", data_dir=directory, clock=ManualClock()) as sf:
-            SCENES[name](sf)
+            scene(sf)
 
-    crash._live(scene, 0, crash.Schedule(), 60.0)
+    crash._live(played, 0, crash.Schedule(), 60.0)
 
 
 SCENES: dict[str, Callable[[standfast.Standfast], None]] = {
     name.removeprefix("check_"): scene for name, scene in list(globals().items()) if name.startswith("check_")
 }
+SCENES |= shell_scenes.SCENES

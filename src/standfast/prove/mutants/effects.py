@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from standfast import crash, serial
-from standfast.footings import leases
+from standfast.footings import foreign, leases
 from standfast.ledger.effects import doubting, finding, identity, performing, transitions, words
 from standfast.ledger.effects.call import Call, NotApplied, Unknown
 from standfast.prove.mutants.patching import Mutant, Patch, reworded, swapped
+from standfast.record.sessions import owning
 
 # -- patches ------------------------------------------------------------------------------------------------
 
@@ -180,6 +181,40 @@ MUTANTS: dict[str, Mutant] = {
         swapped(
             performing, "wanted_for", lambda made: lambda *a, **k: made(*a, **k)._replace(approve=False, context=None)
         ),
+    ),
+    "settle ignored": Mutant(
+        "a probe's no counts while the request is on its way",
+        "check settled",
+        swapped(finding, "unsettled_us", lambda _: lambda tx, row, settle_us: 0),
+    ),
+    "a swallowed doubt lets the next effect pass": Mutant(
+        "a variation is sent", "check swallowed", swapped(finding, "stopped", lambda _: lambda *args: None)
+    ),
+    "proceed for ever": Mutant(
+        "a later attempt in doubt does not stop the session",
+        "check swallowed",
+        swapped(
+            finding,
+            "_passed_over",
+            lambda _: lambda tx, row: tx.maybe(transitions.SQL.proceeded, id=row["id"]) is not None,
+        ),
+    ),
+    "a swallowed doubt completes the session": Mutant(
+        "nobody comes back", "check swallowed", swapped(owning, "expected", lambda _: lambda *args: None)
+    ),
+    "the same effect elsewhere is sent": Mutant(
+        "another session key is another effect",
+        "check elsewhere",
+        replaced("same_elsewhere", "AND tool = :tool", "AND tool = :tool AND 1 = 0"),
+    ),
+    "a late failure ends attempt 2": Mutant(
+        "any attempt may fail", "check late_failure", replaced("fail", "AND attempt = :attempt", "")
+    ),
+    "a late error ends attempt 2": Mutant(
+        "any attempt may give up", "check late_failure", replaced("give_up", "AND attempt = :attempt", "")
+    ),
+    "a nested effect is recorded": Mutant(
+        "an effect inside an effect", "check nested", swapped(foreign, "refuse_nested", lambda _: lambda what: None)
     ),
     "an effect leaves no trace": Mutant(
         "nothing is journalled", "check journal", swapped(words, "say", lambda _: lambda *a, **k: None)

@@ -13,9 +13,10 @@ from typing import Any
 from standfast import crash
 from standfast.db.contract import Tx
 from standfast.db.migrations import MIGRATIONS, ddl
-from standfast.db.sqlite import engine, guard, migrate
+from standfast.db.sqlite import engine, forks, guard, migrate
 from standfast.db.sqlite.engine import SqliteEngine
 from standfast.db.sqlite.tx import SqliteTx
+from standfast.db.sqlite.writer import Writer
 from standfast.footings import journal, leases
 from standfast.prove.mutants.patching import Mutant, Setter, both, reworded, swapped, without
 
@@ -43,13 +44,11 @@ def committed_instead(self: Any) -> None:
 def not_taken_back(self: Any, batch: Any) -> Any:
     """Savepoints that are only ever released."""
     self.begin()
-    for entry in batch:
-        for op in entry.ops:
-            op.error = None
-            try:
-                op.result = op.body(SqliteTx(self.cursor, op.caller))
-            except Exception as error:  # noqa: BLE001  as the engine does
-                op.error = error
+    for body in batch:
+        try:
+            body.result = body.function(SqliteTx(self.cursor, body.caller))
+        except Exception as error:  # noqa: BLE001  as the engine does
+            body.error = error
     self.finish()
     return batch
 
@@ -170,8 +169,38 @@ MUTANTS: dict[str, Mutant] = {
     "no guard and no witness": Mutant(
         "and nobody notices that the log was replaced",
         "campaign torture",
-        both(without(guard, "_share"), swapped(guard.Log, "_now_named", lambda _: lambda self: b"there")),
+        both(without(guard, "_share"), without(guard.Files, "check_names"), without(guard.Files, "_check_wal")),
         {"seconds": 4},
+    ),
+    "no identity check": Mutant(
+        "a file that was removed or overwritten is written to, and acknowledged",
+        "campaign damage",
+        both(without(guard.Files, "check_names"), without(guard.Files, "_check_contents")),
+        {"acts": 30},
+    ),
+    "contents are not checked": Mutant(
+        "a file that was truncated in place keeps its name",
+        "campaign damage",
+        without(guard.Files, "_check_contents"),
+        {"acts": 60},
+    ),
+    "no check for another process's files": Mutant(
+        "a store is opened beside a process that has another -shm",
+        "campaign damage",
+        swapped(guard, "_is_marked", lambda _: lambda fd: False),
+        {"acts": 40},
+    ),
+    "a forked child uses its parent's transaction": Mutant(
+        "statements and commit of an inherited transaction are not refused",
+        "campaign damage",
+        swapped(forks, "count", lambda _: lambda: 0),
+        {"acts": 60},
+    ),
+    "a waiter that is not withdrawn": Mutant(
+        "a write that raised is made later",
+        "campaign interrupts",
+        without(Writer, "_leave"),
+        {"acts": 20},
     ),
     "the log is deleted at the end": Mutant(
         "what was not checkpointed is gone",

@@ -108,9 +108,10 @@ def _sweep(look: Look) -> Iterator[str]:
 
 
 def _check(look: Look) -> Iterator[str]:
-    from standfast.prove.mutants.effect_scenes import play as played
+    from standfast.prove.mutants import effect_scenes, view_scenes
 
-    played(look.name, look.place)
+    scenes = effect_scenes.SCENES | view_scenes.SCENES
+    effect_scenes.play(scenes[look.name], look.place)
     yield ""
 
 

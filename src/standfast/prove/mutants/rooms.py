@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 from standfast import crash
+from standfast.config import people
 from standfast.footings import artifact_files, leases
 from standfast.interchange.hooks import spool
 from standfast.ledger import approvals, credits
@@ -32,11 +34,16 @@ def any_yes(current: Any) -> Any:
     """Whoever was given a yes for this effect may do anything in its name."""
 
     def patched(tx: Any, asked: Any) -> Any:
-        rows = tx.all(approvals.SQL.standing, effect_id=asked.effect["id"], intent_hash=asked.effect["intent_hash"])
-        given = [approvals._approval(row) for row in rows if row["state"] in ("granted", "consumed")]
+        rows = tx.all(approvals.SQL.standing, effect_id=asked.effect["id"], question_hash=asked.question_hash)
+        given = [approvals._approval(row) for row in rows if row["state"] == "granted"]
         return given[0] if given else current(tx, asked)
 
     return patched
+
+
+def without_directory(context: Any) -> Any:
+    """The question does not say where a command runs."""
+    return lambda effect: {name: value for name, value in context(effect).items() if name != "cwd"}
 
 
 def renamed(field: str) -> Any:
@@ -84,12 +91,12 @@ def spool_gone(m: Setter) -> None:
         last[:] = [(name, directory)]
         return opened(name, flags, directory)
 
-    def keep(store: Any, records: Any) -> Any:
+    def keep(store: Any, source: Any, records: Any) -> Any:
         for name, directory in last:
             with suppress(OSError):
                 os.unlink(name, dir_fd=directory)
         crash.point("spool.before_remove")
-        return kept(store, records)
+        return kept(store, source, records)
 
     m.setattr(spool, "_open", remember)
     m.setattr(spool, "_keep", keep)
@@ -102,7 +109,30 @@ MUTANTS: dict[str, Mutant] = {
     "a yes that is never used up": Mutant(
         "consumed, and still granted",
         "sweep approvals:Approvals",
-        reworded(approvals.SQL, "consume", "SET state = 'consumed'", "SET state = 'granted'"),
+        reworded(approvals.SQL, "consume", "THEN 'consumed'", "THEN 'granted'"),
+    ),
+    "a grant used twice": Mutant(
+        "a grant is not consumed by its dispatch",
+        "check spent",
+        reworded(
+            approvals.SQL,
+            "consume",
+            "SET attempts_used = attempts_used + 1,\n    state = CASE WHEN attempts_used + 1",
+            "SET attempts_used = 0,\n    state = CASE WHEN 0",
+        ),
+    ),
+    "the directory is not in the question": Mutant(
+        "a grant for one directory runs in another",
+        "check directory",
+        swapped(approvals, "_context", without_directory),
+    ),
+    "labels are not cleaned": Mutant(
+        "an agent redraws the approver's screen",
+        "check screen",
+        swapped(import_module("standfast.cli.render"), "clean", lambda _: lambda text, **__: text),
+    ),
+    "an agent is not refused": Mutant(
+        "an agent's command answers an approval", "check agent", swapped(people, "agent_sign", lambda _: nothing)
     ),
     "the last answer wins": Mutant(
         "a denial becomes a yes", "model approvals", reworded(approvals.SQL, "answer", "AND state = 'requested'", "")

@@ -114,7 +114,7 @@ class Payments(Workload):
         words = "please" if one.approve else self.draw.choice(("please", "quick", "now"))
         options: dict[str, Any] = {"approve": True} if one.approve else {}
         if one.kind == "probed":
-            options["probe"] = lambda call: self.probe(process, one)
+            options |= {"probe": lambda call: self.probe(process, one), "settle": 0}
         if one.kind == "idempotent":
             options["idempotent"] = True
         intent = {"to": one.name, "words": words}

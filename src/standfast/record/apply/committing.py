@@ -10,7 +10,7 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Store, raised, refused_inside
 from standfast.errors import InvalidInput, KeyConflict
-from standfast.footings import journal, keys
+from standfast.footings import journal, keys, repositories
 from standfast.record.apply import planning
 from standfast.record.apply.nouns import MODES, Applied, Change, Item
 from standfast.record.apply.spec import Spec, local
@@ -48,6 +48,8 @@ def apply(store: Store, spec: Spec, *, key: str | None, mode: str) -> Applied:
 
 def _looked(tx: Tx, spec: Spec, key: str | None, mode: str) -> Applied:
     row = None if key is None else tx.maybe(SQL.by_key, scope=tx.caller.scope, key=key)
+    if row is not None:
+        _refuse_elsewhere(tx, row)
     if row is not None and row["spec_hash"] == spec.hash:
         return _replayed(row, spec, mode)
     changes, problems = planning.plan(tx, spec)
@@ -59,12 +61,20 @@ def _looked(tx: Tx, spec: Spec, key: str | None, mode: str) -> Applied:
     return Applied(mode, key, spec.hash, changes, problems)
 
 
+def _refuse_elsewhere(tx: Tx, row: Row) -> None:
+    """What it made belongs to the repository that it was applied in."""
+    refusal = repositories.refused(tx, row | {"id": f"application:{row['key']}"}, f"the key {row['key']!r} of an apply")
+    if refusal is not None:
+        raise refusal
+
+
 def _committed(store: Store, tx: Tx, spec: Spec, key: str) -> Applied:
     scope, caller = tx.caller.scope, tx.caller
-    tasks.be_alone(tx, scope, "apply")  # of two files that ask for one task, the second finds it
+    tasks.be_alone(tx, caller.home, "apply")  # of two files that ask for one task, the second finds it
     asked: Row = {"scope": scope, "key": key, "spec_hash": spec.hash}
-    if tx.maybe(SQL.begin, actor=caller.actor, now_us=tx.now_us(), **asked) is None:
+    if tx.maybe(SQL.begin, actor=caller.actor, now_us=tx.now_us(), **asked, **caller.labelled()) is None:
         row = tx.one(SQL.by_key, scope=scope, key=key)
+        _refuse_elsewhere(tx, row)
         if row["spec_hash"] != spec.hash:
             raise _conflict(row)
         return _replayed(row, spec, "commit")
@@ -143,7 +153,7 @@ class _Making:
         from standfast.record.state import values
         from standfast.record.state.nouns import Place
 
-        place = Place(self._tx.caller.scope, item.given.get("namespace", ""))
+        place = Place(self._tx.caller.home, item.given.get("namespace", ""))
         raised(values.put(self._tx, place, item.given["key"], item.given["value"], item.wanted))
         return place.subject(item.given["key"])
 

@@ -58,7 +58,7 @@ def task_row(tx: Tx, item: Item) -> Row | None:
     """The newest episode of it."""
     from standfast.record.tasks import changes
 
-    return tx.maybe(changes.SQL.by_fingerprint, scope=tx.caller.scope, fingerprint=item.wanted.fingerprint)
+    return tx.maybe(changes.SQL.by_fingerprint, scope=tx.caller.home, fingerprint=item.wanted.fingerprint)
 
 
 def _task(tx: Tx, item: Item, names: dict[str, Item]) -> Found:
@@ -150,7 +150,7 @@ def _state(tx: Tx, item: Item, names: dict[str, Item]) -> Found:
     from standfast.record.state import schemas, values
     from standfast.record.state.nouns import Place
 
-    place = Place(tx.caller.scope, item.given.get("namespace", ""))
+    place = Place(tx.caller.home, item.given.get("namespace", ""))
     key, value = item.given["key"], item.given["value"]
     row = tx.maybe(values.SQL.get, **place.named(key))
     problem = None
@@ -174,7 +174,7 @@ def _state(tx: Tx, item: Item, names: dict[str, Item]) -> Found:
 def _gate(tx: Tx, item: Item, names: dict[str, Item]) -> Found:
     from standfast.ledger import gates
 
-    scope = "" if item.given.get("global") else tx.caller.scope
+    scope = "" if item.given.get("global") else tx.caller.home
     row = tx.maybe(gates.SQL.by_pattern, scope=scope, pattern=item.wanted["pattern"])
     if row is None:
         return Found(_new(item))

@@ -13,7 +13,7 @@ from standfast import crash, serial
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import InvalidInput, KeyConflict, NotFound, VersionConflict
-from standfast.footings import journal, keys
+from standfast.footings import hints, journal, keys
 from standfast.record.events.nouns import APPEND_MAX, KEY_MAX, Appended, Item
 
 SQL = load(__name__)
@@ -36,7 +36,7 @@ def append(
     scope = tx.caller.scope
     session_id = None if session is None else session_id_of(tx, session)
     crash.point("event.before_append")
-    named: Row = {"scope": scope, "name": stream, "now_us": tx.now_us()}
+    named: Row = {"scope": scope, "name": stream, "now_us": tx.now_us(), **tx.caller.labelled()}
     if key is not None or expected_version is not None:
         there = tx.one(SQL.hold, **named)["version"]
         before = None if key is None else _before(tx, stream, keys.checked(key, "a key", limit=KEY_MAX), items)
@@ -60,7 +60,8 @@ def session_id_of(tx: Tx, session: str) -> str:
 def moved_on(stream: str, there: int, expected: int) -> VersionConflict:
     return VersionConflict(
         f"stream {stream!r} is at version {there}, not {expected}",
-        f"read what came since, then append at {there}: standfast event list {stream} --after {expected}",
+        f"read what came since, then append at {there}: "
+        + hints.command("event", "list", stream, "--after", str(expected)),
     )
 
 
@@ -95,6 +96,6 @@ def _before(tx: Tx, stream: str, key: str, items: Sequence[Item]) -> list[Append
         raise KeyConflict(
             f"the key {serial.clean(key, 60)!r} was used for other events of stream {stream!r}: "
             f"version {rows[0]['version']}, {rows[0]['type']}",
-            f"standfast event list {stream} --after {rows[0]['version'] - 1}",
+            hints.command("event", "list", stream, "--after", str(rows[0]["version"] - 1)),
         )
     return [Appended(stream, row["version"], row["type"], row["time_us"]) for row in rows]

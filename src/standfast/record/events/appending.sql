@@ -1,15 +1,15 @@
 -- Streams: appends to one stream take turns at its row, which is held until the commit.
 
 -- name: advance
-INSERT INTO stream (scope, name, version, updated_us)
-VALUES (:scope, :name, :count, :now_us)
+INSERT INTO stream (scope, name, version, updated_us, git_dir, origin)
+VALUES (:scope, :name, :count, :now_us, :git_dir, :origin)
 ON CONFLICT (scope, name) DO UPDATE SET version = stream.version + :count, updated_us = :now_us
 RETURNING version
 
 -- The row, held, as it is; made if need be, so that two first appends take turns too.
 -- name: hold
-INSERT INTO stream (scope, name, version, updated_us)
-VALUES (:scope, :name, 0, :now_us)
+INSERT INTO stream (scope, name, version, updated_us, git_dir, origin)
+VALUES (:scope, :name, 0, :now_us, :git_dir, :origin)
 ON CONFLICT (scope, name) DO UPDATE SET version = stream.version
 RETURNING version
 

@@ -92,7 +92,7 @@ def commit(tx: Tx, batch: Batch) -> Consumer | StandfastError:
     if batch.before:
         row = tx.maybe(SQL.move, before=batch.before, **moved)
     else:
-        row = tx.maybe(SQL.first, **moved)
+        row = tx.maybe(SQL.first, **moved, **tx.caller.labelled())
     if row is None:
         return _moved_on(tx, batch, at)
     return Consumer(at["scope"], at["name"], at["stream"], batch.cursor, moved["version"], tx.now_us())
@@ -104,7 +104,8 @@ def begin(tx: Tx, name: str, stream: str | None, start: str) -> Consumer | Stand
     if start not in ("beginning", "now"):
         return InvalidInput(f"{serial.clean(start, 40)!r}: a consumer begins at the beginning, or now")
     cursor = _now(tx, stream) if start == "now" else _nothing(stream)
-    tx.maybe(SQL.first, cursor=cursor, version=_version(cursor), now_us=tx.now_us(), **at)
+    moved: Row = {"cursor": cursor, "version": _version(cursor), "now_us": tx.now_us()}
+    tx.maybe(SQL.first, **moved, **at, **tx.caller.labelled())
     return consumer(tx, at)
 
 
@@ -126,7 +127,8 @@ def seek(tx: Tx, name: str, stream: str | None, to: str | int) -> Consumer | Sta
         return InvalidInput("seek to where?", 'a version of its stream, "beginning" or "now"')
     before = place(tx, name, stream)
     crash.point("event.before_seek")
-    row = tx.one(SQL.seek, cursor=cursor, version=_version(cursor), now_us=tx.now_us(), **at)
+    moved: Row = {"cursor": cursor, "version": _version(cursor), "now_us": tx.now_us()}
+    row = tx.one(SQL.seek, **moved, **at, **tx.caller.labelled())
     told = {"stream": at["stream"], "was": before, "is": cursor}
     journal.append(tx, "consumer.moved", f"consumer:{name}", summary=f"{name} to {to}", data=told)
     return Consumer(**row)

@@ -6,8 +6,8 @@ FROM consumer
 WHERE scope = :scope AND name = :name AND stream = :stream
 
 -- name: first
-INSERT INTO consumer (scope, name, stream, cursor, version, updated_us)
-VALUES (:scope, :name, :stream, :cursor, :version, :now_us)
+INSERT INTO consumer (scope, name, stream, cursor, version, updated_us, git_dir, origin)
+VALUES (:scope, :name, :stream, :cursor, :version, :now_us, :git_dir, :origin)
 ON CONFLICT (scope, name, stream) DO NOTHING
 RETURNING cursor
 
@@ -17,8 +17,8 @@ WHERE scope = :scope AND name = :name AND stream = :stream AND cursor = :before
 RETURNING cursor
 
 -- name: seek
-INSERT INTO consumer (scope, name, stream, cursor, version, updated_us)
-VALUES (:scope, :name, :stream, :cursor, :version, :now_us)
+INSERT INTO consumer (scope, name, stream, cursor, version, updated_us, git_dir, origin)
+VALUES (:scope, :name, :stream, :cursor, :version, :now_us, :git_dir, :origin)
 ON CONFLICT (scope, name, stream) DO UPDATE SET cursor = :cursor, version = :version, updated_us = :now_us
 RETURNING scope, name, stream, cursor, version, updated_us
 

@@ -148,7 +148,7 @@ def _keep(store: Store, stream: str, name: str, version: int, text: str) -> None
 
     def add(tx: Tx) -> None:
         at: Row = {"scope": tx.caller.scope, "fold": name, "stream": stream}
-        tx.run(SQL.add, version=version, data=text, now_us=tx.now_us(), **at)
+        tx.run(SQL.add, version=version, data=text, now_us=tx.now_us(), **at, **tx.caller.labelled())
         tx.run(SQL.trim, keep=SNAPSHOTS_KEPT, **at)
 
     crash.point("event.before_snapshot")

@@ -8,8 +8,8 @@ ORDER BY version DESC
 LIMIT 1
 
 -- name: add
-INSERT INTO snapshot (scope, fold, stream, version, data, created_us)
-VALUES (:scope, :fold, :stream, :version, :data, :now_us)
+INSERT INTO snapshot (scope, fold, stream, version, data, created_us, git_dir, origin)
+VALUES (:scope, :fold, :stream, :version, :data, :now_us, :git_dir, :origin)
 ON CONFLICT (scope, fold, stream, version) DO NOTHING
 
 -- name: trim

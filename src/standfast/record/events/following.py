@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple, Self
 
 from standfast.db.contract import Tx, Watch
@@ -18,6 +19,8 @@ from standfast.record.events import reading
 from standfast.record.events.nouns import PAGE_MAX
 
 LOOK_AGAIN_S = 1.0
+HELD_BACK_EVERY_S = 10.0
+"""How often a waiting follower of the journal asks whether something holds it back."""
 YOUNG_US = 1_000_000
 """A row younger than this may be visible and not yet on disk."""
 
@@ -40,7 +43,7 @@ def look(tx: Tx, stream: str | None, type: str | None, cursor: str, limit: int) 
         rows = journal.following(tx, cursor or None, limit)
         end = journal.cursor_of(tx, rows[-1]) if rows else cursor
     # What is of no interest is not decoded.
-    wanted = [row for row in rows if row["scope"] == tx.caller.scope and fits(row["type"], type)]
+    wanted = [row for row in rows if journal.within(row, tx.caller.scope) and fits(row["type"], type)]
     placed = [
         (journal.event(row), journal.cursor_of(tx, row) if stream is None else f"v:{row['version']}") for row in wanted
     ]
@@ -61,6 +64,12 @@ def look_durably(store: Store, stream: str | None, type: str | None, cursor: str
     return found
 
 
+def _logged(sentence: str) -> None:
+    import logging
+
+    logging.getLogger("standfast").warning(sentence)
+
+
 class Following:
     """Events as they come, without an end; or until nothing came for `idle_s`. Close it, or use `with`."""
 
@@ -70,6 +79,10 @@ class Following:
         self._store, self._stream, self._type = store, stream, type
         self.patience_s = idle_s
         """How long it waits for the next one; None: for ever."""
+        self.on_held_back: Callable[[str], object] = _logged
+        """Called with a sentence when another transaction keeps newer events from this reader."""
+        self._held_back = ""
+        self._asked_s = time.monotonic()
         self._cursor = cursor
         self._ready: deque[Event] = deque()
         self._watch = store.watch()
@@ -96,8 +109,21 @@ class Following:
             left_s = end - time.monotonic()
             if left_s <= 0:
                 return None
+            self._tell_held_back()
             self._watch.wait(min(LOOK_AGAIN_S, left_s))
         return self._ready.popleft() if self._ready else None
+
+    def _tell_held_back(self) -> None:
+        """Once for each transaction: a stream of one's own is read by version and waits for nothing."""
+        now_s = time.monotonic()
+        if self._stream is not None or now_s - self._asked_s < HELD_BACK_EVERY_S:
+            return
+        self._asked_s = now_s
+        said = self._store.engine.held_back()
+        who = said.partition(" has kept")[0]
+        if who and who != self._held_back:
+            self.on_held_back(said)
+        self._held_back = who
 
     def close(self) -> None:
         watch, self._watch = self._watch, None

@@ -16,7 +16,7 @@ from standfast import serial
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import InvalidInput, NotFound
-from standfast.footings import by_time, journal
+from standfast.footings import by_time, hints, journal
 from standfast.footings.journal import Event
 from standfast.record.events import appending
 from standfast.record.events.nouns import Listed, Stream, page_size
@@ -190,4 +190,6 @@ def missing(tx: Tx, name: str, version: int) -> NotFound:
     last = last_version(tx, name)
     if not last:
         return unknown(name)
-    return NotFound(f"stream {name!r} has {last} events; there is no version {version}", f"standfast event list {name}")
+    return NotFound(
+        f"stream {name!r} has {last} events; there is no version {version}", hints.command("event", "list", name)
+    )

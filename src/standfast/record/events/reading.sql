@@ -31,7 +31,7 @@ SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, s
        stream, version, summary, data
 FROM event
 WHERE {in_time} AND occurred_us >= :from_us AND occurred_us < :until_us AND (occurred_us > :from_us OR seq > :seq)
-  AND (:everywhere = 1 OR scope = :scope)
+  AND (:everywhere = 1 OR {scoped})
   AND (CAST(:stream AS text) IS NULL OR stream = :stream)
   AND (CAST(:type AS text) IS NULL OR type = :type OR substr(type, 1, length(CAST(:type AS text)) + 1) = :type || '.')
 ORDER BY {by_time}
@@ -42,7 +42,7 @@ SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, s
        stream, version, summary, data
 FROM event
 WHERE {in_time} AND occurred_us >= :from_us AND occurred_us < :until_us
-  AND (:everywhere = 1 OR scope = :scope)
+  AND (:everywhere = 1 OR {scoped})
   AND (CAST(:stream AS text) IS NULL OR stream = :stream)
   AND (CAST(:type AS text) IS NULL OR type = :type OR substr(type, 1, length(CAST(:type AS text)) + 1) = :type || '.')
 ORDER BY {by_time_down}

@@ -19,7 +19,7 @@ from standfast import crash
 from standfast.clock import format_duration
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.footings import journal
+from standfast.footings import journal, repositories
 from standfast.ids import new_id
 from standfast.record.loops import schedule
 from standfast.record.loops.nouns import ON_TIME_US, QUEUED_MAX, SINGLE_MAX, Absent, Run, run
@@ -137,6 +137,7 @@ def _fire(tx: Tx, row: Row, fired: Fired) -> None:
                 data={"loop": row["id"], "slot_us": slot_us},
                 state=written["state"],
                 scope=row["scope"],
+                label=repositories.labelled(row),
             )
             fired.runs.append(run(tx, written))
     _advance(tx, row, made)
@@ -146,7 +147,9 @@ def _put_off(tx: Tx, row: Row, error: Exception) -> Row:
     """Its zone is not known here, or was taken out of the time zone database: a person has to look at it."""
     reason = clean(f"its schedule cannot be read on this machine: {error}", 300)
     tx.one(SQL.put_off, id=row["id"], slot_us=row["next_slot_us"], reason=reason, now_us=tx.now_us())
-    journal.append(tx, "loop.paused", row["id"], summary=f"{row['name']}: {reason}", state="paused", scope=row["scope"])
+    summary = f"{row['name']}: {reason}"
+    label = repositories.labelled(row)
+    journal.append(tx, "loop.paused", row["id"], summary=summary, state="paused", scope=row["scope"], label=label)
     return row | {"reason": reason}
 
 
@@ -188,6 +191,7 @@ def _write_passed(tx: Tx, row: Row, made: Plan, state: str, reason: str) -> list
         data={"loop": row["id"], "slots": slots, "slot_us": first_us, "until_slot_us": until_us},
         state=state,
         scope=row["scope"],
+        label=repositories.labelled(row),
         occurred_us=first_us,
     )
     return found
@@ -216,6 +220,8 @@ def _columns(tx: Tx, row: Row, slot_us: int, state: str, reason: str | None) -> 
         "id": new_id("run"),
         "loop_id": row["id"],
         "scope": row["scope"],
+        "git_dir": row["git_dir"],
+        "origin": row["origin"],
         "slot_us": slot_us,
         "until_slot_us": None,
         "slots": 1,
@@ -254,7 +260,8 @@ def next_due_us(tx: Tx, *, slots: bool = True, runs: bool = True) -> int | None:
 
 def absent(tx: Tx, scope: str, *, everywhere: bool, limit: int) -> list[Absent]:
     now_us = tx.now_us()
-    rows = tx.all(SQL.late, late_us=now_us - ON_TIME_US, scope=scope, everywhere=int(everywhere), limit=limit)
+    asked = {"scope": scope, "everywhere": int(everywhere), **repositories.filtered(tx, everywhere=everywhere)}
+    rows = tx.all(SQL.late, late_us=now_us - ON_TIME_US, limit=limit, **asked)
     found = []
     for row in rows:
         try:
@@ -263,9 +270,8 @@ def absent(tx: Tx, scope: str, *, everywhere: bool, limit: int) -> list[Absent]:
             continue  # whoever fires it next pauses it and says why
         until_us = max([slot_us, *when.newest(slot_us, now_us, 1)])
         slots = max(1, when.count(slot_us, until_us))
-        found.append(
-            Absent(row["id"], row["scope"], row["name"], row["zone"], slot_us, until_us, slots, row["last_slot_us"])
-        )
+        about = (row["id"], row["scope"], row["name"], row["zone"])
+        found.append(Absent(*about, slot_us, until_us, slots, row["last_slot_us"], row["git_dir"], row["origin"]))
     return found
 
 

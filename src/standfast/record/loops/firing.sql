@@ -3,7 +3,7 @@
 -- name: due
 SELECT id, scope, name, kind, schedule, zone, command, cwd, environment, catch_up, catch_up_max, overlap, timeout_us,
        retries_max, backoff_us, failures_max, failures, state, reason, spec_hash, anchor_us, next_slot_us,
-       last_slot_us, actor, created_us, updated_us,
+       last_slot_us, actor, created_us, updated_us, git_dir, origin,
        (SELECT COUNT(*) FROM run o WHERE o.loop_id = loop.id AND o.state IN ('queued', 'running')) AS open_runs,
        (SELECT MIN(o.slot_us) FROM run o WHERE o.loop_id = loop.id AND o.state IN ('queued', 'running')) AS open_slot_us
 FROM loop
@@ -15,9 +15,9 @@ LIMIT :limit
 -- A slot has one row, for ever: whoever comes second writes nothing.
 -- name: write
 INSERT INTO run (id, loop_id, scope, slot_us, until_slot_us, slots, source, state, reason, attempt, ready_us,
-                 created_us, ended_us)
+                 created_us, ended_us, git_dir, origin)
 VALUES (:id, :loop_id, :scope, :slot_us, :until_slot_us, :slots, :source, :state, :reason, 0, :ready_us,
-        :now_us, :ended_us)
+        :now_us, :ended_us, :git_dir, :origin)
 ON CONFLICT (loop_id, slot_us) DO NOTHING
 RETURNING id
 
@@ -55,9 +55,10 @@ ORDER BY r.ready_us, r.seq
 LIMIT 1
 
 -- name: late
-SELECT id, scope, name, kind, schedule, zone, anchor_us, next_slot_us, last_slot_us
+SELECT id, scope, git_dir, origin, name, kind, schedule, zone, anchor_us, next_slot_us, last_slot_us
 FROM loop
 WHERE next_slot_us IS NOT NULL AND next_slot_us < :late_us AND state = 'active' AND (:everywhere = 1 OR scope = :scope)
+  AND {here}
 ORDER BY next_slot_us
 LIMIT :limit
 

@@ -14,7 +14,7 @@ from standfast.clock import SECOND_US
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import IllegalTransition, InvalidInput, NotFound, StandfastError
-from standfast.footings import journal, naming
+from standfast.footings import hints, journal, naming, repositories
 from standfast.footings.journal import Receipt
 from standfast.ids import new_id
 from standfast.record.loops import firing, schedule
@@ -52,8 +52,24 @@ class Wanted(NamedTuple):
         return serial.hash(self.columns)
 
 
+def _gated(tx: Tx, wanted: Wanted) -> StandfastError | None:
+    """A daemon runs the command later, where no hook looks: an agent may not add what a gate would stop now."""
+    from standfast.config import people
+
+    refused = people.refusal("adds a loop whose command a gate stops")
+    if refused is None:
+        return None
+    from standfast.ledger import gates
+    from standfast.ledger.gate_patterns import met
+
+    return refused if met(gates.page(tx, tx.caller.home), serial.read(wanted.columns["command"])) else None
+
+
 def add(tx: Tx, wanted: Wanted) -> Loop | StandfastError:
     """One loop per name: made, found as it is wanted, or changed to what is wanted."""
+    refused = _gated(tx, wanted)
+    if refused is not None:
+        return refused
     crash.point("loop.before_add")
     scope, now_us, columns = tx.caller.scope, tx.now_us(), wanted.columns
     anchor_us = now_us // SECOND_US * SECOND_US
@@ -63,13 +79,22 @@ def add(tx: Tx, wanted: Wanted) -> Loop | StandfastError:
     made: Row | None = None
     if next_slot_us is not None:
         made = tx.maybe(
-            SQL.create, anchor_us=anchor_us, next_slot_us=next_slot_us, actor=tx.caller.actor, now_us=now_us, **new
+            SQL.create,
+            anchor_us=anchor_us,
+            next_slot_us=next_slot_us,
+            actor=tx.caller.actor,
+            now_us=now_us,
+            **new,
+            **tx.caller.labelled(),
         )
     if made is not None:
         said = schedule.said(made["kind"], made["schedule"], made["zone"])
         return loop(made, _told(tx, made, "loop.added", f"{made['name']}: {said}"), change="new")
     found = tx.maybe(SQL.by_name, scope=scope, name=wanted.name)
     if found is not None:
+        refusal = repositories.refused(tx, found, f"loop {wanted.name!r}")
+        if refusal is not None:
+            return refusal
         found = tx.maybe(SQL.by_id_for_update, id=found["id"])
     if found is None or found["state"] == "removed":
         return _past(columns)
@@ -168,6 +193,7 @@ def cancel_queued(tx: Tx, row: Row, reason: str) -> None:
             data={"loop": row["id"], "slot_us": one["slot_us"]},
             state="cancelled",
             scope=row["scope"],
+            label=repositories.labelled(row),
         )
 
 
@@ -187,7 +213,9 @@ def find(tx: Tx, which: str | Loop) -> Row | StandfastError:
         noun="loop",
     )
     if row is not None:
-        return row
+        if isinstance(row, StandfastError) or name != row["name"]:
+            return row
+        return repositories.refused(tx, row, f"loop {name!r}") or row
     return NotFound(
         f"there is no loop {serial.clean(name, 80)!r} in this scope", "standfast loop list    (--all: every scope)"
     )
@@ -200,13 +228,14 @@ def locked(tx: Tx, which: str | Loop) -> Row | StandfastError:
 
 
 def page(tx: Tx, *, state: str | None, everywhere: bool, limit: int, after: str | None) -> list[Loop] | StandfastError:
-    at = {"after_scope": "", "after_name": "", "after_id": ""}
+    at: Row = {"after_scope": "", "after_name": "", "after_id": ""}
     if after is not None:
         last = tx.maybe(SQL.by_id, id=after)
         if last is None:
             return InvalidInput(f"{serial.clean(after, 60)!r} is not a place in this list", "give the last loop's id")
         at = {"after_scope": last["scope"], "after_name": last["name"], "after_id": last["id"]}
     limit = max(1, min(limit, PAGE_MAX))
+    at |= repositories.filtered(tx, everywhere=everywhere)
     rows = tx.all(SQL.page, scope=tx.caller.scope, everywhere=int(everywhere), state=state or "", limit=limit, **at)
     return [loop(row) for row in rows]
 
@@ -236,7 +265,16 @@ def _set(tx: Tx, row: Row, state: str, reason: str | None, failures: int, next_s
 
 
 def _told(tx: Tx, row: Row, type: str, summary: str, data: serial.Json = None) -> Receipt:
-    return journal.append(tx, type, row["id"], summary=summary, data=data, state=row["state"], scope=row["scope"])
+    return journal.append(
+        tx,
+        type,
+        row["id"],
+        summary=summary,
+        data=data,
+        state=row["state"],
+        scope=row["scope"],
+        label=repositories.labelled(row),
+    )
 
 
 def _harmless(name: str, value: object) -> serial.Json:
@@ -256,5 +294,5 @@ def _past(columns: Row) -> StandfastError:
 def _over(row: Row, wanted: str) -> IllegalTransition:
     return IllegalTransition(
         f"the loop {row['name']!r} is {row['state']} and cannot be {wanted}: {row['reason']}",
-        f"standfast loop add {row['name']} …    gives it a schedule",
+        f"{hints.command('loop', 'add', row['name'])} …    gives it a schedule",
     )

@@ -4,33 +4,33 @@
 -- name: create
 INSERT INTO loop (id, scope, name, kind, schedule, zone, command, cwd, environment, catch_up, catch_up_max, overlap,
                   timeout_us, retries_max, backoff_us, failures_max, failures, state, spec_hash, anchor_us,
-                  next_slot_us, actor, created_us, updated_us)
+                  next_slot_us, actor, created_us, updated_us, git_dir, origin)
 VALUES (:id, :scope, :name, :kind, :schedule, :zone, :command, :cwd, :environment, :catch_up, :catch_up_max, :overlap,
         :timeout_us, :retries_max, :backoff_us, :failures_max, 0, 'active', :spec_hash, :anchor_us,
-        :next_slot_us, :actor, :now_us, :now_us)
+        :next_slot_us, :actor, :now_us, :now_us, :git_dir, :origin)
 ON CONFLICT (scope, name) WHERE state <> 'removed' DO NOTHING
 RETURNING id, scope, name, kind, schedule, zone, command, cwd, environment, catch_up, catch_up_max, overlap, timeout_us,
        retries_max, backoff_us, failures_max, failures, state, reason, spec_hash, anchor_us, next_slot_us,
-       last_slot_us, actor, created_us, updated_us
+       last_slot_us, actor, created_us, updated_us, git_dir, origin
 
 -- name: by_name
 SELECT id, scope, name, kind, schedule, zone, command, cwd, environment, catch_up, catch_up_max, overlap, timeout_us,
        retries_max, backoff_us, failures_max, failures, state, reason, spec_hash, anchor_us, next_slot_us,
-       last_slot_us, actor, created_us, updated_us
+       last_slot_us, actor, created_us, updated_us, git_dir, origin
 FROM loop
 WHERE scope = :scope AND name = :name AND state <> 'removed'
 
 -- name: by_id
 SELECT id, scope, name, kind, schedule, zone, command, cwd, environment, catch_up, catch_up_max, overlap, timeout_us,
        retries_max, backoff_us, failures_max, failures, state, reason, spec_hash, anchor_us, next_slot_us,
-       last_slot_us, actor, created_us, updated_us
+       last_slot_us, actor, created_us, updated_us, git_dir, origin
 FROM loop
 WHERE id = :id
 
 -- name: by_id_for_update
 SELECT id, scope, name, kind, schedule, zone, command, cwd, environment, catch_up, catch_up_max, overlap, timeout_us,
        retries_max, backoff_us, failures_max, failures, state, reason, spec_hash, anchor_us, next_slot_us,
-       last_slot_us, actor, created_us, updated_us
+       last_slot_us, actor, created_us, updated_us, git_dir, origin
 FROM loop
 WHERE id = :id
 {for_update}
@@ -41,9 +41,10 @@ SELECT id FROM loop WHERE id LIKE :pattern LIMIT 2
 -- name: page
 SELECT id, scope, name, kind, schedule, zone, command, cwd, environment, catch_up, catch_up_max, overlap, timeout_us,
        retries_max, backoff_us, failures_max, failures, state, reason, spec_hash, anchor_us, next_slot_us,
-       last_slot_us, actor, created_us, updated_us
+       last_slot_us, actor, created_us, updated_us, git_dir, origin
 FROM loop
 WHERE (:everywhere = 1 OR scope = :scope) AND (:state = '' OR state = :state) AND (:state <> '' OR state <> 'removed')
+  AND {here}
   AND (scope, name, id) > (:after_scope, :after_name, :after_id)
 ORDER BY scope, name, id
 LIMIT :limit
@@ -58,7 +59,7 @@ SET kind = :kind, schedule = :schedule, zone = :zone, command = :command, cwd = 
 WHERE id = :id AND spec_hash = :old_hash AND state <> 'removed'
 RETURNING id, scope, name, kind, schedule, zone, command, cwd, environment, catch_up, catch_up_max, overlap, timeout_us,
        retries_max, backoff_us, failures_max, failures, state, reason, spec_hash, anchor_us, next_slot_us,
-       last_slot_us, actor, created_us, updated_us
+       last_slot_us, actor, created_us, updated_us, git_dir, origin
 
 -- name: set_state
 UPDATE loop
@@ -66,7 +67,7 @@ SET state = :state, reason = :reason, failures = :failures, next_slot_us = :next
 WHERE id = :id AND state = :old_state
 RETURNING id, scope, name, kind, schedule, zone, command, cwd, environment, catch_up, catch_up_max, overlap, timeout_us,
        retries_max, backoff_us, failures_max, failures, state, reason, spec_hash, anchor_us, next_slot_us,
-       last_slot_us, actor, created_us, updated_us
+       last_slot_us, actor, created_us, updated_us, git_dir, origin
 
 -- What waits is not begun any more; what runs ends by itself.
 -- name: cancel_queued

@@ -77,6 +77,9 @@ class Loop(NamedTuple):
     actor: str
     created_us: int
     updated_us: int
+    git_dir: str | None
+    origin: str | None
+    """The repository it was added in: its git directory and its origin."""
     change: str | None = None
     """What `add` did: new, same or changed."""
     receipt: Receipt | None = None
@@ -137,6 +140,9 @@ class Run(NamedTuple):
     created_us: int
     started_us: int | None
     ended_us: int | None
+    git_dir: str | None
+    origin: str | None
+    """Its loop's repository."""
     standing: str
     """How its lease stands: free, live, over (its time ran out) or gone (its process is dead)."""
     job: Job | None = None
@@ -162,6 +168,8 @@ class Absent(NamedTuple):
     """The last of them, so far."""
     slots: int
     last_slot_us: int | None
+    git_dir: str | None
+    origin: str | None
     """The newest slot that has a row."""
 
 

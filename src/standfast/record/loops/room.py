@@ -10,7 +10,7 @@ from standfast import serial
 from standfast.db.contract import Tx
 from standfast.db.store import Room, query, verb
 from standfast.errors import StandfastError
-from standfast.footings import notices
+from standfast.footings import hints, notices
 from standfast.record.loops import firing, keeping, schedule
 from standfast.record.loops.nouns import (
     BACKOFF_MAX_US,
@@ -151,10 +151,10 @@ class Loops(Room):
         fired = self._fire_due(limit)
         for one in fired.missed:
             span = schedule.shown(one.first_us, one.zone) + (f" and {one.slots - 1} more" if one.slots > 1 else "")
-            hint = f"standfast loop runs {one.name}"
+            hint = hints.command("loop", "runs", one.name)
             notices.tell(self.store, "run.missed", one.loop_id, f"{one.name} missed {span}", hint, tx=self.tx)
         for row in fired.paused:
-            hint = f"standfast loop show {row['name']}"
+            hint = hints.command("loop", "show", row["name"])
             notices.tell(self.store, "loop.paused", row["id"], f"{row['name']}: {row['reason']}", hint, tx=self.tx)
         return fired.runs
 

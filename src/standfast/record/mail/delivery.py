@@ -127,7 +127,9 @@ def claim_next(tx: Tx, place: Place, *, thread_id: str, for_us: int | None, look
 
 def _seen(tx: Tx, where: Row) -> None:
     now_us = tx.now_us()
-    tx.run(SQL.seen, now_us=now_us, stale_us=now_us - SEEN_EVERY_US, actor=tx.caller.actor, **where)
+    tx.run(
+        SQL.seen, now_us=now_us, stale_us=now_us - SEEN_EVERY_US, actor=tx.caller.actor, **where, **tx.caller.labelled()
+    )
 
 
 def is_ready(tx: Tx, place: Place, thread_id: str) -> bool:

@@ -93,8 +93,8 @@ WHERE holder = :holder
 -- Somebody looks into the box. Written once a minute, and without touching the row in between: on PostgreSQL
 -- readers of one box would otherwise wait for each other.
 -- name: seen
-INSERT INTO mail_box (scope, box, seen_us, seen_by, refused)
-SELECT :scope, :box, CAST(:now_us AS BIGINT), :actor, 0
+INSERT INTO mail_box (scope, box, seen_us, seen_by, refused, git_dir, origin)
+SELECT :scope, :box, CAST(:now_us AS BIGINT), :actor, 0, CAST(:git_dir AS TEXT), CAST(:origin AS TEXT)
 WHERE NOT EXISTS (SELECT 1 FROM mail_box WHERE scope = :scope AND box = :box AND seen_us > :stale_us)
 ON CONFLICT (scope, box) DO UPDATE SET seen_us = excluded.seen_us, seen_by = excluded.seen_by
 

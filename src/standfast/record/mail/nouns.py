@@ -207,7 +207,7 @@ def attempt(row: Row) -> Attempt:
 
 
 def checked_subject(subject: str | None) -> str | None:
-    return None if subject is None else keys.checked(" ".join(subject.split()), "a subject", limit=SUBJECT_MAX)
+    return None if subject is None else keys.line(" ".join(subject.split()), "a subject", limit=SUBJECT_MAX)
 
 
 def checked_priority(priority: object) -> int:

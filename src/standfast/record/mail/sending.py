@@ -14,7 +14,7 @@ from standfast import crash, serial
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import Conflict, KeyConflict, NotFound, StandfastError
-from standfast.footings import journal, keys, leases
+from standfast.footings import hints, journal, keys, leases
 from standfast.footings.journal import Receipt
 from standfast.ids import new_id, short
 from standfast.record.mail import addresses, delivery
@@ -120,7 +120,7 @@ def room_for(tx: Tx, place: Place) -> StandfastError | None:
 
 def set_bound(tx: Tx, place: Place, bound: int | None) -> Receipt:
     crash.point("mail.before_change")
-    tx.run(SQL.set_bound, scope=place.scope, box=place.box, bound=bound)
+    tx.run(SQL.set_bound, scope=place.scope, box=place.box, bound=bound, **tx.caller.labelled())
     words = f"{place.box}: at most {bound:,} mails" if bound else f"{place.box}: the usual bound"
     return journal.append(
         tx, "mail.bounded", f"box:{place.box}", scope=place.scope, summary=words, data={"bound": bound}
@@ -166,6 +166,7 @@ def _about(tx: Tx, given: Letter) -> Row | StandfastError:
         "provenance": serial.dumps(_provenance(tx, given, session)),
         "session_id": session["id"] if session else None,
         "expires_us": expires_us,
+        **tx.caller.labelled(),
     }
 
 
@@ -174,7 +175,9 @@ def _place(tx: Tx, given: Letter, answers: Row | None) -> Place | StandfastError
         return addresses.placed(tx, given.to)
     assert answers is not None
     # An answer goes back to where the question came from, also across scopes.
-    scope = serial.read(answers["provenance"])["scope"]
+    sent = serial.read(answers["provenance"])
+    # Before schema 11 the scope of a mail was its repository.
+    scope = sent["scope"] if "repository" in sent else answers["scope"]
     return Place(scope, addresses.checked(answers["sender"]))
 
 
@@ -194,6 +197,7 @@ def _provenance(tx: Tx, given: Letter, session: Row | None) -> dict[str, serial.
         "host": given.host,
         "pid": found.pid if found else None,
         "scope": tx.caller.scope,
+        "repository": tx.caller.label.name,
         "session": session["key"] if session else None,
         "cwd": given.cwd,
     }
@@ -217,11 +221,11 @@ def _no_room(tx: Tx, place: Place) -> Conflict | None:
     found = tx.one(SQL.room_left, **asked)
     if found["waiting"] < found["bound"]:
         return None
-    tx.run(SQL.refused, now_us=tx.now_us(), scope=place.scope, box=place.box)
+    tx.run(SQL.refused, now_us=tx.now_us(), scope=place.scope, box=place.box, **tx.caller.labelled())
     return Conflict(
         f"the box {place.box!r} is full: it holds {found['waiting']:,} of at most {found['bound']:,}",
         f"nothing was sent; see who reads it: standfast mail boxes    "
-        f"(a higher bound: standfast mail bound {place.box} {2 * found['bound']})",
+        f"(a higher bound: {hints.command('mail', 'bound', place.box, str(2 * found['bound']))})",
         code="box_full",
     )
 

@@ -19,23 +19,23 @@ SELECT pg_advisory_xact_lock(hashtextextended(:name, 0)) IS NULL AS alone
 -- Ready at once is 0 and not now: a clock that is set back would hide what was sent before.
 -- name: send
 INSERT INTO mail (id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, attempts,
-                  attempts_max, provenance, session_id, ready_us, expires_us, kept, fence, sent_us)
+                  attempts_max, provenance, session_id, ready_us, expires_us, kept, fence, sent_us, git_dir, origin)
 VALUES (:id, :scope, :box, :sender, :thread_id, :reply_to_id, :subject, :body, :hash, :key, :priority, 'sent', 0,
-        :attempts_max, :provenance, :session_id, 0, :expires_us, 0, 0, :now_us)
+        :attempts_max, :provenance, :session_id, 0, :expires_us, 0, 0, :now_us, :git_dir, :origin)
 ON CONFLICT (scope, key) WHERE key IS NOT NULL DO NOTHING
 RETURNING seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
        attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
        lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
 
 -- name: refused
-INSERT INTO mail_box (scope, box, refused, refused_us)
-VALUES (:scope, :box, 1, :now_us)
+INSERT INTO mail_box (scope, box, refused, refused_us, git_dir, origin)
+VALUES (:scope, :box, 1, :now_us, :git_dir, :origin)
 ON CONFLICT (scope, box) DO UPDATE SET refused = mail_box.refused + 1, refused_us = excluded.refused_us
 RETURNING refused
 
 -- name: set_bound
-INSERT INTO mail_box (scope, box, bound, refused)
-VALUES (:scope, :box, :bound, 0)
+INSERT INTO mail_box (scope, box, bound, refused, git_dir, origin)
+VALUES (:scope, :box, :bound, 0, :git_dir, :origin)
 ON CONFLICT (scope, box) DO UPDATE SET bound = excluded.bound
 RETURNING scope, box
 

@@ -6,7 +6,7 @@ from standfast import serial
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import InvalidInput, NotFound, StandfastError
-from standfast.footings import keys, leases
+from standfast.footings import keys, leases, repositories
 from standfast.footings.journal import Receipt
 from standfast.ids import is_id, like_suffix
 from standfast.record.sessions.nouns import SessionRecord
@@ -19,7 +19,9 @@ _FAR_FUTURE = 2**62
 
 def find(tx: Tx, session: str) -> Row | StandfastError:
     """By key in this scope, by id, or by the end of an id."""
-    row = tx.maybe(SQL.by_key, scope=tx.caller.scope, key=keys.checked(session, "a session's key"))
+    row = by_key(tx, session)
+    if isinstance(row, StandfastError):
+        return row
     if row is None and is_id(session):
         row = tx.maybe(SQL.by_id, id=session)
     suffix = like_suffix(session, prefix="ses") if row is None else None
@@ -29,6 +31,14 @@ def find(tx: Tx, session: str) -> Row | StandfastError:
             return InvalidInput(f"{session!r} is the end of more than one session's id", "give more of it")
         row = rows[0] if rows else None
     return row if row is not None else unknown(session)
+
+
+def by_key(tx: Tx, key: str) -> Row | StandfastError | None:
+    """The session of a key; the refusal if another repository uses it."""
+    row = tx.maybe(SQL.by_key, scope=tx.caller.scope, key=keys.checked(key, "a session's key"))
+    if row is None:
+        return None
+    return repositories.refused(tx, row, f"session {row['key']!r}") or row
 
 
 def unknown(session: str) -> NotFound:
@@ -43,7 +53,14 @@ def crashed(tx: Tx, everywhere: bool, asked: Row) -> list[SessionRecord]:
     found: list[SessionRecord] = []
     after_us = -1
     while len(found) < asked["limit"]:
-        rows = tx.all(SQL.held, scope=asked["scope"], everywhere=int(everywhere), after_us=after_us, limit=PAGE_MAX)
+        rows = tx.all(
+            SQL.held,
+            scope=asked["scope"],
+            everywhere=int(everywhere),
+            after_us=after_us,
+            limit=PAGE_MAX,
+            **repositories.filtered(tx, everywhere=everywhere),
+        )
         found += [one for row in rows if (one := record(tx, row)).crashed]
         if len(rows) < PAGE_MAX:
             break

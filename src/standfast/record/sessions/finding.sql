@@ -3,21 +3,21 @@
 -- name: by_key
 SELECT id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
        cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-       created_us, updated_us, ended_us
+       created_us, updated_us, ended_us, git_dir, origin
 FROM session
 WHERE scope = :scope AND key = :key
 
 -- name: by_id
 SELECT id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
        cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-       created_us, updated_us, ended_us
+       created_us, updated_us, ended_us, git_dir, origin
 FROM session
 WHERE id = :id
 
 -- name: by_suffix
 SELECT id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
        cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-       created_us, updated_us, ended_us
+       created_us, updated_us, ended_us, git_dir, origin
 FROM session
 WHERE id LIKE :pattern
 ORDER BY id
@@ -26,7 +26,7 @@ LIMIT 2
 -- name: by_id_for_update
 SELECT id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
        cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-       created_us, updated_us, ended_us
+       created_us, updated_us, ended_us, git_dir, origin
 FROM session
 WHERE id = :id
 {for_update}
@@ -34,9 +34,9 @@ WHERE id = :id
 -- name: page
 SELECT id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
        cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-       created_us, updated_us, ended_us
+       created_us, updated_us, ended_us, git_dir, origin
 FROM session
-WHERE scope = :scope AND (:state = '' OR state = :state)
+WHERE scope = :scope AND (:state = '' OR state = :state) AND {here}
   AND (updated_us < :before_us OR (updated_us = :before_us AND id < :before_id))
 ORDER BY updated_us DESC, id DESC
 LIMIT :limit
@@ -44,7 +44,7 @@ LIMIT :limit
 -- name: page_everywhere
 SELECT id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
        cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-       created_us, updated_us, ended_us
+       created_us, updated_us, ended_us, git_dir, origin
 FROM session
 WHERE (:state = '' OR state = :state)
   AND (updated_us < :before_us OR (updated_us = :before_us AND id < :before_id))
@@ -55,8 +55,9 @@ LIMIT :limit
 -- name: held
 SELECT id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
        cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-       created_us, updated_us, ended_us
+       created_us, updated_us, ended_us, git_dir, origin
 FROM session
-WHERE state = 'active' AND holder IS NOT NULL AND (:everywhere = 1 OR scope = :scope) AND updated_us > :after_us
+WHERE state = 'active' AND holder IS NOT NULL AND (:everywhere = 1 OR scope = :scope) AND {here}
+  AND updated_us > :after_us
 ORDER BY updated_us
 LIMIT :limit

@@ -47,6 +47,8 @@ def fork(tx: Tx, parent: Row, new_key: str | None, at: int | None) -> SessionRec
         cut_seq=cut_seq,
         actor=tx.caller.actor,
         now_us=tx.now_us(),
+        git_dir=parent["git_dir"],
+        origin=parent["origin"],
     )
     if made is None:
         return _forked_before(tx, parent, new_key, position if at is not None else None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from standfast import serial
+from standfast.config.scope import Label
 from standfast.footings.journal import Receipt
 from standfast.record.nodes import Lineage, Node
 
@@ -36,6 +37,9 @@ class SessionRecord(NamedTuple):
     created_us: int
     updated_us: int
     ended_us: int | None
+    git_dir: str | None
+    origin: str | None
+    """The repository it was first opened in: its git directory and its origin."""
     standing: str
     receipt: Receipt | None = None
 
@@ -43,6 +47,10 @@ class SessionRecord(NamedTuple):
     def crashed(self) -> bool:
         """Active, and its holder is gone or silent: derived, never stored."""
         return self.state == "active" and self.standing in ("gone", "over")
+
+    @property
+    def label(self) -> Label:
+        return Label(self.git_dir, self.origin)
 
     @property
     def place(self) -> str:

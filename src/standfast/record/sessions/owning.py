@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from standfast import serial
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.errors import InProgress, StandfastError
-from standfast.footings import journal, keys, leases
+from standfast.errors import EffectInDoubt, InProgress, StandfastError
+from standfast.footings import journal, leases, repositories
 from standfast.footings.journal import Receipt
 from standfast.ids import is_id, new_id
 from standfast.ledger.opening import Opening
@@ -20,6 +22,8 @@ SQL = load(__name__)
 leases.renewed("session")
 
 IN_DOUBT_MAX = 100
+Stops = Mapping[str, tuple[str, str]]
+"""Effect ids, each with the code and the message of the error that stopped a call."""
 _TERM = ("holder", "lease_until_us", "lease_boot", "lease_mono_us", "lease_for_us")
 
 
@@ -29,10 +33,14 @@ def open_or_resume(tx: Tx, key: str, wanted: Row, *, alone: bool, join: str | No
     if isinstance(found, StandfastError):
         return found
     if found is None:
-        made = tx.maybe(SQL.create, id=new_id("ses"), scope=tx.caller.scope, key=key, now_us=tx.now_us(), **wanted)
+        named: Row = {"id": new_id("ses"), "scope": tx.caller.scope, "key": key, **tx.caller.labelled()}
+        made = tx.maybe(SQL.create, now_us=tx.now_us(), **named, **wanted)
         if made is not None:
             return new(tx, made)
-        found = tx.one(finding.SQL.by_key, scope=tx.caller.scope, key=key)  # made by another since we looked
+        found = finding.by_key(tx, key)  # made by another since we looked
+        if isinstance(found, StandfastError):
+            return found
+        assert found is not None
     row = tx.one(finding.SQL.by_id_for_update, id=found["id"])
     return open_again(tx, row, wanted, alone=alone, joins=join in (row["id"], row["key"]))
 
@@ -41,7 +49,7 @@ def find_to_open(tx: Tx, key: str) -> Row | StandfastError | None:
     """The row of a key, or of an id: an id that is unknown is no key for a new session."""
     if is_id(key):
         return tx.maybe(finding.SQL.by_id, id=key) or unknown(key)
-    return tx.maybe(finding.SQL.by_key, scope=tx.caller.scope, key=keys.checked(key, "a session's key"))
+    return finding.by_key(tx, key)
 
 
 def new(tx: Tx, row: Row) -> Opened:
@@ -155,13 +163,32 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def expected(tx: Tx, row: Row) -> str | None:
-    """What somebody has to settle before the session can go on."""
-    asked = tx.maybe(SQL.asked, scope=row["scope"], id=row["id"])
+def expected(tx: Tx, row: Row, stops: Stops | None = None) -> str | None:
+    """What a person has to settle before the session can go on; `stops` has what stopped this opening's calls."""
+    for effect_id, (code, message) in (stops or {}).items():
+        effect = tx.maybe(SQL.effect, id=effect_id)
+        open_as = ("dispatched",) if code == EffectInDoubt.code else ("planned", "failed")
+        if effect is not None and effect["state"] in open_as:
+            return message
+    asked = tx.maybe(SQL.asked, scope=row["scope"], id=row["id"], now_us=tx.now_us())
     if asked is not None:
         return f"{asked['tool']} waits for a yes"
-    doubts = in_doubt(tx, row["id"])
-    return f"{doubts[0].tool} is in doubt" if doubts else None
+    from standfast.ledger.effects import finding as effects  # only where a session ends
+
+    doubts = effects.unsettled(tx, row["id"])
+    return f"{doubts[0].row['tool']} is in doubt" if doubts else None
+
+
+def proceed(tx: Tx, session_id: str, reason: str | None) -> tuple[InDoubt, ...]:
+    """Journal each doubt that the program passes over."""
+    from standfast.ledger.effects import finding as effects
+    from standfast.ledger.effects import transitions
+
+    said = None if reason is None else serial.clean(reason, REASON_MAX)
+    rows = [doubt.row for doubt in effects.unsettled(tx, session_id)]
+    for row in rows:
+        transitions.proceed(tx, row, said)
+    return tuple(InDoubt(*(row[name] for name in InDoubt._fields)) for row in rows)
 
 
 def in_doubt(tx: Tx, session_id: str) -> tuple[InDoubt, ...]:
@@ -172,7 +199,17 @@ def in_doubt(tx: Tx, session_id: str) -> tuple[InDoubt, ...]:
 
 def told(tx: Tx, row: Row, type: str, *, data: serial.Json = None) -> Receipt:
     summary = f"{row['key']}: {row['reason']}" if row["reason"] else row["key"]
-    return journal.append(tx, type, row["id"], session_id=row["id"], state=row["state"], summary=summary, data=data)
+    return journal.append(
+        tx,
+        type,
+        row["id"],
+        session_id=row["id"],
+        state=row["state"],
+        summary=summary,
+        data=data,
+        scope=row["scope"],
+        label=repositories.labelled(row),
+    )
 
 
 def found(tx: Tx, before: SessionRecord) -> Resumed:

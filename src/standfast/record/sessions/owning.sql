@@ -2,13 +2,13 @@
 
 -- name: create
 INSERT INTO session (id, scope, key, state, agent, command, cwd, openings, holder, actor, lease_until_us, lease_boot,
-                     lease_mono_us, lease_for_us, fence, created_us, updated_us)
+                     lease_mono_us, lease_for_us, fence, created_us, updated_us, git_dir, origin)
 VALUES (:id, :scope, :key, 'active', :agent, :command, :cwd, 1, :holder, :actor, :lease_until_us, :lease_boot,
-        :lease_mono_us, :lease_for_us, 1, :now_us, :now_us)
+        :lease_mono_us, :lease_for_us, 1, :now_us, :now_us, :git_dir, :origin)
 ON CONFLICT (scope, key) DO NOTHING
 RETURNING id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
           cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-          created_us, updated_us, ended_us
+          created_us, updated_us, ended_us, git_dir, origin
 
 -- name: take_over
 UPDATE session
@@ -19,7 +19,7 @@ SET state = 'active', reason = NULL, ended_us = NULL, agent = COALESCE(:agent, a
 WHERE id = :id AND fence = :fence
 RETURNING id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
           cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-          created_us, updated_us, ended_us
+          created_us, updated_us, ended_us, git_dir, origin
 
 -- name: extend
 UPDATE session
@@ -28,7 +28,7 @@ SET lease_until_us = :lease_until_us, lease_boot = :lease_boot, lease_mono_us = 
 WHERE id = :id AND fence = :fence AND holder = :holder
 RETURNING id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
           cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-          created_us, updated_us, ended_us
+          created_us, updated_us, ended_us, git_dir, origin
 
 -- The holder goes; the fence stays until the next opening, except when the hold is ended by
 -- somebody else: then it grows, so that the old holder is refused at once.
@@ -39,7 +39,7 @@ SET state = :state, reason = :reason, holder = NULL, lease_until_us = NULL, leas
 WHERE id = :id AND fence = :fence
 RETURNING id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
           cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-          created_us, updated_us, ended_us
+          created_us, updated_us, ended_us, git_dir, origin
 
 -- name: move
 UPDATE session
@@ -62,9 +62,12 @@ WHERE state = 'dispatched' AND state IN ('planned', 'dispatched') AND COALESCE(s
 ORDER BY planned_us
 LIMIT :limit
 
+-- name: effect
+SELECT state FROM effect WHERE id = :id
+
 -- name: asked
 SELECT tool FROM approval
-WHERE scope = :scope AND session_id = :id AND state = 'requested'
+WHERE scope = :scope AND session_id = :id AND state = 'requested' AND expires_us > :now_us
 ORDER BY requested_us
 LIMIT 1
 

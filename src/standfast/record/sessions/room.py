@@ -6,13 +6,14 @@ from standfast import crash, serial
 from standfast.db.contract import Row, Tx
 from standfast.db.store import Room, query, verb
 from standfast.errors import Conflict, InvalidInput, StandfastError
-from standfast.footings import keys, leases
+from standfast.footings import hints, keys, leases, repositories
+from standfast.ledger.opening import Opening
 from standfast.record import messages, nodes
 from standfast.record.messages import Message
 from standfast.record.nodes import Node
 from standfast.record.sessions import finding, forking, owning
 from standfast.record.sessions.finding import PAGE_MAX, find, record
-from standfast.record.sessions.nouns import STATES, Opened, Resumed, SessionRecord
+from standfast.record.sessions.nouns import STATES, InDoubt, Opened, Resumed, SessionRecord
 
 ENDS = {"waiting": "session.paused", "completed": "session.completed", "failed": "session.failed"}
 
@@ -87,7 +88,23 @@ class Sessions(Room):
         row = find(tx, session)
         if isinstance(row, StandfastError):
             return row
-        row = tx.one(finding.SQL.by_id_for_update, id=row["id"])
+        return self._ended(tx, tx.one(finding.SQL.by_id_for_update, id=row["id"]), state, reason, fence, holder)
+
+    @verb
+    def leave(
+        self, tx: Tx, session: str, *, fence: int, stops: owning.Stops | None = None
+    ) -> SessionRecord | StandfastError:
+        """Leave the block of an opening: completed, or waiting while a person has to settle something.
+
+        `stops` has what stopped calls of this opening, also if the program swallowed the errors.
+        """
+        row = tx.one(finding.SQL.by_id_for_update, id=session)
+        reason = owning.expected(tx, row, stops)
+        return self._ended(tx, row, "waiting" if reason else "completed", reason, fence, None)
+
+    def _ended(
+        self, tx: Tx, row: Row, state: str, reason: str | None, fence: int | None, holder: str | None
+    ) -> SessionRecord | StandfastError:
         mine = row["holder"] == (holder or tx.caller.holder)
         if fence is not None and not (mine and row["fence"] == fence):
             return leases.lost(f"session {row['key']!r}", row, fence)
@@ -112,10 +129,18 @@ class Sessions(Room):
             return record(tx, row)
         crash.point("session.before_end")
         state, reason = owning.exit_outcome(code)
-        expected = owning.expected(tx, row) if state == "failed" else None
+        expected = owning.expected(tx, row) if state != "waiting" else None
         if expected is not None:
-            state, reason = "waiting", f"{reason}; {expected}"
+            state, reason = "waiting", f"{reason}; {expected}" if reason else expected
         return owning.let_go(tx, row, state, reason, ENDS[state])
+
+    @verb
+    def proceed(
+        self, tx: Tx, session: str, *, opening: Opening, reason: str | None = None
+    ) -> tuple[InDoubt, ...] | StandfastError:
+        """Pass over the effects of a session that are in doubt now: new effects are sent in spite of them."""
+        refusal = opening.guard(tx)
+        return refusal if refusal is not None else owning.proceed(tx, session, reason)
 
     def keep(self) -> None:
         """Renew what the caller holds from now on, until the store is closed."""
@@ -129,7 +154,7 @@ class Sessions(Room):
             return row
         row = tx.one(finding.SQL.by_id_for_update, id=row["id"])
         if row["holder"] is None:
-            return Conflict(f"session {row['key']!r} is held by nobody", f"standfast session show {row['key']}")
+            return Conflict(f"session {row['key']!r} is held by nobody", hints.command("session", "show", row["key"]))
         reason = f"taken from {leases.who(row['holder'])} by {tx.caller.actor}"
         return owning.let_go(tx, row, "waiting", reason, "session.taken", grow=1, data={"holder": row["holder"]})
 
@@ -213,7 +238,10 @@ class Sessions(Room):
             return finding.crashed(tx, everywhere, asked)
         before_us, before_id = finding.place(after)
         asked |= {"state": state or "", "before_us": before_us, "before_id": before_id}
-        rows = tx.all(finding.SQL.page_everywhere if everywhere else finding.SQL.page, **asked)
+        if everywhere:
+            rows = tx.all(finding.SQL.page_everywhere, **asked)
+        else:
+            rows = tx.all(finding.SQL.page, **repositories.filtered(tx), **asked)
         return [record(tx, row) for row in rows]
 
     @query

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from standfast import serial
 from standfast.clock import DURATION_MAX_US
+from standfast.config.scope import Label, scope_of
 from standfast.db.contract import Row
 from standfast.errors import InvalidInput
 from standfast.footings import keys
@@ -58,6 +59,13 @@ class Place(NamedTuple):
     scope: str
     namespace: str
     session_id: str | None = None
+    label: Label | None = None
+    """The repository of a session; the caller's, if it is not given."""
+
+    @property
+    def own_scope(self) -> str:
+        """The scope that was chosen on purpose. A session's values are kept under its scope, others under a home."""
+        return scope_of(self.scope) if self.label is None else self.scope
 
     def named(self, key: str) -> Row:
         if self.namespace:

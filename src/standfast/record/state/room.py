@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from standfast import crash, serial
-from standfast.db.contract import Tx
+from standfast.db.contract import Row, Tx
 from standfast.db.store import Room, query, refused_inside, verb
 from standfast.errors import InvalidInput, NotFound, StandfastError, VersionConflict
-from standfast.footings import foreign
+from standfast.footings import foreign, repositories
+from standfast.ids import is_id
 from standfast.record.state import values
 from standfast.record.state.nouns import KEEP, Entry, Namespace, Place, entry
 from standfast.record.state.values import SQL, Wish
@@ -43,8 +44,15 @@ class State(Room):
 
     @query
     def _get(self, tx: Tx, key: str, namespace: str) -> Entry | StandfastError:
-        place = Place(self.scope, namespace)
+        place = self._place(tx, namespace)
         return values.look(tx, place, key) or values.unknown(place, key)
+
+    def _place(self, tx: Tx, namespace: str) -> Place:
+        """In this repository; a session's values, whose namespace is its id, are the session's wherever it is."""
+        row = tx.maybe(SQL.session, id=namespace) if is_id(namespace) else None
+        if row is None:
+            return Place(self.home, namespace)
+        return Place(row["scope"], namespace, label=repositories.labelled(row))
 
     # -- writing -------------------------------------------------------------------------------------
 
@@ -67,7 +75,7 @@ class State(Room):
         Raises InvalidInput naming the field that does not fit the key's schema.
         """
         wish = Wish(for_us=for_us, json_schema=json_schema, verify=verify)
-        return values.put(tx, Place(self.scope, namespace), key, value, wish)
+        return values.put(tx, self._place(tx, namespace), key, value, wish)
 
     @verb
     def swap(
@@ -87,7 +95,7 @@ class State(Room):
         Raises VersionConflict with the version that is there.
         """
         wish = Wish(for_us=for_us, json_schema=json_schema, verify=verify)
-        return values.put(tx, Place(self.scope, namespace), key, value, wish, version=version)
+        return values.put(tx, self._place(tx, namespace), key, value, wish, version=version)
 
     def update(
         self,
@@ -125,7 +133,7 @@ class State(Room):
     ) -> Entry:
         found = self._found(key, namespace)
         if found is None and default is KEEP:
-            raise values.unknown(Place(self.scope, namespace), key)
+            raise values.unknown(Place(self.home, namespace), key)
         stored = default if found is None else found.value
         given = stored if returns is None or found is None else serial.decode(stored, returns, what=key)
         made = foreign.call(fn, given)
@@ -146,12 +154,12 @@ class State(Room):
 
     @verb
     def _swap(self, tx: Tx, key: str, value: Any, namespace: str, version: int, wish: Wish) -> Entry | StandfastError:
-        return values.put(tx, Place(self.scope, namespace), key, value, wish, version=version)
+        return values.put(tx, self._place(tx, namespace), key, value, wish, version=version)
 
     @verb
     def delete(self, tx: Tx, key: str, *, version: int | None = None, namespace: str = "") -> Entry | StandfastError:
         """Take it away. Raises NotFound, or VersionConflict if a version is given and it is another."""
-        return values.remove(tx, Place(self.scope, namespace), key, version=version)
+        return values.remove(tx, self._place(tx, namespace), key, version=version)
 
     @verb
     def expire(self, tx: Tx, *, limit: int = EXPIRE_MAX) -> int:
@@ -166,7 +174,12 @@ class State(Room):
     @query
     def to_verify(self, tx: Tx, *, namespace: str = "", after: str = "", limit: int = 50) -> EntryList:
         """Those with a command that verifies them, by key. Nothing is run here."""
-        asked = {"scope": self.scope, "namespace": namespace, "after": after, "now_us": tx.now_us()}
+        asked = {
+            "scope": self._place(tx, namespace).scope,
+            "namespace": namespace,
+            "after": after,
+            "now_us": tx.now_us(),
+        }
         rows = tx.all(SQL.page_to_verify, limit=_page(limit), **asked)
         return [entry(row) for row in rows]
 
@@ -178,7 +191,7 @@ class State(Room):
 
         Raises VersionConflict if the value has changed since: the verdict was about another one.
         """
-        place = Place(self.scope, namespace)
+        place = self._place(tx, namespace)
         return values.verified(tx, place, key, version=version, verdict=verdict, evidence=evidence)
 
     # -- looking -------------------------------------------------------------------------------------
@@ -186,14 +199,20 @@ class State(Room):
     @query
     def namespaces(self, tx: Tx, *, after: str | None = None, limit: int = 50) -> NamespaceList:
         """Which namespaces hold something here, and how much; a session's is its id."""
-        asked = {"scope": self.scope, "after": after or "", "first": int(after is None), "now_us": tx.now_us()}
-        rows = tx.all(SQL.namespaces, limit=_page(limit), **asked)
+        asked = {"after": after or "", "first": int(after is None), "now_us": tx.now_us()}
+        where: Row = {"scope": self.scope, "home": self.home, **repositories.filtered(tx)}
+        rows = tx.all(SQL.namespaces, limit=_page(limit), **asked, **where)
         return [Namespace(row["namespace"], row["n"]) for row in rows]
 
     @query
     def list(self, tx: Tx, *, namespace: str = "", after: str = "", limit: int = 50) -> EntryList:
         """By key, those whose time is not over; `after` is the last key you have."""
-        asked = {"scope": self.scope, "namespace": namespace, "after": after, "now_us": tx.now_us()}
+        asked = {
+            "scope": self._place(tx, namespace).scope,
+            "namespace": namespace,
+            "after": after,
+            "now_us": tx.now_us(),
+        }
         return [entry(row) for row in tx.all(SQL.page, limit=_page(limit), **asked)]
 
 

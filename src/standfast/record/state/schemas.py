@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from standfast import serial
 from standfast.errors import InvalidInput
+from standfast.footings import hints
 
 SCHEMA_MAX_BYTES = 64 * 1024
 WORK_MAX = 20_000
@@ -87,7 +88,8 @@ def check(value: serial.Json, schema: Schema, key: str) -> None:
         _Check(schema).fit(serial.encode(value), schema.root, "")
     except Misfit as misfit:
         raise InvalidInput(
-            f"state {key!r} does not fit its schema: {misfit}", f"standfast state get {key} --json shows the schema"
+            f"state {key!r} does not fit its schema: {misfit}",
+            f"{hints.command('state', 'get', key, '--json')} shows the schema",
         ) from None
 
 

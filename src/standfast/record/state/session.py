@@ -104,7 +104,7 @@ class SessionState(MutableMapping[str, serial.Json]):
     def _write(self, body: Callable[[Tx, Place], Entry | StandfastError]) -> Entry:
         opening = self._opening
         opening.usable()
-        place = Place(opening.scope, opening.session_id, opening.session_id)
+        place = Place(opening.scope, opening.session_id, opening.session_id, opening.label)
         written = opening.store.write(lambda tx: opening.guard(tx) or body(tx, place))
         crash.point("state.after_set")
         return written

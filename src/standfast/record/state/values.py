@@ -124,6 +124,8 @@ def verified(
         state=verdict,
         summary=f"{key} version {version} is {verdict}",
         data={"version": version, "verdict": verdict, "evidence": words or None, "command": found.verify},
+        scope=place.own_scope,
+        label=place.label,
     )
     return found._replace(receipt=receipt)
 
@@ -146,6 +148,7 @@ def _row(tx: Tx, place: Place, key: str, value: serial.Json, wish: Wish) -> Row:
     giver = None if wish.imported else tx.caller.actor
     return {
         **place.named(key),
+        **(tx.caller.label if place.label is None else place.label)._asdict(),
         "value": serial.dumps(value, what="value", limit_bytes=VALUE_MAX_BYTES),
         "actor": tx.caller.actor,
         "now_us": tx.now_us(),
@@ -184,6 +187,8 @@ def _told(tx: Tx, made: Entry, type: str, place: Place) -> Entry:
         session_id=place.session_id,
         summary=f"{made.key} version {made.version}",
         data={"version": made.version, "value": made.value, "expires_us": made.expires_us},
+        scope=place.own_scope,
+        label=place.label,
     )
     return made._replace(receipt=receipt)
 

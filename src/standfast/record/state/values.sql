@@ -13,8 +13,9 @@ WHERE scope = :scope AND namespace = :namespace AND key = :key
 
 -- In all three: a key that has a schema is written only by somebody who says which one was checked.
 -- name: set
-INSERT INTO state (scope, namespace, key, value, version, json_schema, verify, actor, updated_us, expires_us)
-VALUES (:scope, :namespace, :key, :value, 1, :json_schema, :verify, :actor, :now_us, :expires_us)
+INSERT INTO state (scope, namespace, key, value, version, json_schema, verify, actor, updated_us, expires_us, git_dir,
+                   origin)
+VALUES (:scope, :namespace, :key, :value, 1, :json_schema, :verify, :actor, :now_us, :expires_us, :git_dir, :origin)
 ON CONFLICT (scope, namespace, key) DO UPDATE
 SET value = excluded.value, version = state.version + 1, actor = excluded.actor, updated_us = excluded.updated_us,
     expires_us = excluded.expires_us, verified_us = NULL, verdict = NULL,
@@ -26,8 +27,9 @@ RETURNING scope, namespace, key, value, version, json_schema, verify, verified_u
 
 -- Only if the key is not there yet.
 -- name: create
-INSERT INTO state (scope, namespace, key, value, version, json_schema, verify, actor, updated_us, expires_us)
-VALUES (:scope, :namespace, :key, :value, 1, :json_schema, :verify, :actor, :now_us, :expires_us)
+INSERT INTO state (scope, namespace, key, value, version, json_schema, verify, actor, updated_us, expires_us, git_dir,
+                   origin)
+VALUES (:scope, :namespace, :key, :value, 1, :json_schema, :verify, :actor, :now_us, :expires_us, :git_dir, :origin)
 ON CONFLICT (scope, namespace, key) DO UPDATE
 SET value = excluded.value, version = state.version + 1, actor = excluded.actor, updated_us = excluded.updated_us,
     expires_us = excluded.expires_us, verified_us = NULL, verdict = NULL,
@@ -97,7 +99,8 @@ LIMIT :limit
 -- name: namespaces
 SELECT namespace, count(*) AS n
 FROM state
-WHERE scope = :scope AND namespace >= :after AND (namespace > :after OR :first = 1)
+WHERE (scope = :home OR (scope = :scope AND namespace LIKE 'ses!_%' ESCAPE '!' AND {here}))
+  AND namespace >= :after AND (namespace > :after OR :first = 1)
   AND (expires_us IS NULL OR expires_us > :now_us)
 GROUP BY namespace
 ORDER BY namespace
@@ -112,3 +115,7 @@ SELECT key FROM state WHERE scope = :scope AND namespace = :namespace AND key > 
 SELECT type, data FROM event
 WHERE subject = :subject AND seq <= :cut_seq AND type IN ('state.set', 'state.deleted')
 ORDER BY seq DESC LIMIT 1
+
+-- Whose namespace this is: a session's is its id.
+-- name: session
+SELECT scope, git_dir, origin FROM session WHERE id = :id

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from standfast import crash, serial
+from standfast.config.scope import scope_of
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import IllegalTransition, InvalidInput, LeaseLost, NotFound, StandfastError
@@ -40,7 +41,7 @@ def find(tx: Tx, which: Which) -> Row | StandfastError:
         tx,
         name,
         by_id=SQL.by_id,
-        by_key=lambda text: tx.maybe(SQL.by_fingerprint, scope=tx.caller.scope, fingerprint=text),
+        by_key=lambda text: tx.maybe(SQL.by_fingerprint, scope=tx.caller.home, fingerprint=text),
         ends=SQL.by_suffix,
         prefix="tsk",
         noun="task",
@@ -192,7 +193,7 @@ def told(
         session_id=row["session_id"],
         state=row["state"],
         source=source,
-        scope=row["scope"],
+        scope=scope_of(row["scope"]),
     )
 
 

@@ -39,7 +39,7 @@ class Asked(NamedTuple):
 
     def filters(self, tx: Tx) -> Row:
         chosen = {name: getattr(self, name) for name in ("label", "kind", "source", "assignee")}
-        return chosen | {"scope": tx.caller.scope, "now_us": tx.now_us()} | tx.lease_clock()
+        return chosen | {"scope": tx.caller.home, "now_us": tx.now_us()} | tx.lease_clock()
 
 
 def next_ready(tx: Tx, asked: Asked, limit: int) -> list[Task]:

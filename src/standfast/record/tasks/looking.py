@@ -38,7 +38,7 @@ def page(
     if isinstance(session_id, StandfastError):
         return session_id
     asked: Row = {name: value or "" for name, value in named.items()} | {
-        "scope": tx.caller.scope,
+        "scope": tx.caller.home,
         "everywhere": int(everywhere),
         "state": "" if state in (None, "any") else state,
         "label": like_label(label),
@@ -76,7 +76,7 @@ def _place(after: str | None, *, first: str) -> Row:
 
 
 def goals(tx: Tx, *, limit: int, after: str | None) -> list[Goal]:
-    at = _place(after, first="") | {"scope": tx.caller.scope}
+    at = _place(after, first="") | {"scope": tx.caller.home}
     rows = tx.all(SQL.goals, limit=page_size(limit), **at)
     return [Goal(task(tx, row), graph.progress(tx, row["id"])) for row in rows]
 

@@ -182,7 +182,7 @@ def checked_title(title: object) -> str:
     """One line: runs of white space become one space."""
     if not isinstance(title, str):
         raise InvalidInput(f"a task's title is text, not {type(title).__name__}")
-    return keys.checked(" ".join(title.split()), "a task's title", limit=TITLE_MAX)
+    return keys.line(" ".join(title.split()), "a task's title", limit=TITLE_MAX)
 
 
 def checked_text(text: object, what: str) -> str:

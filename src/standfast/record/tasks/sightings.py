@@ -128,9 +128,10 @@ def add(
 
 
 def _counted(tx: Tx, seen: Report, parent: Row | None, session_id: str | None) -> Task:
-    scope = tx.caller.scope
+    scope = tx.caller.home
     changes.be_alone(tx, scope, seen.fingerprint)
     wanted = seen._asdict() | {"id": new_id("tsk"), "scope": scope, "now_us": tx.now_us(), "session_id": session_id}
+    wanted |= tx.caller.labelled()
     row = tx.maybe(SQL.add, parent_id=parent["id"] if parent is not None else None, **wanted)
     if row is None:
         row = tx.one(SQL.count_cooling, scope=scope, fingerprint=seen.fingerprint, now_us=tx.now_us())
@@ -164,9 +165,10 @@ def _parent(tx: Tx, parent: str | None) -> Row | StandfastError | None:
 
 def sweep(tx: Tx, source: str, reports: list[Report], *, absent_max: int | None) -> Swept:
     crash.point("task.before_sweep")
-    n = tx.one(SQL.next_sweep, scope=tx.caller.scope, source=source, now_us=tx.now_us())["n"]
+    whose: Row = {"scope": tx.caller.home, **tx.caller.labelled()}
+    n = tx.one(SQL.next_sweep, source=source, now_us=tx.now_us(), **whose)["n"]
     for name in sorted(one.fingerprint for one in reports):
-        changes.be_alone(tx, tx.caller.scope, name)  # in one order for all: two sweeps that meet take turns
+        changes.be_alone(tx, tx.caller.home, name)  # in one order for all: two sweeps that meet take turns
     opened: list[str] = []
     for one in reports:
         counted = add(tx, one)
@@ -203,11 +205,11 @@ def reports(source: str, seen: Iterable[str | Mapping[str, Any]], cool_down_us: 
 
 
 def _close_absent(tx: Tx, source: str, n: int, absent_max: int) -> list[str]:
-    asked: Row = {"scope": tx.caller.scope, "source": source, "seen_before": n - absent_max, "limit": CLOSED_MAX}
+    asked: Row = {"scope": tx.caller.home, "source": source, "seen_before": n - absent_max, "limit": CLOSED_MAX}
     reason = f"absent from {absent_max} sweep{'s' * (absent_max > 1)} of {source}"
     closed = []
     for found in tx.all(SQL.absent, **asked, **tx.lease_clock()):
-        changes.be_alone(tx, tx.caller.scope, found["fingerprint"])
+        changes.be_alone(tx, tx.caller.home, found["fingerprint"])
         row = tx.maybe(SQL.still_absent, id=found["id"], seen_before=n - absent_max)
         if row is not None and not leases.stand(tx, row).live:
             closed.append(changes.close(tx, row, reason, data={"sweep": n}).id)

@@ -6,7 +6,7 @@
 -- name: add
 INSERT INTO task (id, scope, fingerprint, episode, state, title, body, kind, source, priority, labels, branch,
                   assignee, parent_id, session_id, occurrences, first_seen_us, last_seen_us, last_sweep,
-                  cool_down_us, due_us, fence, created_us, updated_us)
+                  cool_down_us, due_us, fence, created_us, updated_us, git_dir, origin)
 SELECT :id, :scope, :fingerprint,
        COALESCE((SELECT MAX(p.episode) FROM task p WHERE p.scope = :scope AND p.fingerprint = :fingerprint), 0) + 1,
        'open', :title, :body, :kind, :source, :priority, :labels, :branch, :assignee,
@@ -14,7 +14,7 @@ SELECT :id, :scope, :fingerprint,
                              ORDER BY p.episode DESC LIMIT 1)),
        :session_id, 1, :now_us, :now_us,
        COALESCE((SELECT s.n FROM sweep s WHERE s.scope = :scope AND s.source = :source), 0),
-       :cool_down_us, :due_us, 0, :now_us, :now_us
+       :cool_down_us, :due_us, 0, :now_us, :now_us, :git_dir, :origin
 WHERE NOT EXISTS (SELECT 1 FROM task c
                   WHERE c.scope = :scope AND c.fingerprint = :fingerprint AND c.state = 'closed'
                     AND c.closed_us > :now_us - c.cool_down_us)
@@ -44,8 +44,8 @@ RETURNING id, scope, fingerprint, episode, state, reason, title, body, kind, sou
 SELECT id FROM session WHERE id = :session OR (scope = :scope AND key = :session)
 
 -- name: next_sweep
-INSERT INTO sweep (scope, source, n, updated_us)
-VALUES (:scope, :source, 1, :now_us)
+INSERT INTO sweep (scope, source, n, updated_us, git_dir, origin)
+VALUES (:scope, :source, 1, :now_us, :git_dir, :origin)
 ON CONFLICT (scope, source) DO UPDATE SET n = sweep.n + 1, updated_us = excluded.updated_us
 RETURNING n
 

@@ -547,8 +547,8 @@ def _held(tx: Tx, scope: str, key: str, *, deleted: bool = False) -> Row:
     now_us = tx.now_us()
     found = tx.maybe(SQL.touch, scope=scope, key=key, now_us=now_us)
     if found is None:
-        gone_us = now_us if deleted else None
-        found = tx.maybe(SQL.begin, id=new_id("thr"), scope=scope, key=key, now_us=now_us, deleted_us=gone_us)
+        new: Row = {"id": new_id("thr"), "deleted_us": now_us if deleted else None, **tx.caller.labelled()}
+        found = tx.maybe(SQL.begin, scope=scope, key=key, now_us=now_us, **new)
     # Somebody else began it between the two.
     return found or tx.one(SQL.touch, scope=scope, key=key, now_us=now_us)
 

@@ -21,8 +21,8 @@ WHERE scope = :scope AND key = :key
 RETURNING seq, id, life, deleted_us
 
 -- name: begin
-INSERT INTO thread (id, scope, key, life, created_us, updated_us, deleted_us)
-VALUES (:id, :scope, :key, 1, :now_us, :now_us, :deleted_us)
+INSERT INTO thread (id, scope, key, life, created_us, updated_us, deleted_us, git_dir, origin)
+VALUES (:id, :scope, :key, 1, :now_us, :now_us, :deleted_us, :git_dir, :origin)
 ON CONFLICT (scope, key) DO NOTHING
 RETURNING seq, id, life, deleted_us
 

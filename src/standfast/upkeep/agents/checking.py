@@ -9,8 +9,9 @@ from typing import Any, Literal, NamedTuple
 
 from standfast.clock import DAY_US
 from standfast.db.contract import Tx
+from standfast.footings import hints
 from standfast.interchange.hooks import keeping
-from standfast.upkeep.agents import entries, installing, jsonc
+from standfast.upkeep.agents import entries, installing, jsonc, servers
 from standfast.upkeep.agents.installing import Standing
 from standfast.upkeep.agents.known import AGENTS, BY_NAME, Agent, is_ours
 
@@ -50,6 +51,7 @@ def examine(
         if not os.path.isdir(agent.directory(env)):
             continue
         yield _installed(agent, known.get(agent.name), project, env)
+        yield from _stores(agent, project, env)
         if agent.name in RETENTION_DAYS:
             yield _retention(agent, known.get(agent.name), env)
 
@@ -66,7 +68,7 @@ def standing(agent: Agent, project: str | None, env: Mapping[str, str]) -> Stand
 def _installed(agent: Agent, facts: Facts | None, project: str | None, env: Mapping[str, str]) -> Word:
     id = f"agent-{agent.name}"
     found = standing(agent, project, env)
-    again = f"standfast install {agent.name}"
+    again = hints.command("install", agent.name)
     if found.state == "unreadable":
         return Word(id, "warn", f"{found.path}: {found.note}", "mend the file; standfast leaves it alone")
     if found.state == "missing":
@@ -87,6 +89,44 @@ def _installed(agent: Agent, facts: Facts | None, project: str | None, env: Mapp
     return Word(id, "ok", f"installed in {found.path}{_heard(facts)}")
 
 
+def _stores(agent: Agent, project: str | None, env: Mapping[str, str]) -> Iterator[Word]:
+    """Hooks run with the agent's environment, its MCP server with what the agent passes on: two stores may result."""
+    from standfast.config import load
+    from standfast.errors import InvalidInput
+
+    if standing(agent, project, env).state in ("missing", "unreadable"):
+        return
+    for path in _server_files(agent, project, env):
+        passed = _server_environment(agent, path, env)
+        if passed is None:
+            continue
+        try:
+            hooks, tools = load(environ=env, quiet=True), load(environ=passed, quiet=True)
+        except InvalidInput:
+            continue  # `config` says what is wrong
+        if hooks.target != tools.target:
+            text = f"its hooks use {hooks.target.shown}, its MCP server uses {tools.target.shown} ({path})"
+            yield Word(f"store-{agent.name}", "warn", text, hints.command("install", agent.name))
+        elif env.get("STANDFAST_ACTOR") and passed.get("STANDFAST_ACTOR") != env.get("STANDFAST_ACTOR"):
+            text = f"its MCP server does not get STANDFAST_ACTOR ({path}), so its tools act as another actor"
+            yield Word(f"store-{agent.name}", "warn", text, hints.command("install", agent.name))
+
+
+def _server_files(agent: Agent, project: str | None, env: Mapping[str, str]) -> list[str]:
+    paths = [agent.server_path("user", env, project or "")]
+    if project is not None:
+        paths.append(agent.server_path("project", env, project, shared=True))
+    return [path for path in dict.fromkeys(paths) if path is not None and os.path.isfile(path)]
+
+
+def _server_environment(agent: Agent, path: str, env: Mapping[str, str]) -> dict[str, str] | None:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return servers.environment(agent, file.read(), env)
+    except (OSError, UnicodeDecodeError, jsonc.Broken):
+        return None
+
+
 def _retention(agent: Agent, facts: Facts | None, env: Mapping[str, str]) -> Word:
     """When the agent's own transcripts vanish, and whether they are kept here by then."""
     id = f"transcripts-{agent.name}"
@@ -96,7 +136,7 @@ def _retention(agent: Agent, facts: Facts | None, env: Mapping[str, str]) -> Wor
         return Word(id, "ok", f"{text}; {facts.imported} of its files are imported")
     if days is None:
         return Word(id, "ok", text)
-    return Word(id, "warn", f"{text}, and none is imported", f"standfast import {agent.name}")
+    return Word(id, "warn", f"{text}, and none is imported", hints.command("import", agent.name))
 
 
 def retention_days(agent: Agent, env: Mapping[str, str]) -> int | None:

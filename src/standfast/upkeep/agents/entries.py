@@ -182,29 +182,30 @@ _PLUGIN = """@MARK@
 import { spawn } from "node:child_process"
 
 const PROGRAM = @PROGRAM@
-const WAIT_MS = 5000
+const WAIT_MS = 10000 // standfast itself answers within 6 s
 
-// Tells standfast one thing; resolves to what it says back, or to "" when it does not answer in time.
+// Tells standfast one thing; resolves to what it says back, or to null when it does not answer in time.
 function tell(payload) {
   return new Promise((resolve) => {
     let said = ""
     try {
       const child = spawn(PROGRAM, ["hook", "opencode"], { stdio: ["pipe", "pipe", "ignore"] })
-      const timer = setTimeout(() => { child.kill(); resolve("") }, WAIT_MS)
+      const timer = setTimeout(() => { child.kill("SIGKILL"); resolve(null) }, WAIT_MS)
       const end = (text) => { clearTimeout(timer); resolve(text) }
       child.stdout.on("data", (part) => { said += part })
-      child.on("error", () => end(""))
-      child.on("close", () => end(said))
+      child.on("error", () => end(null))
+      child.on("close", (code) => end(code === 0 ? said : null))
       child.stdin.on("error", () => {})
       child.stdin.end(JSON.stringify(payload))
     } catch {
-      resolve("")
+      resolve(null)
     }
   })
 }
 
+// What standfast said, {} if it had nothing to say, null if it did not answer.
 function answer(said) {
-  try { return said ? JSON.parse(said) : {} } catch { return {} }
+  try { return said ? JSON.parse(said) : said === "" ? {} : null } catch { return null }
 }
 
 export const Standfast = async ({ directory }) => {
@@ -240,6 +241,8 @@ export const Standfast = async ({ directory }) => {
       const said = answer(await tell(about(input.sessionID, "PreToolUse", {
         tool_name: input.tool, tool_use_id: input.callID, tool_input: output?.args,
       })))
+      if (said === null)
+        throw new Error("standfast did not answer, and a gate may apply, so the call is refused. Try: standfast doctor")
       if (said.decision === "deny") throw new Error(said.reason)
     },
     "tool.execute.after": async (input, output) => {
@@ -253,7 +256,7 @@ export const Standfast = async ({ directory }) => {
     },
     "experimental.session.compacting": async (input, output) => {
       const said = answer(await tell(about(input.sessionID, "PostCompact", {})))
-      const text = said.hookSpecificOutput?.additionalContext
+      const text = said?.hookSpecificOutput?.additionalContext
       if (text && output?.context) output.context.push(text)
     },
   }

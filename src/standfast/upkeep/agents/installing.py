@@ -4,6 +4,8 @@ A file is replaced by a rename, with the mode and, through a link, in the place 
 before the first installation stays beside it (`….standfast-backup`). If nothing but our entries
 has changed since, removing puts exactly those bytes back; otherwise our entries are taken out of
 what is there now. Git's hooks are nobody's business here.
+
+A person's own settings may be links. In a project no link is followed: the clone may have brought it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,10 @@ from contextlib import suppress
 from itertools import combinations
 from typing import Any, NamedTuple
 
+from standfast.config import regular
+from standfast.config.people import for_people
 from standfast.errors import Conflict, InvalidInput, StandfastError
+from standfast.footings import hints
 from standfast.upkeep.agents import entries, jsonc, servers, skills
 from standfast.upkeep.agents.known import AGENTS, ALIASES, BY_NAME, Agent, Scope
 
@@ -79,7 +84,8 @@ def refuse_shared(agent: Agent) -> None:
     if agent.project_file == agent.shared_file:
         raise InvalidInput(
             f"{agent.name} has only one file per project, {agent.shared_file}, which others get with the repository",
-            f"standfast install {agent.name} --scope project --shared    (or for you alone: --scope user)",
+            hints.command("install", agent.name, "--scope", "project", "--shared")
+            + "    (or for you alone: --scope user)",
         )
 
 
@@ -131,8 +137,21 @@ def targets(
     for part in parts:
         path = where[part](scope, environ, project, shared=shared)
         if path is not None and (os.path.basename(path) != ".claude.json" or os.path.exists(path)):
+            if scope == "project":
+                _refuse_link(path, project)
             found[path] = (*found.get(path, ()), part)
     return found
+
+
+def _refuse_link(path: str, project: str) -> None:
+    """A clone brings its links along: what is written through one lands where its author chose."""
+    real = os.path.join(os.path.realpath(project), os.path.relpath(path, project))
+    if os.path.realpath(path) != real:
+        raise InvalidInput(
+            f"{path} leads through a symbolic link to {os.path.realpath(path)}; standfast does not write through it",
+            "remove the link, or install for you alone: --scope user",
+            code="not_settings",
+        )
 
 
 def stand(agent: Agent, path: str, program: str, part: str = "hooks") -> Standing:
@@ -159,6 +178,7 @@ def install_plan(agent: Agent, path: str, program: str, parts: tuple[str, ...] =
     return Plan(agent, path, before, text.encode(), parts)
 
 
+@for_people("removes the installed hooks")
 def remove_plan(agent: Agent, path: str, program: str, parts: tuple[str, ...] = HOOKS) -> Plan:
     """The change that takes our entries out: back to the bytes from before, where nothing else has changed."""
     before = _read(path)
@@ -319,8 +339,7 @@ def _text(path: str, data: bytes | None) -> str | None:
 
 def _read(path: str) -> bytes | None:
     try:
-        with open(path, "rb") as file:
-            data = file.read(FILE_MAX_BYTES + 1)
+        data = regular.read(path, FILE_MAX_BYTES + 1)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -2,6 +2,9 @@
 
 Three of the agents keep their servers in JSON, Codex in TOML. There our table stands at the end of the file under a
 line that says whose it is; what is the user's own in it, a timeout or `enabled = false`, stays as it is.
+
+Codex starts a server with a few variables of its own environment and those that `env_vars` names. Its hooks get
+all of them. Without `env_vars` both could use two stores, so ours names every variable that decides store and actor.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import json
 import os
 import re
 import tomllib
+from collections.abc import Mapping
 from typing import Any
 
 from standfast.upkeep.agents import jsonc
@@ -19,7 +23,32 @@ from standfast.upkeep.agents.known import Agent
 NAME = "standfast"
 MARK = "# standfast: written and removed by `standfast install`"
 
+ENV_VARS = (
+    "STANDFAST_ACTOR",
+    "STANDFAST_DATA_DIR",
+    "STANDFAST_DB_DIRECT_URL",
+    "STANDFAST_DB_URL",
+    "STANDFAST_REMEMBER",
+    "STANDFAST_SESSION",
+    "STANDFAST_UNSAFE_STORAGE",
+    "XDG_STATE_HOME",
+    "PGDATABASE",
+    "PGHOST",
+    "PGPASSFILE",
+    "PGPASSWORD",
+    "PGPORT",
+    "PGSERVICE",
+    "PGSERVICEFILE",
+    "PGSSLMODE",
+    "PGSSLROOTCERT",
+    "PGUSER",
+)
+"""What decides the store and the actor. Codex passes on those that are set."""
+CODEX_PASSES = ("HOME", "LOGNAME", "PATH", "SHELL", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "TZ")
+"""What Codex passes on without being asked."""
+
 _HEADER = re.compile(rf"\[\s*mcp_servers\s*\.\s*(?:{NAME}|\"{NAME}\"|'{NAME}')\s*\]")
+_ENV_VARS = re.compile(r"^env_vars[ \t]*=[ \t]*\[[^\]]*\]", re.MULTILINE)
 _COMMAND = re.compile(r"command[ \t]*=[ \t]*(?:\"[^\"\n]*\"|'[^'\n]*')")
 
 
@@ -29,7 +58,7 @@ def installed(agent: Agent, text: str | None, program: str) -> str:
     if found is not None and not _is_ours(found):
         raise jsonc.Broken(f"another server is called {NAME!r} in it")
     if agent.name == "codex":
-        return _in_toml(text or "", program, known=found is not None)
+        return _in_toml(text or "", program, found)
     wanted = _wanted(agent, program)
     if text is None or not text.strip():
         schema = {"$schema": "https://opencode.ai/config.json"} if agent.name == "opencode" else {}
@@ -67,7 +96,20 @@ def state(agent: Agent, text: str | None, program: str) -> State:
     found = _found(agent, text)
     if found is None or not _is_ours(found):
         return "missing"
-    return "current" if _called(found) == [program, "mcp"] else "stale"
+    current = _called(found) == [program, "mcp"] and (agent.name != "codex" or set(ENV_VARS) <= set(_passed(found)))
+    return "current" if current else "stale"
+
+
+def environment(agent: Agent, text: str | None, env: Mapping[str, str]) -> dict[str, str] | None:
+    """The variables our server gets from an agent that itself runs with `env`; None where it is not installed."""
+    found = _found(agent, text)
+    if not isinstance(found, dict) or not _is_ours(found):
+        return None
+    names = {*CODEX_PASSES, *_passed(found)} if agent.name == "codex" else set(env)
+    own = found.get("environment" if agent.name == "opencode" else "env", {})
+    return {name: env[name] for name in names if name in env} | (
+        {name: str(value) for name, value in own.items()} if isinstance(own, dict) else {}
+    )
 
 
 def snippet(agent: Agent, program: str) -> str:
@@ -131,6 +173,13 @@ def _called(found: object) -> list[Any]:
     return [*words, *(args if isinstance(args, list) else [args])]
 
 
+def _passed(found: object) -> list[str]:
+    """The variables that an entry of Codex has passed on: names, or tables with a name."""
+    listed = found.get("env_vars") if isinstance(found, dict) else None
+    names = [one.get("name") if isinstance(one, dict) else one for one in listed] if isinstance(listed, list) else []
+    return [name for name in names if isinstance(name, str)]
+
+
 def _is_ours(found: object) -> bool:
     words = _called(found)
     return len(words) == 2 and os.path.basename(str(words[0])) == "standfast" and words[1] == "mcp"
@@ -155,18 +204,36 @@ def _index(container: jsonc.Place, name: str) -> int:
 # -- TOML ----------------------------------------------------------------------------------------------
 
 
-def _in_toml(text: str, program: str, *, known: bool) -> str:
+def _in_toml(text: str, program: str, found: object) -> str:
     newline = "\r\n" if "\r\n" in text else "\n"
     command = f"command = {json.dumps(program, ensure_ascii=False)}"
     lines = text.splitlines(keepends=True)
-    table = _table(lines) if known else None
-    if known and table is None:
+    table = _table(lines) if found is not None else None
+    if found is not None and table is None:
         raise jsonc.Broken("our server is in it in another form than `standfast install` writes")
     if table is not None:
         mended = [_COMMAND.sub(lambda _: command, line) if _COMMAND.match(line) else line for line in lines[table]]
-        return "".join([*lines[: table.start], *mended, *lines[table.stop :]])
+        ours = _with_env_vars("".join(mended), found, newline)
+        return "".join([*lines[: table.start], ours, *lines[table.stop :]])
     gap = "" if not text else newline if text.endswith("\n") else newline * 2
-    return text + gap + newline.join([MARK, f"[mcp_servers.{NAME}]", command, 'args = ["mcp"]', ""])
+    return text + gap + newline.join([MARK, f"[mcp_servers.{NAME}]", command, 'args = ["mcp"]', _env_vars([]), ""])
+
+
+def _env_vars(known: list[str]) -> str:
+    return f"env_vars = {json.dumps([*known, *(name for name in ENV_VARS if name not in known)])}"
+
+
+def _with_env_vars(table: str, found: object, newline: str) -> str:
+    """Our table with every variable we need; those that its owner added stay."""
+    listed = found.get("env_vars", []) if isinstance(found, dict) else []
+    known = _passed(found)
+    if set(ENV_VARS) <= set(known):
+        return table
+    if len(known) != len(listed):
+        raise jsonc.Broken("env_vars of our server is in another form than `standfast install` writes")
+    if _ENV_VARS.search(table):
+        return _ENV_VARS.sub(lambda _: _env_vars(known), table, count=1)
+    return (table if table.endswith("\n") else table + newline) + _env_vars(known) + newline
 
 
 def _out_of_toml(text: str) -> str:

@@ -1,0 +1,79 @@
+"""Commands that others stored: a person reads one before it runs here for the first time.
+
+A command that this person stored runs at once. One that an agent, another person or another host stored is
+shown on the terminal and confirmed; `confirmed.json` in the data directory keeps the hash of what was confirmed.
+Another command, directory or author is asked for again.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from standfast import serial
+from standfast.errors import ApprovalRequired
+
+FILE = "confirmed.json"
+CONFIRMED_MAX = 10_000
+
+
+class Stored(NamedTuple):
+    """A command, where it would run, and everybody who may have stored it."""
+
+    command: str
+    cwd: str
+    by: tuple[str, ...]
+
+    @property
+    def hash(self) -> str:
+        return serial.hash([self.command, self.cwd, list(self.by)])
+
+
+def is_mine(stored: Stored, actor: str) -> bool:
+    """Whether this person stored it, on whatever terminal. Nobody known is somebody else."""
+    return bool(stored.by) and all(_person(one) == _person(actor) for one in stored.by)
+
+
+def is_confirmed(stored: Stored, data_dir: str) -> bool:
+    return stored.hash in _confirmed(data_dir)
+
+
+def confirm(stored: Stored, data_dir: str, again: str) -> None:
+    """Show it and ask. Raises ApprovalRequired without a terminal and without a yes; `again` is what to type then."""
+    from standfast.cli.approval import broken, visible
+    from standfast.cli.approve import terminal_of_a_person
+
+    by = ", ".join(stored.by) or "somebody who is not known"
+    hint = f"a person types it in a terminal: {again}"
+    with terminal_of_a_person(again, hint) as terminal:
+        for label, text in (("stored by", by), ("runs in", stored.cwd)):
+            terminal.write(f"{label:<10}  {visible(text)}\n")
+        for piece in broken(visible(stored.command), terminal.width):
+            terminal.write(f"│ {piece}\n")
+        if terminal.ask("\nType yes to run it: ").lower() != "yes":
+            raise ApprovalRequired("the stored command was not run", hint, code="unconfirmed_command")
+    _remember(stored, data_dir)
+
+
+def _person(actor: str) -> str:
+    """`ada@host:pts/0` is `ada@host` on another terminal. An agent's name has no @ before its first colon."""
+    name, _, _ = actor.partition(":")
+    return name if "@" in name else actor
+
+
+def _confirmed(data_dir: str) -> list[str]:
+    from standfast.config import files
+
+    path = os.path.join(data_dir, FILE)
+    if not os.path.exists(path):
+        return []
+    found = serial.read(files.read(path).content.decode(errors="replace"))
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+
+
+def _remember(stored: Stored, data_dir: str) -> None:
+    from standfast.config import files
+
+    files.private_directory(data_dir)
+    kept = [*_confirmed(data_dir), stored.hash][-CONFIRMED_MAX:]
+    files.write(os.path.join(data_dir, FILE), serial.canonical(kept) + "\n")

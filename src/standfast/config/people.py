@@ -1,0 +1,64 @@
+"""What only a person may do: one list of methods, refused to agents whatever command reaches them.
+
+A command belongs to an agent if the agent's variables are set where it was typed. The methods themselves
+refuse, so that no other command is a way around. This prevents accidents: an agent that unsets its variables, or
+calls the library, is not stopped by it (docs/security.md).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from standfast.config.actor import agent_sign
+from standfast.errors import ApprovalRequired
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+METHODS: dict[str, str] = {}
+"""Every method that `for_people` marks, and what it does."""
+
+_commands = [False]
+
+
+def entered() -> None:
+    """This process runs a command: from now on the methods look for an agent's variables."""
+    _commands[0] = True
+
+
+def for_people(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Mark a method that only a person may reach by a command; `what` it does, in the third person."""
+
+    def mark(method: Callable[P, T]) -> Callable[P, T]:
+        METHODS[f"{method.__module__}.{method.__qualname__}"] = what
+
+        @functools.wraps(method)
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+            refuse(what)
+            return method(*args, **kwargs)
+
+        return guarded
+
+    return mark
+
+
+def refuse(what: str) -> None:
+    """Raise if this process runs a command of an agent."""
+    error = refusal(what)
+    if error is not None:
+        raise error
+
+
+def refusal(what: str) -> ApprovalRequired | None:
+    """The same as a value, for the body of a transaction."""
+    found = agent_sign() if _commands[0] else None
+    if found is None:
+        return None
+    agent, variable = found
+    return ApprovalRequired(
+        f"only a person {what}: {variable} is set, so this is the environment of {agent}",
+        "a person types the command in a terminal of their own",
+        code="agent_present",
+    )

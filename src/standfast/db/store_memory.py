@@ -1,0 +1,390 @@
+"""The memory of stores: which stores this account has opened on this host, and where they were.
+
+    ~/.local/state/standfast/stores/sto_….json      one file per store, mode 0600
+
+A file says where the store was opened, when, whether it had gates, and the highest acknowledged sequence
+number with its hash. It is outside the data directory, so that `rm -rf ~/.standfast` does not remove it.
+An empty place where a store is remembered is `store_missing` instead of a fresh store.
+
+The file is JSON. `seq`, `hash` and `time_us` have a fixed width at the start of the file, so a process can
+overwrite them in place, without fsync. All other changes replace the file.
+
+A failure here never stops the caller: the memory is a second line of defence. `doctor` reports it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from standfast.config.people import for_people
+from standfast.config.target import MEMORY, Target, home
+from standfast.errors import InvalidInput, StorageError
+
+VARIABLE = "STANDFAST_REMEMBER"
+TEMPORARY: tuple[str, ...] = ("/tmp", "/var/tmp", "/dev/shm")
+FILE_MAX_BYTES = 64 * 1024
+PLACES_MAX = 16
+_SEQ = '{{"seq": {seq:>19}, "hash": {hash:<80}, '
+_TIME = '"time_us": {time_us:>19},\n'
+_SEQ_BYTES = len(_SEQ.format(seq=0, hash=""))
+_TIME_BYTES = len(_TIME.format(time_us=0))
+
+
+class Place(NamedTuple):
+    """Where a store is: a file on a host, or a database on a server."""
+
+    engine: str
+    host: str
+    port: str
+    """Empty for a file."""
+    name: str
+    """The real path of the file, or the name of the database."""
+
+    @property
+    def shown(self) -> str:
+        return self.name if self.engine == "sqlite" else f"postgresql://{self.host}:{self.port}/{self.name}"
+
+
+class Remembered(NamedTuple):
+    """What one file says."""
+
+    store_id: str
+    epoch: int
+    seq: int
+    """The highest acknowledged sequence number that was noted; 0 for none."""
+    hash: str
+    time_us: int
+    """When the store was last opened or closed."""
+    gates: bool
+    given_up: bool
+    """`store create` made another store in its place: an empty place is no surprise any more."""
+    places: tuple[Place, ...]
+    """Where it was opened, the latest first."""
+
+
+# Where.
+
+
+def enabled(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether stores are remembered at all. Raises InvalidInput if the variable is neither 1 nor 0."""
+    value = (os.environ if environ is None else environ).get(VARIABLE, "").strip().lower()
+    if value not in ("", "0", "1", "true", "false", "yes", "no"):
+        raise InvalidInput(f"{VARIABLE} is neither 1 nor 0", code="configuration")
+    return value not in ("0", "false", "no")
+
+
+def directory(environ: Mapping[str, str] | None = None) -> str:
+    env = os.environ if environ is None else environ
+    state = env.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(state):  # the specification: a relative path is ignored
+        state = os.path.join(home(env), ".local", "state")
+    return os.path.join(state, "standfast", "stores")
+
+
+def place_of(target: Target) -> Place | None:
+    """The place of a store; None if no store is remembered there."""
+    if target.location == MEMORY or not enabled():
+        return None
+    if target.engine == "postgres":
+        place = _server(target.location)
+        return None if place.host.startswith("/") and _is_temporary(place.host) else place
+    parent = os.path.realpath(os.path.dirname(target.location))
+    if _is_temporary(parent):
+        return None
+    return Place("sqlite", os.uname().nodename, "", os.path.join(parent, os.path.basename(target.location)))
+
+
+def _is_temporary(path: str) -> bool:
+    for root in (os.environ.get("TMPDIR", ""), *TEMPORARY):
+        real = os.path.realpath(root) if root else ""
+        if len(real) > 1 and (path == real or path.startswith(real + "/")):
+            return True
+    return False
+
+
+def _server(url: str) -> Place:
+    """Host, port and database as the URL and libpq's variables name them; several hosts stay several."""
+    before, _, query = url.partition("://")[2].partition("?")
+    authority, _, path = before.partition("/")
+    user, _, netloc = authority.rpartition("@")
+    asked = {name: _decoded(value) for name, _, value in (part.partition("=") for part in query.split("&"))}
+    hosts, ports = [], []
+    for one in netloc.split(","):
+        host, _, port = one.rpartition(":") if one.rpartition(":")[2].isdigit() else (one.rstrip(":"), "", "")
+        hosts.append(_decoded(host))
+        ports.append(port or os.environ.get("PGPORT", "") or "5432")
+    name = _decoded(path) or asked.get("dbname") or os.environ.get("PGDATABASE", "")
+    return Place(
+        "postgres",
+        asked.get("host") or ",".join(hosts) or os.environ.get("PGHOST", "") or "localhost",
+        asked.get("port") or ",".join(ports),
+        name or _decoded(user.partition(":")[0]) or os.environ.get("PGUSER", "") or os.environ.get("USER", ""),
+    )
+
+
+def _decoded(text: str) -> str:
+    if "%" not in text:
+        return text
+    from urllib.parse import unquote  # takes milliseconds to load, and most URLs have no such code
+
+    return unquote(text)
+
+
+# Reading.
+
+
+def stores(environ: Mapping[str, str] | None = None) -> list[Remembered]:
+    """Every remembered store, the one opened last first."""
+    where = directory(environ)
+    try:
+        names = [name for name in os.listdir(where) if name.endswith(".json")]
+    except OSError:
+        return []
+    found = [one for one in (read(os.path.join(where, name)) for name in names) if one is not None]
+    return sorted(found, key=lambda one: one.time_us, reverse=True)
+
+
+def at(place: Place) -> list[Remembered]:
+    """The stores that are remembered at a place and were not given up, the one opened last first."""
+    return [one for one in stores() if place in one.places and not one.given_up]
+
+
+def read(path: str) -> Remembered | None:
+    """What a file says; None if it cannot be read or is not one of ours."""
+    import json
+
+    try:
+        with open(path, "rb") as file:
+            data = json.loads(file.read(FILE_MAX_BYTES))
+        places = tuple(Place(**place) for place in data["places"])
+        return Remembered(
+            store_id=str(data["store_id"]),
+            epoch=int(data["epoch"]),
+            seq=int(data["seq"]),
+            hash=str(data["hash"]),
+            time_us=int(data["time_us"]),
+            gates=bool(data["gates"]),
+            given_up=bool(data["given_up"]),
+            places=places,
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def present(place: Place) -> bool | None:
+    """Whether anything is at the place now; None if this process cannot know without a connection."""
+    if place.engine == "postgres" or place.host != os.uname().nodename:
+        return None
+    try:
+        return os.stat(place.name).st_size > 0
+    except OSError:
+        return False
+
+
+# Refusing.
+
+
+def refuse_missing(place: Place | None) -> None:
+    """Raise StorageError("store_missing") if a store is remembered at this empty place."""
+    found = at(place) if place is not None else []
+    if place is not None and found:
+        raise missing(place.shown, found[0])
+
+
+def missing(shown: str, known: Remembered | None = None) -> StorageError:
+    """The error for a store that is not where it was."""
+    from standfast.clock import iso
+
+    fact = f"the store at {shown} is missing"
+    if known is not None:
+        fact += f": {known.store_id} was last opened at {iso(known.time_us)}"
+        if known.seq:
+            fact += f"; its journal ended at {known.seq}"
+        if known.places[0].shown != shown:
+            fact += f"; since then it was opened at {known.places[0].shown}"
+    return StorageError(
+        fact,
+        "put its files back and try again; to start with an empty store: standfast store reset; "
+        "for unattended starts: standfast store create --if-missing",
+        code="store_missing",
+    )
+
+
+def replaced(shown: str, was: tuple[str, int], now: tuple[str, int]) -> StorageError:
+    """The error for a handle whose place has another store, or a later epoch of its own."""
+    if was[0] == now[0]:
+        fact = f"the store {was[0]} at {shown} was put back in time: this handle is of epoch {was[1]}, it is {now[1]}"
+    else:
+        fact = f"{shown} has another store: this handle belongs to {was[0]}, and {now[0] or 'no store'} is there now"
+    return StorageError(
+        fact,
+        "nothing was written; end this process, then look: standfast store list",
+        code="store_replaced",
+    )
+
+
+def behind(shown: str, last: int, seen: int) -> StorageError:
+    """The error for a handle whose store lost rows behind which an effect was sent."""
+    return StorageError(
+        f"the store at {shown} went back in time: its journal ends at {last}, and this host has seen {seen}",
+        "effects may have been sent that the store has no record of; end this process, then look: standfast doctor",
+        code="store_replaced",
+    )
+
+
+# Writing.
+
+
+class Memory:
+    """What this host remembers of one open store. Its methods never raise for the file system."""
+
+    def __init__(self, store_id: str, epoch: int, place: Place) -> None:
+        self.store_id = store_id
+        self.epoch = epoch
+        self.place = place
+        self.path = path_of(store_id)
+        self.problem = ""
+        """Why the last write failed; `doctor` says it."""
+
+    def opened(self, now_us: int, *, gates: bool | None = None) -> None:
+        """Remember that the store is open at this place. `gates=None` leaves that as it was."""
+        if self._says(gates):
+            self._patch(_SEQ_BYTES, _TIME.format(time_us=now_us))
+            return
+        old = read(self.path) or Remembered(self.store_id, self.epoch, 0, "", 0, False, False, ())
+        places = (self.place, *(place for place in old.places if place != self.place))[:PLACES_MAX]
+        kept = old.gates if gates is None else gates
+        self._replace(old._replace(epoch=self.epoch, time_us=now_us, gates=kept, given_up=False, places=places))
+
+    def _says(self, gates: bool | None) -> bool:
+        """Whether only the time changes. Compared as text: most commands need no JSON, which takes 2 ms to load."""
+        try:
+            with open(self.path, "rb") as file:
+                said = file.read(FILE_MAX_BYTES)[_SEQ_BYTES + _TIME_BYTES :]
+        except OSError:
+            return False
+        same = said.startswith(_identity(self.store_id, self.epoch, False, self.place).encode())
+        ends = (_gates(True), _gates(False)) if gates is None else (_gates(gates),)
+        return same and said.endswith(tuple(end.encode() for end in ends))
+
+    def note(self, seq: int, hash: str) -> None:
+        """Write the sequence number in place, without fsync, unless a higher one is there."""
+        try:
+            fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError as error:
+            self.problem = error.strerror or str(error)
+            return
+        try:
+            if int(os.pread(fd, 19, 8) or b"0") < seq:
+                os.pwrite(fd, _SEQ.format(seq=seq, hash=f'"{hash}"').encode(), 0)
+        except (OSError, ValueError) as error:
+            self.problem = str(error)
+        finally:
+            os.close(fd)
+
+    def seq(self) -> int:
+        """The highest sequence number that any process of this host has noted; 0 for none."""
+        known = read(self.path)
+        return known.seq if known is not None else 0
+
+    def _patch(self, offset: int, text: str) -> None:
+        try:
+            fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                os.pwrite(fd, text.encode(), offset)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            self.problem = error.strerror or str(error)
+
+    def _replace(self, what: Remembered) -> None:
+        try:
+            _write(self.path, what)
+        except OSError as error:
+            self.problem = error.strerror or str(error)
+
+
+def memory_of(store_id: str, epoch: int, place: Place | None) -> Memory | None:
+    """The memory of an open store; None where there is none. The id becomes a file name: it must be one of ours."""
+    if place is None or not (store_id.startswith("sto_") and store_id.isascii() and store_id[4:].isalnum()):
+        return None
+    return Memory(store_id, epoch, place)
+
+
+def path_of(store_id: str) -> str:
+    return os.path.join(directory(), f"{store_id}.json")
+
+
+@for_people("gives up a missing store")
+def give_up(place: Place) -> None:
+    """Another store may be created at this place: the stores that are remembered there are given up."""
+    for known in at(place):
+        _write(path_of(known.store_id), known._replace(given_up=True))
+
+
+def forget(place: Place) -> None:
+    """Remove the memory of every store at this place."""
+    for known in stores():
+        if place in known.places:
+            os.unlink(path_of(known.store_id))
+
+
+def unwritable() -> str:
+    """Why nothing can be remembered; empty if it can."""
+    where = directory()
+    while not os.path.isdir(where):
+        if os.path.lexists(where):
+            return f"{where} is not a directory"
+        where = os.path.dirname(where)
+    return "" if os.access(where, os.W_OK | os.X_OK) else f"{where} is not writable"
+
+
+def _write(path: str, what: Remembered) -> None:
+    from standfast.config.files import write
+
+    parent = os.path.dirname(path)
+    if not os.path.isdir(parent):
+        for part in _missing_parents(parent):
+            os.makedirs(part, 0o700, exist_ok=True)
+    write(path, _text(what))
+
+
+def _missing_parents(path: str) -> Iterator[str]:
+    """Parents first: `os.makedirs` gives only the last one the mode it is given."""
+    parent = os.path.dirname(path)
+    if parent != path and not os.path.isdir(parent):
+        yield from _missing_parents(parent)
+    yield path
+
+
+def _text(what: Remembered) -> str:
+    head = _SEQ.format(seq=what.seq, hash=_quoted(what.hash)) + _TIME.format(time_us=what.time_us)
+    first, *others = what.places
+    more = "".join(f",\n  {_placed(place)}" for place in others)
+    return head + _identity(what.store_id, what.epoch, what.given_up, first) + more + "\n ],\n" + _gates(what.gates)
+
+
+def _identity(store_id: str, epoch: int, given_up: bool, place: Place) -> str:
+    """The part of a file behind its fixed start, up to the latest place."""
+    state = "true" if given_up else "false"
+    named = f' "schema_version": 1,\n "store_id": {_quoted(store_id)},\n "epoch": {epoch},\n "given_up": {state},\n'
+    return f'{named} "places": [\n  {_placed(place)}'
+
+
+def _gates(exist: bool) -> str:
+    """The end of a file."""
+    return f' "gates": {"true" if exist else "false"}\n}}\n'
+
+
+def _placed(place: Place) -> str:
+    return "{" + ", ".join(f'"{name}": {_quoted(value)}' for name, value in place._asdict().items()) + "}"
+
+
+def _quoted(text: str) -> str:
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    import json
+
+    return json.dumps(text)

@@ -1,0 +1,40 @@
+"""Loading a module where an exception in the caller cannot leave its import lock held.
+
+Python's import lock of a module is taken and released by Python code. An exception that hits a thread in the
+middle of a first import (a signal handler, `PyThreadState_SetAsyncExc`) can leave it held, and every other
+thread that imports the module then waits forever. Here a thread of our own imports it, and no exception is
+aimed at that thread. The caller only waits, on a lock that is C code.
+"""
+
+from __future__ import annotations
+
+import _thread
+from importlib import import_module
+
+WAIT_MAX_S = 10.0
+"""Then the caller imports by itself: it may hold the import lock of a module that this one needs."""
+
+_loaded: set[str] = set()
+
+
+def load(name: str) -> None:
+    """Return once `name` is imported, or its import has failed: the caller's own import then says why."""
+    if name in _loaded:
+        return
+    done = _thread.allocate_lock()
+    done.acquire()
+    try:
+        _thread.start_new_thread(_import, (name, done))
+    except RuntimeError:
+        return  # no more threads, or the interpreter ends: the caller imports it
+    done.acquire(timeout=WAIT_MAX_S)
+
+
+def _import(name: str, done: _thread.LockType) -> None:
+    try:
+        import_module(name)
+        _loaded.add(name)
+    except BaseException:  # noqa: BLE001  the caller imports it again and gets the error
+        pass
+    finally:
+        done.release()

@@ -1,0 +1,83 @@
+"""What an answer covers: one repository or the whole store, and which known stores it did not read.
+
+The views judge every open row of the store and divide the result here. A repository filters what is listed;
+it never hides that something waits: items of other repositories and scopes are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from standfast.config.scope import Label, scope_of
+from standfast.db.contract import Caller, Row, Tx
+from standfast.footings import repositories
+
+if TYPE_CHECKING:
+    from standfast.config import Settings
+
+
+def covers_all(caller: Caller, everywhere: bool | None) -> bool:
+    """Whether a view shows the whole store: as asked, and by default outside a repository, in no scope."""
+    return caller.repository is None and not caller.scope if everywhere is None else everywhere
+
+
+class Place(NamedTuple):
+    """Where a row belongs."""
+
+    here: bool
+    """Listed for this caller: in its repository and scope; outside any repository, in its scope."""
+    name: str
+    """The repository and the scope as people know them, if they are not the caller's own."""
+
+
+class Places:
+    """Where rows belong. Each label is looked up once."""
+
+    def __init__(self, tx: Tx) -> None:
+        self._tx = tx
+        self._inside = tx.caller.repository is not None
+        self._listed: dict[Label, bool] = {}
+
+    def of(self, row: Row) -> Place:
+        """Of a row with a scope; with a label, if its kind depends on the repository."""
+        label = Label(row.get("git_dir"), row.get("origin"))
+        if label not in self._listed:
+            self._listed[label] = repositories.listed(self._tx, label)
+        here = row["scope"] == self._tx.caller.scope and self._listed[label]
+        return Place(here, "" if here and self._inside else named(label, row["scope"]))
+
+    def of_home(self, row: Row) -> Place:
+        """Of a task, a decision or a state value: its scope column holds the repository too."""
+        label = Label(row["git_dir"], row["origin"])
+        here = row["scope"] == self._tx.caller.home
+        return Place(here, "" if here and self._inside else named(label, scope_of(row["scope"])))
+
+
+def named(label: Label, scope: str) -> str:
+    """A repository and a scope as people know them."""
+    return " in scope ".join(part for part in (label.name, scope) if part)
+
+
+def choice(scope_choice: str | None) -> bool | None:
+    """`--all` and `--global` as `everywhere`; None lets the directory decide."""
+    return {"all": True, "global": False, None: None}[scope_choice]
+
+
+def unread_stores(settings: Settings) -> list[str]:
+    """The remembered stores that this answer did not read, as people name them."""
+    from standfast.db import store_memory
+
+    here = store_memory.place_of(settings.target)
+    others = [known for known in store_memory.stores() if here not in known.places and not known.given_up]
+    return [known.places[0].shown for known in others if known.places]
+
+
+def waiting_elsewhere(elsewhere: Mapping[str, int]) -> str:
+    """The sentence about what other repositories and scopes wait for; empty if nothing waits there."""
+    if not elsewhere:
+        return ""
+    items, places = sum(elsewhere.values()), len(elsewhere)
+    one = "1 item waits" if items == 1 else f"{items:,} items wait"
+    where = "1 other repository or scope" if places == 1 else f"{places:,} other repositories or scopes"
+    return f"{one} in {where}"

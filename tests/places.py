@@ -1,0 +1,266 @@
+"""Directories a program may be started in, and what it does there with every kind of key.
+
+Each operation returns a text that identifies the thing it reached: the same text twice is one thing. As a program,
+`python -m tests.places URL DATA NAME…` does them in the current directory and prints what they reached.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import standfast
+from standfast.record.conversations import Conversations, line
+from standfast.record.items import Change
+
+ORIGIN = "git@github.com:shop/shop.git"
+OTHER_ORIGIN = "https://github.com/else/where"
+SENT: list[str] = []
+"""What reached the outside system, in this process."""
+
+
+# -- directories -----------------------------------------------------------------------------------------
+
+
+def git(cwd: Path, *words: str) -> None:
+    subprocess.run(["git", *words], cwd=cwd, check=True, capture_output=True, env=_environment(cwd))
+
+
+def _environment(cwd: Path) -> dict[str, str]:
+    named = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+    author = {f"GIT_{who}_{what}": "t@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    return {**os.environ, **named, **author, "HOME": str(cwd)}
+
+
+def repository(path: Path, origin: str | None = None) -> Path:
+    """A real repository with one commit."""
+    path.mkdir(parents=True)
+    git(path, "init", "-q", "-b", "main", "--template=")
+    git(path, "commit", "-q", "--allow-empty", "-m", "first")
+    if origin is not None:
+        git(path, "remote", "add", "origin", origin)
+    return path
+
+
+def worktree(of: Path) -> Path:
+    path = of.parent / f"{of.name}-worktree"
+    git(of, "worktree", "add", "-q", str(path))
+    return path
+
+
+def clone(of: Path, origin: str = "https://github.com/shop/shop") -> Path:
+    path = of.parent / f"{of.name}-clone"
+    git(of.parent, "clone", "-q", str(of), str(path))
+    git(path, "remote", "set-url", "origin", origin)
+    return path
+
+
+# -- operations ------------------------------------------------------------------------------------------
+
+
+def session(sf: standfast.Standfast) -> str:
+    with sf.session("fix-42") as s:
+        return s.id
+
+
+def session_values(sf: standfast.Standfast) -> str:
+    with sf.session("values") as s:
+        if "made" not in s.state:
+            s.state["made"] = uuid.uuid4().hex
+        return str(s.state["made"])
+
+
+def step(sf: standfast.Standfast) -> str:
+    with sf.session("steps") as s:
+        return str(s.step("plan", lambda: uuid.uuid4().hex))
+
+
+def effect(sf: standfast.Standfast) -> str:
+    with sf.session("sends") as s:
+        return str(s.effect("mail.send", {"to": "ada"}, do=_send))
+
+
+def effect_key(sf: standfast.Standfast) -> str:
+    with sf.session(f"charges-{uuid.uuid4().hex}") as s:
+        return str(s.effect("card.charge", {"cents": 100}, key="charge:42", do=_send))
+
+
+def _send(call: standfast.Call) -> str:
+    SENT.append(call.key)
+    return uuid.uuid4().hex
+
+
+def once(sf: standfast.Standfast) -> str:
+    begun = sf.effects.begin("once", {"argv": ["deploy"]}, key="deploy-v7")
+    return (sf.effects.done(begun.id, "done", attempt=begun.attempt) if not begun.done else begun).id
+
+
+def loop(sf: standfast.Standfast) -> str:
+    return sf.loops.add("nightly", ["true"], every="1h", cwd="/").id
+
+
+def webhook(sf: standfast.Standfast) -> str:
+    handled: list[str] = []
+    event = sf.webhooks.receive("stripe", "evt_1", {"paid": 5}, do=lambda event: handled.append(event.id))
+    SENT.extend(handled)
+    return event.id
+
+
+def credit(sf: standfast.Standfast) -> str:
+    sf.credits.grant("ada", 500, key="grant:2026-11")
+    return f"balance {sf.credits.balance('ada')}"
+
+
+def lock(sf: standfast.Standfast) -> str:
+    try:
+        held = sf.leases.acquire("deploy", for_us=600_000_000)
+    except standfast.InProgress:
+        held = sf.leases.get("deploy")
+    return f"{held.fence} since {held.acquired_us}"
+
+
+def mail(sf: standfast.Standfast) -> str:
+    sf.mail.send("reviewer", {"pr": 1}, key="note:42")
+    (found,) = sf.mail.list("reviewer")
+    return found.id
+
+
+def event_stream(sf: standfast.Standfast) -> str:
+    sf.events.append("orders", "order.paid", {"n": 1}, key="order:1")
+    (found,) = sf.events.read("orders")
+    return str(found.seq)
+
+
+def consumer(sf: standfast.Standfast) -> str:
+    sf.events.append("invoices", "invoice.sent", {"n": 1}, key="invoice:1")
+    handled = [str(event.seq) for event in sf.events.consume("books", "invoices")]
+    SENT.extend(handled)
+    return f"{len(sf.events.consumers())} at {sf.events.consumer('books', 'invoices').version}"
+
+
+def agent(sf: standfast.Standfast) -> str:
+    return str(sf.agents.set("coder", kind="claude-code").first_seen_us)
+
+
+def item(sf: standfast.Standfast) -> str:
+    if sf.items.get(("notes",), "ada") is None:
+        sf.items.change([Change(("notes",), "ada", {"made": uuid.uuid4().hex})])
+    found = sf.items.get(("notes",), "ada")
+    assert found is not None
+    return str(found.value)
+
+
+def thread(sf: standfast.Standfast) -> str:
+    if sf.threads.get("chat-1") is None:
+        made = uuid.uuid4().hex
+        sf.threads.put("chat-1", made, header=b"{}", values={}, value_of=_no_value)
+    found = sf.threads.get("chat-1")
+    assert found is not None
+    return found.id
+
+
+def _no_value(name: str) -> object:
+    raise AssertionError(name)
+
+
+def conversation(sf: standfast.Standfast) -> str:
+    room = Conversations(sf._store)
+    room.add("talk-1", [line({"role": "user", "content": "hello"}, role="user", summary="hello", redact=False)])
+    (row,) = sf.rows("SELECT count(*) AS n FROM session WHERE key = 'talk-1'")
+    return f"{row['n']} session"
+
+
+def task(sf: standfast.Standfast) -> str:
+    return sf.tasks.add("the parser test is flaky").id
+
+
+def sweep(sf: standfast.Standfast) -> str:
+    swept = sf.tasks.sweep("ci", seen=["lint fails"])
+    return next(iter(sf.tasks.list(source="ci"))).id if swept.n else ""
+
+
+def decision(sf: standfast.Standfast) -> str:
+    return sf.decisions.record("edit parser.py", then="run the tests", agent="coder").id
+
+
+def order(sf: standfast.Standfast) -> str:
+    return sf.decisions.record("never push to main", standing=True).id
+
+
+def state(sf: standfast.Standfast) -> str:
+    def first(value: object) -> object:
+        return value or uuid.uuid4().hex
+
+    return str(sf.state.update("branch", first, default=None).value)
+
+
+def gate(sf: standfast.Standfast) -> str:
+    return sf.gates.add("git push*").id
+
+
+Operation = Callable[[standfast.Standfast], str]
+KEYED: dict[str, Operation] = {
+    "session": session,
+    "session values": session_values,
+    "step": step,
+    "effect": effect,
+    "effect key": effect_key,
+    "once": once,
+    "loop": loop,
+}
+"""Unique in the store: from another repository they are refused."""
+SHARED: dict[str, Operation] = {
+    "webhook": webhook,
+    "credit": credit,
+    "lock": lock,
+    "mail": mail,
+    "event stream": event_stream,
+    "consumer": consumer,
+    "agent": agent,
+    "item": item,
+    "thread": thread,
+    "conversation": conversation,
+}
+"""Never depend on the repository."""
+OWNED: dict[str, Operation] = {
+    "task": task,
+    "sweep": sweep,
+    "decision": decision,
+    "order": order,
+    "state": state,
+    "gate": gate,
+}
+"""One for each repository."""
+ALL = {**KEYED, **SHARED, **OWNED}
+
+
+class Reached(NamedTuple):
+    """What an operation reached; for a refusal, its code and what it says."""
+
+    thing: str
+    sent: int
+    """How often it reached the outside system on the way."""
+
+
+def reach(url: str, data: Path, names: Iterable[str] = tuple(ALL), *, scope: str | None = None) -> dict[str, Reached]:
+    """What each operation reaches from the current directory."""
+    found = {}
+    with standfast.open(url, data_dir=data, scope=scope) as sf:
+        for name in names:
+            SENT.clear()
+            try:
+                thing = ALL[name](sf)
+            except standfast.Conflict as error:
+                thing = f"{error.code}: {error}"
+            found[name] = Reached(thing, len(SENT))
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(reach(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])))

@@ -1,0 +1,53 @@
+"""A home whose stores are remembered: outside every temporary directory, which the tests' own is not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from standfast.db import store_memory
+from tests.conftest import REAL_HOME_VARIABLE
+
+
+@contextmanager
+def home() -> Iterator[Path]:
+    """An empty directory that is not temporary; skipped by name where this account has none to write to."""
+    candidates = (Path(__file__).parents[1], Path(os.environ[REAL_HOME_VARIABLE]), Path("/var/lib"), Path("/opt"))
+    for parent in candidates:
+        if os.access(parent, os.W_OK) and not store_memory._is_temporary(os.path.realpath(parent)):
+            break
+    else:
+        pytest.skip(f"NOT SHOWN on this machine: none of {candidates} is writable and not temporary")
+    made = Path(tempfile.mkdtemp(prefix=".standfast-test-home-", dir=parent))
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    left = ("STANDFAST_REMEMBER", "STANDFAST_DATA_DIR")
+    kept = {name: value for name, value in os.environ.items() if name not in left}
+    return {**kept, "HOME": str(home), **more}
+
+
+def run(home: Path, *words: str, input: str | None = None, **more: str) -> subprocess.CompletedProcess[str]:
+    """One command of an account whose home this is, without a terminal."""
+    return subprocess.run(
+        [sys.executable, "-m", "standfast", *words],
+        env=environment(home, **more),
+        cwd=home,
+        input=input,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        start_new_session=True,
+    )
