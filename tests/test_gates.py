@@ -305,20 +305,24 @@ PIECES = [
 
 @pytest.mark.parametrize("piece", PIECES)
 def test_the_work_grows_with_the_length_and_no_faster(piece: str) -> None:
-    """R15: four times the text takes less than ten times the time."""
+    """R15: four times the text takes less than ten times the time.
+
+    Quadratic work takes sixteen times as long in every round. A busy machine disturbs some rounds, never all 20.
+    """
     import time
 
     def spent(size: int) -> float:
         text = piece * (size // len(piece)) + "git pull pushed"
-        best = 1e9
-        for _ in range(3):
-            before = time.process_time()
-            met([gate("git push*")], text)
-            best = min(best, time.process_time() - before)
-        return best
+        before = time.process_time()
+        met([gate("git push*")], text)
+        return time.process_time() - before
 
-    small, large = spent(15_000), spent(60_000)
-    assert large < 10 * small + 0.02
+    small = large = 1e9
+    for _ in range(20):
+        small, large = min(small, spent(15_000)), min(large, spent(60_000))
+        if large < 10 * small + 0.02:
+            return
+    pytest.fail(f"{large:.3f} s for 60 kB, {small:.3f} s for 15 kB")
 
 
 @pytest.mark.parametrize("text", ["git status 'x", 'echo "$(git log', "cat <<EOF\ngit log", "push " * TEXT_MAX])
