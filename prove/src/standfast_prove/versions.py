@@ -37,7 +37,7 @@ def source(package: Path) -> str:
     if not (root / ".git").exists() or not (root / "pyproject.toml").exists():
         return "wheel" if _installed() else "unknown"
     commit = _git(root, "rev-parse", "--short=12", "HEAD")
-    changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", "src")
+    changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", "src", "prove")
     return f"commit {commit}{'+' if changed else ''}" if commit else "unknown"
 
 
