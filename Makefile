@@ -23,7 +23,7 @@ check: .venv/dev ## formatter, linter, types, import contracts
 	@$(BIN)/lint-imports --no-logo --no-cache
 
 bench: .venv/dev ## ratios against the usual ways, side by side in one run
-	@$(BIN)/python -m standfast_prove.bench $(ARGS)
+	@$(BIN)/standfast bench --all $(ARGS)
 
 prove: .venv/dev ## the evaluation: kills, power loss, races, and seeded bugs that must be found
 	@$(BIN)/standfast prove $(ARGS)
@@ -31,8 +31,8 @@ prove: .venv/dev ## the evaluation: kills, power loss, races, and seeded bugs th
 fuzz: .venv/dev ## garbage at every door: values, verbs, files, hooks, commands, requests, broken stores
 	@$(BIN)/standfast prove --only inputs $(ARGS)
 
-evaluation: .venv/dev ## docs/evaluation.md from the files in docs/results
-	@$(BIN)/standfast prove --report --results docs/results >docs/evaluation.md.part
+evaluation: .venv/dev ## docs/evaluation.md from the data in prove/results
+	@$(BIN)/standfast prove --report --results prove/results >docs/evaluation.md.part
 	@mv docs/evaluation.md.part docs/evaluation.md
 
 soak: .venv/dev ## an hour of everything at once under random kills, then every invariant

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from standfast_prove import results
 from standfast_prove.bench import measure, peers
-from standfast_prove.bench.__main__ import AREAS, area
+from standfast_prove.bench.areas import AREAS, area
 from standfast_prove.bench.measure import Line, Plan, Table, at_least, at_most
 from standfast_prove.bench.start import with_postgres
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture
@@ -174,17 +173,20 @@ def test_a_percentile_of_few_values_is_the_largest() -> None:
 
 def test_the_command_prints_tables_and_writes_every_value(tmp_path: Path) -> None:
     """Run as people run it, with the cheapest area."""
-    target = tmp_path / "out.json"
-    command = [sys.executable, "-m", "standfast_prove.bench", "--quick", "--only", "opening", "--dir", str(tmp_path)]
-    done = subprocess.run(
-        [*command, "--json", str(target)], cwd=ROOT, capture_output=True, text=True, env={**os.environ}
+    command = [sys.executable, "-m", "standfast", "bench", "--quick", "--only", "opening", "--dir", str(tmp_path)]
+    printed = subprocess.run(command, capture_output=True, text=True)
+    assert printed.returncode == 0, printed.stderr
+    assert "### SQLite, 8 processes first-opening one fresh file" in printed.stdout
+    assert list(tmp_path.iterdir()) == []
+    written = subprocess.run(
+        [*command, "--json", "--results", str(tmp_path / "results")], capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
-    assert "### SQLite, 8 processes first-opening one fresh file" in done.stdout
-    document = json.loads(target.read_text())
-    assert document["schema_version"] == 1
+    assert written.returncode == 0, written.stderr
+    document = json.loads(written.stdout)["data"]
     assert document["machine"]["cores"]
     (table,) = document["tables"]
     assert [line["reach"] for line in table["lines"]] == [["≤", 0], None, None, None]
     assert all(line["values"] and line["median"] is not None for line in table["lines"])
-    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
+    (result,) = results.tables(tmp_path / "results")
+    assert result.command.startswith("standfast bench --quick --only opening")
+    assert [row["reach"] for row in result.rows] == ["≤ 0"]

@@ -59,6 +59,18 @@ def test_the_next_run_takes_the_seeds_after_the_last(tmp_path: Path) -> None:
     assert results.next_seed(runs, "mail", "sqlite") == 1
 
 
+def test_result_files_can_be_joined(tmp_path: Path) -> None:
+    """002-47: the lines of one file say what the files said that it was made of."""
+    table = results.Table("peers", "python -m x", {"standfast": "1.0"}, [{"contestant": "a", "lost": 0}])
+    runs = [run(result(), started="2026-11-16T01:00:00Z"), run(result("mail"), started="2026-11-16T02:00:00Z")]
+    files = [results.write(tmp_path / "raw", one) for one in reversed(runs)]
+    files.append(results.write_table(tmp_path / "raw", table))
+    (tmp_path / "joined").mkdir()
+    (tmp_path / "joined" / "evaluation.jsonl").write_text("".join(path.read_text() for path in files))
+    assert (results.read(tmp_path / "joined"), results.tables(tmp_path / "joined")) == (runs, [table])
+    assert page(tmp_path / "joined") == page(tmp_path / "raw")
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": 2}', '{"format": 1, "results": [{}]}', '{"format": 1}'])
 def test_what_is_not_a_result_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "prove-x.json").write_text(text)

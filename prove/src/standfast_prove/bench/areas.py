@@ -24,12 +24,37 @@ OURS = {
 }
 """Those that need nothing but standfast, in their order, each with the module that has the function of its name."""
 
+PEERS = {
+    "tasks": f"{_HERE}.aio",
+    "steps": f"{_HERE}.steps",
+    "steps_postgres": f"{_HERE}.steps",
+    "resume": f"{_HERE}.steps",
+    "messages": f"{_HERE}.records",
+    "upsert": f"{_HERE}.records",
+    "claims": f"{_HERE}.tasks",
+    "claims_postgres": f"{_HERE}.tasks",
+    "loops": f"{_HERE}.loops",
+    "mail": f"{_HERE}.mail",
+    "mail_postgres": f"{_HERE}.mail",
+    "events": f"{_HERE}.events",
+    "events_postgres": f"{_HERE}.events",
+    "search": f"{_HERE}.search",
+    "imports": f"{_HERE}.imports",
+    "langgraph": f"{_HERE}.threads",
+    "langgraph_postgres": f"{_HERE}.threads",
+    "openai_sessions": f"{_HERE}.sessions_openai",
+    "openai_sessions_postgres": f"{_HERE}.sessions_openai",
+}
+"""One feature each; most are compared with other people's packages, which are installed from PyPI on request."""
+
+AREAS = OURS | PEERS
+
 SHORT = ("alone", "threads", "processes", "wakeup", "opening", "postgres", "start")
 """What is measured when nothing is asked for: the others grow stores of millions of rows."""
 
 
 def area(name: str) -> Callable[[Plan], list[Table]]:
-    function: Callable[[Plan], list[Table]] = getattr(import_module(OURS[name]), name)
+    function: Callable[[Plan], list[Table]] = getattr(import_module(AREAS[name]), name)
     return function
 
 

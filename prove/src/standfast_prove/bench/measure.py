@@ -6,7 +6,6 @@ the smallest and the largest are printed beside it. A line may have a figure to 
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import statistics
@@ -241,12 +240,8 @@ def summary(tables: Iterable[Table]) -> str:
     return f"{text(figures)}\n\n{reached} of {len(figures.lines)} figures reached"
 
 
-def as_json(tables: Iterable[Table]) -> str:
-    document = {"schema_version": 1, "machine": machine(), "tables": [_table_json(table) for table in tables]}
-    return json.dumps(document, indent=2, ensure_ascii=False)
-
-
-def _table_json(table: Table) -> dict[str, object]:
+def as_json(table: Table) -> dict[str, object]:
+    """With every value of every round."""
     return {
         "title": table.title,
         "note": table.note,

@@ -9,13 +9,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from standfast_prove import results
 from standfast_prove.bench import peers
 from standfast_prove.bench.crashes.programs import PROGRAMS, Program
 
@@ -24,13 +23,12 @@ COLUMNS = ("schedules", "kills", "effects", "lost", "duplicated", "in_doubt", "e
 
 def main() -> int:
     options = _options()
-    started, clock = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), time.monotonic()
     with ExitStack() as stack:
         url = _server(stack, options.only)
         rows = [_played(PROGRAMS[name], name, url, options) for name in options.only or PROGRAMS]
     print(table(rows))
     if options.results:
-        _write(Path(options.results), started, rows, round(time.monotonic() - clock, 1))
+        _write(Path(options.results), rows)
     ours = [row for row in rows if row["name"].startswith("standfast") and not row.get("not_run")]
     return int(any(row["lost"] or row["duplicated"] or row["never_ended"] for row in ours))
 
@@ -92,23 +90,12 @@ def _database(stack: ExitStack, url: str) -> str:
     return stack.enter_context(fresh_database(url))
 
 
-def _write(directory: Path, started: str, rows: list[dict[str, Any]], seconds: float) -> None:
+def _write(directory: Path, rows: list[dict[str, Any]]) -> None:
     from standfast_prove.versions import versions
 
     command = "python -m standfast_prove.bench.crashes " + " ".join(sys.argv[1:])
-    data = {
-        "format": 1,
-        "kind": "peers",
-        "started": started,
-        "command": command.strip(),
-        "seconds": seconds,
-        "versions": versions(),
-        "rows": [_shown(row) for row in rows],
-    }
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f"peers-{started.replace(':', '').replace('-', '')}.json"
-    path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
-    print(f"written to {path}", file=sys.stderr)
+    table = results.Table("peers", command.strip(), versions(), [_shown(row) for row in rows])
+    print(f"written to {results.write_table(directory, table)}", file=sys.stderr)
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
