@@ -65,6 +65,14 @@ def test_without_the_distribution_the_commands_say_how_to_install_it(words: list
     assert "pip install ./prove" in done.stderr
 
 
+def test_without_the_distribution_a_program_reads_the_refusal_as_json() -> None:
+    """DESIGN §2: the options of a command that is not installed cannot be parsed; `--json` counts all the same."""
+    done = subprocess.run([sys.executable, "-c", WITHOUT, "bench", "--json"], capture_output=True, text=True)
+    error = json.loads(done.stderr)["error"]
+    assert (done.returncode, error["code"]) == (78, "not_installed")
+    assert error["hint"].endswith("pip install ./prove")
+
+
 def test_without_the_distribution_help_and_completion_work() -> None:
     """DESIGN §2: only a call of `prove` or `bench` needs standfast-prove."""
     listed = subprocess.run([sys.executable, "-c", WITHOUT, "help", "all"], capture_output=True, text=True)

@@ -179,6 +179,10 @@ def _invoke(words: list[str], out: Out) -> int:
         except click.UsageError:
             out.format = guessed
             raise
+        except InvalidInput as error:
+            if error.code == "not_installed":  # its options were not parsed
+                out.format = guessed
+            raise
     return exits.OK
 
 
