@@ -19,11 +19,11 @@ test: check ## every check, then every test, on SQLite and on a real PostgreSQL
 check: .venv/dev ## formatter, linter, types, import contracts
 	@$(BIN)/ruff format --check --quiet . || { echo "make fmt would change the files above"; exit 1; }
 	@$(BIN)/ruff check --quiet .
-	@$(BIN)/mypy --no-error-summary $(wildcard src examples)
+	@$(BIN)/mypy --no-error-summary src prove/src examples
 	@$(BIN)/lint-imports --no-logo --no-cache
 
 bench: .venv/dev ## ratios against the usual ways, side by side in one run
-	@$(BIN)/python -m benchmarks $(ARGS)
+	@$(BIN)/standfast bench --all $(ARGS)
 
 prove: .venv/dev ## the evaluation: kills, power loss, races, and seeded bugs that must be found
 	@$(BIN)/standfast prove $(ARGS)
@@ -31,8 +31,8 @@ prove: .venv/dev ## the evaluation: kills, power loss, races, and seeded bugs th
 fuzz: .venv/dev ## garbage at every door: values, verbs, files, hooks, commands, requests, broken stores
 	@$(BIN)/standfast prove --only inputs $(ARGS)
 
-evaluation: .venv/dev ## docs/evaluation.md from the files in docs/results
-	@$(BIN)/standfast prove --report --results docs/results >docs/evaluation.md.part
+evaluation: .venv/dev ## docs/evaluation.md from the data in prove/results
+	@$(BIN)/standfast prove --report --results prove/results >docs/evaluation.md.part
 	@mv docs/evaluation.md.part docs/evaluation.md
 
 soak: .venv/dev ## an hour of everything at once under random kills, then every invariant
@@ -55,7 +55,7 @@ clean: ## remove the environment and every cache
 	@$(BIN)/python -m pip install -qq --constraint requirements-dev.txt --editable .
 	@touch $@
 
-.venv/dev: .venv/core
+.venv/dev: .venv/core prove/pyproject.toml
 	@echo "standfast: installing what the tests need" >&2
-	@$(BIN)/python -m pip install -qq --requirement requirements-dev.txt
+	@$(BIN)/python -m pip install -qq --requirement requirements-dev.txt --editable ./prove
 	@touch $@

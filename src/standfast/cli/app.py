@@ -19,7 +19,7 @@ from standfast.cli.output import Format, Out
 from standfast.cli.registry import BY_NAME, ENTRIES, GROUPS
 from standfast.cli.render import printed
 from standfast.config.people import entered
-from standfast.errors import StandfastError
+from standfast.errors import InvalidInput, StandfastError
 
 NAME = "standfast"
 MOTTO = "Agents crash. The state stands fast."
@@ -40,7 +40,14 @@ class House(click.Group):
         from importlib import import_module
 
         module, _, attribute = entry.place.partition(":")
-        found: click.Command = getattr(import_module(module), attribute)
+        try:
+            found: click.Command = getattr(import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            if error.name != "standfast_prove":
+                raise
+            if ctx.resilient_parsing:
+                return None  # completion: this command has no options to offer
+            raise _not_installed(cmd_name) from None
         return found
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
@@ -59,6 +66,14 @@ class House(click.Group):
             return click.Command.shell_complete(self, ctx, incomplete)
         # From the table: completing must not import every command.
         return [CompletionItem(e.name, help=e.summary) for e in ENTRIES if e.name.startswith(incomplete)]
+
+
+def _not_installed(name: str) -> InvalidInput:
+    return InvalidInput(
+        f"{NAME} {name} is part of standfast-prove, and standfast-prove is not installed",
+        "in the source of standfast: pip install ./prove",
+        code="not_installed",
+    )
 
 
 def expanded(ctx: click.Context, args: list[str]) -> list[str]:
@@ -163,6 +178,10 @@ def _invoke(words: list[str], out: Out) -> int:
             house.invoke(ctx)
         except click.UsageError:
             out.format = guessed
+            raise
+        except InvalidInput as error:
+            if error.code == "not_installed":  # its options were not parsed
+                out.format = guessed
             raise
     return exits.OK
 

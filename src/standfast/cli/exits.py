@@ -33,7 +33,7 @@ MEANINGS = {
 }
 
 
-NEEDS_CONFIGURATION = frozenset({"configuration", "store_missing", "store_replaced"})
+NEEDS_CONFIGURATION = frozenset({"configuration", "not_installed", "store_missing", "store_replaced"})
 
 
 def code_of(error: StandfastError) -> int:
