@@ -101,8 +101,7 @@ class PostgresEngine(Engine):
         finally:
             self._pool.give(permit)
         latest = migrations[-1].version
-        migrate.refuse_newer(found.schema, latest)
-        migrate.check_history(found.history, migrations)
+        migrate.refuse(found.schema, found.history, migrations)
         moved = migrate.moved(found)
         meta = found.meta
         if found.schema < latest or moved:

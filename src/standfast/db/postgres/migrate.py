@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from standfast import crash
 from standfast.db.contract import DEADLINE_S
-from standfast.db.migrations import MIGRATIONS, ddl
+from standfast.db.migrations import MIGRATIONS, ddl, refuse_development
 from standfast.db.migrations.migration import Migration
 from standfast.db.postgres.opening import LAST, Found
 from standfast.errors import Corrupt, SchemaTooNew, schema_damaged
@@ -64,9 +64,8 @@ def _migrate_locked(connection: psycopg.Connection[Any], migrations: Sequence[Mi
     connection.execute(_LOCAL)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
     found = _version(connection)
-    refuse_newer(found, migrations[-1].version)
     if found:
-        check_history(dict(connection.execute("SELECT version, checksum FROM migration").fetchall()), migrations)
+        refuse(found, dict(connection.execute("SELECT version, checksum FROM migration").fetchall()), migrations)
     else:
         _make_room(connection)
     for migration in migrations:
@@ -76,18 +75,17 @@ def _migrate_locked(connection: psycopg.Connection[Any], migrations: Sequence[Mi
             crash.point("migrate.after_step")
 
 
-def refuse_newer(found: int, latest: int) -> None:
+def refuse(found: int, history: dict[int, str], migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Refuse a store with another history than this package's, or a newer schema."""
+    refuse_development(history.get(1), migrations)
+    latest = migrations[-1].version
     if found > latest:
         raise SchemaTooNew(
             f"this store has schema {found}; this standfast knows schemas up to {latest}",
             "upgrade: pip install --upgrade standfast",
         )
-
-
-def check_history(applied: dict[int, str], migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """What was applied must be what this package says was applied."""
     for migration in migrations:
-        if applied.get(migration.version, migration.checksum) != migration.checksum:
+        if history.get(migration.version, migration.checksum) != migration.checksum:
             raise Corrupt(
                 f"the store's history says migration {migration.version} ({migration.name}) was another one",
                 "this store was made by a changed standfast; restore a backup or use the version that made it",

@@ -14,7 +14,7 @@ import apsw
 from standfast import crash
 from standfast.db import catalogue
 from standfast.db.contract import Caller
-from standfast.db.migrations import MIGRATIONS, ddl
+from standfast.db.migrations import MIGRATIONS, ddl, refuse_development
 from standfast.db.migrations.migration import Migration
 from standfast.errors import Corrupt, SchemaTooNew
 from standfast.ids import new_id
@@ -32,6 +32,7 @@ def version(connection: apsw.Connection) -> int:
 def migrate(connection: apsw.Connection, caller: Caller, migrations: Sequence[Migration] = MIGRATIONS) -> None:
     """Apply what is pending. The caller holds the lock between processes."""
     latest = migrations[-1].version
+    refuse_development(_first_checksum(connection), migrations)
     if refuse_newer(version(connection), latest) == latest:
         return
     connection.execute("BEGIN IMMEDIATE")
@@ -50,6 +51,14 @@ def migrate(connection: apsw.Connection, caller: Caller, migrations: Sequence[Mi
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _first_checksum(connection: apsw.Connection) -> str | None:
+    """The checksum of migration 1 in this store; None before it was applied."""
+    if not connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'migration' AND type = 'table'").get:
+        return None
+    found: str | None = connection.execute("SELECT checksum FROM migration WHERE version = 1").get
+    return found
 
 
 def identity(connection: apsw.Connection) -> tuple[str, int]:
