@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 from standfast.db.migrations import m0001_initial
 from standfast.db.migrations.migration import Migration
-from standfast.errors import SchemaTooNew
+from standfast.errors import Corrupt, SchemaTooNew
 
 MIGRATIONS: tuple[Migration, ...] = (m0001_initial.MIGRATION,)
 
@@ -33,15 +33,30 @@ _WORDS = {
 }
 
 
-def refuse_development(first: str | None, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Refuse a store whose migration 1 has another checksum: its schema is from before the first release."""
-    if first is not None and first != migrations[0].checksum:
+def refuse(found: int, history: dict[int, str], migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Refuse a store with a newer schema, or with another history than this package's.
+
+    `history` has the checksum of each migration that the store has. A store whose migration 1 differs was made before
+    the first release.
+    """
+    if history.get(1, migrations[0].checksum) != migrations[0].checksum:
         raise SchemaTooNew(
-            "this store was made by a development version of standfast, and this version cannot read it; nothing was "
-            "changed",
+            "a development version of standfast made this store; this version cannot read it and left it unchanged",
             "move it aside: standfast store reset; or use another place: STANDFAST_DATA_DIR=DIR",
             code="development_store",
         )
+    latest = migrations[-1].version
+    if found > latest:
+        raise SchemaTooNew(
+            f"this store has schema {found}; this standfast knows schemas up to {latest}",
+            "upgrade: pip install --upgrade standfast",
+        )
+    for migration in migrations:
+        if history.get(migration.version, migration.checksum) != migration.checksum:
+            raise Corrupt(
+                f"the store's history says migration {migration.version} ({migration.name}) was another one",
+                "this store was made by a changed standfast; restore a backup or use the version that made it",
+            )
 
 
 def ddl(migration: Migration, dialect: str) -> str:

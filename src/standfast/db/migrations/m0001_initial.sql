@@ -982,5 +982,3 @@ CREATE TABLE item_vector (
     vector    BYTES NOT NULL,
     UNIQUE (item_seq, field)
 ) STRICT;
-
-INSERT INTO meta (key, value) VALUES ('epoch', '1');

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from standfast import crash
 from standfast.db.contract import DEADLINE_S
-from standfast.db.migrations import MIGRATIONS, ddl, refuse_development
+from standfast.db.migrations import MIGRATIONS, ddl, refuse
 from standfast.db.migrations.migration import Migration
 from standfast.db.postgres.opening import LAST, Found
-from standfast.errors import Corrupt, SchemaTooNew, schema_damaged
+from standfast.errors import Corrupt, schema_damaged
 from standfast.ids import new_id
 
 if TYPE_CHECKING:
@@ -75,23 +75,6 @@ def _migrate_locked(connection: psycopg.Connection[Any], migrations: Sequence[Mi
             crash.point("migrate.after_step")
 
 
-def refuse(found: int, history: dict[int, str], migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Refuse a store with another history than this package's, or a newer schema."""
-    refuse_development(history.get(1), migrations)
-    latest = migrations[-1].version
-    if found > latest:
-        raise SchemaTooNew(
-            f"this store has schema {found}; this standfast knows schemas up to {latest}",
-            "upgrade: pip install --upgrade standfast",
-        )
-    for migration in migrations:
-        if history.get(migration.version, migration.checksum) != migration.checksum:
-            raise Corrupt(
-                f"the store's history says migration {migration.version} ({migration.name}) was another one",
-                "this store was made by a changed standfast; restore a backup or use the version that made it",
-            )
-
-
 def _version(connection: psycopg.Connection[Any]) -> int:
     if _one(connection, "SELECT to_regclass('standfast.meta') IS NULL"):
         return 0
@@ -115,7 +98,8 @@ def _make_room(connection: psycopg.Connection[Any]) -> None:
 def _apply(connection: psycopg.Connection[Any], migration: Migration) -> None:
     connection.execute(ddl(migration, "postgres").encode())
     if migration.version == 1:
-        for key, value in (("store_id", new_id("sto")), ("settled_seq", ""), ("cluster", _cluster(connection))):
+        meta = {"store_id": new_id("sto"), "epoch": "1", "settled_seq": "", "cluster": _cluster(connection)}
+        for key, value in meta.items():
             connection.execute(_PUT_META, (key, value))
     connection.execute(
         f"INSERT INTO migration (version, name, checksum, applied_us) VALUES (%s, %s, %s, {_NOW_US})",
