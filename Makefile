@@ -19,11 +19,11 @@ test: check ## every check, then every test, on SQLite and on a real PostgreSQL
 check: .venv/dev ## formatter, linter, types, import contracts
 	@$(BIN)/ruff format --check --quiet . || { echo "make fmt would change the files above"; exit 1; }
 	@$(BIN)/ruff check --quiet .
-	@$(BIN)/mypy --no-error-summary $(wildcard src examples)
+	@$(BIN)/mypy --no-error-summary src prove/src examples
 	@$(BIN)/lint-imports --no-logo --no-cache
 
 bench: .venv/dev ## ratios against the usual ways, side by side in one run
-	@$(BIN)/python -m benchmarks $(ARGS)
+	@$(BIN)/python -m standfast_prove.bench $(ARGS)
 
 prove: .venv/dev ## the evaluation: kills, power loss, races, and seeded bugs that must be found
 	@$(BIN)/standfast prove $(ARGS)
@@ -55,7 +55,7 @@ clean: ## remove the environment and every cache
 	@$(BIN)/python -m pip install -qq --constraint requirements-dev.txt --editable .
 	@touch $@
 
-.venv/dev: .venv/core
+.venv/dev: .venv/core prove/pyproject.toml
 	@echo "standfast: installing what the tests need" >&2
-	@$(BIN)/python -m pip install -qq --requirement requirements-dev.txt
+	@$(BIN)/python -m pip install -qq --requirement requirements-dev.txt --editable ./prove
 	@touch $@

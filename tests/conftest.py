@@ -91,7 +91,7 @@ TEST_ROOT = _move_into_a_home_of_our_own()
 # Only now: whatever these import at any time finds the new home.
 import pytest  # noqa: E402  the lines above have to run first
 
-from standfast.prove.postgres import TemporaryPostgres, fresh_database  # noqa: E402  as above
+from standfast_prove.postgres import TemporaryPostgres, fresh_database  # noqa: E402  as above
 from tests.neighbours import DatabaseTemplate, FileTemplate, has_neighbours  # noqa: E402  as above
 
 

@@ -1,4 +1,4 @@
-"""Other people's frameworks, for the tests of the adapters: from PyPI, beside the environment, see `benchmarks.peers`.
+"""Other people's frameworks, for the tests of the adapters: from PyPI, see `standfast_prove.bench.peers`.
 
 Without a registry the tests that need one are skipped, and say so.
 """
@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from benchmarks import peers
+from standfast_prove.bench import peers
 
 OPENAI_AGENTS = "openai-agents[sqlalchemy]==0.24.0"
 PYDANTIC_AI = "pydantic-ai-slim==2.66.0"

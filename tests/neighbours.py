@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-from standfast.prove.postgres import fresh_database
+from standfast_prove.postgres import fresh_database
 from tests.rows import Name, Row, differing, snapshot
 from tests.walks import RESOURCES, Names, opened
 

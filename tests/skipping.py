@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from standfast.prove.faults import Unavailable
+from standfast_prove.faults import Unavailable
 
 
 @contextmanager

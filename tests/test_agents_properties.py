@@ -1,10 +1,10 @@
-"""Agents against a model of a few lines: `standfast.prove.models.agents`."""
+"""Agents against a model of a few lines: `standfast_prove.models.agents`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from standfast.prove.models.playing import play
+from standfast_prove.models.playing import play
 
 
 def test_agents_are_what_a_model_of_them_is(engine_url: str, tmp_path: Path) -> None:

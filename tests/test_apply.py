@@ -15,9 +15,9 @@ import standfast
 from standfast import config, handle
 from standfast.db.sql import statement
 from standfast.errors import InvalidInput, KeyConflict
-from standfast.prove.crashes.apply import FLEET, with_
-from standfast.prove.faults.children import Nursery
 from standfast.record.apply import read, read_text
+from standfast_prove.crashes.apply import FLEET, with_
+from standfast_prove.faults.children import Nursery
 from tests.test_cli import run
 
 TABLES = ("task", "task_need", "loop", "state", "gate", "event", "application", "agent")

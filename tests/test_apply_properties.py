@@ -1,10 +1,10 @@
-"""Apply against a model of a few lines: `standfast.prove.models.apply`."""
+"""Apply against a model of a few lines: `standfast_prove.models.apply`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from standfast.prove.models.playing import play
+from standfast_prove.models.playing import play
 
 
 def test_apply_does_what_a_model_of_it_does(engine_url: str, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from standfast.errors import (
     StandfastError,
 )
 from standfast.ledger import approvals
-from standfast.prove.planned import dispatch, dispatching, plan, reword, set_state
+from standfast_prove.planned import dispatch, dispatching, plan, reword, set_state
 
 
 @pytest.fixture

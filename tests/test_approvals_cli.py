@@ -22,7 +22,7 @@ import pytest
 import standfast
 from standfast.cli.approval import broken, visible
 from standfast.errors import ApprovalRequired
-from standfast.prove.planned import dispatch, plan, reword
+from standfast_prove.planned import dispatch, plan, reword
 
 MAIN = "import sys; from standfast.cli import main; sys.exit(main())"
 ON_ITS_TERMINAL = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); " + MAIN

@@ -1,10 +1,10 @@
-"""Approvals against a model of ten lines: `standfast.prove.models.approvals`."""
+"""Approvals against a model of ten lines: `standfast_prove.models.approvals`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from standfast.prove.models.playing import play
+from standfast_prove.models.playing import play
 
 
 def test_nothing_is_dispatched_without_a_yes_to_exactly_these_words(engine_url: str, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 import standfast
 from standfast import serial
 from standfast.errors import ApprovalRequired, Conflict, InvalidInput
-from standfast.prove.planned import dispatch, plan
+from standfast_prove.planned import dispatch, plan
 
 MAIN = "import sys; from standfast.cli import main; sys.exit(main())"
 RESULT = 'open(sys.argv[1], "a").write("PAID\\n"); sys.exit(1)'

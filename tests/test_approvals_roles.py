@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 import standfast
 from standfast.errors import ApprovalRequired, StorageError
-from standfast.prove.planned import dispatch, plan
+from standfast_prove.planned import dispatch, plan
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "approvals.md"
 ROLES = ("standfast_agent", "standfast_approver")

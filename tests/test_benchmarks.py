@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import peers
-from benchmarks.__main__ import AREAS, area
-from standfast.prove.bench import measure
-from standfast.prove.bench.measure import Line, Plan, Table, at_least, at_most
-from standfast.prove.bench.start import with_postgres
+from standfast_prove.bench import measure, peers
+from standfast_prove.bench.__main__ import AREAS, area
+from standfast_prove.bench.measure import Line, Plan, Table, at_least, at_most
+from standfast_prove.bench.start import with_postgres
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -176,7 +175,7 @@ def test_a_percentile_of_few_values_is_the_largest() -> None:
 def test_the_command_prints_tables_and_writes_every_value(tmp_path: Path) -> None:
     """Run as people run it, with the cheapest area."""
     target = tmp_path / "out.json"
-    command = [sys.executable, "-m", "benchmarks", "--quick", "--only", "opening", "--dir", str(tmp_path)]
+    command = [sys.executable, "-m", "standfast_prove.bench", "--quick", "--only", "opening", "--dir", str(tmp_path)]
     done = subprocess.run(
         [*command, "--json", str(target)], cwd=ROOT, capture_output=True, text=True, env={**os.environ}
     )

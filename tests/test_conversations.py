@@ -10,9 +10,9 @@ import pytest
 
 import standfast
 from standfast.errors import Conflict, InvalidInput, NotFound
-from standfast.prove.faults.children import Nursery
-from standfast.prove.models.playing import play
 from standfast.record.conversations import Conversations, line
+from standfast_prove.faults.children import Nursery
+from standfast_prove.models.playing import play
 
 
 def said(*items: Any, redact: bool = True) -> list[Any]:

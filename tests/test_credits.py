@@ -16,7 +16,7 @@ from standfast import config, handle
 from standfast.clock import DAY_US, HOUR_US
 from standfast.errors import Conflict, InvalidInput, KeyConflict, NotFound
 from standfast.ledger.credits import AMOUNT_MAX, SQL, Balance
-from standfast.prove.faults.children import Nursery
+from standfast_prove.faults.children import Nursery
 
 PROCESSES = 4
 

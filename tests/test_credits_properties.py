@@ -1,10 +1,10 @@
-"""Credits against a dictionary: `standfast.prove.models.credits`."""
+"""Credits against a dictionary: `standfast_prove.models.credits`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from standfast.prove.models.playing import play
+from standfast_prove.models.playing import play
 
 
 def test_credits_do_what_a_dictionary_does(engine_url: str, tmp_path: Path) -> None:

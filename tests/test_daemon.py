@@ -15,8 +15,8 @@ from standfast import errors
 from standfast.clock import HOUR_US, MINUTE_US, SECOND_US, SYSTEM, ManualClock
 from standfast.daemon.supervisor import BACKOFF_MAX_US, Supervisor
 from standfast.daemon.tick import Daemon
-from standfast.prove.faults.daemons import Later, daemon, noted, noting, opened, until
 from standfast.record.runs import Run
+from standfast_prove.faults.daemons import Later, daemon, noted, noting, opened, until
 
 AT_US = (SYSTEM.now_us() // SECOND_US) * SECOND_US + 30 * MINUTE_US
 
@@ -136,7 +136,7 @@ LIVING = """
 import sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from standfast.prove.faults.daemons import Later, daemon, opened, until
+from standfast_prove.faults.daemons import Later, daemon, opened, until
 sf = opened({url!r}, Path({data!r}), clock=Later())
 serving = daemon(sf)
 until(lambda: any(run.process for run in sf.runs.list({name!r})), lambda: serving.tick(woken=True))

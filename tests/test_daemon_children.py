@@ -17,8 +17,8 @@ from standfast.clock import SYSTEM
 from standfast.daemon import keeper
 from standfast.daemon.children import Child, Spool
 from standfast.footings.leases import parse_process
-from standfast.prove.faults import mounts
-from standfast.prove.faults.daemons import fill, until
+from standfast_prove.faults import mounts
+from standfast_prove.faults.daemons import fill, until
 from tests.skipping import or_skip
 from tests.test_leases import HOLDING
 

@@ -19,7 +19,7 @@ import pytest
 import standfast
 from standfast.daemon import unit
 from standfast.errors import Conflict, InvalidInput, NotFound
-from standfast.prove.faults.daemons import Running, noted, noting, opened, until
+from standfast_prove.faults.daemons import Running, noted, noting, opened, until
 from tests.test_cli import run
 
 

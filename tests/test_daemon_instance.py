@@ -16,8 +16,8 @@ from standfast.daemon import instance, stopping
 from standfast.daemon.instance import Found, Instance, find
 from standfast.errors import InProgress, NotFound, StorageError, UnsafeStorage
 from standfast.footings.leases import process
-from standfast.prove.faults import mounts
-from standfast.prove.faults.daemons import fill
+from standfast_prove.faults import mounts
+from standfast_prove.faults.daemons import fill
 from tests.skipping import or_skip
 
 HOLDING = """

@@ -1,13 +1,13 @@
 """Daemons in real processes and real time, killed, cut off and locked out while loops fire and mail flows.
 
-Short samples of what `make prove` does for minutes (`standfast.prove.campaigns.daemons`).
+Short samples of what `make prove` does for minutes (`standfast_prove.campaigns.daemons`).
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from standfast.prove.campaigns import daemons
+from standfast_prove.campaigns import daemons
 from tests.skipping import or_skip
 
 

@@ -1,10 +1,10 @@
-"""Decisions against a model of ten lines: `standfast.prove.models.decisions`."""
+"""Decisions against a model of ten lines: `standfast_prove.models.decisions`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from standfast.prove.models.playing import play
+from standfast_prove.models.playing import play
 
 
 def test_whatever_openings_come_crash_and_go_the_same_rows_stand(engine_url: str, tmp_path: Path) -> None:

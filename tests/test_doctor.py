@@ -19,9 +19,9 @@ import standfast
 from standfast import config
 from standfast.cli import app
 from standfast.clock import SYSTEM
-from standfast.prove.mutants.shell_scenes import CHANGE, HIDE, SHOW
 from standfast.upkeep import doctor
 from standfast.upkeep.doctor import Finding, examine, size
+from standfast_prove.mutants.shell_scenes import CHANGE, HIDE, SHOW
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -19,7 +19,7 @@ from standfast import crash, serial
 from standfast.clock import ManualClock
 from standfast.footings import leases
 from standfast.ledger.effects import alone, nouns, room, transitions
-from standfast.prove.scenes import Github, PullRequest, elsewhere, gone, only, orphan, outside, prune, told
+from standfast_prove.scenes import Github, PullRequest, elsewhere, gone, only, orphan, outside, prune, told
 from tests.others import Other
 
 

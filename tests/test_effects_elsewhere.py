@@ -9,7 +9,7 @@ import pytest
 
 import standfast
 from standfast import config, handle
-from standfast.prove.scenes import orphan
+from standfast_prove.scenes import orphan
 
 
 class Lost(Exception):

@@ -11,7 +11,7 @@ import standfast
 from standfast.db.contract import Row
 from standfast.footings import leases
 from standfast.ledger.effects import alone, transitions
-from standfast.prove.scenes import orphan, outside, prune, told
+from standfast_prove.scenes import orphan, outside, prune, told
 
 
 def row_of(sf: standfast.Standfast, key: str = "k") -> Row:

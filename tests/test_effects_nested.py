@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import standfast
-from standfast.prove.scenes import orphan
+from standfast_prove.scenes import orphan
 
 INNER: dict[str, Callable[[standfast.Standfast, Any], object]] = {
     "effect": lambda sf, s: s.effect("inner", do=lambda call: 1),

@@ -1,10 +1,10 @@
-"""Any sequence of calls, crashes and settlements, against a model of a few lines: `standfast.prove.models.effects`."""
+"""Any sequence of calls, crashes and settlements, against a model of a few lines: `standfast_prove.models.effects`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from standfast.prove.models.playing import play
+from standfast_prove.models.playing import play
 
 
 def test_effects_do_what_a_model_of_them_does(engine_url: str, tmp_path: Path) -> None:

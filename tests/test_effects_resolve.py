@@ -20,8 +20,8 @@ from pydantic import BaseModel
 
 import standfast
 from standfast import config, handle, serial
-from standfast.prove.scenes import only, orphan, told
 from standfast.serial import shapes
+from standfast_prove.scenes import only, orphan, told
 
 
 @dataclass

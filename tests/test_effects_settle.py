@@ -11,7 +11,7 @@ import pytest
 
 import standfast
 from standfast.clock import SECOND_US, ManualClock
-from standfast.prove.scenes import elsewhere, orphan
+from standfast_prove.scenes import elsewhere, orphan
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 import standfast
 from standfast.clock import ManualClock
-from standfast.prove.scenes import orphan, told
+from standfast_prove.scenes import orphan, told
 from tests.others import Other
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from standfast.prove import results
-from standfast.prove.report import page
+from standfast_prove import results
+from standfast_prove.report import page
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs" / "results"

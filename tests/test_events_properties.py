@@ -1,4 +1,4 @@
-"""Events against a model of a few lines: `standfast.prove.models.events`; and differences between states."""
+"""Events against a model of a few lines: `standfast_prove.models.events`; and differences between states."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from standfast.prove.models.playing import play
 from standfast.record.events.folding import changes
+from standfast_prove.models.playing import play
 
 
 def test_whatever_is_asked_in_whatever_order_both_agree(engine_url: str, tmp_path: Path) -> None:

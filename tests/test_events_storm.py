@@ -13,8 +13,8 @@ import pytest
 
 import standfast
 from standfast.errors import VersionConflict
-from standfast.prove.campaigns.events import WRITERS, everything, storm
-from standfast.prove.faults.children import Nursery
+from standfast_prove.campaigns.events import WRITERS, everything, storm
+from standfast_prove.faults.children import Nursery
 
 
 @pytest.fixture(scope="module")

@@ -341,7 +341,7 @@ def test_when_the_time_is_over_one_literal_word_is_enough() -> None:
 
 def test_no_line_that_pushes_passes_the_gate(tmp_path: Path) -> None:
     """002-20, R16, R20: bash runs random lines with a `git` that only notes a push; the control is seen to fail."""
-    from standfast.prove.campaigns import hostile
+    from standfast_prove.campaigns import hostile
 
     seen = hostile.shell(tmp_path / "lines", seed=11, lines=150)
     assert seen.bad == []

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from standfast.interchange.hooks import hearing
-from standfast.prove.faults.rows import integrity
+from standfast_prove.faults.rows import integrity
 from tests.hooks import PROGRAM, bash, enter, environment, payload
 
 DEEP = b'{"hook_event_name":"Stop","session_id":"s1","x":' + b"[" * 50_000 + b"]" * 50_000 + b"}"

@@ -1,10 +1,10 @@
-"""Any order of what an agent may tell, some of it twice or late: `standfast.prove.models.hooks`."""
+"""Any order of what an agent may tell, some of it twice or late: `standfast_prove.models.hooks`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from standfast.prove.models.playing import play
+from standfast_prove.models.playing import play
 
 
 def test_whatever_is_told_in_whatever_order(engine_url: str, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from tests.conftest import REAL_HOME_VARIABLE, TEST_ROOT, store_appeared_in_the_
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "standfast"
+PROVE = ROOT / "prove" / "src" / "standfast_prove"
 REQUIREMENTS = ROOT.parent / "shared" / "MISSION.md"
 
 
@@ -78,7 +79,7 @@ def test_only_the_cellar_knows_the_drivers() -> None:
     guilty = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in PACKAGE.rglob("*.py")
-        if not path.is_relative_to(PACKAGE / "db") and not path.is_relative_to(PACKAGE / "prove")
+        if not path.is_relative_to(PACKAGE / "db")
         for name in sorted(imported(path) & drivers)
     ]
     assert guilty == []
@@ -88,7 +89,7 @@ def test_the_evaluation_stands_without_the_tests() -> None:
     """It runs from an installed wheel, where there are no tests and no pytest; nor is one named for a child to run."""
     guilty = [
         f"{path.relative_to(ROOT)}: {name}"
-        for path in (PACKAGE / "prove").rglob("*.py")
+        for path in PROVE.rglob("*.py")
         for name in (imported(path) & {"tests", "pytest"}) | set(re.findall(r"[\"']tests\.[\w.]*", path.read_text()))
     ]
     assert guilty == []

@@ -15,7 +15,8 @@ import standfast
 from standfast.interchange.imports import Imported
 from standfast.interchange.transcripts import reading
 from standfast.interchange.transcripts.codex import Codex
-from standfast.prove.transcripts import (
+from standfast.record import redaction
+from standfast_prove.transcripts import (
     SESSION,
     append,
     assistant,
@@ -33,7 +34,6 @@ from standfast.prove.transcripts import (
     user,
     write,
 )
-from standfast.record import redaction
 
 KEY = "ghp_" + "a1B2" * 9
 THREAD = "0199812e-64f0-7f73-91fc-095dda01c36e"

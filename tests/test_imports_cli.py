@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from standfast.prove.transcripts import SESSION, message, meta, night, rollout, user, write
+from standfast_prove.transcripts import SESSION, message, meta, night, rollout, user, write
 from tests.test_cli import on_a_terminal, run
 
 THREAD = "0199812e-64f0-7f73-91fc-095dda01c36e"

@@ -1,4 +1,4 @@
-"""Whatever a live agent does to its file between imports: `standfast.prove.models.imports`."""
+"""Whatever a live agent does to its file between imports: `standfast_prove.models.imports`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from standfast.prove.models.playing import play
 from standfast.record import redaction
+from standfast_prove.models.playing import play
 
 
 def test_what_was_finished_is_there_once_in_order(engine_url: str, tmp_path: Path) -> None:

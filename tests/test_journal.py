@@ -13,10 +13,10 @@ import standfast
 from standfast.db.contract import Tx
 from standfast.db.sqlite import migrate
 from standfast.footings import journal
-from standfast.prove.campaigns.followers import follow_to_the_end
-from standfast.prove.faults.children import Nursery
-from standfast.prove.faults.rows import COUNT_UP, INSERT
-from standfast.prove.faults.threads import Task
+from standfast_prove.campaigns.followers import follow_to_the_end
+from standfast_prove.faults.children import Nursery
+from standfast_prove.faults.rows import COUNT_UP, INSERT
+from standfast_prove.faults.threads import Task
 
 
 def append(sf: standfast.Standfast, subject: str, **fields: object) -> journal.Receipt:
@@ -104,7 +104,7 @@ def test_a_tail_beside_writers_in_many_processes_neither_skips_nor_repeats(engin
         starters: list[dict[str, object]] = [
             {"url": engine_url, "place": str(tmp_path), "name": f"w{n}", "events": events} for n in range(writers)
         ]
-        pids = nursery.race("standfast.prove.campaigns.followers:write_events", starters)
+        pids = nursery.race("standfast_prove.campaigns.followers:write_events", starters)
         seen = follow_to_the_end(sf, writers * events)
         assert [nursery.wait(pid) for pid in pids] == [0] * writers, (tmp_path / "words").read_text()[-2000:]
         assert subjects(sf.journal.tail(sf.journal.now())) == []

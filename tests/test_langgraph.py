@@ -26,7 +26,7 @@ from langgraph.types import Command, interrupt
 
 from standfast.adapters.langgraph import Saver, strict
 from standfast.db.sql import statement
-from tests.graphs import Said, answering, at, checkpoint, growing, on
+from standfast_prove.graphs import Said, answering, at, checkpoint, growing, on
 
 Url = str
 
@@ -265,7 +265,8 @@ def test_a_cancelled_put_leaves_nothing_open(engine_url: Url) -> None:
 def test_eight_processes_open_a_fresh_store_at_once(engine_url: Url, tmp_path: Path) -> None:
     """003-18: with the official saver some of them find the database locked while it is being made."""
     code = (
-        "import os, sys\nfrom standfast.adapters.langgraph import Saver\nfrom tests.graphs import at, checkpoint\n"
+        "import os, sys\nfrom standfast.adapters.langgraph import Saver\n"
+        "from standfast_prove.graphs import at, checkpoint\n"
         "def one(n):\n"
         "    with Saver.from_conn_string(sys.argv[1]) as saver:\n"
         "        saver.setup()\n"

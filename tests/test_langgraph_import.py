@@ -15,7 +15,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 from standfast.adapters.langgraph import Saver
 from standfast.interchange import langgraph as reader
-from tests.graphs import answering, at, growing, on
+from standfast_prove.graphs import answering, at, growing, on
 from tests.test_cli import run as cli
 from tests.test_langgraph import Secret
 

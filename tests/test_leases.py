@@ -18,9 +18,9 @@ from standfast import config, handle
 from standfast.clock import MINUTE_US, SECOND_US, SYSTEM, ManualClock
 from standfast.db.contract import Caller
 from standfast.footings import leases
-from standfast.prove.faults import Unavailable
-from standfast.prove.faults.children import Child, Nursery, heard, say
-from standfast.prove.faults.rows import noted
+from standfast_prove.faults import Unavailable
+from standfast_prove.faults.children import Child, Nursery, heard, say
+from standfast_prove.faults.rows import noted
 from tests.skipping import or_skip
 
 ROOT = Path(__file__).resolve().parent.parent

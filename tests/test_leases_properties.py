@@ -1,10 +1,10 @@
-"""Leases against a model of ten lines: `standfast.prove.models.leases`."""
+"""Leases against a model of ten lines: `standfast_prove.models.leases`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from standfast.prove.models.playing import play
+from standfast_prove.models.playing import play
 
 
 def test_whatever_happens_a_lock_has_at_most_one_live_holder(engine_url: str, tmp_path: Path) -> None:

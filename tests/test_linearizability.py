@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from math import inf
 
-from standfast.prove.linearizability import Call, linearizable
+from standfast_prove.linearizability import Call, linearizable
 
 
 def register(state: int, asked: tuple[str, int], result: int | None, seen: bool) -> int | None:

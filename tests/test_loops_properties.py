@@ -1,12 +1,12 @@
-"""Loops against the model of the soak: `standfast.prove.models.loops`."""
+"""Loops against the model of the soak: `standfast_prove.models.loops`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from standfast.footings import leases
-from standfast.prove.loops_soak import LEASE_US
-from standfast.prove.models.playing import play
+from standfast_prove.loops_soak import LEASE_US
+from standfast_prove.models.playing import play
 
 
 def test_loops_do_what_a_model_of_them_does(engine_url: str, tmp_path: Path) -> None:

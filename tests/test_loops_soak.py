@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from standfast.prove.loops_soak import soak
+from standfast_prove.loops_soak import soak
 
 
 def test_in_a_year_every_slot_of_every_loop_has_exactly_the_row_the_model_predicts(tmp_path: Path) -> None:

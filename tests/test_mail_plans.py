@@ -14,9 +14,9 @@ from standfast import config, handle
 from standfast.db.contract import Row
 from standfast.db.sql import Statement, statement
 from standfast.footings import leases
-from standfast.prove.postgres import fresh_database
 from standfast.record.mail import delivery, looking, sending
 from standfast.views import recovery
+from standfast_prove.postgres import fresh_database
 
 COLUMNS = """(id, scope, box, sender, thread_id, reply_to_id, body, hash, key, priority, state, attempts, attempts_max,
               provenance, ready_us, expires_us, holder, lease_until_us, kept, fence, sent_us, ended_us)"""

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import standfast
-from standfast.prove import mail_histories
-from standfast.prove.mail_histories import campaign
+from standfast_prove import mail_histories
+from standfast_prove.mail_histories import campaign
 
 
 @pytest.mark.parametrize("seed", [1])

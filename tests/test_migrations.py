@@ -16,7 +16,7 @@ from standfast.db.contract import Caller
 from standfast.db.migrations import MIGRATIONS, ddl
 from standfast.db.migrations.migration import Migration
 from standfast.db.sqlite.engine import SqliteEngine
-from standfast.prove.campaigns.boot import LATER, engine_of
+from standfast_prove.campaigns.boot import LATER, engine_of
 
 FIXTURES = Path(__file__).parent / "fixtures" / "schemas"
 NOBODY = Caller(actor="tests", holder="a:tests", scope="", clock=clock.SYSTEM)

@@ -17,7 +17,7 @@ import pytest
 
 import standfast
 from standfast import handle, modules
-from standfast.prove.faults.children import Child, say
+from standfast_prove.faults.children import Child, say
 
 LOCKS = {"acquire", "release", "__enter__", "__exit__", "_get_module_lock", "_lock_unlock_module"}
 LOOKS_FOR_EXCEPTIONS = {"CALL", "CALL_FUNCTION_EX", "RESUME", "JUMP_BACKWARD"}

@@ -14,7 +14,7 @@ import pytest
 
 import standfast
 from standfast.clock import ManualClock
-from standfast.prove.faults.daemons import until
+from standfast_prove.faults.daemons import until
 from tests.walks import Names, opened
 
 Meet = Callable[[standfast.Standfast, ManualClock], str]

@@ -15,7 +15,7 @@ import pytest
 import standfast
 from standfast.errors import ApprovalRequired
 from standfast.footings import notices
-from standfast.prove.planned import dispatch, plan
+from standfast_prove.planned import dispatch, plan
 
 WRITER = """
 import json, os, sys

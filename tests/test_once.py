@@ -22,7 +22,7 @@ from standfast.cli.once import period
 from standfast.cli.once_child import Capture, bytes_of
 from standfast.clock import ManualClock
 from standfast.daemon.keeper import KEPT_BYTES
-from standfast.prove.scenes import told
+from standfast_prove.scenes import told
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 COMMAND = [sys.executable, "-m", "standfast"]

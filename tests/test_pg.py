@@ -12,14 +12,14 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from standfast.prove.postgres import TemporaryPostgres
+from standfast_prove.postgres import TemporaryPostgres
 
 ROOT = Path(__file__).resolve().parent.parent
 GONE_S = 30.0
 
 KEEPER = """
 import signal
-from standfast.prove.postgres import TemporaryPostgres
+from standfast_prove.postgres import TemporaryPostgres
 server = TemporaryPostgres()
 print(server.pid, server._root, flush=True)
 signal.pause()

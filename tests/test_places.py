@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import standfast
-from standfast.prove.campaigns import places as campaign
+from standfast_prove.campaigns import places as campaign
 from tests import places
 from tests.places import ALL, KEYED, ORIGIN, OTHER_ORIGIN, OWNED, Reached, reach
 from tests.test_migrations import expected_columns

@@ -20,7 +20,7 @@ from standfast.db.postgres.engine import PostgresEngine
 from standfast.db.postgres.faults import Fault
 from standfast.db.postgres.registry import open_engine
 from standfast.db.sql import statement
-from standfast.prove.postgres import TemporaryPostgres
+from standfast_prove.postgres import TemporaryPostgres
 
 CALLER = Caller(actor="tester", holder="h", scope="", clock=SYSTEM)
 PUT = statement("INSERT INTO lease (scope, name, fence) VALUES ('', :name, 1)", name="put")

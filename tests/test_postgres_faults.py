@@ -22,8 +22,8 @@ from standfast.db.postgres.faults import ABSENT, Fault
 from standfast.db.postgres.registry import open_engine
 from standfast.db.sql import statement
 from standfast.errors import Busy, CommitUnknown, InvalidInput, SchemaTooNew, StandfastError, StorageError
-from standfast.prove.faults.proxy import CuttableLine
-from standfast.prove.postgres import TemporaryPostgres
+from standfast_prove.faults.proxy import CuttableLine
+from standfast_prove.postgres import TemporaryPostgres
 
 CALLER = Caller(actor="tester", holder="h", scope="", clock=SYSTEM)
 

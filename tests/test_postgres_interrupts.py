@@ -18,7 +18,7 @@ import pytest
 import standfast
 from standfast.db.postgres.engine import PostgresEngine
 from standfast.db.postgres.wire import Wire
-from standfast.prove.faults.children import Child
+from standfast_prove.faults.children import Child
 
 
 class Hit(Exception):
@@ -132,7 +132,7 @@ def test_an_exception_at_any_place_hurts_its_caller_alone(
 ) -> None:
     """000-1, 002-10, 002-11: a sample of the campaign `interrupts-postgres`."""
     with Child(
-        "standfast.prove.campaigns.interrupts_postgres:interrupt_everywhere",
+        "standfast_prove.campaigns.interrupts_postgres:interrupt_everywhere",
         url=pg_database,
         directory=str(tmp_path),
         what=what,
@@ -148,7 +148,7 @@ def test_an_exception_at_any_place_hurts_its_caller_alone(
 def test_an_exception_while_opening_leaves_the_store_to_others(pg_database: str, tmp_path: Path) -> None:
     """000-1, 002-11: the next thread that opens the store gets it."""
     with Child(
-        "standfast.prove.campaigns.interrupts_postgres:open_everywhere",
+        "standfast_prove.campaigns.interrupts_postgres:open_everywhere",
         url=pg_database,
         directory=str(tmp_path),
         every=25,
@@ -162,7 +162,7 @@ def test_an_exception_while_opening_leaves_the_store_to_others(pg_database: str,
 def test_a_storm_of_exceptions_hurts_only_those_it_hits(pg_database: str, tmp_path: Path) -> None:
     """000-1, 002-11: four threads are hit at random bytecodes; four others see no error, no loss, no hang."""
     with Child(
-        "standfast.prove.campaigns.interrupts_postgres:storm",
+        "standfast_prove.campaigns.interrupts_postgres:storm",
         url=pg_database,
         directory=str(tmp_path),
         seed=1,

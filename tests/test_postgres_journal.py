@@ -20,9 +20,9 @@ from standfast.db.postgres import people
 from standfast.db.postgres.registry import open_engine
 from standfast.db.store import Store
 from standfast.footings import journal
-from standfast.prove.postgres import TemporaryPostgres, fresh_database
 from standfast.record.events import following
 from standfast.upkeep.doctor import examine
+from standfast_prove.postgres import TemporaryPostgres, fresh_database
 
 CALLER = Caller(actor="tester", holder="h", scope="", clock=SYSTEM)
 EVENT = (

@@ -27,10 +27,10 @@ from standfast.db.postgres.migrate import LOCK_KEY
 from standfast.db.sql import statement
 from standfast.interchange.hooks.hearing import Heard
 from standfast.interchange.hooks.keeping import Hooks
-from standfast.prove.faults.daemons import until
-from standfast.prove.postgres import fresh_database
 from standfast.record.conversations import Conversations, Line
 from standfast.record.threads import Write
+from standfast_prove.faults.daemons import until
+from standfast_prove.postgres import fresh_database
 from tests.walks import Names, opened
 
 Handle = standfast.Standfast

@@ -20,8 +20,8 @@ from standfast.db.postgres.engine import PostgresEngine
 from standfast.db.postgres.registry import open_engine
 from standfast.db.sql import statement
 from standfast.errors import Corrupt, SchemaTooNew, StorageError, UnsafeStorage
-from standfast.prove.campaigns import boot
-from standfast.prove.postgres import TemporaryPostgres
+from standfast_prove.campaigns import boot
+from standfast_prove.postgres import TemporaryPostgres
 
 CALLER = Caller(actor="tester", holder="h", scope="", clock=SYSTEM)
 MINE = statement("INSERT INTO lease (scope, name, fence) VALUES ('', :name, 1)")

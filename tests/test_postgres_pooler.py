@@ -27,8 +27,8 @@ from standfast.db.postgres.registry import open_engine
 from standfast.db.sql import statement
 from standfast.errors import InvalidInput
 from standfast.footings import journal
-from standfast.prove.faults.proxy import RotatingPooler
-from standfast.prove.postgres import launcher
+from standfast_prove.faults.proxy import RotatingPooler
+from standfast_prove.postgres import launcher
 
 CALLER = Caller(actor="tester", holder="h", scope="", clock=SYSTEM)
 PUT = statement("INSERT INTO lease (scope, name, fence) VALUES ('', :name, 1) RETURNING name", name="put")

@@ -14,6 +14,7 @@ from standfast.cli.registry import BY_NAME
 ROOT = Path(__file__).resolve().parent.parent
 TEXTS = [
     *sorted((ROOT / "src/standfast").rglob("*.py")),
+    *sorted((ROOT / "prove/src").rglob("*.py")),
     *sorted((ROOT / "docs").rglob("*.md")),
     ROOT / "README.md",
     *sorted((ROOT / "examples").glob("*.py")),

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from standfast.errors import InvalidInput
-from standfast.prove import catalogue, places, results
-from standfast.prove.catalogue import CAMPAIGNS
-from standfast.prove.report import page
-from standfast.prove.results import Result, Run
-from standfast.prove.runner import Runner, engines, said_by_a_child
+from standfast_prove import catalogue, places, results
+from standfast_prove.catalogue import CAMPAIGNS
+from standfast_prove.report import page
+from standfast_prove.results import Result, Run
+from standfast_prove.runner import Runner, engines, said_by_a_child
 
 TAIL = next(one for one in CAMPAIGNS if one.name == "tail")._replace(arguments={"writers": 1, "events": 5})
 
@@ -134,7 +134,7 @@ def test_what_is_not_installed_is_not_run_and_says_how_to_get_it(
 
 
 def test_what_a_child_could_not_do_is_not_run_either() -> None:
-    words = "mcp: Traceback\n  File x\nstandfast.prove.faults.Unavailable: the extra mcp is not installed\n"
+    words = "mcp: Traceback\n  File x\nstandfast_prove.faults.Unavailable: the extra mcp is not installed\n"
     assert said_by_a_child(["a row is lost"]) == ""
     assert said_by_a_child([words]) == "the extra mcp is not installed"
 
@@ -152,7 +152,7 @@ def test_home_and_settings_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_a_killed_run_left_is_removed_and_what_is_in_use_is_not(tmp_path: Path) -> None:
     """By the lock its process held; nothing else goes, and nothing through a link."""
     code = (
-        "import os, signal, sys; from pathlib import Path; from standfast.prove import places\n"
+        "import os, signal, sys; from pathlib import Path; from standfast_prove import places\n"
         "with places.kept(sys.argv[1]) as made:\n"
         "    (made / 'store.db').touch(); os.kill(os.getpid(), signal.SIGKILL)"
     )
@@ -274,7 +274,7 @@ def test_a_name_is_a_campaign_first_and_a_workload_with_a_slash() -> None:
 
 
 def test_a_long_run_is_kept_while_it_goes(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("standfast.prove.runner.KEPT_EVERY_S", 0.0)
+    monkeypatch.setattr("standfast_prove.runner.KEPT_EVERY_S", 0.0)
     kept: list[Result] = []
 
     def enough(found: Result) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from standfast.db.migrations import LATEST
-from standfast.prove.campaigns import actors, audit, growth, migration
-from standfast.prove.campaigns.pending import SCENES
+from standfast_prove.campaigns import actors, audit, growth, migration
+from standfast_prove.campaigns.pending import SCENES
 
 
 def server(url: str) -> str | None:

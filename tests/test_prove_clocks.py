@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from standfast.prove.campaigns import clocks
+from standfast_prove.campaigns import clocks
 
 
 def test_a_lock_has_one_holder_whatever_the_clocks_do(tmp_path: Path) -> None:

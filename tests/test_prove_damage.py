@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from standfast.prove.campaigns import damage, interrupts
+from standfast_prove.campaigns import damage, interrupts
 
 
 def test_damaged_files_acknowledge_nothing_and_ordinary_work_raises_no_alarm(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from standfast.prove.campaigns import disk
+from standfast_prove.campaigns import disk
 from tests.skipping import or_skip
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from standfast.prove.campaigns.histories import run
-from standfast.prove.histories import KINDS, stepping
-from standfast.prove.linearizability import Call, linearizable
+from standfast_prove.campaigns.histories import run
+from standfast_prove.histories import KINDS, stepping
+from standfast_prove.linearizability import Call, linearizable
 
 
 def test_what_several_processes_were_told_could_have_happened_one_call_at_a_time(

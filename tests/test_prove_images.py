@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from standfast.prove.campaigns import images
-from standfast.prove.faults.operations import Operation
-from standfast.prove.faults.platter import Platter
+from standfast_prove.campaigns import images
+from standfast_prove.faults.operations import Operation
+from standfast_prove.faults.platter import Platter
 from tests.skipping import or_skip
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import standfast
 from standfast.errors import InvalidInput
-from standfast.prove.campaigns import inputs
+from standfast_prove.campaigns import inputs
 
 INSIDE = {"values": 400, "verbs": 150, "apply": 60, "config": 150, "transcripts": 40, "hooks": 150}
 PROGRAMS = {"commands": 15, "hook": 8, "stores": 12, "mcp": 60}
@@ -33,7 +33,7 @@ def test_a_program_survives_garbage(door: str, tmp_path: Path) -> None:
 
 def test_what_is_not_refused_in_our_words_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: a reader that raises something of Python's."""
-    from standfast.prove.fuzz import doors
+    from standfast_prove.fuzz import doors
 
     def knocking() -> None:
         raise KeyError("what")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from standfast.ledger.credits import Credits
-from standfast.prove.campaigns.models import run
-from standfast.prove.models import playing
+from standfast_prove.campaigns.models import run
+from standfast_prove.models import playing
 
 
 def test_every_model_is_played(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from standfast.prove.catalogue import CAMPAIGNS
-from standfast.prove.crashes.rooms import ROOMS
-from standfast.prove.faults.children import Nursery
-from standfast.prove.mutants import effect_scenes, registry, view_scenes
-from standfast.prove.mutants.harnesses import looked
-from standfast.prove.mutants.patching import Mutant, Patching
+from standfast_prove.catalogue import CAMPAIGNS
+from standfast_prove.crashes.rooms import ROOMS
+from standfast_prove.faults.children import Nursery
+from standfast_prove.mutants import effect_scenes, registry, view_scenes
+from standfast_prove.mutants.harnesses import looked
+from standfast_prove.mutants.patching import Mutant, Patching
 
 MUTANTS = registry.every()
 SCENES = effect_scenes.SCENES | view_scenes.SCENES
@@ -65,7 +65,7 @@ def test_the_harness_is_there(harness: str) -> None:
         "check": list(SCENES),
         "soak": [""],
         "campaign": [one.name for one in CAMPAIGNS],
-        "model": [name] if kind == "model" and find_spec(f"standfast.prove.models.{name}") else [],
+        "model": [name] if kind == "model" and find_spec(f"standfast_prove.models.{name}") else [],
     }
     assert name in known[kind]
 
@@ -86,7 +86,7 @@ def test_a_seeded_bug_is_found(name: str, nursery: Nursery, tmp_path: Path) -> N
         "url": None,
         "bug": True,
     }
-    nursery.wait(nursery.start("standfast.prove.mutants.hunting:stalk", **asked), 60)
+    nursery.wait(nursery.start("standfast_prove.mutants.hunting:stalk", **asked), 60)
     told = json.loads(tmp_path.with_suffix(".json").read_text())
     assert told["complaint"], f"{name!r} survived {MUTANTS[name].harness}"
 

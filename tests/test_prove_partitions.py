@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from standfast.prove.campaigns import partitions
+from standfast_prove.campaigns import partitions
 
 
 def test_agents_behind_a_broken_line_do_everything_once(tmp_path: Path, pg_database: str) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from standfast.prove.campaigns.simulation import run
-from standfast.prove.mutants.simulation import MUTANTS, found_by_the_simulation
+from standfast_prove.campaigns.simulation import run
+from standfast_prove.mutants.simulation import MUTANTS, found_by_the_simulation
 
 
 def test_everything_settles_and_the_same_seed_plays_the_same_again(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from standfast.prove.campaigns import soak
+from standfast_prove.campaigns import soak
 
 
 def test_everything_at_once_under_kills_loses_and_doubles_nothing(tmp_path: Path) -> None:

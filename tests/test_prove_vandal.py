@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from standfast.prove.campaigns import vandal
-from standfast.prove.campaigns.vandal import ACTS, MOUNTS
+from standfast_prove.campaigns import vandal
+from standfast_prove.campaigns.vandal import ACTS, MOUNTS
 
 
 @pytest.mark.parametrize("kind", ["rm", "mv directory", "mv and back", "unlink wal", "unlink bell", "replace", "fork"])

@@ -11,7 +11,7 @@ import pytest
 import standfast
 from standfast.clock import MINUTE_US, SECOND_US, ManualClock
 from standfast.footings import leases
-from standfast.prove.faults.daemons import until
+from standfast_prove.faults.daemons import until
 from tests.holds import HOLDS
 from tests.walks import Names, opened
 

@@ -1,10 +1,10 @@
-"""Sessions against a model of ten lines: `standfast.prove.models.sessions`."""
+"""Sessions against a model of ten lines: `standfast_prove.models.sessions`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from standfast.prove.models.playing import play
+from standfast_prove.models.playing import play
 
 
 def test_sessions_behave_like_their_model(engine_url: str, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 import standfast
 from standfast.interchange.hooks import spool
 from standfast.interchange.hooks.hearing import Heard
-from standfast.prove.campaigns import spools
+from standfast_prove.campaigns import spools
 from tests.hooks import PROGRAM, bash, enter, environment, heard, payload
 
 NOWHERE = "/dev/null/nowhere"
@@ -307,7 +307,7 @@ def test_files_that_git_tracks_are_no_spool(tmp_path: Path, version: str) -> Non
 
 def test_no_planted_record_changes_what_standfast_recorded(engine_url: str, tmp_path: Path) -> None:
     """R27: with the seal of the account it does, which shows that the campaign would see it."""
-    from standfast.prove.campaigns import hostile
+    from standfast_prove.campaigns import hostile
 
     assert hostile.planted(tmp_path / "a", url=engine_url, seed=1, records=60).bad == []
     assert hostile.planted(tmp_path / "b", seed=1, records=20, sealed=True).bad

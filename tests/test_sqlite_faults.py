@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 import standfast
-from standfast.prove.campaigns.interrupts import in_a_fork
-from standfast.prove.faults.children import Child, heard, say
-from standfast.prove.faults.disk import Disk, fail_next_sync
-from standfast.prove.faults.limits import set_limit
-from standfast.prove.faults.mounts import memory, read_only
-from standfast.prove.faults.rows import Oracle, integrity, keys, noted, put
-from standfast.prove.faults.threads import Task
+from standfast_prove.campaigns.interrupts import in_a_fork
+from standfast_prove.faults.children import Child, heard, say
+from standfast_prove.faults.disk import Disk, fail_next_sync
+from standfast_prove.faults.limits import set_limit
+from standfast_prove.faults.mounts import memory, read_only
+from standfast_prove.faults.rows import Oracle, integrity, keys, noted, put
+from standfast_prove.faults.threads import Task
 from tests.skipping import or_skip
 
 

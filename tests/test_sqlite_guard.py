@@ -19,11 +19,11 @@ import pytest
 import standfast
 from standfast.db.sql import statement
 from standfast.db.sqlite import library
-from standfast.prove.faults.children import Child, Nursery, heard, say
-from standfast.prove.faults.limits import set_limit
-from standfast.prove.faults.mounts import bound
-from standfast.prove.faults.rows import inserting, integrity, keys, put
-from standfast.prove.faults.threads import Task
+from standfast_prove.faults.children import Child, Nursery, heard, say
+from standfast_prove.faults.limits import set_limit
+from standfast_prove.faults.mounts import bound
+from standfast_prove.faults.rows import inserting, integrity, keys, put
+from standfast_prove.faults.threads import Task
 from tests.skipping import or_skip
 
 
@@ -487,7 +487,7 @@ def spill_and_fail(path: str) -> None:
 
     def write(n: int) -> None:
         from standfast.db.contract import Tx
-        from standfast.prove.faults.rows import INSERT
+        from standfast_prove.faults.rows import INSERT
 
         def body(tx: Tx) -> None:
             tx.run(INSERT, key=f"k{n:02}", value="x" * 600_000)

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 import standfast
-from standfast.prove.faults.children import Child, heard, say
-from standfast.prove.faults.disk import Disk
-from standfast.prove.faults.rows import INSERT, Oracle, keys, noted, put, value
-from standfast.prove.faults.threads import Task
+from standfast_prove.faults.children import Child, heard, say
+from standfast_prove.faults.disk import Disk
+from standfast_prove.faults.rows import INSERT, Oracle, keys, noted, put, value
+from standfast_prove.faults.threads import Task
 from tests.skipping import or_skip
 
 
@@ -29,7 +29,7 @@ def test_an_interrupt_at_any_place_strikes_its_caller_alone(tmp_path: Path, what
     """000-1: nobody hangs, nothing acknowledged is missing, nothing is there twice."""
     path, oracle = tmp_path / "standfast.db", tmp_path / "oracle"
     with Child(
-        "standfast.prove.campaigns.interrupts:interrupt_everywhere",
+        "standfast_prove.campaigns.interrupts:interrupt_everywhere",
         path=str(path),
         oracle=str(oracle),
         what=what,
@@ -48,7 +48,7 @@ def test_an_interrupt_at_any_place_strikes_its_caller_alone(tmp_path: Path, what
 def test_an_interrupt_at_any_place_of_opening_and_closing_leaves_the_store_free(tmp_path: Path) -> None:
     """000-1, 003-33: the next opening works, in this process and in another."""
     path = tmp_path / "standfast.db"
-    with Child("standfast.prove.campaigns.interrupts:open_under_interrupts", path=str(path), every=5) as child:
+    with Child("standfast_prove.campaigns.interrupts:open_under_interrupts", path=str(path), every=5) as child:
         assert int(child.hear(120)) > 20
         child.hear()
         with standfast.open(path, data_dir=tmp_path) as sf:  # the child is alive and must not hold anything

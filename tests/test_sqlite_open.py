@@ -13,8 +13,8 @@ import pytest
 
 import standfast
 from standfast.db.sqlite import place
-from standfast.prove.faults.children import Child, say
-from standfast.prove.faults.rows import keys, put
+from standfast_prove.faults.children import Child, say
+from standfast_prove.faults.rows import keys, put
 
 ROOT = Path(__file__).resolve().parent.parent
 

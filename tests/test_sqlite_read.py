@@ -12,9 +12,9 @@ import standfast
 from standfast.db.contract import Tx
 from standfast.db.sql import statement
 from standfast.errors import Corrupt
-from standfast.prove.faults.limits import set_limit
-from standfast.prove.faults.rows import INSERT, KEYS, keys, put
-from standfast.prove.faults.threads import Task
+from standfast_prove.faults.limits import set_limit
+from standfast_prove.faults.rows import INSERT, KEYS, keys, put
+from standfast_prove.faults.threads import Task
 from tests.test_doctor import checkpoint
 
 FOR_EVER = statement(

@@ -1,4 +1,4 @@
-"""Short samples of the campaigns in `standfast.prove`: boots, kills, power loss, each with its control.
+"""Short samples of the campaigns in `standfast_prove`: boots, kills, power loss, each with its control.
 
 `make prove` runs the same code for minutes. A control is the same campaign with the protection
 taken away in the child processes: it must go wrong, or the campaign could not see anything.
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from standfast.prove.campaigns import boot, checkpoints, power, torture
+from standfast_prove.campaigns import boot, checkpoints, power, torture
 from tests.skipping import or_skip
 
 

@@ -14,11 +14,11 @@ import pytest
 
 import standfast
 from standfast.db.contract import Tx
-from standfast.prove.faults.children import Child, heard, say
-from standfast.prove.faults.disk import Disk
-from standfast.prove.faults.limits import set_limit
-from standfast.prove.faults.rows import COUNT_UP, INSERT, KEYS, inserting, keys, put, value
-from standfast.prove.faults.threads import Task
+from standfast_prove.faults.children import Child, heard, say
+from standfast_prove.faults.disk import Disk
+from standfast_prove.faults.limits import set_limit
+from standfast_prove.faults.rows import COUNT_UP, INSERT, KEYS, inserting, keys, put, value
+from standfast_prove.faults.threads import Task
 from tests.skipping import or_skip
 
 

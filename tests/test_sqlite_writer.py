@@ -23,10 +23,10 @@ from standfast.db.sql import statement
 from standfast.db.sqlite import migrate
 from standfast.db.sqlite.lock import FileLock
 from standfast.errors import Busy, InvalidInput
-from standfast.prove.faults.children import Child, heard, say
-from standfast.prove.faults.limits import set_limit
-from standfast.prove.faults.rows import INSERT, inserting, integrity, keys, put
-from standfast.prove.faults.threads import Task
+from standfast_prove.faults.children import Child, heard, say
+from standfast_prove.faults.limits import set_limit
+from standfast_prove.faults.rows import INSERT, inserting, integrity, keys, put
+from standfast_prove.faults.threads import Task
 from tests.test_sqlite_interrupts import waits_in_the_kernel
 
 WRITER = "standfast-writer"
@@ -378,7 +378,7 @@ def test_threads_that_write_on_and_on_share_their_commits(sf: standfast.Standfas
 def test_a_storm_of_exceptions_in_some_callers_hurts_no_other_caller(tmp_path: Path, kind: str) -> None:
     """R10, RULES 15: the callers that are not hit get no error and do not hang; nothing is lost or there twice."""
     with Child(
-        f"standfast.prove.campaigns.interrupts:{kind}_storm", path=str(tmp_path / "standfast.db"), seed=1, acts=400
+        f"standfast_prove.campaigns.interrupts:{kind}_storm", path=str(tmp_path / "standfast.db"), seed=1, acts=400
     ) as child:
         hit, hurt, *_ = child.end(150)
     assert int(hit) > 20

@@ -1,10 +1,10 @@
-"""State against a model of a few lines: `standfast.prove.models.state`."""
+"""State against a model of a few lines: `standfast_prove.models.state`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from standfast.prove.models.playing import play
+from standfast_prove.models.playing import play
 
 
 def test_state_does_what_a_model_of_it_does(engine_url: str, tmp_path: Path) -> None:

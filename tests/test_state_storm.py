@@ -1,11 +1,11 @@
-"""State from many processes at once: a sample of the campaign in `standfast.prove.campaigns.state`."""
+"""State from many processes at once: a sample of the campaign in `standfast_prove.campaigns.state`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from standfast.prove.campaigns.state import Value, run, step
-from standfast.prove.linearizability import Call, linearizable
+from standfast_prove.campaigns.state import Value, run, step
+from standfast_prove.linearizability import Call, linearizable
 
 
 def test_compare_and_set_is_linearizable_through_kills_pauses_and_jumping_clocks(

@@ -255,7 +255,7 @@ def test_one_dropped_table_is_not_a_missing_store(pg_database: str, tmp_path: Pa
 
 def test_a_dropped_and_recreated_database_is_refused(pg_url: str, tmp_path: Path) -> None:
     """002-11: the effect is not sent a second time into the new, empty database."""
-    from standfast.prove.postgres import fresh_database
+    from standfast_prove.postgres import fresh_database
 
     sent: list[str] = []
     with fresh_database(pg_url) as url:

@@ -14,8 +14,8 @@ from standfast import config, handle
 from standfast.db.contract import Row
 from standfast.db.sql import Statement, statement
 from standfast.footings import leases
-from standfast.prove.postgres import fresh_database
 from standfast.record.tasks import changes, claims, graph, looking, sightings
+from standfast_prove.postgres import fresh_database
 
 FILL = Statement(
     "fill",

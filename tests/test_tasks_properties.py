@@ -1,10 +1,10 @@
-"""Tasks against a model of a few lines: `standfast.prove.models.tasks`."""
+"""Tasks against a model of a few lines: `standfast_prove.models.tasks`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from standfast.prove.models.playing import play
+from standfast_prove.models.playing import play
 
 
 def test_tasks_do_what_a_model_of_them_does(engine_url: str, tmp_path: Path) -> None:

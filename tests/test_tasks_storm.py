@@ -20,9 +20,9 @@ import standfast
 from standfast import config, handle
 from standfast.clock import SECOND_US
 from standfast.errors import LeaseLost
-from standfast.prove.faults.children import Nursery
-from standfast.prove.faults.clocks import SharedClock
-from standfast.prove.linearizability import Call, linearizable
+from standfast_prove.faults.children import Nursery
+from standfast_prove.faults.clocks import SharedClock
+from standfast_prove.linearizability import Call, linearizable
 
 PROCESSES = 8
 LEASE_US = 10 * SECOND_US

@@ -7,8 +7,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from standfast.prove.models.playing import play
 from standfast.record.threads import splicing
+from standfast_prove.models.playing import play
 
 ONE = st.binary(max_size=60) | st.builds(lambda n: b"\xdc" + n.to_bytes(2, "big") + b"ab" * n, st.integers(0, 40))
 

@@ -21,7 +21,7 @@ from standfast.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, ManualClock
 from standfast.errors import IllegalTransition, InProgress, InvalidInput, KeyConflict, LeaseLost, NotFound
 from standfast.ledger.webhooks import Handled, WebhookEvent
 from standfast.ledger.webhooks.working import backoff_us
-from standfast.prove.faults.children import Nursery
+from standfast_prove.faults.children import Nursery
 from tests.others import Other
 from tests.test_notify import Inbox
 

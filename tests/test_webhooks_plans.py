@@ -16,8 +16,8 @@ from standfast.db.sql import Statement, statement
 from standfast.footings import leases
 from standfast.ledger import credits, dead_letters
 from standfast.ledger.webhooks import receiving, room, working
-from standfast.prove.postgres import fresh_database
 from standfast.views import recovery
+from standfast_prove.postgres import fresh_database
 
 ROWS = 10_000
 N_SQLITE = f"WITH RECURSIVE i (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < {ROWS})"

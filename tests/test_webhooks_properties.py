@@ -1,10 +1,10 @@
-"""Webhooks against a model of a few lines: `standfast.prove.models.webhooks`."""
+"""Webhooks against a model of a few lines: `standfast_prove.models.webhooks`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from standfast.prove.models.playing import play
+from standfast_prove.models.playing import play
 
 
 def test_webhooks_do_what_a_model_of_them_does(engine_url: str, tmp_path: Path) -> None:

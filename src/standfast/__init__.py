@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from standfast.ledger.effects.declared import effect
     from standfast.record.live import Session
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 _HOMES = {
     "standfast.aio": ("AsyncStandfast",),

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from standfast import crash
-from standfast.prove.crashes.effects import Agent, Books
+from standfast_prove.crashes.effects import Agent, Books
 
 Resume = Callable[[dict[str, Any]], bool]
 

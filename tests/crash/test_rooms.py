@@ -1,6 +1,6 @@
 """Every room killed at the crash points it passes, and again in its recovery; an oracle outside the store judges.
 
-The worlds are in `standfast.prove.crashes`; `standfast prove --only crashes` plays many more of their schedules.
+The worlds are in `standfast_prove.crashes`; `standfast prove --only crashes` plays many more of their schedules.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import pytest
 import standfast
 from standfast import crash
 from standfast.cli import state_verify
-from standfast.prove.campaigns.crashes import run
-from standfast.prove.crashes.footings import TooEarly, Writes
-from standfast.prove.crashes.rooms import ROOMS, world
-from standfast.prove.crashes.state import Values
-from standfast.prove.crashes.sweeping import sweep
-from standfast.prove.faults.daemons import Running, noted, noting, opened, until
 from standfast.record.state import Entry
+from standfast_prove.campaigns.crashes import run
+from standfast_prove.crashes.footings import TooEarly, Writes
+from standfast_prove.crashes.rooms import ROOMS, world
+from standfast_prove.crashes.state import Values
+from standfast_prove.crashes.sweeping import sweep
+from standfast_prove.faults.daemons import Running, noted, noting, opened, until
 
 FIRSTS, SECONDS = 40, 5
 SLOW = {"daemon": {"firsts": 12, "at": "daemon."}}

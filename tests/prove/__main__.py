@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from standfast.prove.faults import Unavailable
-from standfast.prove.outcome import Outcome
+from standfast_prove.faults import Unavailable
+from standfast_prove.outcome import Outcome
 from tests.prove import agents, langgraph
 
 CAMPAIGNS: dict[str, Callable[[Path], Outcome]] = {

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import standfast
-from standfast.prove.faults import Unavailable
-from standfast.prove.outcome import Outcome
+from standfast_prove.faults import Unavailable
+from standfast_prove.outcome import Outcome
 
 PROGRAM = str(Path(sysconfig.get_path("scripts")) / "standfast")
 PACKAGES = {

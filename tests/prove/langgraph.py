@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from standfast.prove.outcome import Outcome
+from standfast_prove.outcome import Outcome
 
 CANCELLED = 60
 OPENED = 15
@@ -46,7 +46,7 @@ def saver(place: Path, official: bool) -> Any:
 
 def acting(place: Path, opened: Any, official: bool, then: Callable[[], Any]) -> Any:
     """A graph whose node writes a line into the world and goes on with `then`."""
-    from tests.graphs import answering
+    from standfast_prove.graphs import answering
 
     world = place / "world"
 
@@ -75,7 +75,7 @@ def repeated(place: Path, official: bool) -> str | None:
     """A side effect before an interrupt is repeated when the graph is resumed: 2 times."""
     from langgraph.types import Command, interrupt
 
-    from tests.graphs import on
+    from standfast_prove.graphs import on
 
     with saver(place, official) as opened:
         app = acting(place, opened, official, lambda: interrupt("well?"))
@@ -86,7 +86,7 @@ def repeated(place: Path, official: bool) -> str | None:
 
 def killed(place: Path, official: bool) -> str | None:
     """A side effect is repeated by each run after a kill: 3 times."""
-    from tests.graphs import on
+    from standfast_prove.graphs import on
 
     def live(*, die: bool) -> None:
         with saver(place, official) as opened:
@@ -111,7 +111,7 @@ def _forked(life: Callable[[], object]) -> int:
 
 def overtaken(place: Path, official: bool) -> str | None:
     """Of two runs on one thread a question and its answer are lost without a word: one of them."""
-    from tests.graphs import answering, on
+    from standfast_prove.graphs import answering, on
 
     both = threading.Barrier(2, timeout=30)
 
@@ -145,7 +145,7 @@ def cancelled(place: Path, official: bool) -> str | None:
 async def _cancelled(place: Path, official: bool) -> str | None:
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-    from tests.graphs import at, checkpoint
+    from standfast_prove.graphs import at, checkpoint
 
     left = 0
     made = AsyncSqliteSaver.from_conn_string(str(place / "theirs.sqlite")) if official else saver(place, official)
@@ -170,7 +170,7 @@ async def _cancelled(place: Path, official: bool) -> str | None:
 
 def crowded(place: Path, official: bool) -> str | None:
     """Processes that begin together find the database locked while it is set up: some of them."""
-    from tests.graphs import at, checkpoint
+    from standfast_prove.graphs import at, checkpoint
 
     failed = 0
     for n in range(OPENED):
@@ -197,7 +197,7 @@ def crowded(place: Path, official: bool) -> str | None:
 
 def half_deleted(place: Path, official: bool) -> str | None:
     """A delete that fails halfway has deleted half: the checkpoints are gone, the writes are there."""
-    from tests.graphs import at, growing
+    from standfast_prove.graphs import at, growing
 
     with saver(place, official) as opened:
         list(growing(opened, 3))
@@ -225,7 +225,7 @@ def forged(place: Path, official: bool) -> str | None:
     """An encrypting saver loads a plain row that somebody put there: it is believed."""
     from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
-    from tests.graphs import at, checkpoint
+    from standfast_prove.graphs import at, checkpoint
     from tests.test_langgraph import Turned
 
     with saver(place, official) as plain:

@@ -91,8 +91,16 @@ ENTRIES = (
     Entry("store", "standfast.cli.stores:store", "keep", "remembered stores; create one, reset one", front=False),
     Entry("doctor", "standfast.cli.doctor:doctor", "keep", "check the store and its place; --fix what is safe"),
     Entry("import", "standfast.cli.import_:import_", "keep", "transcripts of agents, before they delete them"),
-    Entry("bench", "standfast.cli.bench:bench", "keep", "our own ratios, on this machine and this disk", front=False),
-    Entry("prove", "standfast.cli.prove:prove", "keep", "try to lose or double a record, on this machine", front=False),
+    Entry(
+        "bench", "standfast_prove.cli.bench:bench", "keep", "our own ratios, on this machine and this disk", front=False
+    ),
+    Entry(
+        "prove",
+        "standfast_prove.cli.prove:prove",
+        "keep",
+        "try to lose or double a record, on this machine",
+        front=False,
+    ),
     Entry("help", "standfast.cli.help:help_command", "keep", "all | exit-codes | COMMAND", front=False),
     Entry("completion", "standfast.cli.completion:completion", "keep", "bash | zsh | fish", front=False),
 )

@@ -1,0 +1,45 @@
+"""Which areas there are, and how much of everything."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+from standfast_prove.bench.measure import Plan, Table
+
+_HERE = "standfast_prove.bench"
+OURS = {
+    "alone": f"{_HERE}.writing",
+    "threads": f"{_HERE}.writing",
+    "processes": f"{_HERE}.writing",
+    "wakeup": f"{_HERE}.wakeup",
+    "opening": f"{_HERE}.opening",
+    "growth": f"{_HERE}.growth",
+    "history": f"{_HERE}.growth",
+    "history_postgres": f"{_HERE}.growth",
+    "postgres": f"{_HERE}.postgres",
+    "start": f"{_HERE}.start",
+}
+"""Those that need nothing but standfast, in their order, each with the module that has the function of its name."""
+
+SHORT = ("alone", "threads", "processes", "wakeup", "opening", "postgres", "start")
+"""What is measured when nothing is asked for: the others grow stores of millions of rows."""
+
+
+def area(name: str) -> Callable[[Plan], list[Table]]:
+    function: Callable[[Plan], list[Table]] = getattr(import_module(OURS[name]), name)
+    return function
+
+
+def quick(directory: Path) -> Plan:
+    """A look at everything in a few minutes; too short to judge by."""
+    return Plan(directory=directory, rounds=5, window_s=0.25, starts=15, openings=3, rows=200_000)
+
+
+def leave_the_users_store_alone(directory: Path) -> None:
+    for name in [name for name in os.environ if name.startswith("STANDFAST_") and "TEST" not in name]:
+        del os.environ[name]
+    os.environ["STANDFAST_DATA_DIR"] = str(directory / "data")
+    os.environ["STANDFAST_REMEMBER"] = "0"

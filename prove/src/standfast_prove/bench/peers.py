@@ -1,0 +1,41 @@
+"""Other people's packages to compare with: installed from PyPI on request, never part of the project.
+
+They go into a directory of their own inside the environment, so that nothing else ever imports them.
+Without a network the benchmark says so and does what it can by hand.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+
+@functools.cache
+def installed(requirement: str) -> str | None:
+    """The directory that holds `requirement` ("aiosqlite==0.22.1"), or None where it cannot be had."""
+    target = Path(sys.prefix) / "bench-peers" / requirement
+    if target.is_dir():
+        return str(target)
+    target.parent.mkdir(exist_ok=True)
+    with open(target.parent / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of several that want it, one installs it
+        return str(target) if target.is_dir() or _install(requirement, target) else None
+
+
+def _install(requirement: str, target: Path) -> bool:
+    """Whole or not at all: the directory has its name once everything is in it."""
+    fresh = target.with_name(f".{os.getpid()}")
+    options = ["--quiet", "--retries", "1", "--target", str(fresh)]
+    command = [sys.executable, "-P", "-m", "pip", "install", *options, requirement]
+    try:
+        if subprocess.run(command, check=False, capture_output=True, text=True).returncode != 0:
+            return False
+        fresh.rename(target)
+        return True
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)

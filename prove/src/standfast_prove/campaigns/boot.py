@@ -1,0 +1,143 @@
+"""Many processes open one store at the same moment: a fresh one, or one of an old schema.
+
+All succeed, each migration runs once in one of them, and every one of them can write at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from standfast.db.migrations import LATEST, MIGRATIONS
+from standfast.db.migrations.migration import Migration
+from standfast_prove.campaigns.warm import warmed
+from standfast_prove.faults.children import Nursery
+from standfast_prove.faults.rows import Oracle, inserting, integrity, noted
+from standfast_prove.outcome import Outcome
+
+if TYPE_CHECKING:
+    from standfast.db.contract import Caller
+    from standfast.db.postgres.engine import PostgresEngine
+    from standfast.db.sqlite.engine import SqliteEngine
+
+PATIENCE_S = 300.0
+LATER = tuple(
+    Migration(
+        version=LATEST + n,
+        name=f"later_{n}",
+        text=f"CREATE TABLE later_{n} (a BIGINT NOT NULL) STRICT;\nINSERT INTO later_{n} (a) VALUES ({n});",
+    )
+    for n in (1, 2, 3)
+)
+"""What a coming version might bring."""
+
+
+def run(
+    place: Path, *, rounds: int, seed: int = 0, url: str | None = None, old: bool = False, processes: int = 8
+) -> Outcome:
+    outcome = Outcome("first opening of " + ("an old store" if old else "a fresh store"))
+    expected = MIGRATIONS + LATER if old else MIGRATIONS
+    with Nursery(words=place / "words") as nursery:
+        warmed(nursery, postgres=url is not None)
+        for round in range(rounds):
+            path, oracle = url or str(place / f"round-{round}" / "standfast.db"), place / f"oracle.{round}"
+            if url is not None:
+                _empty(url)
+            upto = 1 + (seed + round) % LATEST if old else 0
+            if old:
+                made = nursery.start("standfast_prove.campaigns.boot:open_once", path=path, upto=upto)
+                assert nursery.wait(made, PATIENCE_S) == 0
+            starters: list[dict[str, object]] = [
+                {"path": path, "oracle": str(oracle), "key": f"k{n}", "later": old} for n in range(processes)
+            ]
+            codes = [
+                nursery.wait(pid, PATIENCE_S)
+                for pid in nursery.race("standfast_prove.campaigns.boot:open_once", starters)
+            ]
+            outcome.count("rounds")
+            outcome.count("openings", processes)
+            outcome.refuse([code for code in codes if code != 0], "openings failed: " + _words(place))
+            _look(outcome, path, oracle, expected, pending=len(expected) - upto, processes=processes)
+            if outcome.bad:
+                break
+    return outcome
+
+
+def _words(place: Path) -> str:
+    return (place / "words").read_text()[-2000:]
+
+
+def _empty(url: str) -> None:
+    """The database as before the first opening."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA IF EXISTS standfast CASCADE")
+
+
+def _look(
+    outcome: Outcome, path: str, oracle: Path, expected: tuple[Migration, ...], *, pending: int, processes: int
+) -> None:
+    ledger = [tuple(row) for row in _rows(path, "SELECT version, checksum FROM migration ORDER BY version")]
+    found = [row[0] for row in _rows(path, "SELECT key FROM meta WHERE key LIKE 'k%' ORDER BY key")]
+    applied = len([line for line in noted(oracle) if line == "migrate.after_step"])
+    outcome.count("migrations applied", applied)
+    outcome.refuse(ledger != [(m.version, m.checksum) for m in expected] and ledger, "the ledger says")
+    # A server may refuse a step that another opening has just made; whoever lost looks again and applies nothing.
+    wrong = applied < pending if "://" in path else applied != pending
+    outcome.refuse(wrong and applied, f"{pending} steps were pending, and applied this often")
+    outcome.refuse(found != [f"k{n}" for n in range(processes)] and found, "rows of the first moment")
+    if "://" not in path:
+        state = integrity(path)
+        outcome.refuse(state != "ok" and state, "integrity")
+
+
+def _rows(path: str, text: str) -> list[tuple[Any, ...]]:
+    if "://" in path:
+        import psycopg
+
+        with psycopg.connect(path, options="-c search_path=standfast", autocommit=True) as server:
+            return server.execute(text.encode()).fetchall()
+    import apsw
+
+    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        return list(connection.execute(text))
+    finally:
+        connection.close()
+
+
+# -- in the children -----------------------------------------------------------------------------------
+
+
+def open_once(
+    *, path: str, oracle: str | None = None, key: str | None = None, later: bool = False, upto: int | None = None
+) -> None:
+    """Open, write one row, and say which steps of migrations this process passed. `upto` is an old version's schema."""
+    from standfast import crash
+    from standfast.clock import SYSTEM
+    from standfast.db.contract import Caller
+
+    caller = Caller(actor="test", holder="p:test", scope="test", clock=SYSTEM)
+    migrations = MIGRATIONS + LATER if later else MIGRATIONS[:upto]
+    with crash.record() as passed:
+        engine = engine_of(path, caller, migrations)
+        if key is not None:
+            engine.write(inserting(key), caller)
+    if oracle is not None:
+        told = Oracle(oracle)
+        for name in passed:
+            told.note(name)
+    engine.close()
+
+
+def engine_of(path: str, caller: Caller, migrations: Sequence[Migration]) -> SqliteEngine | PostgresEngine:
+    """The engine itself, with the schema that a version with these migrations has."""
+    if "://" in path:
+        from standfast.db.postgres.engine import PostgresEngine
+
+        return PostgresEngine(path, caller, migrations=migrations)
+    from standfast.db.sqlite.engine import SqliteEngine
+
+    return SqliteEngine(path, caller, migrations=migrations)

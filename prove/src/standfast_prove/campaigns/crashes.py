@@ -1,0 +1,51 @@
+"""One room after another, killed at every crash point it passes and again in its recovery: `crashes/` has the worlds.
+
+A run of one seed plays some first crashes and, from each, some second ones; the next seed plays others.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from standfast_prove.crashes.rooms import CONTROL, ROOMS, world
+from standfast_prove.crashes.sweeping import sweep
+from standfast_prove.faults.children import Child, say
+from standfast_prove.outcome import Outcome
+
+
+def run(
+    place: Path,
+    *,
+    room: str,
+    firsts: int | None,
+    seconds: int | None,
+    at: str = "",
+    url: str | None = None,
+    seed: int = 0,
+) -> Outcome:
+    """Sweep every world of a room, in a process that is small and forks quickly. `at` is where first crashes are."""
+    outcome = Outcome(f"crashes in {room}")
+    asked: dict[str, Any] = {"room": room, "place": str(place), "firsts": firsts, "seconds": seconds, "at": at}
+    with Child("standfast_prove.campaigns.crashes:swept", **asked, url=url, seed=seed) as child:
+        for line in child.end(3600):
+            played = json.loads(line)
+            outcome.bad += played.pop("bad")
+            for what, number in played.items():
+                outcome.count(what, number)
+    return outcome
+
+
+def swept(room: str, place: str, firsts: int | None, seconds: int | None, at: str, url: str | None, seed: int) -> None:
+    """In a child: say for each world what was played, and what ended wrong."""
+    for name in CONTROL if room == "control" else ROOMS[room]:
+        made = world(name, Path(place), url)
+        if url is None or made.on_a_server:
+            try:
+                found = sweep(made, firsts=firsts, seconds=seconds, seed=seed, at=at)
+                played = {"schedules": found.schedules, "killed twice": found.second_crashes, "bad": list[str]()}
+            except AssertionError as error:
+                schedule, _, words = str(error).partition("\n")
+                played = {"schedules": 1, "bad": [f"{name}, {schedule} {words.strip()[-400:]}"]}
+            say(json.dumps(played))

@@ -1,0 +1,251 @@
+"""A disk that is full, or fails, at the nth operation: for every n that the program comes to.
+
+The program opens a store and writes in every way there is (`writing.py`). One kind of operation (writes,
+syncs, openings, truncations, renames, removals, reads) is refused at its nth time, once, or from then on.
+Whatever it was, the program hears a sentence of ours: an error, or that nobody can say. When the
+disk is well again, the same process can write, and so can the next one, which also finishes what the first
+had begun. Then everything that was acknowledged is there, nothing is half there, nothing went out twice,
+and the file is sound.
+
+In the control the program believes that what was refused was done.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from standfast_prove.campaigns import writing
+from standfast_prove.faults.children import Nursery
+from standfast_prove.faults.limits import set_limit
+from standfast_prove.faults.operations import Operations, counted, refuse
+from standfast_prove.faults.rows import Oracle, noted
+from standfast_prove.outcome import Outcome
+
+SELF = "standfast_prove.campaigns.disk"
+DATABASE = "standfast.db"
+WRAP_EVERY_PAGES = (4, 12, 1000)
+
+
+class Fault(NamedTuple):
+    kinds: str
+    error: int
+    lasting: bool
+
+    def __str__(self) -> str:
+        return f"{errno.errorcode[self.error]} at {self.kinds}{', lasting' if self.lasting else ''}"
+
+
+FAULTS = tuple(
+    Fault(kinds, error, lasting)
+    for kinds, errors in (
+        ("w", (errno.ENOSPC, errno.EIO)),
+        ("s", (errno.EIO,)),
+        ("o", (errno.EIO, errno.EMFILE)),
+        ("wtmoc", (errno.ENOSPC,)),
+        ("t", (errno.EIO,)),
+        ("rum", (errno.EIO,)),
+        ("i", (errno.EIO,)),
+    )
+    for error in errors
+    for lasting in (False, True)
+)
+
+
+def run(
+    place: Path, *, seed: int = 0, faults: int = 60, believes: bool = False, kinds: tuple[str, ...] = ()
+) -> Outcome:
+    """One kind of fault, at every n; where there are more than `faults`, at a sample of them.
+
+    The seed says which kind, and shuffles what the program does.
+    """
+    chance = random.Random(seed)
+    of_interest = [fault for fault in FAULTS if not kinds or fault.kinds in kinds]
+    fault, wrap = of_interest[seed % len(of_interest)], chance.choice(WRAP_EVERY_PAGES)
+    operations, outcome = Operations(place, recorded=False), Outcome(f"disk: {fault}")
+    _make(operations.directory, place / "made")
+    with Nursery(env=operations.env, words=place / "words") as nursery:
+        life = _Life(nursery, place, operations.directory, outcome, believes=believes)
+        every = range(1, life.warm(fault, wrap, seed) + 1)
+        for nth in every if len(every) <= faults else sorted(chance.sample(every, faults)):
+            if not life.live(fault, nth, wrap, seed) or outcome.bad:
+                break
+    return outcome
+
+
+def _make(directory: Path, kept: Path) -> None:
+    import standfast
+
+    with standfast.open(directory / DATABASE, data_dir=directory) as sf:
+        sf._store.write(lambda tx: None)
+    shutil.copytree(directory, kept)
+
+
+class _Life:
+    """One program on one failing disk, and what it left."""
+
+    def __init__(self, nursery: Nursery, place: Path, directory: Path, outcome: Outcome, *, believes: bool) -> None:
+        self._nursery, self._place, self._directory, self._outcome = nursery, place, directory, outcome
+        self._believes = believes
+
+    def warm(self, fault: Fault, wrap: int, seed: int) -> int:
+        """Nothing is refused. How often it could have been; and what this one loads, the others have."""
+        answer = self._place / "warm.json"
+        given = {"directory": str(self._directory), "answer": str(answer), "seed": seed, "wrap": wrap}
+        pid = self._nursery.start(f"{SELF}:warm", kinds=fault.kinds, **given)
+        assert self._nursery.wait(pid) == 0, (self._place / "words").read_text()[-1500:]
+        seen = json.loads(answer.read_text())
+        self._nursery.load(seen["modules"])
+        times: int = seen["times"]
+        return times
+
+    def live(self, fault: Fault, nth: int, wrap: int, seed: int) -> bool:
+        """Whether anything was refused at all."""
+        for path in self._directory.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        shutil.copytree(self._place / "made", self._directory, dirs_exist_ok=True)
+        told, answer = self._place / "told", self._place / "answer.json"
+        told.unlink(missing_ok=True)
+        given = {"directory": str(self._directory), "told": str(told), "answer": str(answer), "seed": seed}
+        for target, more in (
+            ("work", {"wrap": wrap, "nth": nth, "believes": self._believes, **fault._asdict()}),
+            ("recover", {}),
+        ):
+            answer.unlink(missing_ok=True)
+            code = self._nursery.wait(self._nursery.start(f"{SELF}:{target}", **given, **more))
+            if code != 0:
+                words = (self._place / "words").read_text()[-1500:]
+                self._outcome.bad.append(f"{fault}, n = {nth}: {target} ended with {code}: {words}")
+                return True
+            if target == "work" and not json.loads(answer.read_text())["refused"]:
+                return False
+        self._judge(f"{fault}, n = {nth}", noted(told), json.loads(answer.read_text()))
+        return True
+
+    def _judge(self, fault: str, lines: list[str], found: dict[str, list[str]]) -> None:
+        told = Counter(line for line in lines if line[0] != "!")
+        there = Counter(found["lines"])
+        self._outcome.count("faults")
+        self._outcome.count("refusals", sum(line[0] == "!" for line in lines))
+        self._outcome.count("acknowledged", len(told))
+        self._outcome.refuse(sorted(set(told) - set(there)), f"{fault}: acknowledged and not there")
+        self._outcome.refuse(found["half"], f"{fault}: half of something is there")
+        twice = [line for line, times in told.items() if times > 1 and line.startswith("sent ")]
+        self._outcome.refuse(twice, f"{fault}: sent twice")
+        twice = [line for line, times in there.items() if times > 1 and line.startswith(("spooled ", "done "))]
+        self._outcome.refuse(twice, f"{fault}: there twice")
+        raw = [line for line in lines if line.startswith("!raw")]
+        self._outcome.refuse(raw, f"{fault}: an error that is not one of ours")
+
+
+# -- in the children -----------------------------------------------------------------------------------
+
+
+def work(
+    *,
+    directory: str,
+    told: str,
+    answer: str,
+    seed: int,
+    wrap: int,
+    kinds: str,
+    nth: int,
+    error: int,
+    lasting: bool,
+    believes: bool,
+) -> None:
+    """On a failing disk, and on the same disk when it is well again."""
+    set_limit("DEADLINE_S", 2.0)
+    program = _Program(directory, Oracle(told), random.Random(seed), believes=believes)
+    refuse(kinds, nth, error, lasting=lasting)
+    program.go("k", wrap=wrap)
+    refused = counted() >= nth
+    refuse("", 0)
+    program.believes = False
+    if refused:
+        program.go("kk", must=True)
+    Path(answer).write_text(json.dumps({"refused": refused}))
+
+
+def warm(*, directory: str, answer: str, seed: int, wrap: int, kinds: str) -> None:
+    """On a disk without faults."""
+    program = _Program(directory, Oracle(os.devnull), random.Random(seed), believes=False)
+    refuse(kinds, 0)
+    program.go("k", wrap=wrap, must=True)
+    Path(answer).write_text(json.dumps({"times": counted(), "modules": list(sys.modules)}))
+
+
+def recover(*, directory: str, told: str, answer: str, seed: int) -> None:
+    """The next process: what the first had begun is ended, or said to be in doubt."""
+    from standfast.interchange.hooks import spool
+
+    program = _Program(directory, Oracle(told), random.Random(seed), believes=False)
+    program.go("k", must=True)
+    sf = program.open()
+    spool.drain(sf._store, [os.path.join(directory, "spool")], directory)
+    lines, half = sf._store.write(lambda tx: writing.found(tx, checked=True))
+    half += [
+        f"{artifact.name} cannot be read" for artifact in sf.artifacts.list(limit=1000) if not _reads(sf, artifact)
+    ]
+    Path(answer).write_text(json.dumps({"lines": lines, "half": half}))
+
+
+def _reads(sf: Any, artifact: Any) -> bool:
+    import standfast
+
+    try:
+        return bool(len(sf.artifacts.read(artifact.id)) == artifact.size_bytes)
+    except standfast.StandfastError:
+        return False
+
+
+class _Program:
+    def __init__(self, directory: str, told: Oracle, chance: random.Random, *, believes: bool) -> None:
+        self._directory, self._told, self._chance, self.believes = directory, told, chance, believes
+        self._order = chance.sample(writing.KINDS, len(writing.KINDS))
+        self._sf: Any = None
+
+    def open(self) -> Any:
+        import standfast
+
+        if self._sf is None:
+            self._sf = standfast.open(os.path.join(self._directory, DATABASE), data_dir=self._directory)
+        return self._sf
+
+    def go(self, name: str, *, wrap: int = 0, must: bool = False) -> None:
+        """Everything once; what is refused is noted. `must`: nothing is refused any more."""
+        if wrap:
+            self._try(lambda: writing.wrap_every(self.open(), wrap), "", must)
+        for kind in self._order:
+            self._try(lambda: self._write(kind, f"{name}-{kind}"), f"{kind} {name}-{kind}", must)  # noqa: B023
+
+    def _write(self, kind: str, key: str) -> None:
+        writer = writing.Writer(self.open(), self._told.note, self._chance, data_dir=self._directory)
+        writer.write(kind, key)
+
+    def _try(self, act: Callable[[], None], line: str, must: bool) -> None:
+        import standfast
+
+        try:
+            act()
+        except standfast.EffectInDoubt as known:
+            # In the next process: a person has to look into the world.
+            self._told.note(f"!{known.code}")
+        except standfast.StandfastError as refusal:
+            if must:
+                raise
+            self._told.note(f"!{refusal.code}")
+            if self.believes and line:
+                self._told.note(line)
+        except Exception as error:
+            if must:
+                raise
+            self._told.note(f"!raw {type(error).__name__}: {error}")

@@ -1,0 +1,187 @@
+"""Short histories from processes that are killed, stopped and given wrong dates, each checked for an order in which
+it could have happened.
+
+Every call is written to a file before it is made and after it was answered, by one clock for all. A call whose end
+nobody saw may have happened at any later time, or never.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import select
+import signal
+import time
+from itertools import count
+from math import inf
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from standfast import config, handle
+from standfast_prove.faults.children import Nursery
+from standfast_prove.faults.clocks import SharedClock
+from standfast_prove.histories import KINDS, Approval, State, Thing, stepping
+from standfast_prove.linearizability import Call, linearizable
+from standfast_prove.outcome import Outcome
+
+GROUP = 2
+"""Things a crew plays with at a time."""
+TURNS = 14
+"""Calls of one process for a group."""
+
+
+def made(number: int) -> list[Thing]:
+    kinds = list(KINDS.items())
+    return [kind(f"{name} {n}") for n in range(number) for name, kind in [kinds[n % len(kinds)]]]
+
+
+def work(url: str, data: str, scope: str, clock: str, told: str, number: int, things: int, careless: bool) -> None:
+    """In a child: one group of things after the other, a call at a time."""
+    shared, draw, who = SharedClock(Path(clock)), random.Random(f"{scope} {number}"), f"p{number}"
+    State.careless = careless
+    fd = os.open(told, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def tell(**line: object) -> None:
+        os.write(fd, json.dumps({"at": time.monotonic(), **line}).encode() + b"\n")
+
+    shared_things, memory, calls = made(things), [dict[str, Any]() for _ in range(things)], 0
+    with handle.connect(config.load(url, data_dir=data, actor=who, scope=scope), clock=shared) as sf:
+        for first in range(0, things, GROUP):
+            for _ in range(TURNS):
+                which = draw.randrange(first, min(first + GROUP, things))
+                # A wrong date ends what ends by date; and on PostgreSQL the one clock is the server's.
+                dated = isinstance(shared_things[which], Approval)
+                shared.jump_us = 0 if dated or url.startswith("postgres") else draw.randrange(-(10**13), 10**13)
+                asked, call = shared_things[which].play(sf, who, draw, memory[which])
+                calls += 1
+                tell(call=f"{who}.{calls}", thing=which, asked=asked)
+                tell(call=f"{who}.{calls}", result=call())
+
+
+def run(
+    place: Path,
+    *,
+    seed: int,
+    url: str | None = None,
+    crews: int = 3,
+    things: int = 18,
+    kills: int = 10,
+    careless: bool = False,
+) -> Outcome:
+    """Several crews of three to eight processes, one after the other."""
+    outcome, draw = Outcome("histories"), random.Random(seed)
+    where = url or str(place / "standfast.db")
+    with (
+        handle.connect(config.load(where, data_dir=place / "data")),
+        Nursery(words=place / "words", postgres=url is not None) as nursery,
+    ):
+        for crew in range(crews):
+            scope = f"{place.parent.name}/{place.name} {crew}"
+            told = place / f"told {crew}"
+            asked: dict[str, object] = {"url": where, "data": str(place / "data"), "scope": scope, "told": str(told)}
+            asked |= {"clock": str(place / "clock"), "things": things, "careless": careless}
+            with handle.connect(
+                config.load(where, data_dir=place / "data", scope=scope), clock=SharedClock(place / "clock")
+            ) as sf:
+                for thing in made(things):
+                    thing.made(sf)
+            deaths = _crew(nursery, asked, told, draw, kills)
+            outcome.count("processes", len(deaths))
+            outcome.count("kills", sum(death.killed for death in deaths))
+            _judge(outcome, told, deaths, made(things), served=url is not None)
+    if outcome.bad:
+        outcome.refuse((place / "words").read_text()[-300:], "the children said")
+    return outcome
+
+
+class Death(NamedTuple):
+    """When a process ended: between these two moments."""
+
+    who: str
+    after: float
+    before: float
+    killed: bool
+
+
+def _crew(nursery: Nursery, asked: dict[str, object], told: Path, draw: random.Random, kills: int) -> list[Death]:
+    """Until everybody who was left alone is done."""
+    alive: dict[int, str] = {}
+    deaths: list[Death] = []
+    numbers = count()
+
+    def start() -> None:
+        number = next(numbers)
+        alive[nursery.start("standfast_prove.campaigns.histories:work", **asked, number=number)] = f"p{number}"
+
+    for _ in range(draw.randint(3, 8)):
+        start()
+    end = time.monotonic() + 600
+    while alive:
+        assert time.monotonic() < end, "the work was not done in ten minutes"
+        _progress(told)
+        busy = _begun(told)
+        pid = draw.choice([pid for pid, who in alive.items() if who in busy] or list(alive))
+        if kills and alive[pid] in busy and draw.random() < 0.4:
+            kills -= 1
+            since = time.monotonic()
+            killed = nursery.kill(pid) == -signal.SIGKILL  # else it had ended before, and nobody knows when
+            deaths.append(Death(alive.pop(pid), since if killed else 0, time.monotonic(), killed=killed))
+            start()
+        elif draw.random() < 0.3:
+            os.kill(pid, signal.SIGSTOP)
+            _progress(told)
+            os.kill(pid, signal.SIGCONT)
+        for pid in list(alive):
+            if (code := nursery.wait(pid, 0)) is not None:
+                assert code == 0, f"a process ended with {code}"
+                deaths.append(Death(alive.pop(pid), 0, time.monotonic(), killed=False))
+    return deaths
+
+
+def _begun(told: Path) -> set[str]:
+    """Who has called anything yet: killed before that, a process shows nothing."""
+    return set(re.findall(r'"call": "(p[0-9]+)\.', told.read_text())) if told.exists() else set()
+
+
+def _progress(told: Path) -> None:
+    """Let them work: until a little more is told, or for a moment if they cannot."""
+    size = told.stat().st_size if told.exists() else 0
+    end = time.monotonic() + 0.05
+    while (not told.exists() or told.stat().st_size < size + 3_000) and time.monotonic() < end:
+        select.select([], [], [], 0.001)
+
+
+def _judge(outcome: Outcome, told: Path, deaths: list[Death], things: list[Thing], *, served: bool) -> None:
+    calls = recorded(told)
+    last = {call.asked[1]: call.ended for _, call in calls if call.ended != inf}
+    for which, thing in enumerate(things):
+        mine = [call for number, call in calls if number == which]
+        outcome.count("histories")
+        outcome.count("calls", len(mine))
+        outcome.count("ends nobody saw", sum(call.ended == inf for call in mine))
+        # Whoever ended by itself did so some time after its last call.
+        mine += [Call(max(one.after, last.get(one.who, 0)), one.before, ("dies", one.who), None) for one in deaths]
+        if linearizable(mine, thing.start, stepping(thing)):
+            continue
+        if served and linearizable(mine, thing.start, stepping(thing, served=True)):
+            outcome.count("where a server went on for the dead")
+        else:
+            outcome.refuse(thing.name, f"no order of {len(mine)} calls explains them")
+
+
+def recorded(told: Path) -> list[tuple[int, Call]]:
+    """Every call, with the thing it was about. A look that nobody heard the end of says nothing."""
+    asked: dict[str, dict[str, Any]] = {}
+    for line in told.read_text().splitlines():
+        entry = json.loads(line)
+        if "asked" in entry:
+            asked[entry["call"]] = entry
+        else:
+            asked[entry["call"]] |= {"ended": entry["at"], "result": entry["result"]}
+    return [
+        (one["thing"], Call(one["at"], one.get("ended", inf), tuple(one["asked"]), one.get("result")))
+        for one in asked.values()
+        if "ended" in one or one["asked"][0] != "get"
+    ]

@@ -1,0 +1,243 @@
+"""One run is recorded, operation by operation; then the power goes after each of them, in many ways.
+
+Two processes of three threads write in every way there is (`writing.py`), into a log so small that it
+wraps and is checkpointed all the time. `faults/operations.c` writes down each write, truncation, rename and
+sync, and between them stands what the program was told. `faults/platter.py` then makes contents that
+a disk may hold if the power went there, and each is opened by the product's engine, read and written to:
+
+    what was acknowledged by then is there; what was sent to the world has its intent
+    journal and rows agree, counters and rows agree, an artifact with a row has its bytes
+    in every fourth image SQLite checks the whole file; every fortieth is opened as a user would
+
+Two images with the same bytes are one image: only different ones are counted, and one that is met
+again later is opened again only if more had been acknowledged by then.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import threading
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from standfast_prove.campaigns import writing
+from standfast_prove.faults.children import Nursery
+from standfast_prove.faults.operations import Operation, Operations, Told
+from standfast_prove.faults.platter import Image, Platter
+from standfast_prove.faults.rows import INSERT, integrity
+from standfast_prove.outcome import Outcome
+
+if TYPE_CHECKING:
+    from standfast.db.contract import Caller, Tx
+
+DATABASE = "standfast.db"
+PROCESSES, THREADS, ROUNDS = 2, 3, 12
+KINDS = ("row", "row", "row", *(kind for kind in writing.KINDS if kind != "spool"))
+"""The spool waits outside of the database."""
+WRAP_EVERY_PAGES = (12, 30, 90)
+FRESH_EVERY = 8
+"""In one recording of so many the store itself is made."""
+CHECKED_EVERY, OPENED_EVERY = 4, 40
+BAD_MAX = 3
+SELF = "standfast_prove.campaigns.images"
+
+
+def run(place: Path, *, images: int, seed: int = 0, protection: str = "") -> Outcome:
+    """About `images` different images of one recording. `protection` names the one that is taken away."""
+    chance = random.Random(seed)
+    operations = Operations(place)
+    fresh = chance.randrange(FRESH_EVERY) == 0
+    before = {} if fresh else _made(operations.directory)
+    with Nursery(env=operations.env, words=place / "words") as nursery:
+        wrap = chance.choice(WRAP_EVERY_PAGES)
+        starters: list[dict[str, object]] = [
+            {
+                "path": str(operations.directory / DATABASE),
+                "log": str(operations.log),
+                "name": f"k{seed}-{n}",
+                "wrap": wrap,
+                "without": protection,
+            }
+            for n in range(PROCESSES)
+        ]
+        codes = [nursery.wait(pid) for pid in nursery.race(f"{SELF}:work", starters)]
+    outcome = Outcome("images")
+    outcome.refuse(any(codes), "writers died: " + (place / "words").read_text()[-1500:])
+    if outcome.bad:
+        return outcome
+    recorded = list(operations.recorded())
+    outcome.count("operations", len(recorded))
+    looker = _Looker(place / "image", outcome)
+    _cut_everywhere(recorded, Platter(before, []), looker, images, chance)
+    return outcome
+
+
+def _made(directory: Path) -> dict[str, bytes]:
+    """A store that is there, and certain."""
+    import apsw
+
+    import standfast
+
+    with standfast.open(directory / DATABASE, data_dir=directory):
+        pass
+    connection = apsw.Connection(str(directory / DATABASE))
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    connection.close()
+    (directory / f"{DATABASE}-wal").touch(0o600)
+    return {path.name: path.read_bytes() for path in directory.iterdir() if not path.name.endswith("-shm")}
+
+
+def _cut_everywhere(
+    recorded: list[Operation], platter: Platter, looker: _Looker, images: int, chance: random.Random
+) -> None:
+    """After every operation the power goes, in as many ways as are due."""
+    told: list[str] = []
+    seen: dict[int, int] = {}
+    tries = 0
+    for n, operation in enumerate(recorded, 1):
+        if operation.kind == "a":
+            told.append(operation.data.decode())
+        else:
+            platter.apply(operation)
+        due = images * n // len(recorded)
+        while tries < due:
+            tries += 1
+            image = platter.image(chance)
+            before = seen.get(image.sum)
+            if before == len(told):
+                looker.outcome.count("equal images")
+                continue
+            seen[image.sum] = len(told)
+            looker.look(image, told, n)
+            looker.outcome.count("images" if before is None else "opened again")
+            if len(looker.outcome.bad) >= BAD_MAX:
+                return
+
+
+class _Looker:
+    """Opens images, as the next start of the machine would."""
+
+    def __init__(self, place: Path, outcome: Outcome) -> None:
+        self.outcome = outcome
+        self._place = place
+        self._path = str(place / DATABASE)
+        self._on_disk: dict[str, int] = {}
+        self._looked = 0
+        place.mkdir(mode=0o700)
+
+    def look(self, image: Image, told: list[str], cut: int) -> None:
+        self._looked += 1
+        where = f"after operation {cut}, image {self._looked}"
+        try:
+            if self._looked % OPENED_EVERY == 0:
+                found, wrong = self._open(image)
+            else:
+                found, wrong = self._start(image)
+        except Exception as error:  # noqa: BLE001  whatever it is, the store does not open
+            self.outcome.bad.append(f"{where}: it does not open: {type(error).__name__}: {error}")
+            self._on_disk.clear()
+            return
+        missing = set(told) - found
+        self.outcome.count("acknowledged and looked for", len(told))
+        self.outcome.count("lost", len(missing))
+        self.outcome.refuse(sorted(missing)[:5], f"{where}: {len(missing)} of {len(told)} acknowledged are lost")
+        self.outcome.refuse(sorted(wrong)[:5], f"{where}: half of something is there")
+        self.outcome.refuse(_without_bytes(found, image), f"{where}: artifacts without their bytes")
+
+    def _start(self, image: Image) -> tuple[set[str], list[str]]:
+        """Open, read everything and write a row, with the engine alone."""
+        from standfast.db.sqlite.engine import SqliteEngine
+
+        self._lay_out(image, (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-journal"))  # the last: while it is made
+        made_us = os.stat(self._path).st_mtime_ns if os.path.exists(self._path) else 0
+        caller, checked = _caller(), self._looked % CHECKED_EVERY == 0
+        engine = SqliteEngine(self._path, caller, allow_unsafe=True)  # without looking around for network disks
+        try:
+            found, wrong = engine.write(lambda tx: _seen(tx, checked), caller)
+        finally:
+            engine.close()
+        if os.stat(self._path).st_mtime_ns != made_us:
+            self._on_disk.pop(DATABASE, None)
+        for log in ("wal", "journal"):
+            self._on_disk.pop(f"{DATABASE}-{log}", None)
+        return found, wrong
+
+    def _open(self, image: Image) -> tuple[set[str], list[str]]:
+        """As a user would, with every file; artifacts are read back."""
+        import standfast
+
+        shutil.rmtree(self._place)
+        self._place.mkdir(mode=0o700)
+        self._on_disk.clear()
+        for directory in image.directories:
+            os.mkdir(self._place / directory, 0o700)
+        self._lay_out(image, tuple(image.files))
+        with standfast.open(self._path, data_dir=self._place) as sf:
+            found, wrong = sf._store.write(lambda tx: _seen(tx, False))
+            for artifact in sf.artifacts.list(limit=1000):
+                sf.artifacts.read(artifact.id)
+        state = integrity(self._path)
+        self._on_disk.clear()
+        return found, wrong + ([] if state == "ok" else [state])
+
+    def _lay_out(self, image: Image, names: tuple[str, ...]) -> None:
+        """Only what is not there already: the database itself is the same in most images."""
+        for name in names:
+            content, path = image.files.get(name), self._place / name
+            if content is None:
+                path.unlink(missing_ok=True)
+                self._on_disk.pop(name, None)
+            elif self._on_disk.get(name) != content.sum:
+                path.write_bytes(content.data)
+                path.chmod(0o600)
+                self._on_disk[name] = content.sum
+        (self._place / f"{DATABASE}-shm").unlink(missing_ok=True)  # it was in memory
+
+
+def _caller() -> Caller:
+    from standfast.clock import SYSTEM
+    from standfast.db.contract import Caller
+
+    return Caller(actor="prove", holder="p:prove", scope="/", clock=SYSTEM)
+
+
+def _seen(tx: Tx, checked: bool) -> tuple[set[str], list[str]]:
+    """What is there and what is half there; and it can be written to."""
+    lines, half = writing.found(tx, checked=checked)
+    tx.run(INSERT, key="proof", value="")
+    return set(lines), half
+
+
+def _without_bytes(found: set[str], image: Image) -> list[str]:
+    digests = [line.partition(":")[2] for line in found if line.startswith("artifact ")]
+    files = {digest: image.files.get(f"artifacts/{digest[:2]}/{digest[2:]}") for digest in digests}
+    return [digest for digest, file in files.items() if file is None or sha256(file.data).hexdigest() != digest]
+
+
+# -- in the children -----------------------------------------------------------------------------------
+
+
+def work(*, path: str, log: str, name: str, wrap: int, without: str) -> None:
+    import standfast
+
+    writing.take_away(without)
+    sf = standfast.open(path, data_dir=os.path.dirname(log))
+    writing.wrap_every(sf, wrap)
+    ended: list[int] = []
+
+    def live(thread: int) -> None:
+        chance = random.Random(f"{name}-{thread}")
+        writer = writing.Writer(sf, Told(log).note, chance, data_dir=os.path.dirname(log))
+        for n in range(ROUNDS):
+            writer.write(chance.choice(KINDS), f"{name}-{thread}-{n}")
+        ended.append(thread)
+
+    threads = [threading.Thread(target=live, args=(n,)) for n in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(ended) == THREADS

@@ -1,0 +1,24 @@
+"""Loops on a virtual clock for decades: killed, moved, out of their time; every slot as a model predicts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from standfast_prove.loops_soak import soak
+from standfast_prove.outcome import Outcome
+
+
+def run(place: Path, *, years: int, seed: int = 0, url: str | None = None) -> Outcome:
+    """Whole years on a file; a month each on a server, where every step is a trip."""
+    outcome, days = Outcome("loops"), years * 365.25 if url is None else years * 30.0
+    try:
+        played = soak(place, seed=seed, days=days, url=url)
+    except AssertionError as error:
+        outcome.refuse(str(error) or repr(error), f"the store and the model differ (seed {seed})")
+        return outcome
+    if url is None:
+        outcome.count("simulated years", years)
+    outcome.count("simulated days", round(days))
+    for what, number in sorted(played.items()):
+        outcome.count(what, number)
+    return outcome

@@ -1,0 +1,421 @@
+"""Interrupted, migrated, resumed: from every schema there ever was, with something pending of every kind it knows.
+
+A process of the old schema leaves work behind and is killed. Another, of today, opens the store and is killed at a
+statement of the migration, or at one of its crash points; perhaps the next one too. Then the store has the old
+schema or the new one, nothing in between; whoever comes next finds every pending thing and ends it as if nobody had
+been killed. A process of the old schema that was open all the while is refused at its next write.
+
+An old schema is made by the migrations of the package up to it. What is left behind is written by today's verbs where
+they need nothing newer, and by SQL of that schema where they do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import standfast
+from standfast import config, crash, handle
+from standfast.clock import HOUR_US, SYSTEM, SystemClock
+from standfast.db import sql
+from standfast.db.migrations import LATEST, MIGRATIONS
+from standfast.db.sql import Statement
+from standfast.errors import SchemaTooNew
+from standfast.footings import journal
+from standfast_prove.campaigns.boot import engine_of
+from standfast_prove.campaigns.pending import SCENES, World, make_pending
+from standfast_prove.campaigns.warm import warmed
+from standfast_prove.faults.children import Nursery
+from standfast_prove.faults.rows import Oracle, integrity, noted
+from standfast_prove.mutants.patching import Patching
+from standfast_prove.outcome import Outcome
+
+HERE = "standfast_prove.campaigns.migration:"
+SCOPE = "here"
+PATIENCE_S = 300.0
+
+
+def run(place: Path, *, seed: int, url: str | None = None, schedules: int = 20, torn: bool = False) -> Outcome:
+    """One old schema, by the seed; killed at so many places of its migration. `torn` is the control: a migration
+    that commits after each statement."""
+    outcome, draw, found = Outcome("migration"), random.Random(seed), 1 + seed % (LATEST - 1)
+    with Nursery(words=place / "words") as nursery:
+        warmed(nursery, postgres=url is not None)
+        stores: _Files | _Databases = _Files(place) if url is None else _Databases(place, url)
+        with stores:
+            scene = _Scene(nursery, stores, found, torn)
+            try:
+                scene.build()
+                points = scene.play([], outcome)
+                outcome.count("schedules")
+                for _ in range(schedules - 1):
+                    kills = [draw.randint(1, points) for _ in range(draw.choice([1, 1, 1, 2]))]
+                    scene.play(kills, outcome, hours=draw.choice([0, 1, 20]))
+                    outcome.count("schedules")
+            except AssertionError as error:
+                outcome.refuse(f"{error} {_words(place)}", f"from schema {found}")
+    return outcome
+
+
+def _words(place: Path) -> str:
+    return (place / "words").read_text(errors="replace")[-1500:]
+
+
+def _known(schema: int) -> list[str]:
+    return [name for name, scene in SCENES.items() if scene.since <= schema]
+
+
+class _Scene:
+    """One old store, played again and again from the same beginning."""
+
+    def __init__(self, nursery: Nursery, stores: _Files | _Databases, found: int, torn: bool) -> None:
+        self._nursery, self._stores, self._found, self._torn = nursery, stores, found, torn
+
+    def build(self) -> None:
+        url, home = self._stores.template()
+        code = self._child("build", url, home, schema=self._found)
+        assert code == -9, f"the old process ended with {code}"
+        self._stores.built()
+
+    def play(self, kills: list[int], outcome: Outcome, hours: int = 0) -> int:
+        """Killed there, and there again; then for good, so many hours later. How many places the migration has."""
+        url, home = self._stores.copy()
+        beside = self._nursery.start(HERE + "beside", url=url, home=str(home), schema=self._found)
+        _until(home / "beside", "the old process that stays is not there")
+        for kill in kills:
+            code = self._child("migrate", url, home, kill=kill, torn=self._torn)
+            assert code in (-9, 0), f"the migration ended with {code}"
+            outcome.count("kills", int(code == -9))
+            version = self._stores.version(url)
+            assert version in (self._found, LATEST), f"killed at {kill}, the schema is {version}"
+        assert self._child("migrate", url, home, kill=0, torn=False) == 0, f"killed at {kills}, it does not migrate"
+        (home / "migrated").touch()
+        code = self._nursery.wait(beside, PATIENCE_S)
+        assert code == 0, f"killed at {kills}: the old process ended with {code}"
+        code = self._child("resume", url, home, schema=self._found, hours=hours)
+        assert code == 0, f"killed at {kills}: nobody can go on"
+        self._judge(json.loads((home / "found").read_text()), kills)
+        outcome.count("pending things ended", len(_known(self._found)))
+        self._stores.sound(url)
+        return len(noted(home / "passed")) if not kills else 0
+
+    def _judge(self, found: dict[str, Any], kills: list[int]) -> None:
+        for name in _known(self._found):
+            wanted = json.loads(json.dumps(SCENES[name].expect))
+            assert found[name] == wanted, f"killed at {kills}, {name} ended as {found[name]}, not as {wanted}"
+
+    def _child(self, what: str, url: str, home: Path, **more: object) -> int | None:
+        return self._nursery.wait(self._nursery.start(HERE + what, url=url, home=str(home), **more), PATIENCE_S)
+
+
+def _until(path: Path, words: str) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not path.exists():
+        assert time.monotonic() < end, words
+        time.sleep(0.002)
+
+
+# -- copies of an old store ----------------------------------------------------------------------------------
+
+
+class _Files:
+    """A directory per store."""
+
+    def __init__(self, place: Path) -> None:
+        self._made, self._work = place / "made", place / "work"
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def template(self) -> tuple[str, Path]:
+        self._made.mkdir()
+        return str(self._made / "standfast.db"), self._made
+
+    def built(self) -> None: ...
+
+    def copy(self) -> tuple[str, Path]:
+        shutil.rmtree(self._work, ignore_errors=True)
+        shutil.copytree(self._made, self._work)
+        return str(self._work / "standfast.db"), self._work
+
+    def version(self, url: str) -> int:
+        import apsw
+
+        connection = apsw.Connection(url)
+        try:
+            listed = connection.execute("SELECT max(version) FROM migration").get
+            version = int(connection.execute("PRAGMA user_version").get)
+            assert listed == version, f"the list says {listed}, the file {version}"
+            return version
+        finally:
+            connection.close()
+
+    def sound(self, url: str) -> None:
+        assert integrity(url) == "ok"
+
+
+class _Databases:
+    """A database per store, copied by the server."""
+
+    def __init__(self, place: Path, url: str) -> None:
+        self._place, self._url = place, url
+        self._made, self._work = f"{url}_made", f"{url}_work"
+
+    def __enter__(self) -> None:
+        import psycopg
+
+        self._admin = psycopg.connect(self._url, autocommit=True)
+
+    def __exit__(self, *_: object) -> None:
+        for url in (self._work, self._made):
+            self._say(f"DROP DATABASE IF EXISTS {_name(url)} WITH (FORCE)")
+        self._admin.close()
+
+    def _say(self, text: str) -> None:
+        self._admin.execute(text.encode())
+
+    def template(self) -> tuple[str, Path]:
+        (self._place / "made").mkdir()
+        self._say(f"CREATE DATABASE {_name(self._made)} TEMPLATE template0 ENCODING 'UTF8'")
+        return self._made, self._place / "made"
+
+    def built(self) -> None:
+        self._nobody(self._made)
+
+    def _nobody(self, url: str) -> None:
+        """A killed client is gone for the server when it next listens: a database is copied when nobody uses it."""
+        ask = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = %s"
+        end = time.monotonic() + PATIENCE_S
+        while (row := self._admin.execute(ask, (_name(url),)).fetchone()) and row[0]:
+            assert time.monotonic() < end, "the server keeps a client that is dead"
+            time.sleep(0.005)
+
+    def copy(self) -> tuple[str, Path]:
+        work = self._place / "work"
+        shutil.rmtree(work, ignore_errors=True)
+        shutil.copytree(self._place / "made", work)
+        self._say(f"DROP DATABASE IF EXISTS {_name(self._work)} WITH (FORCE)")
+        self._say(f"CREATE DATABASE {_name(self._work)} TEMPLATE {_name(self._made)}")
+        return self._work, work
+
+    def version(self, url: str) -> int:
+        import psycopg
+
+        with psycopg.connect(url, options="-c search_path=standfast", autocommit=True) as asking:
+            row = asking.execute(
+                "SELECT max(version), (SELECT value FROM meta WHERE key = 'schema_version') FROM migration"
+            ).fetchone()
+        assert row is not None
+        assert row[0] == int(row[1]), f"the list says {row[0]}, the store {row[1]}"
+        return int(row[0])
+
+    def sound(self, url: str) -> None: ...
+
+
+def _name(url: str) -> str:
+    return url.rpartition("/")[2]
+
+
+# -- in the children -------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _old(url: str, home: str, schema: int) -> Iterator[standfast.Standfast]:
+    """The store as a process of an old version has it."""
+    from standfast.db.contract import Caller
+    from standfast.db.store import Store
+    from standfast.footings.leases import this_process
+
+    settings = config.load(url, data_dir=home, actor="old", scope=SCOPE, outside=True)
+    caller = Caller(actor="old", holder=this_process(SYSTEM), scope=SCOPE, clock=SYSTEM)
+    with Patching() as patch:
+        if "://" in url:
+            from standfast.db.postgres import tx
+
+            patch.setattr(tx, "LATEST", schema)
+        if schema < 11:  # since then rows have a label
+            patch.setattr(sql, "_expand", _without_labels)
+        if schema < 10:  # since then a row of the journal says whether it was told in order
+            told = journal.SQL.append._texts["postgres"]
+            patch.setattr(journal.SQL, "append", Statement("append", told.removesuffix("RETURNING seq"), told))
+        store = Store(lambda caller: engine_of(url, caller, MIGRATIONS[:schema]), caller, lambda: caller.holder)
+        store.data_dir = home
+        yield handle.Standfast(settings, store)
+
+
+def _without_labels(text: str, dialect: str, expand: Callable[[str, str], str] = sql._expand) -> str:
+    """A statement as it was before rows had a label. The journal's takes its values by position: two say nothing."""
+    if text.startswith("INSERT INTO event "):
+        text = text.replace(", git_dir, origin", "").replace(", db_user", "").replace(", session_user", "")
+        unused = "COALESCE(:data, CASE WHEN :git_dir = :origin THEN NULL END)"
+        return expand(text.replace(":data, :git_dir, :origin", unused), dialect)
+    text = text.replace("{here}", "TRUE").replace("{scoped}", "scope = :scope")
+    text = text.replace("git_dir = :git_dir OR origin = :origin", "FALSE")
+    # An effect did not keep the shape of its result.
+    text = text.replace("result_shape = :result_shape, ", "").replace(", :result_shape", "")
+    if text.startswith("INSERT INTO effect "):
+        text = text.replace(", result_shape", "", 1)
+    text = text.replace(", result_shape", ", NULL AS result_shape")
+    # An approval was bound to the hash of the intent alone.
+    text = text.replace("intent_hash, question_hash,", "intent_hash,").replace(
+        ":intent_hash, :intent_hash", ":intent_hash"
+    )
+    text = text.replace("(effect_id, question_hash)", "(effect_id, intent_hash)")
+    text = re.sub(r"\{here:\w\}", "TRUE", text)
+    text = re.sub(r"\{scoped:(\w)\}", r"\1.scope = :scope", text)
+    if "git_dir" not in text:
+        return expand(text, dialect)
+    head, returning, tail = text.partition("RETURNING ")
+    if head.startswith("INSERT INTO "):
+        head = re.sub(r",\s*(?:CAST\()?:git_dir(?: AS TEXT\))?,\s*(?:CAST\()?:origin(?: AS TEXT\))?", "", head)
+        head = re.sub(r",\s*git_dir,\s*origin(?=\s*\))", "", head, count=1)
+        head = re.sub(r", \(SELECT e\.git_dir [^)]*\),\s*\(SELECT e\.origin [^)]*\)", "", head)
+    text = head + returning + tail
+    for name in ("git_dir", "origin"):
+        text = re.sub(rf"(?<![:\w.])(?:\w+\.)?{name} AS {name}\b", f"NULL AS {name}", text)
+        text = re.sub(rf"(?<![:\w.])(?:\w+\.)?{name}\b(?=\s*(?:,|\n|$|FROM))(?<!AS {name})", f"NULL AS {name}", text)
+    return expand(text, dialect)
+
+
+def build(url: str, home: str, schema: int) -> None:
+    """Leave something of every kind behind, and die."""
+    with _old(url, home, schema) as sf:
+        make_pending(sf, World(Path(home)), schema)
+        crash.die()
+
+
+def beside(url: str, home: str, schema: int) -> None:
+    """An old process that stays: it can write until somebody migrates, and is refused from then on."""
+    with _old(url, home, schema) as sf:
+        sf.leases.acquire("beside")
+        Path(home, "beside").touch()
+        _until(Path(home, "migrated"), "nobody migrated")
+        try:
+            sf.leases.acquire("late")
+        except SchemaTooNew:
+            return
+        raise AssertionError(f"a process of schema {schema} wrote into a store of schema {LATEST}")
+
+
+def migrate(url: str, home: str, kill: int, torn: bool) -> None:
+    """Open with today's code; die at the `kill`-th statement or crash point of the migration."""
+    passed = Oracle(Path(home) / "passed") if not kill else None
+    count = 0
+
+    def at(name: str) -> None:
+        nonlocal count
+        count += 1
+        if passed is not None:
+            passed.note(" ".join(name.split())[:60])
+        if count == kill:
+            crash.die()
+
+    with Patching() as patch, crash.record():
+        crash.arm(lambda name: at(name) if name.startswith("migrate.") else None)
+        (_watch_server if "://" in url else _watch_file)(patch, at, torn)
+        with handle.connect(config.load(url, data_dir=home, actor="new", scope=SCOPE, outside=True)):
+            pass
+
+
+def _watch_file(patch: Patching, at: Callable[[str], None], torn: bool) -> None:
+    from standfast.db.sqlite import migrate as module
+
+    def watched(connection: Any, *more: Any) -> None:
+        def trace(cursor: Any, text: str, bindings: Any) -> bool:
+            at(text)
+            return True
+
+        connection.exec_trace = trace
+        try:
+            before(_Torn(connection) if torn else connection, *more)
+        finally:
+            connection.exec_trace = None
+        at("migrated")
+
+    before: Callable[..., None] = module.migrate
+    patch.setattr(module, "migrate", watched)
+
+
+def _watch_server(patch: Patching, at: Callable[[str], None], torn: bool) -> None:
+    from standfast.db.postgres import migrate as module
+
+    def watched(connection: Any, *more: Any) -> None:
+        before(_Watched(connection, at, torn), *more)
+        at("migrated")
+
+    before: Callable[..., None] = module.migrate
+    patch.setattr(module, "migrate", watched)
+
+
+class _Torn:
+    """The control, on a file: every statement is committed at once."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def execute(self, text: str, *more: Any) -> Any:
+        if text in ("BEGIN IMMEDIATE", "COMMIT"):
+            text = "SELECT 1"
+        return self._connection.execute(text, *more)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
+class _Watched:
+    """A connection whose statements are sent one by one."""
+
+    def __init__(self, connection: Any, at: Callable[[str], None], torn: bool) -> None:
+        self._connection, self._at, self._torn = connection, at, torn
+
+    def execute(self, text: str | bytes, params: Any = None) -> Any:
+        if params is not None or isinstance(text, str):
+            self._at(str(text))
+            return self._connection.execute(text, params)
+        answer = None
+        for part in text.split(b";\n"):
+            if part.strip():
+                self._at(part.decode())
+                answer = self._connection.execute(part)
+                if self._torn:
+                    self._connection.execute("COMMIT AND CHAIN")
+                    self._connection.execute("SET LOCAL search_path TO standfast, pg_temp")
+        return answer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
+class _Later(SystemClock):
+    """So many hours from now, the machine being awake."""
+
+    def __init__(self, hours: int) -> None:
+        super().__init__()
+        self._by_us = hours * HOUR_US
+
+    def now_us(self) -> int:
+        return super().now_us() + self._by_us
+
+    def mono_us(self) -> int:
+        return super().mono_us() + self._by_us
+
+
+def resume(url: str, home: str, schema: int, hours: int) -> None:
+    """Today's code ends what was pending; what became of each is written down."""
+    found = {}
+    settings = config.load(url, data_dir=home, actor="new", scope=SCOPE, outside=True)
+    with handle.connect(settings, clock=_Later(hours) if hours else None) as sf:
+        for name in _known(schema):
+            found[name] = SCENES[name].resume(sf, World(Path(home)))
+    Path(home, "found").write_text(json.dumps(found))
+    with suppress(FileNotFoundError):
+        os.unlink(Path(home, "beside"))

@@ -1,0 +1,364 @@
+"""What can be pending in a store: how each is left behind by a process that dies, and how the next one ends it.
+
+`since` is the schema that first knew it. `resume` returns what became of it, which has to be `expect`, whatever
+happened to the store in between.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import standfast
+from standfast import serial
+from standfast.clock import DAY_US, HOUR_US, SECOND_US, SYSTEM, SystemClock
+from standfast.db.contract import Caller
+from standfast.db.sql import statement
+from standfast.errors import ApprovalRequired
+from standfast.footings import leases
+from standfast.ids import new_id
+from standfast_prove.faults.rows import Oracle, noted
+from standfast_prove.mutants.patching import Patching
+
+_ITEM = statement(
+    "INSERT INTO item (scope, path, key, value, created_us, updated_us)"
+    " VALUES (:scope, '[\"notes\"]', 'a', '{\"n\":1}', :now_us, :now_us)",
+    name="pending_item",
+)
+_APPROVAL = statement(
+    "INSERT INTO approval (id, scope, effect_id, tool, intent_hash, state, requester, approver, requested_us,"
+    " expires_us, answered_us) VALUES (:id, :scope, :effect_id, 'pay', :intent_hash, :state, 'an agent', :approver,"
+    " :now_us, :expires_us, :answered_us)",
+    name="pending_approval",
+)
+
+
+class World:
+    """What arrived, outside the store."""
+
+    def __init__(self, home: Path) -> None:
+        self._file = home / "world"
+
+    def receive(self, what: str) -> str:
+        book = Oracle(self._file)
+        book.note(what)
+        book.close()
+        return what
+
+    def count(self, what: str) -> int:
+        return noted(self._file).count(what)
+
+
+Make = Callable[[standfast.Standfast, World], object]
+
+
+class Scene(NamedTuple):
+    """One thing that is pending."""
+
+    since: int
+    make: Make
+    resume: Callable[[standfast.Standfast, World], Any]
+    expect: Any
+
+
+def make_pending(sf: standfast.Standfast, world: World, schema: int) -> None:
+    """Everything that `schema` knows."""
+    with Patching() as patch:
+        if schema < 3:  # signs of life of agents came with schema 3
+            from standfast.record import agents
+
+            patch.setattr(agents, "notice", lambda *_: None)
+        for scene in SCENES.values():
+            if scene.since <= schema:
+                scene.make(sf, world)
+
+
+# -- leases and sessions --------------------------------------------------------------------------------------
+
+
+def _lock(sf: standfast.Standfast, world: World) -> None:
+    sf.leases.acquire("deploy")
+
+
+def _lock_again(sf: standfast.Standfast, world: World) -> Any:
+    taken = sf.leases.acquire("deploy")
+    return [taken.fence, [event.type for event in sf.journal.about("lock:deploy")]]
+
+
+def _session(sf: standfast.Standfast, world: World) -> None:
+    s = sf.session("fix-42").__enter__()
+    s.step("plan", lambda: "the old plan")
+    s.say("user", "the parser is flaky")
+    s.cursor = {"page": 3}
+    s.state["branch"] = "fix-42"
+    s.decide("edit parser.py", why="it is flaky", then="run the tests").__enter__()
+
+
+def _session_again(sf: standfast.Standfast, world: World) -> Any:
+    (open_one,) = sf.decisions.incomplete()
+    with sf.session("fix-42") as s:
+        assert s.resumed is not None
+        plan = s.step("plan", lambda: "another plan")
+        with s.decide("edit parser.py", why="it is flaky", then="run the tests") as decision:
+            same = decision.id == open_one.id
+        said = [message.content for message in s.messages()]
+        found = [s.fence, plan, same, said, s.cursor, s.state["branch"]]
+    return [*found, sf.sessions.get("fix-42").state, sf.decisions.show(open_one.id).state]
+
+
+def _words(sf: standfast.Standfast, world: World) -> None:
+    sf.session("zoo").__enter__()
+    sf.sessions.say("zoo", "assistant", "a zebra stood in the parser")
+
+
+def _words_found(sf: standfast.Standfast, world: World) -> Any:
+    return len(sf.search("zebra").hits)
+
+
+# -- effects and approvals --------------------------------------------------------------------------------------
+
+
+def _intent(key: str) -> dict[str, Any]:
+    return {"what": key}
+
+
+def _planned(sf: standfast.Standfast, world: World) -> None:
+    sf.effects.plan("pay", _intent("planned"), key="planned")
+
+
+def _arrived(sf: standfast.Standfast, world: World) -> None:
+    sf.effects.begin("pay", _intent("arrived"), key="arrived")
+    world.receive("arrived")
+
+
+def _lost(sf: standfast.Standfast, world: World) -> None:
+    sf.effects.begin("pay", _intent("lost"), key="lost")
+
+
+def _repeatable(sf: standfast.Standfast, world: World) -> None:
+    sf.effects.begin("pay", _intent("repeatable"), key="repeatable", idempotent=True)
+
+
+def _unknown(sf: standfast.Standfast, world: World) -> None:
+    def breaks(call: standfast.Call) -> None:
+        world.receive("unknown")
+        raise TimeoutError("no answer")
+
+    with suppress(TimeoutError), sf.session("unknown") as s:
+        s.effect("pay", _intent("unknown"), key="unknown", do=breaks)
+
+
+def _approval(key: str, state: str) -> Make:
+    """An approval as schemas before 11 wrote it: bound to the hash of the intent, without a question."""
+
+    def make(sf: standfast.Standfast, world: World) -> None:
+        planned = sf.effects.plan("pay", _intent(key), key=key)
+        answered = state != "requested"
+
+        def insert(tx: Any) -> None:
+            tx.run(
+                _APPROVAL,
+                id=new_id("apr"),
+                scope=sf.scope,
+                effect_id=planned.id,
+                intent_hash=serial.hash(planned.intent),
+                state=state,
+                approver="a person" if answered else None,
+                now_us=tx.now_us(),
+                expires_us=tx.now_us() + DAY_US,
+                answered_us=tx.now_us() if answered else None,
+            )
+
+        sf._store.write(insert)
+
+    return make
+
+
+def _sent(key: str, *, settle: bool = False) -> Callable[[standfast.Standfast, World], Any]:
+    """Call it again: how often it arrived, its state and attempt, and what its approvals say."""
+
+    def resume(sf: standfast.Standfast, world: World) -> Any:
+        if settle:
+            there = world.count(key)
+            sf.effects.resolve(key, "applied" if there else "not_applied", evidence="the books", result=key)
+        with suppress(ApprovalRequired), sf.session(f"pays {key}") as s:
+            s.effect("pay", _intent(key), key=key, do=lambda call: world.receive(key), **_options(key, world))
+        effect = sf.effects.get(key)
+        about = [one for one in sf.approvals.list() if one.effect_id == effect.id]
+        return [world.count(key), effect.state, effect.attempt, [[one.state, one.approver] for one in about]]
+
+    return resume
+
+
+def _options(key: str, world: World) -> dict[str, Any]:
+    def probe(call: standfast.Call) -> Any:
+        return standfast.Applied(key) if world.count(key) else standfast.NotApplied()
+
+    if key == "repeatable":
+        return {"idempotent": True}
+    return {"probe": probe, "settle": 0} if key in ("arrived", "lost") else {}
+
+
+# -- state, tasks, streams, webhooks ------------------------------------------------------------------------------
+
+
+def _value(sf: standfast.Standfast, world: World) -> None:
+    sf.state.set("limits", {"n": 1})
+    sf.state.swap("limits", {"n": 2}, version=1)
+
+
+def _value_again(sf: standfast.Standfast, world: World) -> Any:
+    was = sf.state.get("limits")
+    return [was.value, sf.state.swap("limits", {"n": 3}, version=was.version).version]
+
+
+def _task(sf: standfast.Standfast, world: World) -> None:
+    sf.tasks.add("the parser is flaky", fingerprint="flaky")
+    sf.tasks.claim()
+
+
+def _task_again(sf: standfast.Standfast, world: World) -> Any:
+    task = sf.tasks.claim()
+    assert task is not None
+    done = sf.tasks.done(task, result="mended")
+    return [task.fingerprint, task.fence, done.state, sf.tasks.claim() is None]
+
+
+def _stream(sf: standfast.Standfast, world: World) -> None:
+    for n in range(3):
+        sf.events.append("orders", "order.placed", {"n": n})
+    sf.events.commit(sf.events.poll("billing", "orders", limit=2))
+
+
+def _stream_again(sf: standfast.Standfast, world: World) -> Any:
+    batch = sf.events.poll("billing", "orders")
+    sf.events.commit(batch)
+    return [[event.data["n"] for event in batch.events], sf.events.append("orders", "order.placed", {"n": 3}).version]
+
+
+def _webhook(sf: standfast.Standfast, world: World) -> None:
+    sf.webhooks.receive("github", "e1", {"n": 1})
+    sf.webhooks.claim(source="github")
+
+
+def _webhook_again(sf: standfast.Standfast, world: World) -> Any:
+    handled = sf.webhooks.handle("github", lambda event: world.receive("webhook"))
+    again = sf.webhooks.receive("github", "e1", {"n": 1})
+    return [handled.done, again.state, again.result, again.fresh, world.count("webhook")]
+
+
+# -- mail, loops, threads --------------------------------------------------------------------------------------------
+
+
+def _mail(sf: standfast.Standfast, world: World) -> None:
+    sf.mail.send("bert", {"text": "look at this"}, key="m1")
+    sf.mail.send("bert", {"text": "and at this"}, key="m2")
+    sf.mail.claim("bert")
+
+
+def _mail_again(sf: standfast.Standfast, world: World) -> Any:
+    found = []
+    while (mail := sf.mail.claim("bert")) is not None:
+        found.append([mail.key, mail.attempts, sf.mail.done(mail).state])
+    return [sorted(found), sf.mail.send("bert", {"text": "look at this"}, key="m1").replayed]
+
+
+class _Behind(SystemClock):
+    """An hour ago."""
+
+    def now_us(self) -> int:
+        return super().now_us() - HOUR_US
+
+
+def _due(sf: standfast.Standfast, world: World) -> None:
+    """Asked for at a time when its slot was still to come."""
+    store = sf._store
+    now = store.caller
+    store.caller = Caller(actor=now.actor, holder=now.holder, scope=now.scope, clock=_Behind())
+    sf.loops.add("due", ["true"], at=SYSTEM.now_us() - HOUR_US + 5 * SECOND_US)
+    store.caller = now
+
+
+def _due_again(sf: standfast.Standfast, world: World) -> Any:
+    sf.loops.fire_due()
+    again = sf.loops.fire_due()
+    return [[run.state for run in sf.runs.list("due")], len(again), sf.loops.get("due").state]
+
+
+def _going(sf: standfast.Standfast, world: World) -> None:
+    sf.loops.add("going", ["true"], every="1d")
+    run = sf.runs.ask("going")
+    sf.runs.claim(host="here", run_id=run.id)
+    sf.runs.started(run.id, 1, pid=os.getpid(), process=str(leases.process(os.getpid(), SYSTEM)))
+
+
+def _going_again(sf: standfast.Standfast, world: World) -> Any:
+    sf.runs.abandon_dead()
+    return [[run.state, run.attempt] for run in sf.runs.list("going")]
+
+
+def _thread(sf: standfast.Standfast, world: World) -> None:
+    from standfast.record.threads import Write
+
+    sf.threads.put("t1", "c1", header=b"{}", values={"messages": True}, value_of=lambda channel: ("json", b"[1]"))
+    sf.threads.put_writes("t1", "c1", [Write("task", "", 0, "messages", ("json", b"2"))])
+
+
+def _thread_again(sf: standfast.Standfast, world: World) -> Any:
+    found = sf.threads.get("t1")
+    assert found is not None
+    return [found.id, sorted(found.values), len(found.writes)]
+
+
+def _item(sf: standfast.Standfast, world: World) -> None:
+    sf._store.write(lambda tx: tx.run(_ITEM, scope=sf.scope, now_us=tx.now_us()))
+
+
+def _item_again(sf: standfast.Standfast, world: World) -> Any:
+    found = sf.items.get(("notes",), "a")
+    return None if found is None else found.value
+
+
+SCENES: dict[str, Scene] = {
+    "lock held": Scene(1, _lock, _lock_again, [2, ["lease.acquired", "lease.taken_over"]]),
+    "session active, decision open": Scene(
+        2,
+        _session,
+        _session_again,
+        [2, "the old plan", True, ["the parser is flaky"], {"page": 3}, "fix-42", "completed", "done"],
+    ),
+    "message said": Scene(2, _words, _words_found, 1),
+    "effect planned": Scene(2, _planned, _sent("planned"), [1, "acknowledged", 1, []]),
+    "effect dispatched, arrived": Scene(2, _arrived, _sent("arrived"), [1, "acknowledged", 1, []]),
+    "effect dispatched, lost": Scene(2, _lost, _sent("lost"), [1, "acknowledged", 2, []]),
+    "effect dispatched, repeatable": Scene(2, _repeatable, _sent("repeatable"), [1, "acknowledged", 2, []]),
+    "effect unknown": Scene(2, _unknown, _sent("unknown", settle=True), [1, "acknowledged", 1, []]),
+    # What was asked without a question is asked again: no approver has read it.
+    "approval requested": Scene(
+        2, _approval("asked", "requested"), _sent("asked"), [0, "planned", 0, [["requested", None], ["expired", None]]]
+    ),
+    "approval granted": Scene(
+        2,
+        _approval("granted", "granted"),
+        _sent("granted"),
+        [0, "planned", 0, [["requested", None], ["expired", "a person"]]],
+    ),
+    "approval denied": Scene(
+        2,
+        _approval("denied", "denied"),
+        _sent("denied"),
+        [0, "planned", 0, [["requested", None], ["denied", "a person"]]],
+    ),
+    "value of a version": Scene(2, _value, _value_again, [{"n": 2}, 3]),
+    "task claimed": Scene(3, _task, _task_again, ["flaky", 2, "closed", True]),
+    "stream half consumed": Scene(3, _stream, _stream_again, [[2], 4]),
+    "webhook claimed": Scene(3, _webhook, _webhook_again, [1, "done", "webhook", False, 1]),
+    "mail leased": Scene(4, _mail, _mail_again, [[["m1", 2, "done"], ["m2", 1, "done"]], True]),
+    "loop due": Scene(5, _due, _due_again, [["queued"], 0, "finished"]),
+    "run going": Scene(5, _going, _going_again, [["abandoned", 1]]),
+    "thread of a graph": Scene(8, _thread, _thread_again, ["c1", ["messages"], 1]),
+    "item of a graph": Scene(8, _item, _item_again, {"n": 1}),
+}

@@ -1,0 +1,260 @@
+"""Power is lost again and again while several processes write; only what was synced comes back.
+
+Twice, with the same writers. `run` uses a model of a disk (`faults/disk.c`): after a loss
+there is what was synced, in files whose names were synced, and of everything else a random part of
+the sectors, or nothing. `run_cuts` uses a real ext4 that the kernel cuts off in the middle of its
+work. The log wraps all the time, so that checkpoints and restarts of the log fall into every
+loss. Each life of the store begins with what the one before left. What was acknowledged is
+written down elsewhere.
+
+In the control the writers' own sync does nothing, which is SQLite with synchronous=NORMAL:
+consistent, and forgetful. If the control lost nothing, these campaigns could not see a loss.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from standfast_prove.faults.children import Nursery
+from standfast_prove.faults.disk import Disk, fail_next_sync
+from standfast_prove.faults.mounts import Ext4
+from standfast_prove.faults.rows import Oracle, integrity, keys, noted, put
+from standfast_prove.outcome import Outcome
+
+WRAP_EVERY_PAGES = (20, 60, 400)
+PROCESSES = 3
+LIVES_MAX = 12
+"""Then the store begins anew: a small file is synced, copied and lost more often."""
+
+
+def run(place: Path, *, losses: int, seed: int = 0, synced: bool = True) -> Outcome:
+    """Lose the power of the modelled disk `losses` times."""
+    chance, disk = random.Random(seed), Disk(place)
+
+    def lose() -> None:
+        disk.lose_power(chance, kept=chance.choice([0.0, 0.0, 0.5, 0.9]))
+
+    with Nursery(env=disk.env, words=place / "words") as nursery:
+        lives = _Lives(nursery, place, disk.path, chance, synced=synced)
+        outcome = lives.live(losses, begin=disk.wipe, cut=None, restart=lose)
+    outcome.name = "power loss, modelled disk" + ("" if synced else ", without our sync")
+    return outcome
+
+
+def run_cuts(place: Path, *, losses: int, seed: int = 0, synced: bool = True) -> Outcome:
+    """Cut a real ext4 off `losses` times. Raises Unavailable where that is not allowed."""
+    chance = random.Random(seed)
+    with Ext4(place / "ext4") as disk, Nursery(words=place / "words") as nursery:
+        lives = _Lives(
+            nursery, place, disk.point / "store" / "standfast.db", chance, synced=synced, unit="cuts", pause_s=0.1
+        )
+        outcome = lives.live(losses, begin=disk.format, cut=disk.cut, restart=disk.restart)
+    outcome.name = "power loss, ext4 cut off" + ("" if synced else ", without our sync")
+    return outcome
+
+
+def run_failing(place: Path, *, losses: int, seed: int = 0) -> Outcome:
+    """The same on a disk whose syncs fail now and then, of the log and of the database: what is then said must hold."""
+    chance, disk = random.Random(seed), Disk(place)
+
+    def lose() -> None:
+        disk.lose_power(chance, kept=chance.choice([0.0, 0.5]))
+
+    with Nursery(env=disk.env, words=place / "words") as nursery:
+        lives = _Lives(nursery, place, disk.path, chance, synced=True, target="write_failing")
+        outcome = lives.live(losses, begin=disk.wipe, cut=None, restart=lose)
+    outcome.name = "power loss, failing disk"
+    return outcome
+
+
+class _Lives:
+    """Writers are started, the power goes, the store is opened again and compared; again."""
+
+    def __init__(
+        self,
+        nursery: Nursery,
+        place: Path,
+        path: Path,
+        chance: random.Random,
+        *,
+        synced: bool,
+        target: str = "write",
+        unit: str = "losses",
+        pause_s: float = 0.4,
+    ) -> None:
+        self._nursery = nursery
+        self._target = f"standfast_prove.campaigns.power:{target}"
+        self._place = place
+        self._path = path
+        self._chance = chance
+        self._synced = synced
+        self._unit = unit
+        self._pause_s = pause_s
+        self._outcome = Outcome("")
+        self._acknowledged: set[str] = set()
+        self._late: set[str] = set()
+
+    def live(
+        self, losses: int, *, begin: Callable[[], None], cut: Callable[[], None] | None, restart: Callable[[], None]
+    ) -> Outcome:
+        for loss in range(losses):
+            if loss % LIVES_MAX == 0:
+                begin()
+                self._acknowledged.clear()
+            lines = self._write_until(loss, cut)
+            told = [line for line in lines if line != UNKNOWN]
+            self._outcome.count("acknowledged", len(told))
+            self._outcome.count("unknown", len(lines) - len(told))
+            self._acknowledged.update(told)
+            restart()
+            self._look()
+        self._outcome.count(self._unit, losses)
+        return self._outcome
+
+    def _write_until(self, loss: int, cut: Callable[[], None] | None) -> list[str]:
+        """What was acknowledged when the power went."""
+        oracles = [self._place / f"oracle.{loss}.{n}" for n in range(PROCESSES)]
+        wrap = self._chance.choice(WRAP_EVERY_PAGES)
+        pids = [self._start(oracle, f"k{loss}-{n}", wrap) for n, oracle in enumerate(oracles)]
+        _until_told(oracles)
+        time.sleep(self._chance.uniform(0.0, self._pause_s))
+        told = _all_told(oracles)
+        if cut is not None:
+            cut()
+        codes = [self._nursery.kill(pid) for pid in pids]
+        # A writer that outlived the cut may have noticed: it ends with the refusal it got.
+        self._outcome.refuse(set(codes) - {-9, NOTICED}, "writers died: " + self._words())
+        if cut is None:
+            return _all_told(oracles)
+        # The kernel can answer "synced" to a call that was under way when it cut the file system off.
+        # A machine without power answers nobody; so what was told during the cut is counted apart.
+        self._late = set(_all_told(oracles)) - set(told)
+        self._outcome.count("answers during a cut", len(self._late))
+        return told
+
+    def _start(self, oracle: Path, name: str, wrap: int) -> int:
+        return self._nursery.start(
+            self._target,
+            path=str(self._path),
+            oracle=str(oracle),
+            name=name,
+            synced=self._synced,
+            wrap=wrap,
+        )
+
+    def _look(self) -> None:
+        """What a machine finds when it is started again: seen by a process on the same disk."""
+        answer = self._place / "found.json"
+        answer.unlink(missing_ok=True)
+        code = self._nursery.wait(
+            self._nursery.start("standfast_prove.campaigns.power:look", path=str(self._path), answer=str(answer))
+        )
+        if code != 0:
+            self._outcome.refuse(True, "the store cannot be opened: " + self._words())
+            return
+        found = json.loads(answer.read_text())
+        there = set(found["keys"])
+        missing = self._acknowledged - there
+        if self._late:
+            self._outcome.count("of these gone", len(self._late - there))
+            self._late.clear()
+        self._outcome.count("lost rows", len(missing))
+        self._outcome.refuse(sorted(missing), f"{len(missing)} acknowledged rows are lost")
+        self._outcome.refuse(found["integrity"] != "ok", f"integrity: {found['integrity']}")
+        self._acknowledged -= missing  # each is counted once
+
+    def _words(self) -> str:
+        return (self._place / "words").read_text()[-1500:]
+
+
+def _until_told(oracles: list[Path]) -> None:
+    end = time.monotonic() + 30
+    while oracles and time.monotonic() < end:
+        oracles = [oracle for oracle in oracles if not noted(oracle)]
+        time.sleep(0.002)
+
+
+def _all_told(oracles: list[Path]) -> list[str]:
+    return [line for oracle in oracles for line in noted(oracle)]
+
+
+# -- in the children -----------------------------------------------------------------------------------
+
+UNKNOWN = "?"
+"""What a writer notes that was told "neither success nor failure"."""
+NOTICED = 9
+"""The exit code of a writer that was refused by the store."""
+
+
+def write(*, path: str, oracle: str, name: str, synced: bool, wrap: int) -> None:
+    import standfast
+    from standfast.db.sql import statement
+
+    if not synced:
+        os.fdatasync = lambda fd: None  # in this process only
+    sf = standfast.open(path, data_dir=os.path.dirname(oracle))
+    told = Oracle(oracle)
+    often = statement(f"PRAGMA wal_autocheckpoint={wrap}")
+    sf._store.write(lambda tx: tx.run(often))
+    n = 0
+    while True:
+        try:
+            put(sf, f"{name}-{n}", "x" * 300)
+        except standfast.StorageError:
+            os._exit(NOTICED)
+        told.note(f"{name}-{n}")
+        n += 1
+
+
+def write_failing(*, path: str, oracle: str, name: str, synced: bool, wrap: int) -> None:
+    """Three threads, and a disk that refuses a sync every now and then."""
+    import standfast
+    from standfast.db.sql import statement
+
+    sf = standfast.open(path, data_dir=os.path.dirname(oracle))
+    told, chance = Oracle(oracle), random.Random(name)
+    often = statement(f"PRAGMA wal_autocheckpoint={wrap}")
+
+    def write(thread: int) -> None:
+        for n in range(1_000_000):
+            try:
+                if n % 10 == 0:
+                    sf._store.write(lambda tx: tx.run(often))  # a healed engine has a new connection
+                put(sf, f"{name}-{thread}-{n}", "x" * 300)
+            except standfast.StorageError:
+                told.note(UNKNOWN)
+            else:
+                told.note(f"{name}-{thread}-{n}")
+
+    for thread in range(3):
+        threading.Thread(target=write, args=(thread,), daemon=True).start()
+    # One process makes it fail, and each failure is told to all. Before the next one everybody has heard of it,
+    # has opened the store again and was told of a success: who opens it in the very moment of a failure cannot
+    # know (docs/durability.md).
+    others = [Path(oracle).with_suffix(f".{n}") for n in range(PROCESSES)]
+    seen: dict[Path, int] = {}
+    while True:
+        time.sleep(chance.uniform(0.05, 0.2))
+        if name.endswith("-0") and all(_over_it(other, seen.get(other)) for other in others):
+            seen = {other: other.stat().st_size for other in others}
+            fail_next_sync("-wal", chance.randint(1, 5))
+
+
+def _over_it(oracle: Path, before: int | None) -> bool:
+    """Whether whoever writes there has heard of the failure that came then, and was acknowledged since."""
+    lines = oracle.read_text()[before or 0 :].splitlines() if oracle.exists() else []
+    return bool(lines) and lines[-1] != UNKNOWN and (before is None or UNKNOWN in lines)
+
+
+def look(*, path: str, answer: str) -> None:
+    import standfast
+
+    with standfast.open(path, data_dir=os.path.dirname(answer)) as sf:
+        found = keys(sf)
+    Path(answer).write_text(json.dumps({"keys": found, "integrity": integrity(path)}))

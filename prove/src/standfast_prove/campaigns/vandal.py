@@ -1,0 +1,589 @@
+"""Files of a store are removed, moved, replaced, truncated and mounted over while four processes write.
+
+Each act has a fresh store. Four processes write rows and send effects; a fifth writes to another store beside
+it. When all of them are writing, one act happens, and one more process starts to write. Each process writes on
+until it has been answered several times. Then all are killed, and a new process opens the store, repeats every
+effect and lists the rows.
+
+The oracle is outside the store: each process appends every answer to a file, with fsync, and each effect
+appends its key to a second file. What must hold:
+
+- A row whose write began after the act and was acknowledged is in the store that the new process opens.
+- If rows from before the act are gone, each process that wrote them gets an error before its next
+  acknowledgement.
+- No effect is sent twice. Processes that start after the act are not judged for this where the act put another
+  store in place, or put the same store back in time: a fresh handle belongs to the store that it finds, and
+  only a restore opens a gap for the time of which a store has no record.
+- The fifth process gets no error and loses no row. Acts that change nothing for a writer (a fork, the directory
+  mounted at a second path) cause no error.
+- No process hangs. The file is sound, unless a process got an error.
+
+In the control the processes open a new handle after every error, and stores are not remembered: the pin and
+the memory of stores are switched off.
+
+`ordinary` is the other side: the same writers, and beside them what happens on a healthy machine. Another
+SQLite checkpoints, vacuums and takes backups, a daemon runs, processes come and go. Every error is a false alarm.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from standfast_prove.faults.children import Nursery, die_with_parent
+from standfast_prove.faults.rows import Oracle, integrity, keys, noted, put
+from standfast_prove.outcome import Outcome
+
+SELF = "standfast_prove.campaigns.vandal"
+WRITERS = 4
+EFFECTS = 8
+EFFECT_EVERY = 4
+PATIENCE_S = 40.0
+"""Longer than a write may wait for its turn (30 s): who is silent for longer hangs."""
+ANSWERS = 6
+"""So many answers each process waits for after the act."""
+PAUSE_S = 0.002
+
+
+class Scene(NamedTuple):
+    """What an act is done to."""
+
+    place: Path
+    directory: Path
+    path: Path
+    other: Path
+    """A closed store with another id."""
+    older: Path
+    """The file as it was before the first write of this round."""
+    writers: list[int]
+    chance: random.Random
+    undo: ExitStack
+    """What must be undone before the new process looks."""
+
+
+Act = Callable[[Scene], None]
+
+
+def _remove_all(scene: Scene) -> None:
+    # Writers may add a file in the middle of it, as during any `rm -rf`.
+    while scene.directory.exists():
+        shutil.rmtree(scene.directory, ignore_errors=True)
+
+
+def _unlink(suffix: str) -> Act:
+    def act(scene: Scene) -> None:
+        Path(f"{scene.path}{suffix}").unlink(missing_ok=True)
+
+    return act
+
+
+def _move_file(scene: Scene) -> None:
+    scene.path.rename(scene.place / "moved.db")
+
+
+def _move_directory(scene: Scene) -> None:
+    scene.directory.rename(scene.place / "moved")
+
+
+def _move_and_back(scene: Scene) -> None:
+    scene.directory.rename(scene.place / "moved")
+    time.sleep(scene.chance.choice((0.0, 0.001, 0.02)))
+    if scene.directory.exists():  # a writer made it again: that is judged later
+        shutil.rmtree(scene.directory)
+    (scene.place / "moved").rename(scene.directory)
+
+
+def _copy_over(scene: Scene) -> None:
+    """As `cp other.db standfast.db` does: the same inode, other bytes."""
+    shutil.copyfile(scene.other, scene.path)
+
+
+def _copy_older(scene: Scene) -> None:
+    shutil.copyfile(scene.older, scene.path)
+
+
+def _replace(scene: Scene) -> None:
+    """Another store with all its files, as a careful person would."""
+    shutil.copyfile(scene.other, scene.place / "new.db")
+    os.replace(scene.place / "new.db", scene.path)
+    for suffix in ("-wal", "-shm"):
+        Path(f"{scene.path}{suffix}").unlink(missing_ok=True)
+
+
+def _truncate(share: float, suffix: str = "") -> Act:
+    def act(scene: Scene) -> None:
+        path = f"{scene.path}{suffix}"
+        os.truncate(path, int(os.stat(path).st_size * share))
+
+    return act
+
+
+def _mount(scene: Scene, source: Path, point: Path) -> None:
+    subprocess.run(["mount", "--bind", str(source), str(point)], check=True, capture_output=True)
+    scene.undo.callback(subprocess.run, ["umount", "-l", str(point)], capture_output=True)
+
+
+def _mount_file(scene: Scene) -> None:
+    """The file alone gets a second path, without its log; a process writes there."""
+    second = scene.place / "second"
+    second.mkdir()
+    (second / scene.path.name).touch()
+    _mount(scene, scene.path, second / scene.path.name)
+
+
+def _mount_directory(scene: Scene) -> None:
+    """The whole directory gets a second path: nothing changes for anybody."""
+    (scene.place / "second").mkdir()
+    _mount(scene, scene.directory, scene.place / "second")
+
+
+def _mount_over(scene: Scene) -> None:
+    """An empty directory hides the store."""
+    (scene.place / "empty").mkdir()
+    _mount(scene, scene.place / "empty", scene.directory)
+
+
+def _fork(scene: Scene) -> None:
+    for pid in scene.writers:
+        os.kill(pid, signal.SIGUSR1)
+
+
+ACTS: dict[str, Act] = {
+    "rm": _remove_all,
+    "unlink db": _unlink(""),
+    "unlink wal": _unlink("-wal"),
+    "unlink shm": _unlink("-shm"),
+    "unlink lock": _unlink(".lock"),
+    "unlink bell": _unlink(".bell"),
+    "mv db": _move_file,
+    "mv directory": _move_directory,
+    "mv and back": _move_and_back,
+    "cp over": _copy_over,
+    "cp older": _copy_older,
+    "replace": _replace,
+    "truncate": _truncate(0.0),
+    "truncate half": _truncate(0.5),
+    "truncate wal": _truncate(0.0, "-wal"),
+    "fork": _fork,
+}
+MOUNTS: dict[str, Act] = {"mount file": _mount_file, "mount directory": _mount_directory, "mount over": _mount_over}
+HARMLESS = frozenset({"fork", "mount directory", "unlink bell"})
+ANOTHER_STATE = frozenset({"unlink wal", "truncate wal", "cp older", "cp over", "replace"})
+"""A new process finds another store, or the same one without its newest rows."""
+
+
+def run(place: Path, *, seed: int = 0, acts: int = 60, kinds: tuple[str, ...] = (), careless: bool = False) -> Outcome:
+    """So many acts, each on a store of its own; the seed says in which order, and when."""
+    chance, outcome = random.Random(seed), Outcome("vandal, unpinned" if careless else "vandal")
+    known = {**ACTS, **(MOUNTS if _can_mount(place, outcome) else {})}
+    names = [name for name in known if not kinds or name in kinds]
+    chance.shuffle(names)
+    with Nursery(words=place / "words") as nursery:
+        made = _made(nursery, place)
+        for n in range(acts):
+            directory = place / f"act{n}"
+            directory.mkdir()
+            _Round(nursery, directory, made, names[n % len(names)], chance, outcome, careless).play(known)
+            shutil.rmtree(directory, ignore_errors=True)
+            if outcome.bad and not kinds:
+                break
+    return outcome
+
+
+class _Made(NamedTuple):
+    """Closed stores with one row, their logs empty; copies of them are used."""
+
+    store: Path
+    beside: Path
+    other: Path
+
+
+def _made(nursery: Nursery, place: Path) -> _Made:
+    made = _Made(*(place / name / "standfast.db" for name in _Made._fields))
+    given = {"home": str(place / "home"), "outbox": str(place / "made.box"), "careless": True}
+    for path in made:
+        assert nursery.wait(nursery.start(f"{SELF}:prepare", path=str(path), **given)) == 0
+    # What the first process loads, the others have.
+    answer, copy = place / "warm.json", place / "warm" / "standfast.db"
+    copy.parent.mkdir()
+    shutil.copyfile(made.store, copy)
+    assert nursery.wait(nursery.start(f"{SELF}:look", path=str(copy), answer=str(answer), **given)) == 0
+    nursery.load(json.loads(answer.read_text())["modules"])
+    return made
+
+
+def _can_mount(place: Path, outcome: Outcome) -> bool:
+    """Said loudly where it is not possible: an unprivileged container, another system."""
+    source, point = place / "mount-source", place / "mount-point"
+    source.mkdir()
+    point.mkdir()
+    done = subprocess.run(["mount", "--bind", str(source), str(point)], capture_output=True, text=True)
+    if done.returncode == 0:
+        subprocess.run(["umount", str(point)], check=True)
+        return True
+    outcome.count("ACTS WITH MOUNTS NOT SHOWN: they need root")
+    return False
+
+
+class _Round:
+    """One store, one act, and what was left."""
+
+    def __init__(
+        self,
+        nursery: Nursery,
+        place: Path,
+        made: _Made,
+        name: str,
+        chance: random.Random,
+        outcome: Outcome,
+        careless: bool,
+    ) -> None:
+        self._nursery, self._place, self._made, self._name = nursery, place, made, name
+        self._chance, self._outcome, self._careless = chance, outcome, careless
+        self._directory = place / "store"
+        self._path = self._directory / "standfast.db"
+        self._beside = place / "beside" / "standfast.db"
+        self._given = {"home": str(place / "home"), "outbox": str(place / "outbox"), "careless": careless}
+
+    def play(self, known: dict[str, Act]) -> None:
+        (self._place / "home").mkdir()
+        for made, path in ((self._made.store, self._path), (self._made.beside, self._beside)):
+            path.parent.mkdir()
+            shutil.copyfile(made, path)
+        writers = [self._start(f"w{n}", self._path) for n in range(WRITERS)]
+        beside = self._start("beside", self._beside)
+        names = [f"w{n}" for n in range(WRITERS)] + ["beside"]
+        with ExitStack() as undo:
+            if not self._hear(names, {name: self._chance.randint(2, 10) for name in names}, "before the act"):
+                return
+            scene = Scene(
+                self._place,
+                self._directory,
+                self._path,
+                self._made.other,
+                self._made.store,
+                writers,
+                self._chance,
+                undo,
+            )
+            began_ns = time.monotonic_ns()
+            known[self._name](scene)
+            ended_ns = time.monotonic_ns()
+            second = self._place / "second" / self._path.name
+            writers.append(self._start("late", second if second.exists() else self._path))
+            names.append("late")
+            self._outcome.count("acts")
+            self._hear(names, {name: len(self._lines(name)) + ANSWERS for name in names}, "after the act")
+            for pid in [*writers, beside]:
+                self._nursery.kill(pid)
+        self._judge(names, began_ns, ended_ns)
+
+    def _start(self, name: str, path: Path) -> int:
+        return self._nursery.start(
+            f"{SELF}:write", path=str(path), oracle=str(self._place / f"answers.{name}"), name=name, **self._given
+        )
+
+    def _lines(self, name: str) -> list[str]:
+        return noted(self._place / f"answers.{name}")
+
+    def _hear(self, names: list[str], wanted: dict[str, int], when: str) -> bool:
+        """Wait until each has been answered so often."""
+        end = time.monotonic() + PATIENCE_S
+        while silent := [name for name in names if len(self._lines(name)) < wanted[name]]:
+            if time.monotonic() > end:
+                self._refuse(silent, f"hung {when}: {(self._place.parent / 'words').read_text()[-400:]}")
+                return False
+            time.sleep(0.005)
+        return True
+
+    def _judge(self, names: list[str], began_ns: int, ended_ns: int) -> None:
+        answers = {name: [_Line(*line.split(" ")) for line in self._lines(name)] for name in names}
+        before = noted(self._place / "outbox")
+        left = self._look(self._path)
+        there = set(left["keys"])
+        errors = lost = 0
+        for name in [name for name in names if name != "beside"]:
+            after = [line for line in answers[name] if int(line.began_ns) > ended_ns]
+            acknowledged = [line.what for line in answers[name] if line.kind == "ack"]
+            failed = [line for line in answers[name] if line.kind == "err" and int(line.ended_ns) > began_ns]
+            errors += len(failed)
+            missing = [line.what for line in after if line.kind == "ack" and line.what not in there]
+            self._refuse(missing, f"{len(missing)} rows were acknowledged after the act and are gone ({name})")
+            gone = set(acknowledged) - there - set(missing)
+            until = answers[name].index(after[0]) + 1 if after else 0
+            warned = any(line in failed for line in answers[name][:until])
+            quiet = bool(gone) and bool(after) and not warned
+            self._refuse(quiet and len(gone), f"rows from before the act are gone, and {name} got no error")
+            lost += len(missing) + (len(gone) if quiet else 0)
+            if self._name in HARMLESS:
+                self._refuse([line.what for line in failed], f"a false alarm ({name})")
+        lasting = Counter(line.partition(" ")[0] for line in before if not line.endswith((" late", " new")))
+        everything = Counter(line.partition(" ")[0] for line in noted(self._place / "outbox"))
+        twice = {key: n for key, n in lasting.items() if n > 1}
+        self._refuse(twice, "effects were sent twice")
+        again = {key: n for key, n in everything.items() if n > 1 and key not in twice}
+        if self._name in ANOTHER_STATE:
+            self._outcome.count("effects sent again by a new process from another state", len(again))
+        else:
+            self._refuse(again, f"effects were sent twice, by a new process (it opened {left['opened']})")
+        self._refuse(left["state"] not in ("ok", "") and not errors, f"damaged without an error: {left['state']}")
+        self._judge_beside(answers["beside"])
+        self._outcome.count(
+            "rows acknowledged", sum(line.kind == "ack" for lines in answers.values() for line in lines)
+        )
+        self._outcome.count("errors", errors)
+        self._outcome.count("effects sent", len(before))
+        self._outcome.count("acknowledged rows lost without an error", lost)
+        self._outcome.count("effects sent twice", len(twice) + (0 if self._name in ANOTHER_STATE else len(again)))
+
+    def _judge_beside(self, lines: list[_Line]) -> None:
+        there = set(self._look(self._beside)["keys"])
+        missing = [line.what for line in lines if line.kind == "ack" and line.what not in there]
+        failed = [line.what for line in lines if line.kind == "err"]
+        self._refuse(missing, "the other store lost rows")
+        self._refuse(failed, "the process on the other store got an error")
+        self._outcome.count("unaffected callers hurt", bool(missing) + bool(failed))
+
+    def _look(self, path: Path) -> dict[str, Any]:
+        """What a new process finds."""
+        answer = self._place / "answer.json"
+        answer.unlink(missing_ok=True)
+        pid = self._nursery.start(f"{SELF}:look", path=str(path), answer=str(answer), **self._given)
+        code = self._nursery.wait(pid, PATIENCE_S)
+        if code != 0:
+            words = (self._place.parent / "words").read_text()[-600:]
+            self._refuse(True, f"the new process ended with {code}: {words}")
+            return {"keys": [], "state": "", "opened": ""}
+        found: dict[str, Any] = json.loads(answer.read_text())
+        return found
+
+    def _refuse(self, wrong: object, sentence: str) -> None:
+        self._outcome.refuse(wrong, f"{self._name}: {sentence}")
+
+
+class _Line(NamedTuple):
+    """One answer, and when its call began and ended: `ack KEY` for a row, `eff KEY` for an effect, `err CODE`."""
+
+    kind: str
+    what: str
+    began_ns: str
+    ended_ns: str
+
+
+# -- in the children -----------------------------------------------------------------------------------
+
+
+class _Synced(Oracle):
+    """On disk before the next call: the oracle must not know less than the store."""
+
+    def note(self, line: str) -> None:
+        super().note(line)
+        os.fsync(self._fd)
+
+
+def _settle_in(home: str, *, careless: bool) -> None:
+    """Stores are remembered here although the campaign runs in a temporary directory."""
+    from standfast.db import store_memory
+
+    os.environ["HOME"] = home
+    for name in ("STANDFAST_REMEMBER", "XDG_STATE_HOME", "TMPDIR"):
+        os.environ.pop(name, None)
+    store_memory.TEMPORARY = ()  # in this process only: the product has no such switch
+    if careless:
+        os.environ["STANDFAST_REMEMBER"] = "0"
+
+
+def prepare(*, path: str, home: str, outbox: str, careless: bool) -> None:
+    """A store with one row, which is in its file and not in its log."""
+    import standfast
+    from standfast_prove.faults.rows import checkpoint
+
+    _settle_in(home, careless=careless)
+    with standfast.open(path, data_dir=os.path.dirname(path)) as sf:
+        put(sf, "k-first")
+    checkpoint(path)
+
+
+def write(*, path: str, oracle: str, name: str, home: str, outbox: str, careless: bool) -> None:
+    """Write rows and send effects, and note every answer."""
+    import standfast
+
+    _settle_in(home, careless=careless)
+    answers, box = _Synced(oracle), _Synced(outbox)
+    forks: list[int] = []
+    signal.signal(signal.SIGUSR1, lambda *_: forks.append(1))
+
+    def opened() -> standfast.Standfast:
+        """As soon as it can be had: a process that comes after the act may be refused."""
+        while True:
+            try:
+                return standfast.open(path, data_dir=os.path.dirname(path))
+            except standfast.StorageError as error:
+                answers.note(f"err {error.code} {time.monotonic_ns()} {time.monotonic_ns()}")
+                time.sleep(PAUSE_S)
+
+    sf = opened()
+
+    def attempt(kind: str, what: str, call: Callable[[], object]) -> None:
+        nonlocal sf
+        began_ns = time.monotonic_ns()
+        try:
+            call()
+            answers.note(f"{kind} {what} {began_ns} {time.monotonic_ns()}")
+        except standfast.StorageError as error:
+            answers.note(f"err {error.code} {began_ns} {time.monotonic_ns()}")
+            time.sleep(PAUSE_S)
+            if careless:
+                sf = opened()
+        except standfast.StandfastError:
+            pass  # another process is at this effect, or it is in doubt
+
+    for own in count(1):
+        key, n = f"k-{name}-{os.getpid()}-{own}", own // EFFECT_EVERY % EFFECTS
+        attempt("ack", key, partial(put, sf, key))
+        if own % EFFECT_EVERY == 0 and name != "beside":
+            attempt("eff", f"e{n}", partial(send, sf, name, n, box))
+        if forks:
+            forks.clear()
+            _fork_here()
+        time.sleep(PAUSE_S / 4)
+
+
+def _fork_here() -> None:
+    """Both go on, with one handle that both inherited; the child ends with its parent."""
+    parent = os.getpid()
+    if os.fork() == 0:
+        die_with_parent()
+        if os.getppid() != parent:  # it was killed before this line
+            os._exit(0)
+
+
+def send(sf: Any, name: str, n: int, box: Oracle) -> None:
+    """The same effects in every process: one of them sends each."""
+    with sf.session(f"{name}-{os.getpid()}") as session:
+        session.effect("send", {"n": n}, key=f"e{n}", do=lambda call: box.note(f"e{n} {name}"))
+
+
+def look(*, path: str, answer: str, home: str, outbox: str, careless: bool) -> None:
+    """A new process: which rows are there, is the file sound, and every effect once more."""
+    import standfast
+
+    _settle_in(home, careless=careless)
+    found: dict[str, Any] = {"keys": [], "state": "", "opened": ""}
+    try:
+        with standfast.open(path, data_dir=os.path.dirname(path)) as sf:
+            found["opened"] = sf.engine.store_id
+            found["keys"] = keys(sf)
+            if "beside" not in path:
+                for n in range(EFFECTS):
+                    with suppress(standfast.StandfastError):
+                        send(sf, "new", n, _Synced(outbox))
+        found["state"] = integrity(path)
+    except standfast.StandfastError as error:
+        found["opened"] = error.code
+    except Exception as error:  # noqa: BLE001  a damaged file is judged by the answers of the others
+        found["state"] = f"{type(error).__name__}: {error}"
+    Path(answer).write_text(json.dumps({**found, "modules": sorted(sys.modules)}))
+
+
+# -- ordinary work ---------------------------------------------------------------------------------------
+
+VISITS = {
+    "checkpoint": "c.execute('PRAGMA wal_checkpoint(TRUNCATE)').fetchall()",
+    "passive checkpoint": "c.execute('PRAGMA wal_checkpoint(PASSIVE)').fetchall()",
+    "backup": "b = sqlite3.connect(sys.argv[2]); c.backup(b); b.close()",
+    "vacuum": "c.execute('VACUUM')",
+    "read": "c.execute('SELECT count(*) FROM event').fetchall()",
+}
+"""What another program does with the file, with another SQLite, in a process of its own."""
+
+
+def ordinary(place: Path, *, seed: int = 0, seconds: float = 60) -> Outcome:
+    """Nothing is broken here: every error is a false alarm."""
+    chance, outcome = random.Random(seed), Outcome("vandal, ordinary work")
+    path = place / "store" / "standfast.db"
+    given = {"home": str(place / "home"), "outbox": str(place / "outbox"), "careless": False}
+    (place / "home").mkdir()
+    with Nursery(words=place / "words") as nursery, ExitStack() as stack:
+        code = nursery.wait(nursery.start(f"{SELF}:prepare", path=str(path), **given))
+        assert code == 0, (place / "words").read_text()[-600:]
+        stack.enter_context(_daemon(path, place))
+        names = [f"w{n}" for n in range(WRITERS)]
+        alive = {
+            name: nursery.start(f"{SELF}:write", path=str(path), oracle=str(place / name), name=name, **given)
+            for name in names
+        }
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            what = chance.choice([*VISITS, "come and go", "fork"])
+            outcome.count(what)
+            if what == "fork":
+                os.kill(alive[chance.choice(names)], signal.SIGUSR1)
+            elif what == "come and go":
+                name = chance.choice(names)
+                nursery.kill(alive[name])
+                alive[name] = nursery.start(
+                    f"{SELF}:write", path=str(path), oracle=str(place / name), name=name, **given
+                )
+            else:
+                _visit(path, place / "copy.db", what, outcome)
+            time.sleep(chance.uniform(0, 0.1))
+        for pid in alive.values():
+            nursery.kill(pid)
+    _judge_ordinary(outcome, place, path, names, given)
+    return outcome
+
+
+def _visit(path: Path, copy: Path, what: str, outcome: Outcome) -> None:
+    copy.unlink(missing_ok=True)
+    code = f"import sqlite3, sys; c = sqlite3.connect(sys.argv[1], timeout=20, isolation_level=None); {VISITS[what]}"
+    done = subprocess.run([sys.executable, "-P", "-c", code, str(path), str(copy)], capture_output=True, text=True)
+    if done.returncode:
+        outcome.count(f"{what} was refused: {done.stderr.strip().splitlines()[-1][:80]}")
+
+
+@contextmanager
+def _daemon(path: Path, place: Path) -> Iterator[None]:
+    environment = {**os.environ, "STANDFAST_DATA_DIR": str(path.parent), "HOME": str(place / "home")}
+    with open(place / "daemon.log", "ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "standfast", "daemon", "run"], env=environment, stdout=log, stderr=log
+        )
+        try:
+            yield
+            assert process.poll() is None, f"the daemon ended: {(place / 'daemon.log').read_text()[-600:]}"
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _judge_ordinary(outcome: Outcome, place: Path, path: Path, names: list[str], given: dict[str, Any]) -> None:
+    answer = place / "answer.json"
+    with Nursery(words=place / "words") as nursery:
+        code = nursery.wait(nursery.start(f"{SELF}:look", path=str(path), answer=str(answer), **given), PATIENCE_S)
+    assert code == 0, (place / "words").read_text()[-1000:]
+    left = json.loads(answer.read_text())
+    answers = [_Line(*line.split(" ")) for name in names for line in noted(place / name)]
+    missing = {line.what for line in answers if line.kind == "ack"} - set(left["keys"])
+    alarms = Counter(line.what for line in answers if line.kind == "err")
+    outcome.count("rows acknowledged", sum(line.kind == "ack" for line in answers))
+    outcome.count("false alarms", sum(alarms.values()))
+    outcome.refuse(sorted(missing)[:20], f"{len(missing)} acknowledged rows are gone")
+    outcome.refuse(dict(alarms), "false alarms")
+    outcome.refuse(left["state"] != "ok", f"integrity: {left['state']} {left['opened']}")
+    sent = Counter(line.partition(" ")[0] for line in noted(place / "outbox"))
+    twice = {key: n for key, n in sent.items() if n > 1}
+    outcome.refuse(twice, "effects were sent twice")

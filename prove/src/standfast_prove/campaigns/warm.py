@@ -1,0 +1,31 @@
+"""Imports what actors need. A nursery that is asked for something of this module has it before it forks."""
+
+from __future__ import annotations
+
+import standfast.checkpoint.checkpoints
+import standfast.db.sqlite.engine
+import standfast.ledger.approvals
+import standfast.ledger.decisions
+import standfast.ledger.effects.performing
+import standfast.ledger.effects.room
+import standfast.ledger.webhooks
+import standfast.record.agents
+import standfast.record.events
+import standfast.record.live
+import standfast.record.loops
+import standfast.record.mail
+import standfast.record.runs
+import standfast.record.tasks
+import standfast.views.recovery
+import standfast.views.timeline  # noqa: F401  imported for what it costs
+from standfast_prove.faults.children import Nursery
+
+
+def ready() -> None:
+    """Nothing: by now everything is imported."""
+
+
+def warmed(nursery: Nursery, *, postgres: bool) -> None:
+    """Let `nursery` import what its children would, and the driver of PostgreSQL where it is needed."""
+    for module in ("warm", "warm_postgres") if postgres else ("warm",):
+        nursery.wait(nursery.start(f"standfast_prove.campaigns.{module}:ready"))

@@ -1,0 +1,8 @@
+"""Imports the driver of PostgreSQL: see `warm`."""
+
+from __future__ import annotations
+
+import standfast.db.postgres.registry  # noqa: F401  imported for what it costs
+from standfast_prove.campaigns.warm import ready
+
+__all__ = ["ready"]

@@ -1,0 +1,441 @@
+"""Which campaigns there are. A new one is a line here and a function in `campaigns/`.
+
+Nothing is imported to show this table. A campaign is `run(place, seed=…, url=…, **arguments)`: a short
+run in an empty directory, on SQLite, or on the PostgreSQL of `url`, that returns an `Outcome`. It raises
+`Unavailable` where the machine cannot do it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+SQLITE, POSTGRES = "sqlite", "postgres"
+BOTH = (SQLITE, POSTGRES)
+ONLY_SQLITE = (SQLITE,)
+ONLY_POSTGRES = (POSTGRES,)
+
+WORKLOADS = {
+    "crashes": "killed around intent, dispatch, acknowledgement and checkpoint, and again in the recovery",
+    "actors": "many processes on one store: schedulers, workers, approvers, auditors, mail, loops",
+    "migration": "interrupted, migrated and resumed, from every schema",
+    "audit": "what happened, told with every payload denied",
+    "growth": "bytes per event, hot calls and recovery as the history grows",
+    "power": "power loss, full and failing disks",
+    "time": "clocks that jump, leases, years of loops",
+    "partitions": "machines that cannot reach each other or their server",
+    "simulation": "everything at once on a virtual clock, from a seed that replays",
+    "histories": "recorded histories, checked for an order in which they could have happened",
+    "models": "random programs, compared with a model of a few lines",
+    "inputs": "garbage at every door",
+}
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+class Campaign(NamedTuple):
+    """One campaign: where it lives, what it is about, how much of the time it gets."""
+
+    name: str
+    workload: str
+    place: str
+    """ "module:function", the module inside `standfast_prove.campaigns`."""
+    unit: str
+    """What `seen` of its outcome counts as one try."""
+    share: float = 1.0
+    """Of the time, against the others."""
+    engines: tuple[str, ...] = ONLY_SQLITE
+    arguments: Mapping[str, Any] = _NONE
+    control: str = ""
+    """The protection that is taken away: then it has to go wrong."""
+
+
+def _crashes(room: str, share: float = 1.0, *, firsts: int = 6, seconds: int = 20) -> Campaign:
+    """A room killed everywhere: so many first crashes of each of its worlds, and second ones in all."""
+    asked = {"room": room, "firsts": firsts, "seconds": seconds}
+    return Campaign(f"crashes-{room}", "crashes", "crashes:run", "schedules", share, BOTH, asked)
+
+
+CAMPAIGNS: tuple[Campaign, ...] = (
+    _crashes("footings"),
+    _crashes("sessions"),
+    _crashes("effects", 4, firsts=3, seconds=12),
+    _crashes("approvals", 2, firsts=3, seconds=12),
+    _crashes("checkpoints"),
+    _crashes("conversations"),
+    _crashes("hooks"),
+    _crashes("artifacts"),
+    _crashes("state"),
+    _crashes("apply"),
+    _crashes("tasks"),
+    _crashes("events"),
+    _crashes("mail"),
+    _crashes("loops"),
+    _crashes("threads"),
+    _crashes("webhooks"),
+    _crashes("imports"),
+    _crashes("spool"),
+    _crashes("daemon", firsts=3, seconds=6),
+    Campaign(
+        "crashes-control",
+        "crashes",
+        "crashes:run",
+        "schedules",
+        0.2,
+        ONLY_SQLITE,
+        {"room": "control", "firsts": 12, "seconds": 0},
+        control="waiting for the commit",
+    ),
+    Campaign("spools", "crashes", "spools:run", "kills", 1, BOTH),
+    Campaign("interrupts", "crashes", "interrupts:run", "interrupts", 1, ONLY_SQLITE),
+    Campaign(
+        "interrupts-control",
+        "crashes",
+        "interrupts:run",
+        "interrupts",
+        0.5,
+        ONLY_SQLITE,
+        {"leading": True, "patience_s": 3.0},
+        control="the writer thread",
+    ),
+    Campaign("damage", "power", "damage:run", "acts", 2, ONLY_SQLITE, {"acts": 1000}),
+    Campaign(
+        "damage-control",
+        "power",
+        "damage:run",
+        "acts",
+        0.2,
+        ONLY_SQLITE,
+        {"acts": 20, "checked": False},
+        control="the identity check",
+    ),
+    Campaign("vandal", "power", "vandal:run", "acts", 2, ONLY_SQLITE, {"acts": 60}),
+    Campaign(
+        "vandal-control",
+        "power",
+        "vandal:run",
+        "acts",
+        0.2,
+        ONLY_SQLITE,
+        {"acts": 20, "kinds": ("rm", "mv directory", "replace"), "careless": True},
+        control="the pin and the memory of stores",
+    ),
+    Campaign("vandal-ordinary", "power", "vandal:ordinary", "rows acknowledged", 1, ONLY_SQLITE, {"seconds": 60}),
+    Campaign("actors-family", "actors", "actors:run", "jobs", 3, BOTH, {"families": 4}),
+    Campaign(
+        "actors-family-control",
+        "actors",
+        "actors:run",
+        "jobs",
+        0.5,
+        BOTH,
+        {"families": 4, "careless": True, "patience_s": 20},
+        control="asking whether a holder is alive",
+    ),
+    Campaign(
+        "actors-crowd",
+        "actors",
+        "actors:run",
+        "jobs",
+        1,
+        ONLY_SQLITE,
+        {"jobs": 48, "workers": 55, "others": 4, "kills": 16},
+    ),
+    Campaign(
+        "actors-crowd",
+        "actors",
+        "actors:run",
+        "jobs",
+        1,
+        ONLY_POSTGRES,
+        {"jobs": 48, "workers": 104, "others": 4, "kills": 16},
+    ),
+    Campaign("places", "actors", "places:run", "starts", 1, BOTH, {"jobs": 8, "late": True, "varied": True}),
+    Campaign(
+        "places-late-control",
+        "actors",
+        "places:run",
+        "starts",
+        0.3,
+        BOTH,
+        {"jobs": 3, "late": True, "settle": "0s"},
+        control='the time after which a probe\'s "not there" counts',
+    ),
+    Campaign(
+        "places-control",
+        "actors",
+        "places:run",
+        "starts",
+        0.3,
+        BOTH,
+        {"jobs": 2, "yesterday": True},
+        control="keys that do not depend on the directory",
+    ),
+    Campaign("boot", "actors", "boot:run", "rounds", 1, BOTH, {"rounds": 20}),
+    Campaign("migration-pending", "migration", "migration:run", "schedules", 3, BOTH, {"schedules": 20}),
+    Campaign(
+        "migration-pending-control",
+        "migration",
+        "migration:run",
+        "schedules",
+        0.5,
+        BOTH,
+        {"schedules": 20, "torn": True},
+        control="one transaction for all steps",
+    ),
+    Campaign("boot-old", "migration", "boot:run", "rounds", 1, BOTH, {"rounds": 20, "old": True}),
+    Campaign("audit-blind", "audit", "audit:run", "facts", 1, BOTH, {"histories": 5, "things": 120}),
+    Campaign(
+        "audit-blind-control",
+        "audit",
+        "audit:run",
+        "facts",
+        0.2,
+        BOTH,
+        {"things": 120, "forgetful": True},
+        control="a row of the journal for every change",
+    ),
+    Campaign("growth-folds", "growth", "growth:run", "events", 1, BOTH),
+    Campaign(
+        "growth-folds-control",
+        "growth",
+        "growth:run",
+        "events",
+        0.2,
+        BOTH,
+        {"sizes": (1_000,), "samples": 5, "kills": 0, "forged": True},
+        control="a journal that nobody changes",
+    ),
+    Campaign("torture", "actors", "torture:run", "kills", 4, ONLY_SQLITE, {"seconds": 10}),
+    Campaign(
+        "torture-control",
+        "actors",
+        "torture:run",
+        "kills",
+        0.5,
+        ONLY_SQLITE,
+        {"seconds": 5, "guard": False},
+        control="the guard of the log",
+    ),
+    Campaign("tail", "actors", "followers:run", "events", 1, BOTH),
+    Campaign("events", "actors", "events:run", "events", 1, BOTH),
+    Campaign("checkpoints", "power", "checkpoints:run", "rows", 1, ONLY_SQLITE, {"seconds": 10}),
+    Campaign("power", "power", "power:run", "losses", 4, ONLY_SQLITE, {"losses": 36}),
+    Campaign(
+        "power-control",
+        "power",
+        "power:run",
+        "losses",
+        0.5,
+        ONLY_SQLITE,
+        {"losses": 12, "synced": False},
+        control="the sync",
+    ),
+    Campaign("power-failing", "power", "power:run_failing", "losses", 2, ONLY_SQLITE, {"losses": 24}),
+    Campaign("images", "power", "images:run", "images", 6, ONLY_SQLITE, {"images": 3000}),
+    Campaign(
+        "images-control",
+        "power",
+        "images:run",
+        "images",
+        0.2,
+        ONLY_SQLITE,
+        {"images": 600, "protection": "sync"},
+        control="the sync",
+    ),
+    Campaign(
+        "images-waiting-control",
+        "power",
+        "images:run",
+        "images",
+        0.2,
+        ONLY_SQLITE,
+        {"images": 600, "protection": "waiting"},
+        control="waiting for the sync",
+    ),
+    Campaign(
+        "images-names-control",
+        "power",
+        "images:run",
+        "images",
+        0.2,
+        ONLY_SQLITE,
+        {"images": 600, "protection": "names"},
+        control="the sync of an artifact's directory",
+    ),
+    Campaign("cuts", "power", "power:run_cuts", "cuts", 2, ONLY_SQLITE, {"losses": 36}),
+    Campaign(
+        "cuts-control",
+        "power",
+        "power:run_cuts",
+        "cuts",
+        0.5,
+        ONLY_SQLITE,
+        {"losses": 12, "synced": False},
+        control="the sync",
+    ),
+    Campaign("simulation", "simulation", "simulation:run", "simulations", 3, BOTH, {"simulations": 100}),
+    Campaign("histories", "histories", "histories:run", "histories", 3, BOTH),
+    Campaign(
+        "histories-control",
+        "histories",
+        "histories:run",
+        "histories",
+        0.3,
+        ONLY_SQLITE,
+        {"crews": 1, "careless": True},
+        control="the compare in the write",
+    ),
+    Campaign("models", "models", "models:run", "programs", 3, BOTH, {"examples": 20}),
+    Campaign("loops", "time", "loops:run", "slots", 2, BOTH, {"years": 1}),
+    Campaign("mail", "histories", "mail:run", "mails", 2, BOTH),
+    Campaign("state", "histories", "state:run", "calls", 1, BOTH, {"calls": 100, "kills": 16}),
+    Campaign("daemon-kills", "actors", "daemons:kills", "kills", 1, ONLY_SQLITE, {"seconds": 30}),
+    Campaign(
+        "daemon-kills-control",
+        "actors",
+        "daemons:kills",
+        "kills",
+        0.5,
+        ONLY_SQLITE,
+        {"seconds": 10, "careless": True},
+        control="looking for who still runs",
+    ),
+    Campaign("daemon-keepers", "actors", "daemons:keepers", "kills", 0.5, ONLY_SQLITE, {"seconds": 30}),
+    Campaign("daemon-rivals", "actors", "daemons:rivals", "kills", 0.5, ONLY_SQLITE, {"seconds": 30}),
+    Campaign("daemon-lives", "actors", "daemons:lives", "slots", 0.5, ONLY_SQLITE, {"seconds": 60}),
+    Campaign("daemon-locked-out", "actors", "daemons:locked_out", "slots", 0.5, ONLY_SQLITE, {"seconds": 35}),
+    Campaign("daemon-full-disk", "power", "daemons:full_disk", "slots", 0.5, ONLY_SQLITE, {"seconds": 20}),
+    Campaign("server-cuts", "power", "server_cuts:run", "cuts", 1, ONLY_POSTGRES, {"losses": 12}),
+    Campaign(
+        "server-cuts-control",
+        "power",
+        "server_cuts:run",
+        "cuts",
+        0.2,
+        ONLY_POSTGRES,
+        {"losses": 3, "waits": False},
+        control="waiting for the commit",
+    ),
+    Campaign("clocks", "time", "clocks:run", "jumps", 1, ONLY_SQLITE, {"steps": 600}),
+    Campaign(
+        "clocks-control",
+        "time",
+        "clocks:run",
+        "jumps",
+        0.1,
+        ONLY_SQLITE,
+        {"steps": 600, "awake": False},
+        control="time awake",
+    ),
+    Campaign("disk", "power", "disk:run", "faults", 3, ONLY_SQLITE, {"faults": 60}),
+    Campaign(
+        "disk-control",
+        "power",
+        "disk:run",
+        "faults",
+        0.2,
+        ONLY_SQLITE,
+        {"kinds": ("rum", "s"), "believes": True},
+        control="believing a refusal",
+    ),
+    Campaign("partitions", "partitions", "partitions:run", "partitions", 3, ONLY_POSTGRES, {"partitions": 60}),
+    Campaign(
+        "partitions-control",
+        "partitions",
+        "partitions:run",
+        "partitions",
+        0.3,
+        ONLY_POSTGRES,
+        {"partitions": 60, "careless": True},
+        control="the same key",
+    ),
+    Campaign("interrupts-postgres", "crashes", "interrupts_postgres:run", "interrupts", 1, ONLY_POSTGRES),
+    Campaign(
+        "interrupts-postgres-control",
+        "crashes",
+        "interrupts_postgres:run",
+        "interrupts",
+        0.2,
+        ONLY_POSTGRES,
+        {"careless": True},
+        control="closing a connection whose transaction the server did not end",
+    ),
+    Campaign(
+        "daemon-machines",
+        "partitions",
+        "daemons:machines",
+        "partitions",
+        1,
+        ONLY_POSTGRES,
+        {"rounds": 1, "haste": True},
+    ),
+)
+
+
+_INPUTS = (
+    Campaign("inputs-values", "inputs", "inputs:run", "inputs", 0.5, ONLY_SQLITE, {"door": "values", "inputs": 5000}),
+    Campaign("inputs-verbs", "inputs", "inputs:run", "inputs", 2, BOTH, {"door": "verbs", "inputs": 1000}),
+    Campaign("inputs-apply", "inputs", "inputs:run", "inputs", 1, BOTH, {"door": "apply", "inputs": 500}),
+    Campaign("inputs-config", "inputs", "inputs:run", "inputs", 0.5, ONLY_SQLITE, {"door": "config", "inputs": 2000}),
+    Campaign("inputs-transcripts", "inputs", "inputs:run", "inputs", 1, BOTH, {"door": "transcripts", "inputs": 300}),
+    Campaign("inputs-hooks", "inputs", "inputs:run", "inputs", 0.5, BOTH, {"door": "hooks", "inputs": 2000}),
+    *(
+        Campaign(
+            f"inputs-{door}",
+            "inputs",
+            "inputs:run",
+            "inputs",
+            1,
+            ONLY_SQLITE,
+            {"door": door, "inputs": 100, "program": True},
+        )
+        for door in ("commands", "hook", "stores", "mcp")
+    ),
+)
+
+_HOSTILE = (
+    Campaign("hostile-shell", "inputs", "hostile:shell", "lines", 1, ONLY_SQLITE, {"lines": 300}),
+    Campaign(
+        "hostile-shell-control",
+        "inputs",
+        "hostile:shell",
+        "lines",
+        0.2,
+        ONLY_SQLITE,
+        {"lines": 100, "blind": True},
+        control="looking for the words of a gate anywhere in the line",
+    ),
+    Campaign("hostile-spool", "inputs", "hostile:planted", "records", 0.5, BOTH, {"records": 200}),
+    Campaign(
+        "hostile-spool-control",
+        "inputs",
+        "hostile:planted",
+        "records",
+        0.2,
+        ONLY_SQLITE,
+        {"records": 50, "sealed": True},
+        control="telling sealed records from others",
+    ),
+)
+
+CAMPAIGNS += _INPUTS
+CAMPAIGNS += _HOSTILE
+CAMPAIGNS += (Campaign("soak", "actors", "soak:run", "kills", 1, BOTH, {"seconds": 40}),)
+
+
+def named(names: tuple[str, ...]) -> Iterator[Campaign]:
+    """Those that were asked for by their name or their workload; all of them for nothing.
+
+    Some workloads have a campaign of their own name: the name alone is the campaign, "power/" the workload.
+    """
+    own = {one.name for one in CAMPAIGNS}
+    for one in CAMPAIGNS:
+        plain = one.workload in names and one.workload not in own
+        if not names or one.name in names or plain or f"{one.workload}/" in names:
+            yield one
+
+
+def known() -> list[str]:
+    return [*WORKLOADS, *(f"{workload}/" for workload in WORKLOADS), *(one.name for one in CAMPAIGNS)]

@@ -1,0 +1,79 @@
+"""Artifacts: no row without its bytes, no bytes lost; and what is garbage goes, and nothing else.
+
+The books say what the caller was told. On SQLite the bytes are files, on a server rows.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import ClassVar
+
+import standfast
+from standfast import config, handle
+from standfast.clock import SYSTEM, ManualClock
+from standfast.crash import Schedule
+from standfast_prove.crashes.world import World
+
+LARGE = random.Random(0).randbytes(700_000)
+SCRATCH = ("again", "large")
+
+
+class Artifacts(World):
+    """Four puts, two of the same bytes."""
+
+    def bytes(self) -> dict[str, bytes]:
+        """Its own on a server, where the same bytes of another schedule would be there already."""
+        own = self.name.encode() if self.server else b""
+        return {"small": b"small" + own, "again": b"small" + own, "large": LARGE + own, "empty": b""}
+
+    def live(self) -> None:
+        with self.open() as sf:
+            for name, data in self.bytes().items():
+                made = sf.artifacts.put(data, name=name)
+                self.tell(f"{made.id} {name}")
+
+    def later(self, hours: int) -> standfast.Standfast:
+        clock = ManualClock(SYSTEM.now_us() + hours * 3_600_000_000)
+        return handle.connect(config.load(self.url, data_dir=self.data, scope=self.name), clock=clock)
+
+    def check(self, schedule: Schedule) -> None:
+        told, wanted = [line.split() for line in self.lines()], self.bytes()
+        with self.open() as sf:
+            for id, name in told:
+                assert sf.artifacts.get(id) == wanted[name], f"{name} was acknowledged"
+            found = sf.artifacts.list()
+            assert sorted(one.name for one in found) == sorted(wanted), "one artifact for each, after the last run"
+            assert {id for id, _ in told} <= {one.id for one in found}
+            assert sf.artifacts.verify() == []
+        if not self.server:  # there no client's clock makes a day of it
+            self.check_garbage()
+        self.sound()
+
+    def check_garbage(self) -> None:
+        with self.later(25) as sf:
+            collected = sf.artifacts.collect()
+            assert (collected.removed, collected.faults) == (0, [])
+            assert sf.artifacts.verify() == []
+            assert sf.artifacts.collect().garbage == 0
+
+
+class Collected(Artifacts):
+    """A day later the collector comes: scratch goes, and what is kept stays whole."""
+
+    on_a_server: ClassVar[bool] = False
+
+    def make(self) -> None:
+        with self.open() as sf:
+            for name, data in self.bytes().items():
+                sf.artifacts.put(data, name=name, retention="scratch" if name in SCRATCH else "keep")
+
+    def live(self) -> None:
+        with self.later(25) as sf:
+            sf.artifacts.collect()
+
+    def check(self, schedule: Schedule) -> None:
+        with self.later(25) as sf:
+            assert sorted(found.name for found in sf.artifacts.list()) == ["empty", "small"]
+            assert sf.artifacts.collect() == (0, 0, 0, [])
+            assert sf.artifacts.verify() == []
+        self.sound()

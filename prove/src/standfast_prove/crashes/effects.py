@@ -1,0 +1,262 @@
+"""A small agent, a world that keeps its own books, and an oracle that compares them with the store.
+
+The world is a file that `do` appends to with one write; nothing in the store knows it. The agent
+words its requests differently in every life, as a model would. A person settles what is in
+doubt by looking into the world, as a person would, and never guesses.
+
+    plain        nothing but an intent: in doubt, a person looks
+    probed       in doubt, its probe looks
+    idempotent   in doubt, it is sent again with the same key; the world counts keys, and refuses
+                 a key that comes with other words
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import standfast
+from standfast.crash import Schedule
+from standfast_prove.crashes.sweeping import sweep
+from standfast_prove.crashes.world import World
+
+LIVES_MAX = 8
+
+
+class Books:
+    """Append-only books outside the store: `tool what key words`, one line a request that arrived."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def receive(self, tool: str, what: str, key: str, words: str) -> str:
+        """A request arrives. Every one is booked; the answer is the same for the same thing."""
+        handle = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.write(handle, f"{tool}\t{what}\t{key}\t{words}\n".encode())
+        os.close(handle)
+        return f"{tool} {what}"
+
+    def lines(self) -> list[list[str]]:
+        return [line.split("\t") for line in self._file.read_text().splitlines()] if self._file.exists() else []
+
+    def has(self, tool: str, what: str) -> bool:
+        return any(line[:2] == [tool, what] for line in self.lines())
+
+    def sent(self) -> Counter[tuple[str, str]]:
+        return Counter((tool, what) for tool, what, *_ in self.lines())
+
+    def arrived(self) -> Counter[tuple[str, str]]:
+        """As the remote counts: one key is one request."""
+        return Counter((tool, what) for tool, what, _ in {(line[0], line[1], line[2]) for line in self.lines()})
+
+
+class Fault(Exception):
+    """A request that ended in an error nobody declared."""
+
+
+class Agent(World):
+    """Runs from the top in every life; `story` says which effects it performs."""
+
+    words = ""
+
+    def story(self, s: Any) -> None:
+        raise NotImplementedError
+
+    @property
+    def world(self) -> Books:
+        return Books(self.now / "world.log")
+
+    @property
+    def books(self) -> Books:
+        """What lives were told is done."""
+        return Books(self.now / "told.log")
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+    # Lives. Each of them is a process of its own.
+
+    def live(self) -> None:
+        with self.open() as sf:
+            self.tried(sf)
+
+    def recover(self) -> None:
+        """Start again until it is done; a person settles what only a person can."""
+        with self.open() as sf:
+            self.remembers(sf)
+            for _ in range(LIVES_MAX):
+                if self.tried(sf):
+                    return
+                self.settle(sf)
+        raise AssertionError("it never ends")
+
+    def tried(self, sf: standfast.Standfast) -> bool:
+        self.words = f"words of process {os.getpid()}"
+        try:
+            with sf.session(self.key) as s:
+                self.story(s)
+        except (standfast.EffectInDoubt, standfast.ApprovalRequired, standfast.NotApplied, Fault):
+            return False
+        return True
+
+    def remembers(self, sf: standfast.Standfast) -> None:
+        """What an earlier life was told is done must be recorded as done, before anybody settles anything."""
+        told = {tuple(line[:2]) for line in self.books.lines()}
+        done = {
+            (effect.tool, effect.intent["what"])
+            for effect in (sf.effects.list(session=self.key, limit=1000) if told else [])
+            if effect.state == "acknowledged"
+        }
+        assert told <= done, f"said to be done, and not recorded: {told - done}"
+
+    def settle(self, sf: standfast.Standfast) -> None:
+        for effect in sf.effects.in_doubt(limit=1000):
+            if effect.session_id == sf.sessions.get(self.key).id:
+                what = effect.intent["what"]
+                there = self.world.has(effect.tool, what)
+                answer, result = ("applied", f"{effect.tool} {what}") if there else ("not_applied", None)
+                sf.effects.resolve(effect.id, answer, evidence="the world's books", result=result)
+        for approval in sf.approvals.list(state="requested", session=self.key):
+            sf.approvals.grant(approval.id, approver="a person")
+
+    # What the stories are made of.
+
+    def plain(self, s: Any, what: str, **options: Any) -> str:
+        return self._perform(s, "plain", what, **options)
+
+    def probed(self, s: Any, what: str, **options: Any) -> str:
+        def probe(call: standfast.Call) -> Any:
+            there = self.world.has("probed", call.intent["what"])
+            return standfast.Applied(f"probed {call.intent['what']}") if there else standfast.NotApplied()
+
+        # What a dead life of this world sent has arrived.
+        return self._perform(s, "probed", what, probe=probe, settle=0, **options)
+
+    def idempotent(self, s: Any, what: str, **options: Any) -> str:
+        return self._perform(s, "idempotent", what, idempotent=True, **options)
+
+    def _perform(self, s: Any, tool: str, what: str, do: Any = None, **options: Any) -> str:
+        def send(call: standfast.Call) -> str:
+            return self.world.receive(tool, what, call.key, call.intent["words"])
+
+        result: str = s.effect(tool, {"what": what, "words": self.words}, by="what", do=do or send, **options)
+        assert self.world.has(tool, what), "what is said to be done is not in the world's books"
+        self.books.receive(tool, what, "", "")
+        return result
+
+    # The oracle.
+
+    def check(self, schedule: Schedule) -> None:
+        with self.open() as sf:  # what the next one will find
+            effects = sf.effects.list(session=self.key, limit=1000)
+            assert sf.sessions.get(self.key).state == "completed"
+        assert effects, "nothing was recorded"
+        arrived, sent = self.world.arrived(), self.world.sent()
+        known = [(effect.tool, effect.intent["what"]) for effect in effects]
+        for what, effect in zip(known, effects, strict=True):
+            assert effect.state == "acknowledged", f"{what} is {effect.state}"
+            assert arrived[what] == 1, f"{what} is acknowledged and arrived {arrived[what]} times"
+            assert effect.result == " ".join(what), f"{what} is recorded with the result of something else"
+            if effect.tool != "idempotent":
+                assert sent[what] == 1, f"{what} was sent {sent[what]} times"
+        assert set(arrived) == set(known), "sent, and not recorded"
+        for key, words in _words(self.world).items():
+            assert len(words) == 1, f"{key} was sent with {len(words)} wordings"
+
+
+def _words(world: Books) -> dict[str, set[str]]:
+    """The wordings each key was sent with: a remote refuses a key that comes with other words."""
+    found: dict[str, set[str]] = {}
+    for tool, _, key, words in world.lines():
+        if tool == "idempotent":
+            found.setdefault(key, set()).add(words)
+    return found
+
+
+# -- stories -----------------------------------------------------------------------------------------------
+
+
+class ThreeKinds(Agent):
+    def story(self, s: Any) -> None:
+        self.plain(s, "a")
+        self.probed(s, "b")
+        self.idempotent(s, "c")
+
+
+class OnlyPlain(Agent):
+    def story(self, s: Any) -> None:
+        self.plain(s, "a")
+        self.plain(s, "b")
+
+
+class OnlyProbed(Agent):
+    def story(self, s: Any) -> None:
+        self.probed(s, "a")
+        self.probed(s, "b")
+
+
+class OnlyIdempotent(Agent):
+    def story(self, s: Any) -> None:
+        self.idempotent(s, "a")
+        self.idempotent(s, "b")
+
+
+class Failing(Agent):
+    """The first time nothing is sent, and it says so; or it is sent and the answer is lost."""
+
+    def story(self, s: Any) -> None:
+        self.plain(s, "a", do=self.refused)
+        self.probed(s, "b", do=self.lost("probed"))
+        self.idempotent(s, "b", do=self.lost("idempotent"))
+
+    def refused(self, call: standfast.Call) -> str:
+        if call.attempt == 1:
+            raise standfast.NotApplied("no route")
+        return self.world.receive("plain", "a", call.key, call.intent["words"])
+
+    def lost(self, tool: str) -> Callable[[standfast.Call], str]:
+        def send(call: standfast.Call) -> str:
+            answer = self.world.receive(tool, "b", call.key, call.intent["words"])
+            if call.attempt == 1:
+                raise Fault("the answer was lost")
+            return answer
+
+        return send
+
+
+class Shrugging(Agent):
+    """Probes that cannot tell: a person has to."""
+
+    def story(self, s: Any) -> None:
+        def broken(call: standfast.Call) -> None:
+            raise TimeoutError("no answer")
+
+        self._perform(s, "plain", "a", probe=lambda call: standfast.Unknown())
+        self._perform(s, "plain", "b", probe=broken)
+
+
+class Approved(Agent):
+    def story(self, s: Any) -> None:
+        self.words = "words a person has read"  # other words would need another yes
+        self.plain(s, "a", approve=True)
+        self.probed(s, "b", approve=True)
+
+
+STORIES: dict[str, type[Agent]] = {
+    "three_kinds": ThreeKinds,
+    "only_plain": OnlyPlain,
+    "only_probed": OnlyProbed,
+    "only_idempotent": OnlyIdempotent,
+    "failing": Failing,
+    "shrugging": Shrugging,
+    "approved": Approved,
+}
+
+
+def swept(directory: Path, story: str, schedules: int, *, url: str | None = None, seed: int = 0) -> int:
+    """How many schedules were played: every first crash, and second ones; AssertionError for one that ends wrong."""
+    return sweep(STORIES[story](directory / story, url), seconds=schedules, seed=seed).schedules

@@ -1,0 +1,62 @@
+"""Hooks and gates: what a hook was told to be kept is there once; the copy of the gates follows the store.
+
+A hook that is killed is not run again by its agent: each record is tried once, and then there or not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+from standfast.crash import Schedule
+from standfast.interchange.hooks import hearing
+from standfast.interchange.hooks.keeping import Hooks as Room
+from standfast_prove.crashes.world import World
+
+EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop")
+
+
+class Hooks(World):
+    """An agent that works under gates which a person puts up and takes down."""
+
+    def live(self) -> None:
+        with self.open() as sf:
+            sf.gates.add("git push*", why="main")
+            sf.gates.add("rm *", need="effect")
+            tried = {line.split()[1] for line in self.lines() if line.startswith("tried ")}
+            for n, event in enumerate(EVENTS, 1):
+                if str(n) not in tried:
+                    heard = hearing.heard("codex", self.payload(event), n)
+                    assert heard is not None
+                    self.told(str(n), lambda heard=heard: Room(sf._store).keep(heard))  # type: ignore[misc]
+            if any(gate.pattern == "rm *" for gate in sf.gates.list()):
+                sf.gates.remove("rm *")
+            sf.gates.mirror()
+
+    def payload(self, event: str) -> dict[str, Any]:
+        given: dict[str, Any] = {"session_id": self.name, "cwd": "/", "hook_event_name": event}
+        if event.endswith("ToolUse"):
+            given |= {"tool_name": "Bash", "tool_use_id": "t1", "tool_input": {"command": "ls"}, "tool_response": "a"}
+        return given | ({"prompt": "hello"} if event == "UserPromptSubmit" else {})
+
+    def check(self, schedule: Schedule) -> None:
+        noted = self.noted()
+        with self.open() as sf:
+            found = Counter(
+                int(row["occurred_us"])
+                for row in sf.rows(
+                    "SELECT e.occurred_us FROM event e JOIN session s ON s.id = e.session_id"
+                    " WHERE s.key = :key AND e.source = 'seen' AND e.occurred_us < 100",
+                    {"key": f"codex:{self.name}"},
+                )
+            )
+            for n in range(1, len(EVENTS) + 1):
+                assert found[n] <= 1, f"{schedule}: {n} is there {found[n]} times"
+                assert found[n] == 1 or not noted[f"told {n}"], f"{schedule}: {n} was kept and is lost"
+            standing = sorted(gate.pattern for gate in sf.gates.list() if gate.scope == sf._store.caller.home)
+            assert standing == ["git push*"]
+            copies = json.loads((self.data / "gates.json").read_text())["stores"].values()
+            copied = [one["pattern"] for gates in copies for one in gates if one["scope"] == sf._store.caller.home]
+            assert copied == standing, "the copy is behind"
+        self.sound()

@@ -1,0 +1,68 @@
+"""Killed at every crash point while values are set, swapped, updated, verified, deleted and swept.
+
+The oracle is a file outside the store: what was tried and what was told to have succeeded. Whatever was
+killed: nothing that was told is missing, nothing happened that was not tried, a counter lost nobody,
+and the row and the journal tell one story.
+"""
+
+from __future__ import annotations
+
+import json
+
+import standfast
+from standfast.crash import Schedule
+from standfast.errors import NotFound
+from standfast.record.state import Entry
+from standfast_prove.crashes.world import World
+from standfast_prove.raising import raising
+
+
+class Values(World):
+    """A counter, a value with a verdict, one that comes and goes, one whose time is over at once."""
+
+    def live(self) -> None:
+        """From the top, whatever happened before."""
+        with self.open() as sf:
+            self.told("count", lambda: sf.state.update("n", lambda n: n + 1, default=0))
+            branch = self.told("branch", lambda: sf.state.set("branch", "main", verify="true"))
+            self.told("verdict", lambda: self.verify(sf, branch))
+            self.told("come", lambda: sf.state.set("guest", 1))
+            self.told("go", lambda: sf.state.delete("guest"))
+            sf.state.set("short", "x", for_us=1)
+            while not sf.state.expire():
+                pass  # a microsecond, and there it is
+
+    def verify(self, sf: standfast.Standfast, branch: Entry) -> None:
+        """As `standfast state verify` does when the command has answered."""
+        sf.state.verified("branch", verdict="fresh", version=branch.version)
+
+    def check(self, schedule: Schedule) -> None:
+        noted = self.noted()
+        with self.open() as sf:
+            n = sf.state.get("n")
+            assert noted["told count"] <= n.value <= noted["tried count"]
+            assert n.version == n.value
+            branch = sf.state.get("branch")
+            assert noted["told branch"] <= branch.version <= noted["tried branch"]
+            assert branch.verdict == "fresh"
+            with raising(NotFound):
+                sf.state.get("guest")
+            (row,) = sf.rows(
+                "SELECT value, expires_us FROM state WHERE scope = :s AND key = 'short'", {"s": sf._store.caller.home}
+            )
+            assert (row["value"], row["expires_us"]) == ("null", 0)
+            for key in ("n", "branch", "guest", "short"):
+                self.check_story(sf, key)
+        self.sound()
+
+    def check_story(self, sf: standfast.Standfast, key: str) -> None:
+        """Every version is in the journal, once and in order."""
+        told = sf.rows(
+            "SELECT data FROM event WHERE scope = :s AND subject = :k AND type IN ('state.set', 'state.deleted')"
+            " ORDER BY seq",
+            {"s": self.name, "k": f"state::{key}"},
+        )
+        versions = [json.loads(event["data"])["version"] for event in told]
+        home = sf._store.caller.home
+        (row,) = sf.rows("SELECT version FROM state WHERE scope = :s AND key = :k", {"s": home, "k": key})
+        assert versions == list(range(1, row["version"] + 1))

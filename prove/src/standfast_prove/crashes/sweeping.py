@@ -1,0 +1,116 @@
+"""Kills a world at the crash points it passes, and its recovery too; the world's own oracle judges every end.
+
+One schedule is a place where the program is killed with SIGKILL, and perhaps one where the recovery is. A
+world that passes 100 points has 100 first crashes and ten thousand second ones, so a run draws from
+them by its seed: the first crashes of one seed go on where those of the seed before ended, and the
+second ones are drawn anew. Every life is a process of its own, forked from one that has lived through
+the whole program once and holds nothing open.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+from dataclasses import dataclass, field
+
+from standfast import crash
+from standfast.crash import Schedule
+from standfast_prove.crashes.world import World
+
+TIMEOUT_S = 60.0
+
+
+@dataclass
+class Swept:
+    """What was played."""
+
+    schedules: int = 0
+    second_crashes: int = 0
+    points: int = 0
+    """Passed by the program when nobody disturbs it: so many first crashes there are."""
+    there: int = 0
+    """Schedules that exist, of the first crashes that were played."""
+    passed: set[str] = field(default_factory=set)
+
+
+def sweep(
+    world: World, *, firsts: int | None = None, seconds: int | None = 0, seed: int = 0, at: str | tuple[str, ...] = ""
+) -> Swept:
+    """Play the untouched schedule, `firsts` first crashes and `seconds` second crashes; None means all of them.
+
+    With `at`, first crashes are at points that begin so. Raises AssertionError with the schedule for the
+    first that ends wrong.
+    """
+    return _Sweep(world, at).play(firsts, seconds, seed)
+
+
+class _Sweep:
+    def __init__(self, world: World, at: str | tuple[str, ...]) -> None:
+        self._world = world
+        self._at = at
+        self._swept = Swept()
+        self._first = Schedule()
+
+    def play(self, firsts: int | None, seconds: int | None, seed: int) -> Swept:
+        try:
+            self._world.warm()
+        except Exception as error:
+            raise AssertionError(f"{Schedule()}: {type(error).__name__}: {error}") from error
+        gc.freeze()  # what is here already is not to be looked at, and so not copied, in every child
+        try:
+            swept = self._swept
+            points = self._begin(0)
+            swept.points = swept.there = len(points)
+            self._go_on()
+            chosen = _drawn([n for n, name in enumerate(points, 1) if name.startswith(self._at)], firsts, seed)
+            for n, kill in enumerate(chosen):
+                self._begin(kill)
+                self._world.keep()
+                there = self._go_on()
+                swept.there += there
+                wanted = there if seconds is None else _share(seconds, n, len(chosen))
+                for again in sorted(random.Random(f"{seed} {kill}").sample(range(1, there + 1), min(wanted, there))):
+                    if not self._world.restore():
+                        self._begin(kill)
+                    self._go_on(again)
+            return swept
+        finally:
+            gc.unfreeze()
+
+    def _begin(self, kill: int) -> list[str]:
+        """Live from the top, killed at that point; the points that were passed."""
+        self._world.reset()
+        life = crash._live(self._world.live, kill, Schedule(), TIMEOUT_S)
+        self._first = Schedule(life.end)
+        self._swept.passed.update(life.points)
+        return life.points
+
+    def _go_on(self, kill: int = 0) -> int:
+        """Recover, killed or not; then recover for good, and judge. How many points the recovery passed."""
+        schedule = self._first
+        if kill:
+            life = crash._live(self._world.recover, kill, schedule, TIMEOUT_S)
+            schedule = Schedule(schedule + life.end)
+            self._swept.second_crashes += life.killed
+        last = crash._live(lambda: self._end(schedule), 0, schedule, TIMEOUT_S)
+        self._swept.passed.update(last.points)
+        self._swept.schedules += 1
+        return len(last.points)
+
+    def _end(self, schedule: Schedule) -> None:
+        self._world.recover()
+        crash.disarm()
+        self._world.check(schedule)
+
+
+def _drawn(points: list[int], firsts: int | None, seed: int) -> list[int]:
+    """The first crashes of this seed, from one order for all seeds: none comes twice before all have come."""
+    if firsts is None or firsts >= len(points):
+        return points
+    order = random.Random(0).sample(points, len(points))
+    return [order[(seed * firsts + n) % len(points)] for n in range(firsts)]
+
+
+def _share(total: int, n: int, of: int) -> int:
+    """The n-th of so many nearly equal parts."""
+    return total * (n + 1) // of - total * n // of

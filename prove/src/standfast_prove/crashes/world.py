@@ -1,0 +1,140 @@
+"""A program that is killed and begun again, and an oracle outside the store that says whether its end is right.
+
+A world is a class: `live` is the program, from the top, whatever happened before; `recover` is what comes
+after a crash, the same program unless it says otherwise; `check` compares the store with the books, which
+are a file that the program wrote what it was told into. Everything that lives through one schedule is in
+one directory, which is copied and put back; on a server each schedule has a name of its own instead.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+import standfast
+from standfast import config, handle
+from standfast.crash import Schedule
+from standfast_prove.faults.rows import Oracle, checkpoint, integrity, noted
+
+T = TypeVar("T")
+
+
+class World:
+    """A store that lives through one schedule, and the books beside it."""
+
+    on_a_server: ClassVar[bool] = True
+    """Whether there is anything of it that a server has."""
+
+    def __init__(self, place: Path, url: str | None = None) -> None:
+        self.place = place
+        self.now = place / "now"
+        self.server = url is not None
+        self.url = url or str(self.now / "standfast.db")
+        self.number = 0
+        self._kept = 0
+        self.now.mkdir(parents=True)
+
+    # -- the program, and its judge --------------------------------------------------------------------------
+
+    def live(self) -> None:
+        raise NotImplementedError
+
+    def recover(self) -> None:
+        self.live()
+
+    def check(self, schedule: Schedule) -> None:
+        raise NotImplementedError
+
+    # -- one schedule after another --------------------------------------------------------------------------
+
+    def warm(self) -> None:
+        """One whole life before anybody is killed, here: what is forked from here need not load anything.
+
+        It also makes the store that every schedule begins with. When it is over the store is closed.
+        """
+        self.make()
+        self._made()
+        self.live()
+        self.recover()
+        self.check(Schedule())
+
+    def _made(self) -> None:
+        if not self.server:
+            checkpoint(self.url)  # or every life would begin with reading the log in which it was made
+            shutil.copytree(self.now, self.place / "made")
+
+    def make(self) -> None:
+        """The store as `live` finds it the first time."""
+        self.open().close()
+
+    def reset(self) -> None:
+        """Nothing has happened yet."""
+        self.number += 1
+        self._put_back("made")
+
+    def keep(self) -> None:
+        """Remember what the crash left behind."""
+        self._kept = self.number
+        if not self.server:
+            shutil.rmtree(self.place / "kept", ignore_errors=True)
+            shutil.copytree(self.now, self.place / "kept")
+
+    def restore(self) -> bool:
+        """As it was kept; no on a server, where it has to be lived through again."""
+        if self.server:
+            return False
+        self.number = self._kept
+        self._put_back("kept")
+        return True
+
+    def _put_back(self, name: str) -> None:
+        shutil.rmtree(self.now)
+        if self.server:
+            self.now.mkdir()
+        else:
+            shutil.copytree(self.place / name, self.now)
+
+    # -- what worlds are made of -----------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Its own on a server that has seen others: of this sweep, and of those beside it."""
+        return f"{self.place.name}-{self.number:05}" if self.server else self.place.name
+
+    @property
+    def data(self) -> Path:
+        return self.now / "data"
+
+    @property
+    def oracle(self) -> Path:
+        return self.now / "oracle"
+
+    def open(self) -> standfast.Standfast:
+        return handle.connect(config.load(self.url, data_dir=self.data, scope=self.name))
+
+    def tell(self, line: str) -> None:
+        told = Oracle(self.oracle)
+        told.note(line)
+        told.close()
+
+    def told(self, what: str, act: Callable[[], T]) -> T:
+        """Book that it is tried, do it, book that it was told to be done."""
+        self.tell(f"tried {what}")
+        result = act()
+        self.tell(f"told {what}")
+        return result
+
+    def lines(self) -> list[str]:
+        return noted(self.oracle)
+
+    def noted(self) -> Counter[str]:
+        return Counter(self.lines())
+
+    def sound(self) -> None:
+        if not self.server:
+            assert os.path.getsize(self.url) > 0
+            assert integrity(self.url) == "ok"

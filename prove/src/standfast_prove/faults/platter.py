@@ -1,0 +1,231 @@
+"""What a disk may hold if the power goes between two operations.
+
+Certain is what a sync that has ended had found when it began. Of every write after that, each sector
+may be on the platter, or not, or be torn; a truncation and the length of a file may have come
+through or not; a file has its name only if its directory was synced, and may have it otherwise.
+What lies in the same sector and was not written stays as it was (drives have kept that since
+they keep any promise at all, and SQLite counts on it).
+
+    platter = Platter(files, directories)  what was there before
+    for operation in recording: platter.apply(operation)
+    image = platter.image(chance)          a possible content, with a sum that tells equal ones
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from typing import NamedTuple
+
+from standfast_prove.faults.operations import Operation
+
+PAGE = 4096
+SECTORS = (512, 512, 4096)
+_WRITE, _TRUNCATE = "w", "t"
+
+
+class Content(NamedTuple):
+    data: bytearray
+    """To be read before the next operation is applied."""
+    sum: int
+    """The same for the same bytes; for other bytes another one, with a chance of 2⁻⁶⁴ to be wrong."""
+
+
+class Image(NamedTuple):
+    files: dict[str, Content]
+    directories: list[str]
+
+    @property
+    def sum(self) -> int:
+        return hash((*sorted((name, content.sum) for name, content in self.files.items()), *self.directories))
+
+
+class File:
+    """What is on the platter for certain, and what was done to it since."""
+
+    def __init__(self, data: bytes = b"") -> None:
+        self._sure = bytearray(data)
+        self._sums = {page: _sum(self._sure, page) for page in range(-(-len(data) // PAGE))}
+        self._sum = sum(self._sums.values())
+        self._pending: list[tuple[int, Operation]] = []
+
+    def change(self, order: int, operation: Operation) -> None:
+        self._pending.append((order, operation))
+
+    def sync(self, order: int) -> None:
+        """What was done before `order` is certain now."""
+        done = [operation for begun, operation in self._pending if begun < order]
+        self._pending = [one for one in self._pending if one[0] >= order]
+        touched: set[int] = set()
+        for operation in done:
+            _apply(self._sure, operation, touched)
+        for page in touched:
+            self._sum += (new := _sum(self._sure, page)) - self._sums.get(page, 0)
+            self._sums[page] = new
+
+    def content(self, choose: Choice, chance: random.Random) -> Content:
+        if not self._pending:
+            return Content(self._sure, hash((self._sum, len(self._sure))))
+        data, touched = bytearray(self._sure), set[int]()
+        for operation in choose(self._pending, chance):
+            _apply(data, operation, touched)
+        total = self._sum + sum(_sum(data, page) - self._sums.get(page, 0) for page in touched)
+        return Content(data, hash((total, len(data))))
+
+
+Choice = Callable[[list[tuple[int, Operation]], random.Random], list[Operation]]
+
+
+class Platter:
+    """The files of one directory and below, while a recording is played."""
+
+    def __init__(self, files: dict[str, bytes], directories: list[str]) -> None:
+        """What was there before, all of it certain."""
+        self._now: dict[str, File | None] = {name: File(data) for name, data in files.items()}
+        self._now.update(dict.fromkeys(directories))  # None is a directory
+        self._sure = dict(self._now)
+        self._changes: list[tuple[int, str, bool, File | None]] = []  # order, name, there or gone, what
+        self._begun: dict[tuple[str, int], int] = {}
+        self._order = 0
+
+    def apply(self, operation: Operation) -> None:
+        self._order += 1
+        kind, name = operation.kind, operation.name
+        if kind == "c" and name not in self._now:
+            self._name(name, File())
+        elif kind == "m":
+            self._name(name, None)
+        elif kind == "u":
+            self._unname(name)
+        elif kind == "r" and name in self._now:
+            target = operation.data.decode()
+            self._name(target, self._now[name])
+            self._unname(name)
+        elif kind in (_WRITE, _TRUNCATE):
+            if (file := self._now.get(name)) is not None:
+                file.change(self._order, operation)
+        elif kind == "b":
+            self._begun[name, operation.at] = self._order
+        elif kind == "s":
+            self._sync(name, self._begun.pop((name, operation.at), 0))
+
+    def _name(self, name: str, what: File | None) -> None:
+        self._now[name] = what
+        self._changes.append((self._order, name, True, what))
+
+    def _unname(self, name: str) -> None:
+        self._changes.append((self._order, name, False, self._now.pop(name, None)))
+
+    def _sync(self, name: str, order: int) -> None:
+        file = self._now.get(name) if name else None
+        if file is not None:
+            file.sync(order)
+            return
+        for change in [one for one in self._changes if one[0] < order and os.path.dirname(one[1]) == name]:
+            _rename(self._sure, change)
+            self._changes.remove(change)
+
+    def image(self, chance: random.Random) -> Image:
+        """One of the contents that may be found now."""
+        choose, names = chance.choice(_CHOICES), dict(self._sure)
+        kept = chance.choice((0.0, 0.5, 1.0))
+        for change in self._changes:
+            if chance.random() < kept:
+                _rename(names, change)
+        there = {name: file for name, file in names.items() if _reachable(name, names)}
+        return Image(
+            {name: file.content(choose, chance) for name, file in there.items() if file is not None},
+            sorted(name for name, file in there.items() if file is None),
+        )
+
+
+def _rename(names: dict[str, File | None], change: tuple[int, str, bool, File | None]) -> None:
+    _, name, there, what = change
+    if there:
+        names[name] = what
+    else:
+        names.pop(name, None)
+
+
+def _reachable(name: str, names: dict[str, File | None]) -> bool:
+    if "/" not in name:
+        return True
+    parent = os.path.dirname(name)
+    return parent in names and _reachable(parent, names)
+
+
+def _apply(data: bytearray, operation: Operation, touched: set[int]) -> None:
+    """Do it, and say to which pages."""
+    size, at = len(data), operation.at
+    if operation.kind == _TRUNCATE:
+        if at < size:
+            del data[at:]
+        else:
+            data.extend(bytes(at - size))
+        touched.update(range(min(at, size) // PAGE, -(-max(at, size) // PAGE)))
+        return
+    end = at + len(operation.data)
+    if size < end:
+        data.extend(bytes(end - size))
+        touched.update(range(size // PAGE, -(-end // PAGE)))
+    data[at:end] = operation.data
+    touched.update(range(at // PAGE, -(-end // PAGE)))
+
+
+def _sum(data: bytearray, page: int) -> int:
+    part = bytes(data[page * PAGE : (page + 1) * PAGE])
+    return hash((page, part)) if part else 0
+
+
+# -- what came through ----------------------------------------------------------------------------------
+
+
+def _nothing(pending: list[tuple[int, Operation]], chance: random.Random) -> list[Operation]:
+    return []
+
+
+def _everything(pending: list[tuple[int, Operation]], chance: random.Random) -> list[Operation]:
+    return [operation for _, operation in pending]
+
+
+def _the_first(pending: list[tuple[int, Operation]], chance: random.Random) -> list[Operation]:
+    """In order, up to somewhere, and that one in part."""
+    done = [operation for _, operation in pending[: chance.randint(0, len(pending))]]
+    if done and done[-1].kind == _WRITE and chance.random() < 0.5:
+        last = done[-1]
+        done[-1] = last._replace(data=last.data[: chance.randint(0, len(last.data))])
+    return done
+
+
+def _some(pending: list[tuple[int, Operation]], chance: random.Random) -> list[Operation]:
+    """Whole operations, in any selection."""
+    kept = chance.choice((0.2, 0.5, 0.8, 0.95))
+    return [operation for _, operation in pending if chance.random() < kept]
+
+
+def _sectors(pending: list[tuple[int, Operation]], chance: random.Random) -> list[Operation]:
+    """Each sector for itself: there, not there, or torn; the length of the file may be there before its bytes."""
+    kept, torn, size = chance.choice((0.2, 0.5, 0.8, 0.95)), chance.choice((0.0, 0.0, 0.05)), chance.choice(SECTORS)
+    long, done = chance.random() < 0.3, list[Operation]()
+    for _, operation in pending:
+        if operation.kind == _TRUNCATE:
+            done += [operation] if chance.random() < kept else []
+            continue
+        end = operation.at + len(operation.data)
+        if long:
+            done.append(operation._replace(at=end, data=b""))
+        at = operation.at
+        while at < end:
+            next_at = min(end, (at // size + 1) * size)
+            luck, part = chance.random(), operation.data[at - operation.at : next_at - operation.at]
+            if luck < kept:
+                done.append(operation._replace(at=at, data=part))
+            elif luck < kept + torn:
+                done.append(operation._replace(at=at, data=chance.randbytes(len(part))))
+            at = next_at
+    return done
+
+
+_CHOICES: tuple[Choice, ...] = (_nothing, _everything, *[_the_first] * 3, *[_some] * 3, *[_sectors] * 8)
+"""The first two give the same image again and again."""

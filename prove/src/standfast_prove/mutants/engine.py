@@ -1,0 +1,237 @@
+"""Bugs of the cellar and the footings: syncs, commits, the guard of the log, migrations, leases, the journal.
+
+Each is found by a campaign that exists anyway, with its children patched. Those that need a disk that
+forgets need a C compiler; the cursor needs a PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import Any
+
+from standfast import crash
+from standfast.db.contract import Tx
+from standfast.db.migrations import MIGRATIONS, ddl
+from standfast.db.sqlite import engine, forks, guard, migrate
+from standfast.db.sqlite.engine import SqliteEngine
+from standfast.db.sqlite.tx import SqliteTx
+from standfast.db.sqlite.writer import Writer
+from standfast.footings import journal, leases
+from standfast_prove.mutants.patching import Mutant, Setter, both, reworded, swapped, without
+
+_FEW = {"losses": 6}
+_SECONDS = {"seconds": 2}
+
+
+def committed_by_the_next(m: Setter) -> None:
+    """The rows are visible to this process, and nobody else will ever see the last of them."""
+
+    def begin(self: Any) -> None:
+        if self.connection.in_transaction:
+            self.connection.execute("COMMIT")
+        self.connection.execute("BEGIN IMMEDIATE")
+
+    m.setattr(SqliteEngine, "begin", begin)
+    m.setattr(SqliteEngine, "finish", lambda self: crash.point("commit.before_commit"))
+
+
+def committed_instead(self: Any) -> None:
+    if self.connection.in_transaction:
+        self.connection.execute("COMMIT")
+
+
+def not_taken_back(self: Any, batch: Any) -> Any:
+    """Savepoints that are only ever released."""
+    self.begin()
+    for body in batch:
+        try:
+            body.result = body.function(SqliteTx(self.cursor, body.caller))
+        except Exception as error:  # noqa: BLE001  as the engine does
+            body.error = error
+    self.finish()
+    return batch
+
+
+def asked_again(sync: Any) -> Any:
+    """The kernel reports a failed write once; the second answer is "all is well"."""
+
+    def patched(fd: int) -> None:
+        try:
+            sync(fd)
+        except OSError:
+            sync(fd)
+
+    return patched
+
+
+def deletes_the_log(close: Any) -> Any:
+    def patched(self: Any, *args: Any) -> Any:
+        done = close(self, *args)
+        with suppress(FileNotFoundError):
+            os.unlink(self.path + "-wal")
+        return done
+
+    return patched
+
+
+def migrated_unlocked(m: Setter) -> None:
+    """What is pending is decided before anybody else is kept out, and not looked at again."""
+
+    def decided_before(connection: Any, caller: Any, migrations: Any = MIGRATIONS) -> None:
+        found = migrate.version(connection)
+        pending = [one for one in migrations if one.version > found]
+        for one in pending:
+            crash.point("migrate.before_step")
+            connection.execute("BEGIN IMMEDIATE")
+            migrate._apply(connection, caller, one)
+            connection.execute("COMMIT")
+            crash.point("migrate.after_step")
+        migrate.protect(connection)
+
+    m.setattr(migrate, "migrate", decided_before)
+    m.setattr(SqliteEngine, "_open_under_lock", lambda self, *args: self._open(*args))
+
+
+def in_two(apply: Any) -> Any:
+    """The tables in one transaction, the note that they are there in the next."""
+
+    def patched(connection: Any, caller: Any, migration: Any) -> None:
+        connection.execute(ddl(migration, "sqlite")).fetchall()
+        connection.execute("COMMIT")
+        crash.point("migrate.after_step")
+        connection.execute("BEGIN IMMEDIATE")
+        apply(connection, caller, migration._replace(text="SELECT 1;"))
+
+    return patched
+
+
+def told_afterwards(append: Any) -> Any:
+    """The change is committed, then the journal hears of it."""
+
+    def patched(tx: Any, *args: Any, **more: Any) -> Any:
+        tx._cursor.execute("COMMIT")
+        crash.point("commit.after_commit")
+        tx._cursor.execute("BEGIN IMMEDIATE")
+        return append(tx, *args, **more)
+
+    return patched
+
+
+def by_the_wall(m: Setter) -> None:
+    """Leases end when the date says so: whatever is kept of time awake is the date."""
+    term_of, lease_clock = leases.term_of, Tx.lease_clock
+
+    def term(tx: Any, *args: Any, **more: Any) -> Any:
+        made = term_of(tx, *args, **more)
+        return made | {"lease_mono_us": made["lease_until_us"]}
+
+    m.setattr(leases, "term_of", term)
+    m.setattr(leases, "_ran_out", lambda tx, row: bool(row["lease_until_us"] <= tx.now_us()))
+    m.setattr(Tx, "lease_clock", lambda self: lease_clock(self) | {"mono_us": self.now_us()})
+
+
+MUTANTS: dict[str, Mutant] = {
+    "no sync": Mutant("acknowledged before it is on disk", "campaign power", without(guard, "_sync"), _FEW),
+    "synchronous off": Mutant(
+        "checkpoints reach the database unsynced",
+        "campaign power",
+        swapped(engine, "_PRAGMAS", lambda text: text.replace("synchronous=NORMAL", "synchronous=OFF")),
+        _FEW,
+    ),
+    "a failed sync is tried again": Mutant(
+        "and believed", "campaign power-failing", swapped(guard, "_sync", asked_again), _FEW
+    ),
+    "a wound is not healed": Mutant(
+        "the next opener trusts a log that is not on disk",
+        "campaign power-failing",
+        without(SqliteEngine, "_heal"),
+        _FEW,
+    ),
+    "told before the commit": Mutant(
+        "COMMIT is left to the next write", "sweep footings:Writes", committed_by_the_next
+    ),
+    "rollback commits": Mutant(
+        "a failed write stays",
+        "campaign torture",
+        swapped(SqliteEngine, "rollback", lambda _: committed_instead),
+        _SECONDS,
+    ),
+    "a failing neighbour stays": Mutant(
+        "rows of a failed write share the commit of the others",
+        "campaign torture",
+        swapped(SqliteEngine, "_run_apart", lambda _: not_taken_back),
+        _SECONDS,
+    ),
+    "no guard over the log": Mutant(
+        "a foreign close drops the locks", "campaign torture", without(guard, "_share"), {"seconds": 4}
+    ),
+    "no guard and no witness": Mutant(
+        "and nobody notices that the log was replaced",
+        "campaign torture",
+        both(without(guard, "_share"), without(guard.Files, "check_names"), without(guard.Files, "_check_wal")),
+        {"seconds": 4},
+    ),
+    "no identity check": Mutant(
+        "a file that was removed or overwritten is written to, and acknowledged",
+        "campaign damage",
+        both(without(guard.Files, "check_names"), without(guard.Files, "_check_contents")),
+        {"acts": 30},
+    ),
+    "contents are not checked": Mutant(
+        "a file that was truncated in place keeps its name",
+        "campaign damage",
+        without(guard.Files, "_check_contents"),
+        {"acts": 60},
+    ),
+    "no check for another process's files": Mutant(
+        "a store is opened beside a process that has another -shm",
+        "campaign damage",
+        swapped(guard, "_is_marked", lambda _: lambda fd: False),
+        {"acts": 40},
+    ),
+    "a forked child uses its parent's transaction": Mutant(
+        "statements and commit of an inherited transaction are not refused",
+        "campaign damage",
+        swapped(forks, "count", lambda _: lambda: 0),
+        {"acts": 60},
+    ),
+    "a waiter that is not withdrawn": Mutant(
+        "a write that raised is made later",
+        "campaign interrupts",
+        without(Writer, "_leave"),
+        {"acts": 20},
+    ),
+    "the log is deleted at the end": Mutant(
+        "what was not checkpointed is gone",
+        "sweep footings:Writes",
+        swapped(SqliteEngine, "_close", deletes_the_log),
+    ),
+    "migrated without a lock": Mutant(
+        "two processes apply the same step", "campaign boot-old", migrated_unlocked, {"rounds": 5}
+    ),
+    "a migration in two transactions": Mutant(
+        "killed between them, half of it is there", "sweep footings:Migrations", swapped(migrate, "_apply", in_two)
+    ),
+    "the journal hears of it later": Mutant(
+        "a change and its row are two commits",
+        "sweep footings:Locks",
+        swapped(journal, "append", told_afterwards),
+    ),
+    "a fence begins anew": Mutant(
+        "the second holder has the first one's number",
+        "sweep footings:Locks",
+        reworded(leases.SQL, "take", "fence = fence + 1", "fence = 1"),
+    ),
+    "leases by the wall clock": Mutant("a date that jumps ends them", "soak", by_the_wall),
+    "a cursor that skips late commits": Mutant(
+        "events are read in the order of their numbers",
+        "campaign tail",
+        both(
+            reworded(journal.SQL, "tail", "(xid, seq) > (CAST(:xid AS xid8), :seq)", "seq > :seq"),
+            reworded(journal.SQL, "tail", "AND xid < pg_snapshot_xmin(pg_current_snapshot())", ""),
+            reworded(journal.SQL, "tail", "ORDER BY event.xid, event.seq", "ORDER BY event.seq"),
+        ),
+        engine="postgres",
+    ),
+}

@@ -1,0 +1,112 @@
+"""Looking for seeded bugs: each harness runs in a child that has one, and has to complain.
+
+And it has to be quiet in a child that has none, or its complaint means nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from standfast_prove.catalogue import POSTGRES
+from standfast_prove.faults import Unavailable
+from standfast_prove.faults.children import Nursery
+from standfast_prove.mutants import registry
+from standfast_prove.mutants.harnesses import LIMIT_S, looked
+from standfast_prove.runner import missing_extra
+
+PATIENCE_S = 400.0
+
+
+class Found(NamedTuple):
+    """What became of one mutant."""
+
+    mutant: str
+    what: str
+    harness: str
+    found: bool = False
+    tries: int = 0
+    """Lives, seeds or programs that were played, the one that noticed included."""
+    seconds: float = 0.0
+    complaint: str = ""
+    not_run: str = ""
+    """Why this machine could not look; then it neither survived nor was found."""
+
+    @property
+    def survived(self) -> bool:
+        return not self.found and not self.not_run
+
+
+class Hunter:
+    """Hunts one mutant after another; each in a child, so that no patch stays behind."""
+
+    def __init__(
+        self,
+        place: Callable[[], AbstractContextManager[Path]],
+        database: Callable[[], AbstractContextManager[str]],
+    ) -> None:
+        """Blocks: `place()` with an empty directory, `database()` with the address of an empty database."""
+        self._place = place
+        self._database = database
+        self._quiet: dict[tuple[str, str], str] = {}
+        self._words = tempfile.NamedTemporaryFile(prefix="standfast-words-")  # noqa: SIM115  closed with the hunter
+        self._nursery = Nursery(words=Path(self._words.name))
+
+    def hunt(self, name: str) -> Found:
+        mutant, start = registry.named(name), time.monotonic()
+        said = Found(name, mutant.what, mutant.harness)
+        try:
+            told = self._sent(name, bug=True)
+            if told["complaint"] and (noise := self._noise(name)):
+                told["complaint"], told["found"] = f"complains without the bug too: {noise}", False
+        except Unavailable as missing:
+            return said._replace(not_run=str(missing))
+        return said._replace(seconds=round(time.monotonic() - start, 1), **told)
+
+    def _noise(self, name: str) -> str:
+        """What the harness of this mutant says where there is no bug: asked once for each harness."""
+        mutant = registry.named(name)
+        key = (mutant.harness, mutant.engine)
+        if key not in self._quiet:
+            self._quiet[key] = self._sent(name, bug=False)["complaint"]
+        return self._quiet[key]
+
+    def _sent(self, name: str, *, bug: bool) -> dict[str, Any]:
+        with ExitStack() as stack:
+            url = stack.enter_context(self._database()) if registry.named(name).engine == POSTGRES else None
+            directory = stack.enter_context(self._place())
+            answer = directory / "answer.json"
+            (directory / "place").mkdir()
+            asked: dict[str, object] = {"name": name, "place": str(directory / "place"), "answer": str(answer)}
+            pid = self._nursery.start(f"{__name__}:stalk", **asked, url=url, bug=bug)
+            if self._nursery.wait(pid, PATIENCE_S) is None:
+                self._nursery.kill(pid)
+            told: dict[str, Any] = {"complaint": "", "tries": 0, "found": False}
+            return told | (json.loads(answer.read_text()) if answer.exists() else {})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._nursery.close()
+        self._words.close()
+
+
+def stalk(*, name: str, place: str, answer: str, url: str | None, bug: bool) -> None:
+    """In the child: become the mutant, run its harness, write down what it said."""
+    if bug:
+        registry.become(name)
+    told: dict[str, object]
+    try:
+        seen = looked(registry.named(name), Path(place), url, limit_s=LIMIT_S if bug else 0.0)
+        told = {"tries": seen.tries, "complaint": seen.complaint, "found": bool(seen.complaint)}
+    except Unavailable as missing:
+        told = {"not_run": str(missing)}
+    except ModuleNotFoundError as missing:
+        told = {"not_run": missing_extra(missing) or f"this harness is broken: {missing}"}
+    Path(answer).write_text(json.dumps(told))

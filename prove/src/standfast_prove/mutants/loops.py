@@ -1,0 +1,130 @@
+"""Loops with one bug each: the soak has to find every one of them.
+
+no row            a slot is passed and nobody is told
+wrong row         skipped, missed or run where the rules say otherwise
+wrong moment      slots that drift, or come twice, or never, where the clocks change
+wrong worker      the dead keep their runs, the living lose them, the late are believed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from standfast.record import runs
+from standfast.record.loops import firing, keeping, schedule
+from standfast_prove.loops_soak import soak
+from standfast_prove.mutants.patching import Mutant, Patch, Setter
+
+
+def _plan_with(**changed: Any) -> Patch:
+    """Firing that does not ask the loop about this."""
+    plan = firing.plan
+    return lambda patch: patch.setattr(firing, "plan", lambda *args, **given: plan(*args, **{**given, **changed}))
+
+
+def _no_rows(patch: Setter) -> None:
+    patch.setattr(firing, "_write_passed", lambda *args: [])
+
+
+def _forgets_at_a_pause(patch: Setter) -> None:
+    def skip(tx: Any, row: Any, then: str) -> None:
+        made = firing.passed_over(firing._schedule(row), row["next_slot_us"], tx.now_us())
+        if row["next_slot_us"] is not None and row["next_slot_us"] <= tx.now_us():
+            firing._advance(tx, row, made)
+
+    patch.setattr(keeping, "_settle", skip)
+
+
+def _overlaps(patch: Setter) -> None:
+    patch.setattr(firing, "_why_skipped", lambda row, *, waits: None)
+
+
+def _drifts(patch: Setter) -> None:
+    patch.setattr(schedule.Every, "after", lambda self, us: us + self._period_us)
+
+
+def _skipped_hours_are_lost(patch: Setter) -> None:
+    change = schedule.Cron._in_a_change
+
+    def lost(self: Any, day: Any, minute: int) -> Any:
+        return [
+            us
+            for us in change(self, day, minute)
+            if self._offset(us // 1_000_000) == self._offset(us // 1_000_000 - 60)
+        ]
+
+    patch.setattr(schedule.Cron, "_in_a_change", lost)
+
+
+def _the_dead_are_alive(patch: Setter) -> None:
+    patch.setattr(runs, "_left", lambda *args: [])
+
+
+def _the_living_are_dead(patch: Setter) -> None:
+    def everybody(tx: Any, over: Any, of_holder: Any, limit: int) -> Any:
+        holders = [row["holder"] for row in tx.all(runs.SQL.holders, limit=limit)]
+        return [row for holder in holders for row in tx.all(of_holder, holder=holder, limit=limit)]
+
+    patch.setattr(runs, "_left", everybody)
+    patch.setattr(runs, "_lives_here", lambda tx, row: False)
+
+
+def _no_fence(patch: Setter) -> None:
+    patch.setattr(runs, "_held", lambda tx, run_id, attempt: runs._locked(tx, run_id))
+
+
+def _no_retries(patch: Setter) -> None:
+    patch.setattr(runs, "_again", lambda row, outcome: False)
+
+
+def _never_pauses(patch: Setter) -> None:
+    patch.setattr(runs, "_counted", lambda tx, row: None)
+
+
+def _the_oldest_is_kept(patch: Setter) -> None:
+    planned = firing._planned
+
+    def swapped(when: Any, slot_us: int, now_us: int, newest: list[int], chosen: list[int]) -> Any:
+        made = planned(when, slot_us, now_us, newest, chosen)
+        if len(made.chosen) == 1 and made.passed and made.older is None:
+            return made._replace(chosen=made.passed[:1], passed=[*made.passed[1:], *made.chosen])
+        return made
+
+    patch.setattr(firing, "_planned", swapped)
+
+
+MUTANTS: dict[str, Mutant] = {
+    "a gap leaves no rows": Mutant("a slot is passed and nobody is told", "soak", _no_rows),
+    "a pause forgets what was due": Mutant("due when it was paused, and never told", "soak", _forgets_at_a_pause),
+    "without catch-up the newest is run anyway": Mutant(
+        "late slots are run where nobody wants them", "soak", _plan_with(catch_up="latest")
+    ),
+    "catch-up has no cap": Mutant("a long night runs every slot", "soak", _plan_with(catch_up_max=1000)),
+    "the oldest missed slot is run": Mutant("the newest is the one that counts", "soak", _the_oldest_is_kept),
+    "overlap is not looked at": Mutant("two runs of one loop at once", "soak", _overlaps),
+    "an interval drifts": Mutant("counted from when it ran, not from its slot", "soak", _drifts),
+    "a skipped hour loses its slot": Mutant("clocks go forward, a run goes missing", "soak", _skipped_hours_are_lost),
+    "the dead keep their runs": Mutant("a killed worker's run is never rescued", "soak", _the_dead_are_alive),
+    "the living lose their runs": Mutant("rescued by age, while somebody works", "soak", _the_living_are_dead),
+    "the late are believed": Mutant("no fence on the end of a run", "soak", _no_fence),
+    "nothing is tried again": Mutant("a failed run has no second attempt", "soak", _no_retries),
+    "failures are not counted": Mutant("a broken loop is never paused", "soak", _never_pauses),
+}
+
+
+SEEDS = (1, 2, 5, 3, 4, 6, 7, 8)
+
+
+def soaked(place: Path) -> Iterator[int]:
+    """The number of each soak that went well; raises for the first that did not."""
+    for seed in SEEDS:
+        schedule.of.cache_clear()
+        (place / str(seed)).mkdir()
+        try:
+            # From the week before the clocks change.
+            soak(place / str(seed), seed=seed, days=20, faults_per_day=6, compare_days=2, start_days=81)
+        finally:
+            schedule.of.cache_clear()
+        yield seed

@@ -1,0 +1,102 @@
+"""Bugs that only show where several go wrong at once: the simulation has to find each.
+
+fences     whoever slept is believed when it wakes up, while another is at it
+keys       looked up in one transaction and used in the next
+time       leases judged by a clock that people set; the living taken for dead
+doubt      taken for a failure, or settled by an attempt that proves nothing about the one before
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from standfast.clock import ManualClock
+from standfast.errors import NotFound, VersionConflict
+from standfast.footings import leases
+from standfast.ledger.effects import doubting, finding, performing
+from standfast.ledger.webhooks import working
+from standfast.record import runs
+from standfast.record.mail import delivery
+from standfast.record.state import State
+from standfast.record.tasks import changes, room
+from standfast_prove.mutants.patching import Mutant, Patch, Setter, both, swapped
+
+
+def believed(module: Any, *names: str) -> Patch:
+    """Nobody is refused for its fence."""
+    return both(*(swapped(module, name, lambda _: lambda *args, **more: None) for name in names))
+
+
+def closed_again(m: Setter) -> None:
+    """A task that is closed may be closed by whoever comes late."""
+    m.setattr(changes, "refusal", lambda tx, row, which: None)
+    m.setattr(room, "_closed_before", lambda tx, row, which: which)
+
+
+def looked_before(m: Setter) -> None:
+    """The version is compared in one transaction, and the value written in the next."""
+
+    def swap(self: Any, key: str, value: Any, *, version: int) -> Any:
+        try:
+            found = self.get(key).version
+        except NotFound:
+            found = 0
+        if found != version:
+            raise VersionConflict(f"{key} is at version {found}", "read it again")
+        return self.set(key, value)
+
+    m.setattr(State, "swap", swap)
+
+
+def settled_as_failed(inquire: Any) -> Any:
+    def patched(store: Any, work: Any, wanted: Any, doubt: Any, call: Any) -> Any:
+        return finding.Finding(doubt.row["attempt"], "not_applied", None, "guessed")
+
+    return patched
+
+
+def unsent_is_proof(acted: Any) -> Any:
+    """A repetition that was not sent settles the attempt before it."""
+    return lambda store, work, go, call: acted(store, work, go._replace(resent=False), call)
+
+
+_FEW = {"simulations": 25}
+
+
+def _found(what: str, patch: Patch) -> Mutant:
+    return Mutant(what, "campaign simulation", patch, _FEW)
+
+
+MUTANTS: dict[str, Mutant] = {
+    "a late worker closes the task": _found("its fence is not compared", closed_again),
+    "a late reader ends the mail": _found("its fence is not compared", believed(delivery, "refusal")),
+    "a late clerk ends the event": _found("its fence is not compared", believed(working, "_refusal")),
+    "a late runner ends the run": _found(
+        "any attempt may", swapped(runs, "_held", lambda _: lambda tx, run_id, attempt: runs._locked(tx, run_id))
+    ),
+    "compared outside the transaction": _found("two may have seen the same version", looked_before),
+    "a lease by the wall clock": _found(
+        "whoever sets the clock ends it", swapped(ManualClock, "mono_us", lambda _: lambda self: self.now_us())
+    ),
+    "the living are dead": _found(
+        "a process that is there is judged gone",
+        swapped(leases, "is_gone", lambda gone: lambda holder, clock: holder.startswith("p:") or gone(holder, clock)),
+    ),
+    "every doubt is a failure": _found(
+        "what was perhaps sent is sent", swapped(doubting, "inquire", settled_as_failed)
+    ),
+    "not sent again, so never sent": _found(
+        "a repetition settles the attempt before it", swapped(performing, "_acted", unsent_is_proof)
+    ),
+}
+
+
+def found_by_the_simulation(mutant: Mutant, place: Any, *, simulations: int = 200) -> str | None:
+    """What the simulation says about it in this process, which has the bug meanwhile; None for nothing."""
+    from standfast_prove.campaigns.simulation import run
+    from standfast_prove.mutants.patching import Patching
+
+    with Patching() as patch:
+        mutant.patch(patch)
+        outcome = run(place, seed=0, simulations=simulations)
+    return f"after {outcome.seen['simulations']}: {outcome.bad[0]}" if outcome.bad else None

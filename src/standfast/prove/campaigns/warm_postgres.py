@@ -1,8 +1,0 @@
-"""Imports the driver of PostgreSQL: see `warm`."""
-
-from __future__ import annotations
-
-import standfast.db.postgres.registry  # noqa: F401  imported for what it costs
-from standfast.prove.campaigns.warm import ready
-
-__all__ = ["ready"]
