@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import random
-import shutil
 from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
 import standfast
 from standfast.clock import MINUTE_US, ManualClock
-from standfast.db.contract import Tx
-from standfast.db.sqlite import migrate
-from standfast.footings import by_time, journal
-from standfast.record.events import reading
-from tests.test_migrations import FIXTURES
+from standfast.footings import journal
+from standfast.views import timeline
 
+EDGES = (timeline.SQL.before, timeline.SQL.after)
 Told = list[tuple[int, int]]
 """(occurred_us, seq) of all that was told."""
 
@@ -101,85 +96,9 @@ def test_the_nearest_before_and_after_any_moment_are_found(told: tuple[standfast
     moments = [us for us, _ in all_told]
     for us in {us + near for us in moments[::5] for near in (-1, 0, 1)} | {0, moments[-1] + 1}:
         place = bisect_left(moments, us)
-        assert sf.read(partial(by_time.last_before, us=us)) == (moments[place - 1] if place else None)
-        assert sf.read(partial(by_time.first_from, us=us)) == (moments[place] if place < len(moments) else None)
-
-
-def test_what_was_told_in_order_is_in_no_index_but_every_64th(tmp_path: Path) -> None:
-    """What is not, is found by one; and what is told of the future delays nobody behind it."""
-    clock = ManualClock()
-    with standfast.open(tmp_path / "standfast.db", data_dir=tmp_path / "data", clock=clock) as sf:
-        for n in range(200):
-            clock.jump(1)
-            _told(sf, clock.now_us() + 10**12 if n == 50 else clock.now_us() - 10**7 if n == 100 else None)
-        rows = list(sf.rows("SELECT seq, occurred_us, late_us FROM event ORDER BY seq"))
-        assert [row["seq"] for row in rows if row["late_us"]] == [51, 101]
-        sums = [row["occurred_us"] + row["late_us"] for row in rows]
-        assert sums == sorted(sums)
-        path = sf.engine.path  # type: ignore[attr-defined]
-    assert _entries(path) == {"event_late": 2, "event_mark": 3, "event_by_subject": 200}
-
-
-def _entries(path: str) -> dict[str, int]:
-    """How many rows each index of the journal holds."""
-    connection = apsw.Connection(path)
-    try:
-        asked = "SELECT name, sum(ncell) FROM dbstat WHERE name LIKE 'event!_%' ESCAPE '!' GROUP BY name"
-        return {name: count for name, count in connection.execute(asked) if count}
-    finally:
-        connection.close()
-
-
-def test_a_window_in_a_long_journal_is_read_from_where_it_begins_to_where_it_ends(tmp_path: Path) -> None:
-    """One of a hundred rows, in the middle of fifty thousand: its pages, and a few more."""
-    with standfast.open(tmp_path / "standfast.db", data_dir=tmp_path / "data") as sf:
-
-        def fill(tx: Tx) -> None:
-            for us in range(50_000):
-                journal.append(tx, "x.told", "x", occurred_us=us)
-
-        def read(tx: Tx, since: int, until: int) -> tuple[int, int]:
-            connection = tx._cursor.connection  # type: ignore[attr-defined]
-            kinds = (apsw.SQLITE_DBSTATUS_CACHE_HIT, apsw.SQLITE_DBSTATUS_CACHE_MISS)
-            before = sum(connection.status(kind)[0] for kind in kinds)
-            rows = by_time.between(tx, reading.SQL.between, from_us=since, until_us=until, **asked)
-            edges = by_time.last_before(tx, since), by_time.first_from(tx, until)
-            assert edges == (since - 1, until)
-            return len(rows), sum(connection.status(kind)[0] for kind in kinds) - before
-
-        asked = {"seq": 0, "everywhere": 1, "scope": "", "stream": None, "type": None, "limit": 1000}
-        sf._store.write(fill)
-        rows, pages = sf.read(partial(read, since=25_000, until=25_100))
-        assert rows == 100
-        assert pages < 60
-
-
-def test_a_journal_of_before_is_brought_into_order(tmp_path: Path) -> None:
-    """003-36: the rows of an older schema are found as those of today."""
-    path = tmp_path / "standfast.db"
-    shutil.copy(FIXTURES / "0009.db", path)
-    draw = random.Random(3)
-    times = [1000 + n - draw.choice([0] * 9 + [draw.randrange(900), -(10**6)]) for n in range(700)]
-    connection = apsw.Connection(str(path))
-    migrate.define_guard(connection)
-    connection.execute("DELETE FROM event")
-    connection.executemany(
-        "INSERT INTO event (time_us, occurred_us, scope, actor, holder, source, type, subject)"
-        " VALUES (10000, ?, '', 'old', 'p:old', 'seen', 'x.told', 'x')",
-        [(us,) for us in times],
-    )
-    first = connection.execute("SELECT min(seq) FROM event").get
-    connection.close()
-    meant = [first + n for _, n in sorted((us, n) for n, us in enumerate(times))]
-    with standfast.open(path, data_dir=tmp_path / "data") as sf:
-        page = sf.events.list(everywhere=True, limit=1000)
-        assert [event.seq for event in page.events] == meant
-        assert sf.read(partial(by_time.first_from, us=0)) == min(times)
-        assert sf.read(partial(by_time.last_before, us=10**15)) == max(times)
-        rows = list(sf.rows("SELECT occurred_us, late_us, occurred_us + late_us AS us FROM event ORDER BY seq"))
-        assert [row["us"] for row in rows] == sorted(row["us"] for row in rows)
-        assert {row["late_us"] < 0 for row in rows if row["occurred_us"] > 10**6} == {True}
-        assert sum(row["late_us"] == 0 for row in rows) > 500  # what was told of the future delayed nobody
+        before, after = (sf.read(lambda tx, asked=asked, us=us: tx.one(asked, us=us)) for asked in EDGES)  # type: ignore[misc]
+        assert before["event_us"] == (moments[place - 1] if place else None)
+        assert after["event_us"] == (moments[place] if place < len(moments) else None)
 
 
 @pytest.mark.parametrize("us", [2**62 + 1, -(2**63), 2**63 - 1, True, 1.5])

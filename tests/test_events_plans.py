@@ -20,13 +20,12 @@ from standfast.views import timeline
 from tests.test_tasks_plans import pg_module_database  # noqa: F401  a fixture
 
 LONG, SHORT = 100_000, 1_000
-LATE = "max(0, ifnull((SELECT max(occurred_us) FROM event), 0) - n)"
 COLUMNS = "time_us, occurred_us, scope, actor, holder, source, type, subject, stream, version, data"
 FILL = Statement(
     "fill",
-    f"""INSERT INTO event ({COLUMNS}, late_us)
+    f"""INSERT INTO event ({COLUMNS})
 WITH RECURSIVE i (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < :count)
-SELECT n, n, 'here', 'ann', 'h', 'said', 'kind' || (n % 7), 'stream:' || :name, :name, n, '{{"n":' || n || '}}', {LATE}
+SELECT n, n, 'here', 'ann', 'h', 'said', 'kind' || (n % 7), 'stream:' || :name, :name, n, '{{"n":' || n || '}}'
 FROM i""",
     f"""INSERT INTO event ({COLUMNS})
 SELECT n, n, 'here', 'ann', 'h', 'said', 'kind' || (n % 7), 'stream:' || :name, :name, n, '{{"n":' || n || '}}'
@@ -45,7 +44,7 @@ SEEN: Row = {
     "type": None,
     "type_prefix": "",
 }
-BY_TIME, LATE_BY_TIME = "event_by_time|event_mark", "event_by_time|event_late"
+BY_TIME = "event_by_time"
 HOT: list[tuple[Statement, Row, str]] = [
     (appending.SQL.keyed, {"subject": "stream:long:k"}, "event_by_subject"),
     (reading.SQL.page, {"after": 500, "upto": 600}, "event_by_stream"),
@@ -53,11 +52,8 @@ HOT: list[tuple[Statement, Row, str]] = [
     (reading.SQL.of_type, {"after": 500, "type": "kind1"}, "event_by_stream"),
     (reading.SQL.between, {**SPAN, "seq": 0, "stream": None, "type": None}, BY_TIME),
     (reading.SQL.between, {**SPAN, "seq": 0, "stream": None, "type": "kind1"}, BY_TIME),
-    (reading.SQL.between.late, {**SPAN, "seq": 0, "stream": None, "type": "kind1"}, LATE_BY_TIME),
     (reading.SQL.between_newest, {**SPAN, "stream": None, "type": None}, BY_TIME),
-    (reading.SQL.between_newest.late, {**SPAN, "stream": None, "type": None}, LATE_BY_TIME),
     (timeline.SQL.between, SEEN, BY_TIME),
-    (timeline.SQL.between.late, SEEN, LATE_BY_TIME),
     (reading.SQL.place, {"version": 77}, "event_by_stream"),
     (reading.SQL.first_later, {"low": 5, "high": 900, "time_us": 7}, "event_by_stream"),
     (reading.SQL.last_of_session, {"session_id": "ses_1"}, "event_by_session"),

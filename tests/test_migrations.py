@@ -1,4 +1,4 @@
-"""The schema's history: from nothing, from every landed schema, from many processes at once."""
+"""The schema's history: from nothing, from every landed schema, and with later migrations that only the tests have."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from standfast.db.contract import Caller
 from standfast.db.migrations import MIGRATIONS, ddl
 from standfast.db.migrations.migration import Migration
 from standfast.db.sqlite.engine import SqliteEngine
+from standfast_prove.campaigns.boot import LATER, engine_of
 
 FIXTURES = Path(__file__).parent / "fixtures" / "schemas"
 NOBODY = Caller(actor="tests", holder="a:tests", scope="", clock=clock.SYSTEM)
@@ -109,12 +110,25 @@ def test_an_old_process_goes_on_beside_an_additive_change_and_is_fenced_by_min_w
         assert old.leases.get("beside").fence == 1
 
 
-def test_a_changed_history_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "standfast.db"
-    opened(path, 1).close()
-    edited = MIGRATIONS[0]._replace(text=MIGRATIONS[0].text + "\n-- edited")
+def test_a_changed_later_migration_is_refused(engine_url: str) -> None:
+    """003-16: a migration is never edited once a store has it."""
+    engine_of(engine_url, NOBODY, (*MIGRATIONS, LATER[0])).close()
+    edited = LATER[0]._replace(text=LATER[0].text + "\n-- edited")
     with pytest.raises(standfast.Corrupt, match="another one"):
-        SqliteEngine(str(path), NOBODY, migrations=[edited, *MIGRATIONS[1:]])
+        engine_of(engine_url, NOBODY, (*MIGRATIONS, edited))
+
+
+@pytest.mark.parametrize("steps", [0, 3], ids=["schema 1", "schema 4"])
+def test_a_development_store_is_refused_and_left_as_it_is(engine_url: str, tmp_path: Path, steps: int) -> None:
+    """003-38: the history starts with the first release; a store from before says so, and nothing is changed."""
+    first = MIGRATIONS[0]._replace(name="foundation", text=MIGRATIONS[0].text + "\n-- before the first release")
+    engine_of(engine_url, NOBODY, (first, *LATER[:steps])).close()
+    before = [] if "://" in engine_url else dumped(Path(engine_url))
+    with pytest.raises(standfast.SchemaTooNew, match="development version") as caught:
+        standfast.open(engine_url, data_dir=tmp_path / "data")
+    assert caught.value.code == "development_store"
+    assert "standfast store reset" in caught.value.hint
+    assert before == ([] if "://" in engine_url else dumped(Path(engine_url)))
 
 
 def test_somebody_elses_database_is_left_alone(tmp_path: Path) -> None:

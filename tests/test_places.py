@@ -13,13 +13,10 @@ from pathlib import Path
 import pytest
 
 import standfast
-from standfast import serial
-from standfast.clock import SYSTEM
-from standfast.footings import repositories
-from standfast.ids import new_id
 from standfast_prove.campaigns import places as campaign
 from tests import places
 from tests.places import ALL, KEYED, ORIGIN, OTHER_ORIGIN, OWNED, Reached, reach
+from tests.test_migrations import expected_columns
 from tests.test_sessions_cli import STANDFAST, Shell
 
 ROOT = Path(__file__).parent.parent
@@ -235,8 +232,7 @@ def test_every_row_says_which_repository_it_came_from(
     engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """000-2: git_dir and origin, in every table that has a scope and that these operations write."""
-    from standfast.db.migrations.m0011_identity import LABELLED
-
+    labelled = sorted({table for table, column in expected_columns() if column == "git_dir"} - {"repository"})
     home = places.repository(tmp_path / "shop", ORIGIN)
     monkeypatch.chdir(home)
     reach(engine_url, tmp_path / "data")
@@ -249,7 +245,7 @@ def test_every_row_says_which_repository_it_came_from(
         sf.runs.ask("nightly")
         with pytest.raises(standfast.ApprovalRequired):
             sf.effects.begin("deploy", {}, approve=True)
-        for table in LABELLED:
+        for table in labelled:
             (row,) = sf.rows(
                 f"SELECT count(*) AS n, count(git_dir) AS d, count(origin) AS o, max(origin) AS origin FROM {table}"
             )
@@ -258,108 +254,6 @@ def test_every_row_says_which_repository_it_came_from(
             assert row["origin"] in (None, "github.com/shop/shop")
     assert unlabelled == []
     assert set(empty) <= {"snapshot", "dead_letter"}
-
-
-# -- stores of before ------------------------------------------------------------------------------------
-
-
-def _old_store(path: Path) -> None:
-    """A store of schema 10, where the repository was the scope: one key in two repositories, and some in one."""
-    from standfast.db.contract import Caller
-    from standfast.db.migrations import MIGRATIONS
-    from standfast.db.sql import statement
-    from standfast.db.sqlite.engine import SqliteEngine
-
-    caller = Caller(actor="old", holder="a:old", scope="", clock=SYSTEM)
-    engine = SqliteEngine(str(path), caller, migrations=MIGRATIONS[:10])
-    session = """INSERT INTO session (id, scope, key, state, openings, actor, fence, created_us, updated_us)
-                 VALUES (:id, :scope, :key, 'completed', 1, 'old', 1, :us, :us)"""
-    effect = """INSERT INTO effect (id, scope, session_id, tool, key, n, by_hash, intent_hash, intent, state, attempt,
-                                    result, planned_us, dispatched_us, first_dispatched_us, ended_us, updated_us)
-                VALUES (:id, :scope, :session, 'post', :key, 1, :hash, :hash, '{}', 'acknowledged', 1, '"sent"', 1, 1,
-                        1, 1, 1)"""
-    value = """INSERT INTO state (scope, namespace, key, value, version, actor, updated_us)
-               VALUES (:scope, :namespace, 'n', :value, 1, 'old', 1)"""
-    gate = (
-        "INSERT INTO gate (id, scope, pattern, need, actor, created_us) VALUES (:id, :scope, 'rm *', 'effect', 'o', 1)"
-    )
-    event = """INSERT INTO event (time_us, occurred_us, scope, actor, holder, source, type, subject, stream, version,
-                                  data, late_us)
-               VALUES (1, 1, :scope, 'old', 'a:old', 'seen', 'order.paid', 'o', 'orders', 1, '{}', 0)"""
-    stream = "INSERT INTO stream (scope, name, version, updated_us) VALUES (:scope, 'orders', 1, 1)"
-    credit = """INSERT INTO credit_entry (id, scope, account, unit, amount, key, hash, actor, created_us, occurred_us)
-                VALUES (:id, :scope, 'ada', 'credits', 5, :key, 'h1:', 'old', 1, 1)"""
-    one, two = "github.com/shop/shop", "/srv/two/.git"
-    rows = [
-        (session, {"id": new_id("ses"), "scope": one, "key": "fix", "us": 1}),
-        (session, {"id": new_id("ses"), "scope": two, "key": "fix", "us": 2}),
-        (session, {"id": SESSION, "scope": two, "key": "only", "us": 3}),
-        (effect, {"id": new_id("eff"), "scope": two, "session": SESSION, "key": "charge:1", "hash": serial.hash({})}),
-        (value, {"scope": two, "namespace": "", "value": "1"}),
-        (value, {"scope": two, "namespace": SESSION, "value": "2"}),
-        (gate, {"id": new_id("gat"), "scope": two}),
-        (stream, {"scope": one}),
-        (event, {"scope": one}),
-        (credit, {"id": new_id("crd"), "scope": one, "key": "a"}),
-        (credit, {"id": new_id("crd"), "scope": "", "key": "b"}),
-        (session, {"id": new_id("ses"), "scope": "pinned", "key": "fix", "us": 4}),
-    ]
-    engine.write(lambda tx: [tx.run(statement(text), **row) for text, row in rows], caller)
-    engine.close()
-
-
-SESSION = new_id("ses")
-
-
-def test_a_store_of_before_keeps_what_it_held_under_the_same_keys(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """002-17, 003-15: the old scope becomes the label; a key that two repositories used is a finding of the doctor."""
-    _old_store(tmp_path / "standfast.db")
-    monkeypatch.chdir(tmp_path)
-    with standfast.open(tmp_path / "standfast.db", data_dir=tmp_path / "data") as sf:
-        (row,) = sf.rows("SELECT time_us, occurred_us, scope, * FROM event WHERE stream = 'orders'")
-        assert sf.sessions.get("only").git_dir == "/srv/two/.git"
-        assert sf.effects.get("charge:1").result == "sent"
-        assert sf.state.get("n", namespace=SESSION).value == 2
-        assert [event.data for event in sf.events.read("orders")] == [{}]
-        before = serial.hash_text("\0".join("" if one is None else f"={one}" for one in _told(row)))
-        assert sf.journal.verify(f"{row['seq']}:{before}").subject == "o"
-        assert sf.credits.balance("ada").balance == 10
-        found = sf.read(repositories.twice)
-    # Of the two, the one whose repository comes first has the key: the other is reached with its old scope.
-    assert [(one.table, one.key, one.scope) for one in found] == [("session", "fix", "github.com/shop/shop")]
-    with standfast.open(tmp_path / "standfast.db", data_dir=tmp_path / "data", scope="github.com/shop/shop") as sf:
-        assert sf.sessions.get("fix").origin == "github.com/shop/shop"
-    with standfast.open(tmp_path / "standfast.db", data_dir=tmp_path / "data", scope="pinned") as sf:
-        assert sf.sessions.get("fix").origin is None
-    for name, value in (("STANDFAST_GIT_DIR", "/srv/two/.git"), ("STANDFAST_ORIGIN", "github.com/two/two")):
-        monkeypatch.setenv(name, value)
-    with standfast.open(tmp_path / "standfast.db", data_dir=tmp_path / "data") as sf:
-        assert sf.state.get("n").value == 1
-        assert [gate.pattern for gate in sf.gates.check("rm -rf")] == ["rm *"]
-        assert sf.sessions.get("fix").git_dir == "/srv/two/.git"
-
-
-def _told(row: dict[str, object]) -> list[object]:
-    """What the receipt of an event is a hash of, with the scope it had when it was written."""
-    names = ("actor", "holder", "source", "type", "subject", "session_id", "state", "stream", "version", "summary")
-    return [row["time_us"], row["occurred_us"], "github.com/shop/shop", *(row[name] for name in names), row["data"]]
-
-
-def test_the_doctor_names_keys_that_exist_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """003-15: what a migration could not move is not hidden."""
-    from standfast.config import load
-    from standfast.handle import connect
-    from standfast.upkeep.doctor import examine
-
-    _old_store(tmp_path / "standfast.db")
-    monkeypatch.chdir(tmp_path)
-    found = list(examine(lambda: load(tmp_path / "standfast.db", data_dir=tmp_path / "data"), connect))
-    (keys,) = [one for one in found if one.id == "keys"]
-    assert keys.state == "warn"
-    assert "session 'fix' of github.com/shop/shop" in keys.text
-    assert "--scope github.com/shop/shop" in keys.remedy
 
 
 # -- the campaign ----------------------------------------------------------------------------------------

@@ -50,9 +50,9 @@ def test_eight_processes_open_one_fresh_database_at_once_ten_times(pg_database: 
 
 def test_eight_processes_open_one_old_store_at_once(pg_database: str, tmp_path: Path) -> None:
     """003-15, 003-18: from the first schema there ever was, and each one after it."""
-    outcome = boot.run(tmp_path, url=pg_database, rounds=LATEST, old=True)
+    outcome = boot.run(tmp_path, url=pg_database, rounds=3, old=True)
     assert outcome.bad == []
-    assert outcome.seen["openings"] == 8 * LATEST
+    assert outcome.seen["openings"] == 8 * 3
 
 
 # -- versions ---------------------------------------------------------------------------------------
@@ -102,11 +102,11 @@ def test_an_additive_migration_leaves_running_writers_alone_and_a_fencing_one_st
 
 
 def test_a_changed_history_is_told_by_the_name_of_the_migration(pg_database: str) -> None:
-    open_engine(pg_database, CALLER).release()
+    open_with(pg_database, *MIGRATIONS, NEXT)
     with psycopg.connect(pg_database) as admin:
-        admin.execute("UPDATE standfast.migration SET checksum = 'other' WHERE version = 1")
-    with pytest.raises(Corrupt, match=r"migration 1 \(foundation\)"):
-        open_engine(pg_database, CALLER)
+        admin.execute("UPDATE standfast.migration SET checksum = 'other' WHERE version = %s", (LATEST + 1,))
+    with pytest.raises(Corrupt, match=rf"migration {LATEST + 1} \(next\)"):
+        open_with(pg_database, *MIGRATIONS, NEXT)
 
 
 def test_a_migration_that_fails_leaves_the_old_schema(pg_database: str) -> None:
@@ -128,7 +128,7 @@ def test_a_schema_of_the_same_name_that_is_not_ours_is_left_alone(pg_database: s
     assert raised.value.code == "not_a_store"
 
 
-@pytest.mark.parametrize("point", ["migrate.before_step:2", "migrate.after_step:1", "migrate.after_step:2"])
+@pytest.mark.parametrize("point", ["migrate.before_step:1", "migrate.after_step:1"])
 def test_killed_in_the_middle_of_a_migration_the_next_one_finds_a_clean_start(pg_database: str, point: str) -> None:
     code = (
         "import sys\nfrom standfast.db.contract import Caller\nfrom standfast.clock import SYSTEM\n"

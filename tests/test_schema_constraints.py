@@ -45,7 +45,7 @@ BROKEN: dict[str, list[Values]] = {
 
 ORDINARY: dict[str, Values] = {"run": {"slots": 1}}
 """Values that a CHECK of more than one column asks for."""
-ENGINES_OWN = {"search_entry": {"words"}, "event": {"late_us", "xid"}}
+ENGINES_OWN = {"search_entry": {"words"}, "event": {"xid"}}
 """Columns that one engine alone has or requires."""
 NEEDED: dict[tuple[str, str], Values] = {("run", "running"): {"holder": "a:x"}}
 """What else a row of this table in this state must have."""

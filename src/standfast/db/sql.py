@@ -11,9 +11,6 @@ A few fragments in braces stand for what the engines spell differently everywher
     {lease_over:t}     the lease of row `t` has run out (RULES: monotonic time on one host)
     {lease_live:t}     the opposite
     {now_us}           the moment of the transaction, also where the server has not told it yet
-    {in_time:e}        event `e` may be of the time from :from_us until :until_us: see footings/by_time.py
-    {by_time:e}        the order in which events happened; {by_time_down:e} the newest first
-    {scoped:e}         event `e` is of :scope
     {here:t}           row `t` belongs to :repository or to none; every row if that is NULL: footings/repositories.py
 
 Texts are read by the module's own loader, so that a wheel and a zipapp work alike.
@@ -36,9 +33,6 @@ _TOKEN = re.compile(r"'(?:[^']|'')*'|--[^\n]*|::|:([a-z_][a-z0-9_]*)|%")
 
 MOMENT_US = "CAST(extract(epoch FROM transaction_timestamp()) * 1000000 AS bigint)"
 """The moment of a transaction, as PostgreSQL tells it."""
-# The last event of every 64 says by when all before it had happened: where a stretch of time begins and ends.
-_BEFORE = "SELECT seq FROM event WHERE seq % 64 = 0 AND occurred_us + late_us < :from_us"
-_BEHIND = "SELECT seq FROM event WHERE seq % 64 = 0 AND occurred_us + late_us >= :until_us"
 _FRAGMENTS = {
     "sqlite": {
         "skip_locked": "",
@@ -46,11 +40,6 @@ _FRAGMENTS = {
         "lease_over": "({t}lease_boot IS NULL OR {t}lease_boot <> :boot_id OR {t}lease_mono_us <= :mono_us)",
         "lease_live": "({t}lease_boot = :boot_id AND {t}lease_mono_us > :mono_us)",
         "now_us": ":now_us",
-        "in_time": f"{{t}}seq > IFNULL(({_BEFORE} ORDER BY occurred_us + late_us DESC, seq DESC LIMIT 1), 0)"
-        f" AND {{t}}seq <= IFNULL(({_BEHIND} ORDER BY occurred_us + late_us, seq LIMIT 1), {2**63 - 1})"
-        " AND {t}late_us = 0",
-        "by_time": "{t}seq",
-        "by_time_down": "{t}seq DESC",
     },
     "postgres": {
         "skip_locked": "FOR UPDATE SKIP LOCKED",
@@ -58,9 +47,6 @@ _FRAGMENTS = {
         "lease_over": "({t}lease_until_us IS NULL OR {t}lease_until_us <= :now_us)",
         "lease_live": "({t}lease_until_us > :now_us)",
         "now_us": f"COALESCE(CAST(:now_us AS bigint), {MOMENT_US})",
-        "in_time": "TRUE",
-        "by_time": "{t}occurred_us, {t}seq",
-        "by_time_down": "{t}occurred_us DESC, {t}seq DESC",
     },
 }
 _HERE = (
@@ -70,10 +56,6 @@ _HERE = (
 )
 for _fragments in _FRAGMENTS.values():
     _fragments["here"] = _HERE
-    # Before schema 11 an event had its repository for a scope; a receipt is a hash of it, so it stays.
-    _fragments["scoped"] = "({t}scope = :scope OR (:scope = '' AND {t}scope = COALESCE({t}origin, {t}git_dir)))"
-_ASKED_BY_TIME = {key: text for key, text in _FRAGMENTS["postgres"].items() if key.startswith("by_time")}
-_FRAGMENTS["late"] = {**_FRAGMENTS["sqlite"], **_ASKED_BY_TIME, "in_time": "{t}late_us <> 0"}
 
 
 class Statement:
@@ -91,11 +73,6 @@ class Statement:
     @cached_property
     def sqlite(self) -> str:
         return _expand(self._texts["sqlite"], "sqlite")
-
-    @cached_property
-    def late(self) -> Statement:
-        """The same question to events that were told out of order: those that {in_time} leaves out on SQLite."""
-        return Statement(f"{self.name}_late", _expand(self._texts["sqlite"], "late"), self._texts["postgres"])
 
     @cached_property
     def postgres(self) -> str:
@@ -145,14 +122,20 @@ class Queries:
 
 
 def load(module: str) -> Queries:
-    """Read the `.sql` file beside `module`: call as `load(__name__)`. It is read with the module, not later: by then
-    a newer release may stand in its place."""
+    """The named statements of the `.sql` file beside `module`: call as `load(__name__)`."""
+    return Queries(f"{module.rpartition('.')[2]}.sql", beside(module))
+
+
+def beside(module: str) -> str:
+    """The text of the `.sql` file beside `module`.
+
+    It is read when the module is imported: later, an upgrade may have replaced the file.
+    """
     spec = sys.modules[module].__spec__
     assert spec is not None
     assert spec.origin is not None
-    path = os.path.splitext(spec.origin)[0] + ".sql"
-    raw: bytes = spec.loader.get_data(path)  # type: ignore[union-attr]
-    return Queries(os.path.basename(path), raw.decode())
+    raw: bytes = spec.loader.get_data(os.path.splitext(spec.origin)[0] + ".sql")  # type: ignore[union-attr]
+    return raw.decode()
 
 
 def parse(text: str) -> dict[str, Statement]:

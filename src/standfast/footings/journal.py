@@ -195,7 +195,7 @@ class Journal(Room):
         row = tx.maybe(SQL.by_seq, seq=seq)
         if row is None:
             return NotFound(f"the journal has no row {seq}", "is this the store that gave the receipt? standfast where")
-        if wanted not in (row_hash(row), _hash_before_labels(row)):
+        if wanted != row_hash(row):
             return Corrupt(
                 f"row {seq} of the journal does not say what the receipt says: it was changed, "
                 "or the receipt is from another store",
@@ -251,17 +251,6 @@ _SAID = itemgetter(*_HASHED)
 def row_hash(row: Row) -> str:
     """The hash of what a row says."""
     return _hash(_SAID(row))
-
-
-def within(row: Row, scope: str) -> bool:
-    """Whether a row is of this scope; before schema 11 its repository was its scope. In SQL it is {scoped}."""
-    return bool(row["scope"] == scope or (not scope and row["scope"] == Label(row["git_dir"], row["origin"]).name))
-
-
-def _hash_before_labels(row: Row) -> str:
-    """Before schema 11 the scope of an event in a stream was its repository, which is its label now."""
-    moved = row["stream"] is not None and not row["scope"]
-    return row_hash(row | {"scope": Label(row["git_dir"], row["origin"]).name}) if moved else ""
 
 
 def _hash(fields: tuple[object, ...]) -> str:

@@ -1,14 +1,11 @@
 -- The journal: append-only, in the transaction of the change it tells of.
 
--- On SQLite a row says whether it was told in order (see by_time.py): how much later than this the latest
--- before it happened, and 0 if none did. What is told of the future is late itself, and delays nobody behind it.
+-- On SQLite the engine reads the row's number from its connection.
 -- name: append [sqlite]
 INSERT INTO event (time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
-                   stream, version, summary, data, git_dir, origin, late_us)
+                   stream, version, summary, data, git_dir, origin)
 VALUES (:time_us, :occurred_us, :scope, :actor, :holder, :source, :type, :subject, :session_id, :state,
-        :stream, :version, :summary, :data, :git_dir, :origin,
-        MAX(IFNULL((SELECT occurred_us + late_us FROM event ORDER BY seq DESC LIMIT 1) - :occurred_us, 0),
-            IIF(:occurred_us > :time_us, -9223372036854775807, 0)))
+        :stream, :version, :summary, :data, :git_dir, :origin)
 
 -- On PostgreSQL a row also says which account of the server wrote it.
 -- name: append [postgres]

@@ -11,18 +11,15 @@ in the store; `refused` stops a program that uses one from another repository. A
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from standfast import serial
 from standfast.config.scope import Label, home_of
 from standfast.db.contract import Caller, Row, Tx
-from standfast.db.sql import load, statement
+from standfast.db.sql import load
 from standfast.db.store import Store
 from standfast.errors import Conflict, StorageError
 
 SQL = load(__name__)
 
-TWICE_MAX = 20
 SEPARATE = "if both are meant, separate them: open(scope=…), standfast --scope NAME, or STANDFAST_SCOPE=NAME"
 
 
@@ -109,37 +106,6 @@ def _written(tx: Tx, row: Row) -> str:
     names = [row["actor"], account["db_user"] if account is not None else None]
     said = " as ".join(serial.clean(name, 80) for name in names if name)
     return f", written by {said}" if said else ""
-
-
-class Twice(NamedTuple):
-    """A key that exists twice, because two repositories used it before keys were unique in the store."""
-
-    table: str
-    key: str
-    scope: str
-    """The repository whose row was left where it was: it is reached by its id, or with this scope."""
-
-
-def twice(tx: Tx, *, limit: int = TWICE_MAX) -> list[Twice]:
-    """What schema 11 could not move, for `doctor`."""
-    from standfast.db.migrations.m0011_identity import KEYED
-
-    found: list[Twice] = []
-    for table, keys in KEYED.items():
-        asked = statement(_TWICE.format(table=table, keys=keys, same=_same_keys(table, keys)))
-        rows = tx.all(asked, limit=limit - len(found)) if len(found) < limit else []
-        found += [Twice(table, " ".join(str(row[name]) for name in keys.split(", ")), row["scope"]) for row in rows]
-    return found
-
-
-_TWICE = """SELECT {keys}, scope FROM {table}
-WHERE scope = COALESCE(origin, git_dir) AND EXISTS (SELECT 1 FROM {table} o WHERE o.scope = '' AND {same})
-ORDER BY scope
-LIMIT :limit"""
-
-
-def _same_keys(table: str, keys: str) -> str:
-    return " AND ".join(f"o.{name} = {table}.{name}" for name in keys.split(", "))
 
 
 def listed(tx: Tx, label: Label) -> bool:

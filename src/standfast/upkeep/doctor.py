@@ -308,7 +308,6 @@ def _inside(store: OpenStore, settings: Settings, ways: Ways, unchecked: dict[st
     yield from _readable("clock", lambda: [_clock(store)], unchecked)
     yield from _readable("loops", lambda: _loops(store), unchecked)
     yield from _readable("imports", lambda: _imports(store), unchecked)
-    yield from _readable("keys", lambda: [_keys(store)], unchecked)
     if store.engine.name == "sqlite":
         yield from _inside_a_file(store, facts, ways, settings.target.is_memory)
     else:
@@ -371,22 +370,6 @@ def _schema(store: OpenStore) -> Iterator[Finding]:
 def _objects(store: OpenStore) -> frozenset[catalogue.Item]:
     rows = store.read(lambda tx: tx.all(statement(catalogue.FOUND[store.engine.name])))
     return frozenset(catalogue.Item(row["kind"], row["name"], row["of"]) for row in rows)
-
-
-def _keys(store: OpenStore) -> Finding:
-    """Keys that two repositories used while the directory decided what a key names."""
-    from standfast.footings import repositories
-
-    found = store.read(repositories.twice)
-    if not found:
-        return Finding("keys", "ok", "every key names one thing")
-    named = "; ".join(f"{one.table} {one.key!r} of {one.scope}" for one in found)
-    return Finding(
-        "keys",
-        "warn",
-        f"{len(found)} keys name a second thing, which programs do not reach any more: {named}",
-        f"reach the second one by its id, or with --scope {found[0].scope}; new work needs another key",
-    )
 
 
 def _history(store: OpenStore) -> Finding:

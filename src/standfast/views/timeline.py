@@ -18,7 +18,7 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, query
 from standfast.errors import InvalidInput, NotFound, StandfastError
-from standfast.footings import by_time, repositories
+from standfast.footings import repositories
 from standfast.ids import is_id, like_suffix
 from standfast.serial import clean
 from standfast.views import coverage, when
@@ -126,7 +126,7 @@ class Timelines(Room):
             "ending": _ending(subject),
             "limit": limit + 1,
         }
-        rows = by_time.between(tx, SQL.between, type=type, type_prefix=f"{type or ''}.%", **asked)
+        rows = tx.all(SQL.between, type=type, type_prefix=f"{type or ''}.%", **asked)
         for imported, own in ((SQL.messages_between, "message.said"), (SQL.calls_between, "tool.called")):
             if type is None or type in (own, own.partition(".")[0]):
                 rows += tx.all(imported, **asked)
@@ -148,8 +148,7 @@ class Timelines(Room):
         """Stretches of silence. Those at the edges are followed to the row that ends them."""
         if until_us <= from_us:
             return []
-        earlier = [by_time.last_before(tx, from_us), *tx.one(SQL.before, us=from_us).values()]
-        later = [by_time.first_from(tx, until_us), *tx.one(SQL.after, us=until_us).values()]
+        earlier, later = tx.one(SQL.before, us=from_us).values(), tx.one(SQL.after, us=until_us).values()
         before = max((us for us in earlier if us is not None), default=None)
         after = min((us for us in later if us is not None), default=None)
         points = [entry.occurred_us for entry in entries]

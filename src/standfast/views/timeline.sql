@@ -4,13 +4,13 @@
 SELECT e.seq, e.time_us, e.occurred_us, e.scope, e.actor, e.holder, e.source, e.type, e.subject, e.session_id,
        e.state, e.stream, e.summary, s.key AS session_key, s.agent AS agent
 FROM event e LEFT JOIN session s ON s.id = e.session_id
-WHERE {in_time:e} AND e.occurred_us >= :from_us AND e.occurred_us < :until_us
-  AND (:everywhere = 1 OR {scoped:e}) AND {here:e}
+WHERE e.occurred_us >= :from_us AND e.occurred_us < :until_us
+  AND (:everywhere = 1 OR e.scope = :scope) AND {here:e}
   AND (CAST(:session_id AS text) IS NULL OR e.session_id = :session_id)
   AND (CAST(:agent AS text) IS NULL OR e.actor = :agent OR s.agent = :agent)
   AND (CAST(:subject AS text) IS NULL OR e.subject = :subject OR e.subject LIKE CAST(:ending AS text) ESCAPE '!')
   AND (CAST(:type AS text) IS NULL OR e.type = :type OR e.type LIKE :type_prefix)
-ORDER BY {by_time:e}
+ORDER BY e.occurred_us, e.seq
 LIMIT :limit
 
 -- What was said, as an imported transcript has it. Only imported messages have a summary.
@@ -66,11 +66,13 @@ ORDER BY r.until_slot_us
 LIMIT :limit
 
 -- name: before
-SELECT (SELECT max(occurred_us) FROM message WHERE summary IS NOT NULL AND occurred_us < :us) AS message_us,
+SELECT (SELECT max(occurred_us) FROM event WHERE occurred_us < :us) AS event_us,
+       (SELECT max(occurred_us) FROM message WHERE summary IS NOT NULL AND occurred_us < :us) AS message_us,
        (SELECT max(occurred_us) FROM tool_call WHERE occurred_us < :us) AS call_us
 
 -- name: after
-SELECT (SELECT min(occurred_us) FROM message WHERE summary IS NOT NULL AND occurred_us >= :us) AS message_us,
+SELECT (SELECT min(occurred_us) FROM event WHERE occurred_us >= :us) AS event_us,
+       (SELECT min(occurred_us) FROM message WHERE summary IS NOT NULL AND occurred_us >= :us) AS message_us,
        (SELECT min(occurred_us) FROM tool_call WHERE occurred_us >= :us) AS call_us
 
 -- name: session_by_key

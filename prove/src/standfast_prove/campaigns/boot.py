@@ -44,7 +44,7 @@ def run(
             path, oracle = url or str(place / f"round-{round}" / "standfast.db"), place / f"oracle.{round}"
             if url is not None:
                 _empty(url)
-            upto = 1 + (seed + round) % LATEST if old else 0
+            upto = LATEST + (seed + round) % len(LATER) if old else 0
             if old:
                 made = nursery.start("standfast_prove.campaigns.boot:open_once", path=path, upto=upto)
                 assert nursery.wait(made, PATIENCE_S) == 0
@@ -120,7 +120,7 @@ def open_once(
     from standfast.db.contract import Caller
 
     caller = Caller(actor="test", holder="p:test", scope="test", clock=SYSTEM)
-    migrations = MIGRATIONS + LATER if later else MIGRATIONS[:upto]
+    migrations = (MIGRATIONS + LATER)[: upto or None] if later or upto else MIGRATIONS
     with crash.record() as passed:
         engine = engine_of(path, caller, migrations)
         if key is not None:

@@ -1,12 +1,12 @@
-"""Interrupted, migrated, resumed: from every schema there ever was, with something pending of every kind it knows.
+"""Interrupted, migrated, resumed: from each schema before the last, with something pending of every kind.
 
-A process of the old schema leaves work behind and is killed. Another, of today, opens the store and is killed at a
-statement of the migration, or at one of its crash points; perhaps the next one too. Then the store has the old
-schema or the new one, nothing in between; whoever comes next finds every pending thing and ends it as if nobody had
-been killed. A process of the old schema that was open all the while is refused at its next write.
+A process of an older schema leaves work behind and is killed. A process of the last schema opens the store and is
+killed at a statement of the migration, or at one of its crash points; perhaps the next one too. Then the store has
+the old schema or the new one, nothing in between. The next process finds every pending thing and finishes it as if no
+process had been killed. A process of the old schema that was open all the while is refused at its next write.
 
-An old schema is made by the migrations of the package up to it. What is left behind is written by today's verbs where
-they need nothing newer, and by SQL of that schema where they do.
+The product has one migration. The later ones are the campaign's own: a column, a table filled from another one, and
+a change that fences older writers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -24,12 +23,10 @@ from typing import Any
 
 import standfast
 from standfast import config, crash, handle
-from standfast.clock import HOUR_US, SYSTEM, SystemClock
-from standfast.db import sql
+from standfast.clock import HOUR_US, SYSTEM, Clock, SystemClock
 from standfast.db.migrations import LATEST, MIGRATIONS
-from standfast.db.sql import Statement
+from standfast.db.migrations.migration import Migration
 from standfast.errors import SchemaTooNew
-from standfast.footings import journal
 from standfast_prove.campaigns.boot import engine_of
 from standfast_prove.campaigns.pending import SCENES, World, make_pending
 from standfast_prove.campaigns.warm import warmed
@@ -40,13 +37,32 @@ from standfast_prove.outcome import Outcome
 
 HERE = "standfast_prove.campaigns.migration:"
 SCOPE = "here"
+LATER = (
+    Migration(
+        LATEST + 1, "columns", "ALTER TABLE effect ADD COLUMN later TEXT;\nALTER TABLE mail ADD COLUMN later TEXT;"
+    ),
+    Migration(
+        LATEST + 2,
+        "a table filled from another",
+        "CREATE TABLE later_task (id TEXT NOT NULL PRIMARY KEY, title TEXT) STRICT;\n"
+        "INSERT INTO later_task (id, title) SELECT id, title FROM task;",
+    ),
+    Migration(
+        LATEST + 3,
+        "a fence",
+        "UPDATE effect SET later = tool;\nCREATE INDEX effect_later ON effect (later);",
+        min_writer=LATEST + 3,
+    ),
+)
+HISTORY = MIGRATIONS + LATER
+LAST = HISTORY[-1].version
 PATIENCE_S = 300.0
 
 
 def run(place: Path, *, seed: int, url: str | None = None, schedules: int = 20, torn: bool = False) -> Outcome:
     """One old schema, by the seed; killed at so many places of its migration. `torn` is the control: a migration
     that commits after each statement."""
-    outcome, draw, found = Outcome("migration"), random.Random(seed), 1 + seed % (LATEST - 1)
+    outcome, draw, found = Outcome("migration"), random.Random(seed), LATEST + seed % len(LATER)
     with Nursery(words=place / "words") as nursery:
         warmed(nursery, postgres=url is not None)
         stores: _Files | _Databases = _Files(place) if url is None else _Databases(place, url)
@@ -67,10 +83,6 @@ def run(place: Path, *, seed: int, url: str | None = None, schedules: int = 20, 
 
 def _words(place: Path) -> str:
     return (place / "words").read_text(errors="replace")[-1500:]
-
-
-def _known(schema: int) -> list[str]:
-    return [name for name, scene in SCENES.items() if scene.since <= schema]
 
 
 class _Scene:
@@ -95,20 +107,20 @@ class _Scene:
             assert code in (-9, 0), f"the migration ended with {code}"
             outcome.count("kills", int(code == -9))
             version = self._stores.version(url)
-            assert version in (self._found, LATEST), f"killed at {kill}, the schema is {version}"
+            assert version in (self._found, LAST), f"killed at {kill}, the schema is {version}"
         assert self._child("migrate", url, home, kill=0, torn=False) == 0, f"killed at {kills}, it does not migrate"
         (home / "migrated").touch()
         code = self._nursery.wait(beside, PATIENCE_S)
         assert code == 0, f"killed at {kills}: the old process ended with {code}"
-        code = self._child("resume", url, home, schema=self._found, hours=hours)
+        code = self._child("resume", url, home, hours=hours)
         assert code == 0, f"killed at {kills}: nobody can go on"
         self._judge(json.loads((home / "found").read_text()), kills)
-        outcome.count("pending things ended", len(_known(self._found)))
+        outcome.count("pending things ended", len(SCENES))
         self._stores.sound(url)
         return len(noted(home / "passed")) if not kills else 0
 
     def _judge(self, found: dict[str, Any], kills: list[int]) -> None:
-        for name in _known(self._found):
+        for name in SCENES:
             wanted = json.loads(json.dumps(SCENES[name].expect))
             assert found[name] == wanted, f"killed at {kills}, {name} ended as {found[name]}, not as {wanted}"
 
@@ -229,73 +241,38 @@ def _name(url: str) -> str:
 
 
 @contextmanager
-def _old(url: str, home: str, schema: int) -> Iterator[standfast.Standfast]:
-    """The store as a process of an old version has it."""
+def _opened(
+    url: str, home: str, schema: int, *, actor: str = "old", clock: Clock = SYSTEM
+) -> Iterator[standfast.Standfast]:
+    """The store as a process of a version with this schema has it."""
     from standfast.db.contract import Caller
     from standfast.db.store import Store
     from standfast.footings.leases import this_process
 
-    settings = config.load(url, data_dir=home, actor="old", scope=SCOPE, outside=True)
-    caller = Caller(actor="old", holder=this_process(SYSTEM), scope=SCOPE, clock=SYSTEM)
+    settings = config.load(url, data_dir=home, actor=actor, scope=SCOPE, outside=True)
+    caller = Caller(actor=actor, holder=this_process(clock), scope=SCOPE, clock=clock)
+    caller.repository = ""
     with Patching() as patch:
         if "://" in url:
             from standfast.db.postgres import tx
 
             patch.setattr(tx, "LATEST", schema)
-        if schema < 11:  # since then rows have a label
-            patch.setattr(sql, "_expand", _without_labels)
-        if schema < 10:  # since then a row of the journal says whether it was told in order
-            told = journal.SQL.append._texts["postgres"]
-            patch.setattr(journal.SQL, "append", Statement("append", told.removesuffix("RETURNING seq"), told))
-        store = Store(lambda caller: engine_of(url, caller, MIGRATIONS[:schema]), caller, lambda: caller.holder)
+        store = Store(lambda caller: engine_of(url, caller, HISTORY[:schema]), caller, lambda: caller.holder)
         store.data_dir = home
-        yield handle.Standfast(settings, store)
-
-
-def _without_labels(text: str, dialect: str, expand: Callable[[str, str], str] = sql._expand) -> str:
-    """A statement as it was before rows had a label. The journal's takes its values by position: two say nothing."""
-    if text.startswith("INSERT INTO event "):
-        text = text.replace(", git_dir, origin", "").replace(", db_user", "").replace(", session_user", "")
-        unused = "COALESCE(:data, CASE WHEN :git_dir = :origin THEN NULL END)"
-        return expand(text.replace(":data, :git_dir, :origin", unused), dialect)
-    text = text.replace("{here}", "TRUE").replace("{scoped}", "scope = :scope")
-    text = text.replace("git_dir = :git_dir OR origin = :origin", "FALSE")
-    # An effect did not keep the shape of its result.
-    text = text.replace("result_shape = :result_shape, ", "").replace(", :result_shape", "")
-    if text.startswith("INSERT INTO effect "):
-        text = text.replace(", result_shape", "", 1)
-    text = text.replace(", result_shape", ", NULL AS result_shape")
-    # An approval was bound to the hash of the intent alone.
-    text = text.replace("intent_hash, question_hash,", "intent_hash,").replace(
-        ":intent_hash, :intent_hash", ":intent_hash"
-    )
-    text = text.replace("(effect_id, question_hash)", "(effect_id, intent_hash)")
-    text = re.sub(r"\{here:\w\}", "TRUE", text)
-    text = re.sub(r"\{scoped:(\w)\}", r"\1.scope = :scope", text)
-    if "git_dir" not in text:
-        return expand(text, dialect)
-    head, returning, tail = text.partition("RETURNING ")
-    if head.startswith("INSERT INTO "):
-        head = re.sub(r",\s*(?:CAST\()?:git_dir(?: AS TEXT\))?,\s*(?:CAST\()?:origin(?: AS TEXT\))?", "", head)
-        head = re.sub(r",\s*git_dir,\s*origin(?=\s*\))", "", head, count=1)
-        head = re.sub(r", \(SELECT e\.git_dir [^)]*\),\s*\(SELECT e\.origin [^)]*\)", "", head)
-    text = head + returning + tail
-    for name in ("git_dir", "origin"):
-        text = re.sub(rf"(?<![:\w.])(?:\w+\.)?{name} AS {name}\b", f"NULL AS {name}", text)
-        text = re.sub(rf"(?<![:\w.])(?:\w+\.)?{name}\b(?=\s*(?:,|\n|$|FROM))(?<!AS {name})", f"NULL AS {name}", text)
-    return expand(text, dialect)
+        with handle.Standfast(settings, store) as sf:
+            yield sf
 
 
 def build(url: str, home: str, schema: int) -> None:
     """Leave something of every kind behind, and die."""
-    with _old(url, home, schema) as sf:
-        make_pending(sf, World(Path(home)), schema)
+    with _opened(url, home, schema) as sf:
+        make_pending(sf, World(Path(home)))
         crash.die()
 
 
 def beside(url: str, home: str, schema: int) -> None:
     """An old process that stays: it can write until somebody migrates, and is refused from then on."""
-    with _old(url, home, schema) as sf:
+    with _opened(url, home, schema) as sf:
         sf.leases.acquire("beside")
         Path(home, "beside").touch()
         _until(Path(home, "migrated"), "nobody migrated")
@@ -303,7 +280,7 @@ def beside(url: str, home: str, schema: int) -> None:
             sf.leases.acquire("late")
         except SchemaTooNew:
             return
-        raise AssertionError(f"a process of schema {schema} wrote into a store of schema {LATEST}")
+        raise AssertionError(f"a process of schema {schema} wrote into a store of schema {LAST}")
 
 
 def migrate(url: str, home: str, kill: int, torn: bool) -> None:
@@ -322,7 +299,7 @@ def migrate(url: str, home: str, kill: int, torn: bool) -> None:
     with Patching() as patch, crash.record():
         crash.arm(lambda name: at(name) if name.startswith("migrate.") else None)
         (_watch_server if "://" in url else _watch_file)(patch, at, torn)
-        with handle.connect(config.load(url, data_dir=home, actor="new", scope=SCOPE, outside=True)):
+        with _opened(url, home, LAST, actor="new"):
             pass
 
 
@@ -409,13 +386,12 @@ class _Later(SystemClock):
         return super().mono_us() + self._by_us
 
 
-def resume(url: str, home: str, schema: int, hours: int) -> None:
+def resume(url: str, home: str, hours: int) -> None:
     """Today's code ends what was pending; what became of each is written down."""
     found = {}
-    settings = config.load(url, data_dir=home, actor="new", scope=SCOPE, outside=True)
-    with handle.connect(settings, clock=_Later(hours) if hours else None) as sf:
-        for name in _known(schema):
-            found[name] = SCENES[name].resume(sf, World(Path(home)))
+    with _opened(url, home, LAST, actor="new", clock=_Later(hours)) as sf:
+        for name, scene in SCENES.items():
+            found[name] = scene.resume(sf, World(Path(home)))
     Path(home, "found").write_text(json.dumps(found))
     with suppress(FileNotFoundError):
         os.unlink(Path(home, "beside"))

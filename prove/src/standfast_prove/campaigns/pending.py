@@ -1,7 +1,6 @@
 """What can be pending in a store: how each is left behind by a process that dies, and how the next one ends it.
 
-`since` is the schema that first knew it. `resume` returns what became of it, which has to be `expect`, whatever
-happened to the store in between.
+`resume` returns what became of it, which has to be `expect`, after any migration in between.
 """
 
 from __future__ import annotations
@@ -13,26 +12,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import standfast
-from standfast import serial
-from standfast.clock import DAY_US, HOUR_US, SECOND_US, SYSTEM, SystemClock
+from standfast.clock import HOUR_US, SECOND_US, SYSTEM, SystemClock
 from standfast.db.contract import Caller
 from standfast.db.sql import statement
 from standfast.errors import ApprovalRequired
 from standfast.footings import leases
-from standfast.ids import new_id
 from standfast_prove.faults.rows import Oracle, noted
-from standfast_prove.mutants.patching import Patching
 
 _ITEM = statement(
     "INSERT INTO item (scope, path, key, value, created_us, updated_us)"
     " VALUES (:scope, '[\"notes\"]', 'a', '{\"n\":1}', :now_us, :now_us)",
     name="pending_item",
-)
-_APPROVAL = statement(
-    "INSERT INTO approval (id, scope, effect_id, tool, intent_hash, state, requester, approver, requested_us,"
-    " expires_us, answered_us) VALUES (:id, :scope, :effect_id, 'pay', :intent_hash, :state, 'an agent', :approver,"
-    " :now_us, :expires_us, :answered_us)",
-    name="pending_approval",
 )
 
 
@@ -58,22 +48,14 @@ Make = Callable[[standfast.Standfast, World], object]
 class Scene(NamedTuple):
     """One thing that is pending."""
 
-    since: int
     make: Make
     resume: Callable[[standfast.Standfast, World], Any]
     expect: Any
 
 
-def make_pending(sf: standfast.Standfast, world: World, schema: int) -> None:
-    """Everything that `schema` knows."""
-    with Patching() as patch:
-        if schema < 3:  # signs of life of agents came with schema 3
-            from standfast.record import agents
-
-            patch.setattr(agents, "notice", lambda *_: None)
-        for scene in SCENES.values():
-            if scene.since <= schema:
-                scene.make(sf, world)
+def make_pending(sf: standfast.Standfast, world: World) -> None:
+    for scene in SCENES.values():
+        scene.make(sf, world)
 
 
 # -- leases and sessions --------------------------------------------------------------------------------------
@@ -151,28 +133,17 @@ def _unknown(sf: standfast.Standfast, world: World) -> None:
         s.effect("pay", _intent("unknown"), key="unknown", do=breaks)
 
 
-def _approval(key: str, state: str) -> Make:
-    """An approval as schemas before 11 wrote it: bound to the hash of the intent, without a question."""
+def _approval(key: str, answer: str | None = None) -> Make:
+    """A request, and perhaps its answer, that no call has used yet."""
 
     def make(sf: standfast.Standfast, world: World) -> None:
-        planned = sf.effects.plan("pay", _intent(key), key=key)
-        answered = state != "requested"
-
-        def insert(tx: Any) -> None:
-            tx.run(
-                _APPROVAL,
-                id=new_id("apr"),
-                scope=sf.scope,
-                effect_id=planned.id,
-                intent_hash=serial.hash(planned.intent),
-                state=state,
-                approver="a person" if answered else None,
-                now_us=tx.now_us(),
-                expires_us=tx.now_us() + DAY_US,
-                answered_us=tx.now_us() if answered else None,
-            )
-
-        sf._store.write(insert)
+        with suppress(ApprovalRequired), sf.session(f"asks {key}") as s:
+            s.effect("pay", _intent(key), key=key, do=lambda call: world.receive(key), approve=True)
+        (asked,) = [one for one in sf.approvals.list() if one.effect_id == sf.effects.get(key).id]
+        if answer == "granted":
+            sf.approvals.grant(asked.id, approver="a person")
+        elif answer == "denied":
+            sf.approvals.deny(asked.id, approver="a person")
 
     return make
 
@@ -199,6 +170,8 @@ def _options(key: str, world: World) -> dict[str, Any]:
 
     if key == "repeatable":
         return {"idempotent": True}
+    if key in ("asked", "granted", "denied"):
+        return {"approve": True}
     return {"probe": probe, "settle": 0} if key in ("arrived", "lost") else {}
 
 
@@ -323,42 +296,32 @@ def _item_again(sf: standfast.Standfast, world: World) -> Any:
 
 
 SCENES: dict[str, Scene] = {
-    "lock held": Scene(1, _lock, _lock_again, [2, ["lease.acquired", "lease.taken_over"]]),
+    "lock held": Scene(_lock, _lock_again, [2, ["lease.acquired", "lease.taken_over"]]),
     "session active, decision open": Scene(
-        2,
         _session,
         _session_again,
         [2, "the old plan", True, ["the parser is flaky"], {"page": 3}, "fix-42", "completed", "done"],
     ),
-    "message said": Scene(2, _words, _words_found, 1),
-    "effect planned": Scene(2, _planned, _sent("planned"), [1, "acknowledged", 1, []]),
-    "effect dispatched, arrived": Scene(2, _arrived, _sent("arrived"), [1, "acknowledged", 1, []]),
-    "effect dispatched, lost": Scene(2, _lost, _sent("lost"), [1, "acknowledged", 2, []]),
-    "effect dispatched, repeatable": Scene(2, _repeatable, _sent("repeatable"), [1, "acknowledged", 2, []]),
-    "effect unknown": Scene(2, _unknown, _sent("unknown", settle=True), [1, "acknowledged", 1, []]),
-    # What was asked without a question is asked again: no approver has read it.
-    "approval requested": Scene(
-        2, _approval("asked", "requested"), _sent("asked"), [0, "planned", 0, [["requested", None], ["expired", None]]]
-    ),
+    "message said": Scene(_words, _words_found, 1),
+    "effect planned": Scene(_planned, _sent("planned"), [1, "acknowledged", 1, []]),
+    "effect dispatched, arrived": Scene(_arrived, _sent("arrived"), [1, "acknowledged", 1, []]),
+    "effect dispatched, lost": Scene(_lost, _sent("lost"), [1, "acknowledged", 2, []]),
+    "effect dispatched, repeatable": Scene(_repeatable, _sent("repeatable"), [1, "acknowledged", 2, []]),
+    "effect unknown": Scene(_unknown, _sent("unknown", settle=True), [1, "acknowledged", 1, []]),
+    "approval requested": Scene(_approval("asked"), _sent("asked"), [0, "planned", 0, [["requested", None]]]),
     "approval granted": Scene(
-        2,
-        _approval("granted", "granted"),
-        _sent("granted"),
-        [0, "planned", 0, [["requested", None], ["expired", "a person"]]],
+        _approval("granted", "granted"), _sent("granted"), [1, "acknowledged", 1, [["consumed", "a person"]]]
     ),
     "approval denied": Scene(
-        2,
-        _approval("denied", "denied"),
-        _sent("denied"),
-        [0, "planned", 0, [["requested", None], ["denied", "a person"]]],
+        _approval("denied", "denied"), _sent("denied"), [0, "planned", 0, [["denied", "a person"]]]
     ),
-    "value of a version": Scene(2, _value, _value_again, [{"n": 2}, 3]),
-    "task claimed": Scene(3, _task, _task_again, ["flaky", 2, "closed", True]),
-    "stream half consumed": Scene(3, _stream, _stream_again, [[2], 4]),
-    "webhook claimed": Scene(3, _webhook, _webhook_again, [1, "done", "webhook", False, 1]),
-    "mail leased": Scene(4, _mail, _mail_again, [[["m1", 2, "done"], ["m2", 1, "done"]], True]),
-    "loop due": Scene(5, _due, _due_again, [["queued"], 0, "finished"]),
-    "run going": Scene(5, _going, _going_again, [["abandoned", 1]]),
-    "thread of a graph": Scene(8, _thread, _thread_again, ["c1", ["messages"], 1]),
-    "item of a graph": Scene(8, _item, _item_again, {"n": 1}),
+    "value of a version": Scene(_value, _value_again, [{"n": 2}, 3]),
+    "task claimed": Scene(_task, _task_again, ["flaky", 2, "closed", True]),
+    "stream half consumed": Scene(_stream, _stream_again, [[2], 4]),
+    "webhook claimed": Scene(_webhook, _webhook_again, [1, "done", "webhook", False, 1]),
+    "mail leased": Scene(_mail, _mail_again, [[["m1", 2, "done"], ["m2", 1, "done"]], True]),
+    "loop due": Scene(_due, _due_again, [["queued"], 0, "finished"]),
+    "run going": Scene(_going, _going_again, [["abandoned", 1]]),
+    "thread of a graph": Scene(_thread, _thread_again, ["c1", ["messages"], 1]),
+    "item of a graph": Scene(_item, _item_again, {"n": 1}),
 }

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from standfast import crash, modules
 from standfast.db.contract import Caller, Done, Engine, Row, Tx, Watch
-from standfast.db.migrations import MIGRATIONS
+from standfast.db.migrations import MIGRATIONS, refuse
 from standfast.db.migrations.migration import Migration
 from standfast.db.postgres import faults, migrate, opening
 from standfast.db.postgres.address import Address
@@ -101,8 +101,7 @@ class PostgresEngine(Engine):
         finally:
             self._pool.give(permit)
         latest = migrations[-1].version
-        migrate.refuse_newer(found.schema, latest)
-        migrate.check_history(found.history, migrations)
+        refuse(found.schema, found.history, migrations)
         moved = migrate.moved(found)
         meta = found.meta
         if found.schema < latest or moved:

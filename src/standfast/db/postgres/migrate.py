@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from standfast import crash
 from standfast.db.contract import DEADLINE_S
-from standfast.db.migrations import MIGRATIONS, ddl
+from standfast.db.migrations import MIGRATIONS, ddl, refuse
 from standfast.db.migrations.migration import Migration
 from standfast.db.postgres.opening import LAST, Found
-from standfast.errors import Corrupt, SchemaTooNew, schema_damaged
+from standfast.errors import Corrupt, schema_damaged
 from standfast.ids import new_id
 
 if TYPE_CHECKING:
@@ -64,9 +64,8 @@ def _migrate_locked(connection: psycopg.Connection[Any], migrations: Sequence[Mi
     connection.execute(_LOCAL)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
     found = _version(connection)
-    refuse_newer(found, migrations[-1].version)
     if found:
-        check_history(dict(connection.execute("SELECT version, checksum FROM migration").fetchall()), migrations)
+        refuse(found, dict(connection.execute("SELECT version, checksum FROM migration").fetchall()), migrations)
     else:
         _make_room(connection)
     for migration in migrations:
@@ -74,24 +73,6 @@ def _migrate_locked(connection: psycopg.Connection[Any], migrations: Sequence[Mi
             crash.point("migrate.before_step")
             _apply(connection, migration)
             crash.point("migrate.after_step")
-
-
-def refuse_newer(found: int, latest: int) -> None:
-    if found > latest:
-        raise SchemaTooNew(
-            f"this store has schema {found}; this standfast knows schemas up to {latest}",
-            "upgrade: pip install --upgrade standfast",
-        )
-
-
-def check_history(applied: dict[int, str], migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """What was applied must be what this package says was applied."""
-    for migration in migrations:
-        if applied.get(migration.version, migration.checksum) != migration.checksum:
-            raise Corrupt(
-                f"the store's history says migration {migration.version} ({migration.name}) was another one",
-                "this store was made by a changed standfast; restore a backup or use the version that made it",
-            )
 
 
 def _version(connection: psycopg.Connection[Any]) -> int:
@@ -117,7 +98,8 @@ def _make_room(connection: psycopg.Connection[Any]) -> None:
 def _apply(connection: psycopg.Connection[Any], migration: Migration) -> None:
     connection.execute(ddl(migration, "postgres").encode())
     if migration.version == 1:
-        for key, value in (("store_id", new_id("sto")), ("settled_seq", ""), ("cluster", _cluster(connection))):
+        meta = {"store_id": new_id("sto"), "epoch": "1", "settled_seq": "", "cluster": _cluster(connection)}
+        for key, value in meta.items():
             connection.execute(_PUT_META, (key, value))
     connection.execute(
         f"INSERT INTO migration (version, name, checksum, applied_us) VALUES (%s, %s, %s, {_NOW_US})",

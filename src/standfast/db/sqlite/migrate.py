@@ -14,9 +14,9 @@ import apsw
 from standfast import crash
 from standfast.db import catalogue
 from standfast.db.contract import Caller
-from standfast.db.migrations import MIGRATIONS, ddl
+from standfast.db.migrations import MIGRATIONS, ddl, refuse
 from standfast.db.migrations.migration import Migration
-from standfast.errors import Corrupt, SchemaTooNew
+from standfast.errors import Corrupt
 from standfast.ids import new_id
 
 APPLICATION_ID = 0x53544644
@@ -32,13 +32,12 @@ def version(connection: apsw.Connection) -> int:
 def migrate(connection: apsw.Connection, caller: Caller, migrations: Sequence[Migration] = MIGRATIONS) -> None:
     """Apply what is pending. The caller holds the lock between processes."""
     latest = migrations[-1].version
-    if refuse_newer(version(connection), latest) == latest:
+    if _found(connection, migrations) == latest:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        found = refuse_newer(version(connection), latest)
+        found = _found(connection, migrations)
         refuse_foreign(connection, found)
-        check_history(connection, found, migrations)
         for migration in migrations:
             if migration.version > found:
                 crash.point("migrate.before_step")
@@ -52,19 +51,19 @@ def migrate(connection: apsw.Connection, caller: Caller, migrations: Sequence[Mi
         raise
 
 
+def _found(connection: apsw.Connection, migrations: Sequence[Migration]) -> int:
+    """The schema of this store; a newer one and another history are refused."""
+    found, history = version(connection), {}
+    if connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'migration' AND type = 'table'").get:
+        history = dict(connection.execute("SELECT version, checksum FROM migration"))
+    refuse(found, history, migrations)
+    return found
+
+
 def identity(connection: apsw.Connection) -> tuple[str, int]:
     """The store's id and epoch."""
     meta = dict(connection.execute("SELECT key, value FROM meta WHERE key IN ('store_id', 'epoch')"))
     return meta.get("store_id", ""), int(meta.get("epoch", "1"))
-
-
-def refuse_newer(found: int, latest: int) -> int:
-    if found > latest:
-        raise SchemaTooNew(
-            f"this store has schema {found}; this standfast knows schemas up to {latest}",
-            "upgrade: pip install --upgrade standfast",
-        )
-    return found
 
 
 def refuse_foreign(connection: apsw.Connection, found: int) -> None:
@@ -79,24 +78,11 @@ def refuse_foreign(connection: apsw.Connection, found: int) -> None:
         )
 
 
-def check_history(connection: apsw.Connection, found: int, migrations: Sequence[Migration]) -> None:
-    """What was applied must be what this package says was applied."""
-    if found == 0:
-        return
-    applied = dict(connection.execute("SELECT version, checksum FROM migration ORDER BY version"))
-    for migration in migrations:
-        if migration.version <= found and applied.get(migration.version) != migration.checksum:
-            raise Corrupt(
-                f"the store's history says migration {migration.version} ({migration.name}) was another one",
-                "this file was made by a changed standfast; restore a backup or use the version that made it",
-            )
-
-
 def _apply(connection: apsw.Connection, caller: Caller, migration: Migration) -> None:
     connection.execute(ddl(migration, "sqlite")).fetchall()
     if migration.version == 1:
         connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-        connection.execute("INSERT INTO meta (key, value) VALUES ('store_id', ?)", (new_id("sto"),))
+        connection.execute("INSERT INTO meta (key, value) VALUES ('store_id', ?), ('epoch', '1')", (new_id("sto"),))
     connection.execute(
         "INSERT INTO migration (version, name, checksum, applied_us) VALUES (?, ?, ?, ?)",
         (migration.version, migration.name, migration.checksum, caller.clock.now_us()),

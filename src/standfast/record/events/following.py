@@ -43,7 +43,7 @@ def look(tx: Tx, stream: str | None, type: str | None, cursor: str, limit: int) 
         rows = journal.following(tx, cursor or None, limit)
         end = journal.cursor_of(tx, rows[-1]) if rows else cursor
     # What is of no interest is not decoded.
-    wanted = [row for row in rows if journal.within(row, tx.caller.scope) and fits(row["type"], type)]
+    wanted = [row for row in rows if row["scope"] == tx.caller.scope and fits(row["type"], type)]
     placed = [
         (journal.event(row), journal.cursor_of(tx, row) if stream is None else f"v:{row['version']}") for row in wanted
     ]

@@ -16,7 +16,7 @@ from standfast import serial
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import InvalidInput, NotFound
-from standfast.footings import by_time, hints, journal
+from standfast.footings import hints, journal
 from standfast.footings.journal import Event
 from standfast.record.events import appending
 from standfast.record.events.nouns import Listed, Stream, page_size
@@ -92,14 +92,14 @@ def _by_time(
     asked |= {"everywhere": int(everywhere), "until_us": EVER_US if until_us is None else until_us}
     from_us = -EVER_US if since_us is None else since_us
     if newest:
-        return by_time.between(tx, SQL.between_newest, newest=True, from_us=from_us, **asked)
+        return tx.all(SQL.between_newest, from_us=from_us, **asked)
     seq = 0
     if after is not None:
         match = _NEXT.match(after)
         if not match or match.group(2) is None:
             raise InvalidInput(f"{serial.clean(after, 40)!r} is not a place in this list", "use the page's own `next`")
         from_us, seq = max(from_us, int(match.group(2))), int(match.group(3))
-    return by_time.between(tx, SQL.between, from_us=from_us, seq=seq, **asked)
+    return tx.all(SQL.between, from_us=from_us, seq=seq, **asked)
 
 
 def version_in(after: str | None) -> int:

@@ -30,22 +30,22 @@ LIMIT :limit
 SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
        stream, version, summary, data
 FROM event
-WHERE {in_time} AND occurred_us >= :from_us AND occurred_us < :until_us AND (occurred_us > :from_us OR seq > :seq)
-  AND (:everywhere = 1 OR {scoped})
+WHERE occurred_us >= :from_us AND occurred_us < :until_us AND (occurred_us > :from_us OR seq > :seq)
+  AND (:everywhere = 1 OR scope = :scope)
   AND (CAST(:stream AS text) IS NULL OR stream = :stream)
   AND (CAST(:type AS text) IS NULL OR type = :type OR substr(type, 1, length(CAST(:type AS text)) + 1) = :type || '.')
-ORDER BY {by_time}
+ORDER BY occurred_us, seq
 LIMIT :limit
 
 -- name: between_newest
 SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
        stream, version, summary, data
 FROM event
-WHERE {in_time} AND occurred_us >= :from_us AND occurred_us < :until_us
-  AND (:everywhere = 1 OR {scoped})
+WHERE occurred_us >= :from_us AND occurred_us < :until_us
+  AND (:everywhere = 1 OR scope = :scope)
   AND (CAST(:stream AS text) IS NULL OR stream = :stream)
   AND (CAST(:type AS text) IS NULL OR type = :type OR substr(type, 1, length(CAST(:type AS text)) + 1) = :type || '.')
-ORDER BY {by_time_down}
+ORDER BY occurred_us DESC, seq DESC
 LIMIT :limit
 
 -- name: stream

@@ -175,10 +175,7 @@ def _place(tx: Tx, given: Letter, answers: Row | None) -> Place | StandfastError
         return addresses.placed(tx, given.to)
     assert answers is not None
     # An answer goes back to where the question came from, also across scopes.
-    sent = serial.read(answers["provenance"])
-    # Before schema 11 the scope of a mail was its repository.
-    scope = sent["scope"] if "repository" in sent else answers["scope"]
-    return Place(scope, addresses.checked(answers["sender"]))
+    return Place(serial.read(answers["provenance"])["scope"], addresses.checked(answers["sender"]))
 
 
 def _sender(tx: Tx, answers: Row | None) -> str:
