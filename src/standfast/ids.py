@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from itertools import count, islice
 from threading import Lock
-from typing import Final
+from typing import Final, TypeAlias
 
 from standfast.errors import InvalidInput
 
@@ -52,6 +52,8 @@ PREFIXES: Final[dict[str, str]] = {
 
 ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford: no i, l, o, u
 SHORT_CHARS: Final = 6
+Id: TypeAlias = str
+"""A parameter that takes an id in full. The command line refuses anything else."""
 
 _BODY_CHARS = 26
 _PREFIX_CHARS = 4  # with the underscore

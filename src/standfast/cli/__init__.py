@@ -9,6 +9,9 @@ of times an hour, and a command pays only for what it uses.
     later.py     modules that others import and hardly ever use
     app.py       the frame: finding a command, errors, exit codes, Ctrl-C, broken pipes
     frame.py     what a command is made of: options, examples, nouns with verbs
+    generate.py  commands made of methods: signature, annotations, docstring
+    answers.py   what a command returns: one model or many
+    values.py    types of options (DURATION, TIME, JSON), formats of fields
     output.py    stdout for data, stderr for words; tables, --json, --jsonl
     render.py    tables that fit a terminal and cannot harm it
     exits.py     the exit codes, all of them

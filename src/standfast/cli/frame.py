@@ -10,7 +10,8 @@
     @argument("title")
     def add(out: Out, title: str) -> None: ...
 
-The function gets `out` first. It parses, calls one verb of the library, and renders.
+The function gets `out` first. It parses, calls one verb of the library, and renders. If its first parameter is `sf`,
+it gets the open store and returns its answer (`answers`). `generate` makes commands of methods.
 """
 
 from __future__ import annotations
@@ -73,17 +74,27 @@ class Command(click.Command):
             error.ctx = error.ctx or ctx  # not every one of click's knows where it happened
             raise
 
+    def two_examples(self) -> Examples:
+        return self.examples
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_examples(formatter, self.examples)
+        write_examples(formatter, self.two_examples())
 
 
 class Noun(click.Group):
-    """A noun and its verbs. Alone it runs its `default` verb."""
+    """A noun and its verbs. Alone it runs its `default` verb. `of` is the class of its resource, "module:class"."""
 
-    def __init__(self, name: str, help: str, *, default: str | None = None) -> None:
+    def __init__(self, name: str, help: str, *, default: str | None = None, of: str = "") -> None:
         super().__init__(name, help=help, invoke_without_command=default is not None, callback=self._alone)
         self.default = default
+        self.of = of
         self.params += common_options()
+
+    def generate(self, name: str, method: str = "", **attributes: Any) -> None:
+        """Add the command of a method, by default the one of the same name (`generate.Generated`)."""
+        from standfast.cli.generate import Generated
+
+        self.add_command(Generated(name, str(self.name), self.of, method or name, **attributes))
 
     def verb(self, name: str, *, examples: Examples, **attributes: Any) -> Callable[[F], F]:
         def decorate(function: F) -> F:
@@ -104,7 +115,7 @@ class Noun(click.Group):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         shown = [c for c in self.commands.values() if isinstance(c, Command) and not c.hidden]
-        write_examples(formatter, tuple(command.examples[0] for command in shown[:2]))
+        write_examples(formatter, tuple(command.two_examples()[0] for command in shown[:2]))
 
 
 def command(name: str, *, examples: Examples, **attributes: Any) -> Callable[[Callable[..., Any]], Command]:
@@ -112,8 +123,8 @@ def command(name: str, *, examples: Examples, **attributes: Any) -> Callable[[Ca
     return lambda function: _built(name, function, examples, attributes)
 
 
-def noun(name: str, help: str, *, default: str | None = None) -> Noun:
-    return Noun(name, help, default=default)
+def noun(name: str, help: str, *, default: str | None = None, of: str = "") -> Noun:
+    return Noun(name, help, default=default, of=of)
 
 
 def invoke(ctx: click.Context, chosen: click.Command) -> None:
@@ -124,15 +135,15 @@ def invoke(ctx: click.Context, chosen: click.Command) -> None:
 
 def option(*names: str, **attributes: Any) -> Callable[[F], F]:
     """As click's decorator, but made when its command is used: a noun has a hundred of them, a call needs five."""
-    return _wanting(partial(_made, click.Option, names, **attributes))
+    return _wanting(partial(made, click.Option, names, **attributes))
 
 
 def argument(name: str, **attributes: Any) -> Callable[[F], F]:
     """As click's decorator, made when its command is used."""
-    return _wanting(partial(_made, click.Argument, (name,), **attributes))
+    return _wanting(partial(made, click.Argument, (name,), **attributes))
 
 
-def _made(kind: type[P], names: tuple[str, ...], help: str | None = None, **attributes: Any) -> P:
+def made(kind: type[P], names: tuple[str, ...], help: str | None = None, **attributes: Any) -> P:
     # Given to click, each text would be tidied by a module that takes longer to load than all of this.
     made = kind(names, **attributes)
     made.help = help
@@ -150,9 +161,17 @@ def _wanting(make: Callable[[], click.Parameter]) -> Callable[[F], F]:
 
 def scope_options(function: F) -> F:
     """`--all` every repository and scope, `--global` outside any; given to the command as `scope_choice`."""
-    everything = option("--all", "scope_choice", flag_value="all", help="Every repository and scope.")
-    nothing = option("--global", "scope_choice", flag_value="global", help="Only what belongs to no repository.")
-    return everything(nothing(function))
+    for make in reversed(scope_flags()):
+        function = _wanting(make)(function)
+    return function
+
+
+def scope_flags() -> Wanted:
+    name, everything, nothing = "scope_choice", "Every repository and scope.", "Only what belongs to no repository."
+    return [
+        partial(made, click.Option, ("--all", name), everything, flag_value="all"),
+        partial(made, click.Option, ("--global", name), nothing, flag_value="global"),
+    ]
 
 
 def chosen_scope(choice: str | None, current: str) -> str | None:
@@ -195,7 +214,7 @@ def common_options() -> list[click.Parameter]:
         eager("--json", callback=_format("json"), help="One JSON document on stdout."),
         eager("--jsonl", callback=_format("jsonl"), help="One JSON record a line."),
         flag("--debug", callback=_debug, hidden=True),
-        _made(
+        made(
             click.Option,
             ("--scope",),
             "Separate keys on purpose; keys of another scope are other keys.",
@@ -211,7 +230,7 @@ def common_options() -> list[click.Parameter]:
 
 def flag(*names: str, callback: Callable[..., None], **attributes: Any) -> click.Option:
     """An option that is there or not, and does what it is for by itself."""
-    return _made(click.Option, names, is_flag=True, expose_value=False, callback=callback, **attributes)
+    return made(click.Option, names, is_flag=True, expose_value=False, callback=callback, **attributes)
 
 
 def unknown(word: str, known: list[str], before: str = "") -> Refused:
@@ -259,6 +278,11 @@ def _help(ctx: click.Context, _: click.Parameter, given: bool) -> None:
 def _built(name: str, function: Callable[..., Any], examples: Examples, attributes: dict[str, Any]) -> Command:
     chosen: type[Command] = attributes.pop("cls", Command)
     wanted: Wanted = getattr(function, _WANTED, [])
+    creates = attributes.pop("creates", False)
+    if function.__code__.co_varnames[:1] == ("sf",):
+        from standfast.cli.answers import framed
+
+        function = framed(function, creates=creates)
     decorate = click.command(name, cls=chosen, examples=examples, wanted=wanted, **attributes)
     made = decorate(click.pass_obj(function))
     assert isinstance(made, Command)

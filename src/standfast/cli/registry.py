@@ -36,7 +36,7 @@ ENTRIES = (
     Entry("session", "standfast.cli.session:session", "work", "work that survives its processes: run, resume, take"),
     Entry("effect", "standfast.cli.effect:effect", "work", "what is sent outside: begin, done, fail, resolve, undo"),
     Entry("once", "standfast.cli.once:once", "work", "run a command once per key; its answer ever after"),
-    Entry("decide", "standfast.cli.decide:decide", "work", "write down what, why and then, before doing it"),
+    Entry("decide", "standfast.cli.decision:decide", "work", "write down what, why and then, before doing it"),
     Entry(
         "decision",
         "standfast.cli.decision:decision",

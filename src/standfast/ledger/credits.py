@@ -63,6 +63,10 @@ class CreditEntry(NamedTuple):
     """Whether this very call made it."""
     receipt: Receipt | None = None
 
+    @staticmethod
+    def columns() -> tuple[str, ...]:
+        return "seq", "occurred_us when", "account", "amount", "unit", "key", "reason"
+
 
 class Balance(NamedTuple):
     """What an account has of one unit."""
@@ -73,6 +77,10 @@ class Balance(NamedTuple):
     entries: int
     last_us: int | None
     """When the latest of its entries happened; None if there is none."""
+
+    @staticmethod
+    def columns() -> tuple[str, ...]:
+        return "account", "balance", "unit", "entries", "last_us"
 
 
 # In the room `list` is a verb, so that the types need other names there.
@@ -130,9 +138,14 @@ class Credits(Room):
         reason: str | None = None,
         occurred_us: int | None = None,
     ) -> CreditEntry | StandfastError:
-        """Add `amount`, once per `key`: replayed, the first entry comes back and nothing is added.
+        """Grant an amount to an account, once per key. A repeated call returns the first entry.
 
-        Raises KeyConflict if the key stands for another account, unit or amount.
+        - `key`: the event it belongs to: monthly:invoice_7, topup:payment_9.
+        - `unit`: what is counted: credits, tokens, eur-cent.
+        - `reason`: reason; not compared when the key is used again.
+        - `occurred_us`: when it happened; without it, now.
+
+        Raises KeyConflict if the key belongs to another account, unit or amount.
         """
         wanted = _wanted(account, _amount(amount), key, unit, reason, occurred_us)
         return _add(tx, self.scope, wanted, "credit.granted")
@@ -148,11 +161,16 @@ class Credits(Room):
         occurred_us: int | None = None,
         below_zero: bool = False,
     ) -> CreditEntry:
-        """Take `amount`, once per `key`. Replayed, the first entry comes back, whatever the balance is by then.
+        """Take an amount from an account, once per key, if the balance covers it.
 
-        Raises Conflict (`insufficient`) if the balance does not cover it: nothing is written, and the
-        same key may be asked with again. With `below_zero` it has happened already, and is
-        recorded whatever the balance. Raises KeyConflict as `grant` does.
+        - `key`: the event it belongs to: run:fix-42.
+        - `unit`: what is counted: credits, tokens, eur-cent.
+        - `reason`: reason; not compared when the key is used again.
+        - `occurred_us`: when it happened; without it, now.
+        - `below_zero`: record it even if the balance does not cover it.
+
+        A repeated call returns the first entry, at any balance. Raises Conflict (`insufficient`) if the balance
+        does not cover it: nothing is written, and the same key may be used later. Raises KeyConflict as `grant` does.
         """
         wanted = _wanted(account, -_amount(amount), key, unit, reason, occurred_us)
         return self._spend(wanted, None if below_zero else self._known(wanted))
@@ -185,7 +203,11 @@ class Credits(Room):
         reason: str | None = None,
         occurred_us: int | None = None,
     ) -> CreditEntry | StandfastError:
-        """Undo the entry with the key `of`, or part of it, once: what was spent comes back, a grant is taken back.
+        """Reverse the entry with this key, once: a spend is paid back, a grant is taken back.
+
+        - `amount`: refund only this part.
+        - `reason`: reason.
+        - `occurred_us`: when it happened; without it, now.
 
         Its own key is `refund:` and that key. Raises NotFound if there is no such entry yet, InvalidInput
         for more than it was, KeyConflict for another amount than the first time.
@@ -235,16 +257,24 @@ class Credits(Room):
 
     @query
     def get(self, tx: Tx, which: str) -> CreditEntry | StandfastError:
-        """By its key, or its id. Raises NotFound."""
+        """Show the entry with this key or id.
+
+        Raises NotFound.
+        """
         row = tx.maybe(SQL.by_id, id=which) if is_id(which) else None
         row = row or tx.maybe(SQL.by_key, scope=self.scope, key=keys.checked(which, "a credit's key"))
         return _entry(row) if row is not None else _unknown(which)
 
     @query
     def list(
-        self, tx: Tx, *, account: str | None = None, unit: str | None = None, after: int | None = None, limit: int = 50
+        self, tx: Tx, account: str | None = None, *, unit: str | None = None, after: int | None = None, limit: int = 50
     ) -> EntryList:
-        """The newest first, of one account or of all; `after` is the last `seq` you have."""
+        """List the entries of one account, or of all, the newest first.
+
+        - `account`: only entries of this account.
+        - `unit`: only entries of this unit.
+        - `after`: start after this `seq`, the last one of the page before.
+        """
         asked: Row = {
             "scope": self.scope,
             "unit": "" if unit is None else _unit(unit),

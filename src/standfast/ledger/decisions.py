@@ -44,7 +44,7 @@ from standfast.errors import (
 )
 from standfast.footings import journal, naming, repositories
 from standfast.footings.journal import Event, Receipt
-from standfast.ids import is_id, new_id, short
+from standfast.ids import Id, is_id, new_id, short
 from standfast.ledger.opening import Opening
 
 if TYPE_CHECKING:
@@ -93,6 +93,15 @@ class Decision(NamedTuple):
     session_state: str | None = None
     receipt: Receipt | None = None
 
+    @property
+    def by(self) -> str:
+        """The agent it is attributed to, else the actor that recorded it."""
+        return self.agent or self.actor
+
+    @staticmethod
+    def columns() -> tuple[str, ...]:
+        return "id", "state", "created_us when", "by", "session_key session", "what", "outcome"
+
 
 _SAME = tuple(n for n in Decision._fields if n not in ("then", "tags", "session_key", "session_state", "receipt"))
 
@@ -109,6 +118,10 @@ class Caught(NamedTuple):
     seq: int | None
     receipt: Receipt | None = None
 
+    @staticmethod
+    def columns() -> tuple[str, ...]:
+        return "seq", "time_us when", "control", "what", "notes"
+
 
 class Unwritten(NamedTuple):
     """An effect that went out while nothing was decided in its session."""
@@ -120,6 +133,15 @@ class Unwritten(NamedTuple):
     state: str
     dispatched_us: int
     actor: str | None
+
+    @property
+    def place(self) -> str:
+        """Where a list goes on after it."""
+        return self.effect_id
+
+    @staticmethod
+    def columns() -> tuple[str, ...]:
+        return "effect_id", "dispatched_us when", "tool", "state"
 
 
 # In the room `list` is a verb, so that the type needs other names there.
@@ -282,9 +304,16 @@ class Decisions(Room):
         agent: str | None = None,
         standing: bool = False,
     ) -> Decision | StandfastError:
-        """Write a decision before acting; it stays open until `done` or `fail`, or stands if `standing`.
+        """Record a decision before acting on it. It stays open until you close it with its outcome.
 
-        The same (what and then) while it is open, or stands, is the one that is there.
+        - `why`: the reason.
+        - `then`: what you do next because of it.
+        - `session`: the session it belongs to.
+        - `tags`: a topic.
+        - `agent`: the agent that decided, if it is not the caller.
+        - `standing`: a standing order: it applies until it is withdrawn.
+
+        Recording the same `what` and `then` again returns the decision that is open or standing.
         """
         said = _said(what, why, then, tags, agent)
         place = _session(tx, self.scope, session)
@@ -296,22 +325,33 @@ class Decisions(Room):
 
     @verb
     def done(self, tx: Tx, which: str, outcome: object = None) -> Decision | StandfastError:
-        """Close an open decision with what came of it. Raises IllegalTransition if it is not open."""
+        """Close an open decision with its outcome.
+
+        - `outcome`: what came of it.
+
+        Raises IllegalTransition if it is not open.
+        """
         return _ended(tx, which, "done", outcome_text(outcome))
 
     @verb
     def fail(self, tx: Tx, which: str, why: object = None) -> Decision | StandfastError:
-        """Close an open decision: what was planned was not done, or did not work."""
+        """Close an open decision as failed: the plan was not carried out, or did not work.
+
+        - `why`: what went wrong.
+        """
         return _ended(tx, which, "failed", outcome_text(why))
 
     @verb
     def withdraw(self, tx: Tx, which: str, why: object = None) -> Decision | StandfastError:
-        """Take back a standing order, or a decision that nobody acts on any more."""
+        """Withdraw a standing order, or an open decision that is no longer followed.
+
+        - `why`: why it no longer applies.
+        """
         return _ended(tx, which, "withdrawn", outcome_text(why), also="standing")
 
     @query
     def show(self, tx: Tx, which: str) -> Decision | StandfastError:
-        """One decision with its session; `which` is its id or the end of it."""
+        """Show one decision, by its id or the end of its id."""
         return _found(tx, which)
 
     @query
@@ -328,13 +368,20 @@ class Decisions(Room):
         session: object = None,
         everywhere: bool = False,
         limit: int = 50,
-        after: str | None = None,
+        after: Id | None = None,
     ) -> DecisionList | StandfastError:
-        """Standing orders first, then the newest. One query, whatever is asked.
+        """List decisions: standing orders first, then the newest.
 
-        `agent` is an agent or an actor; `since` and `until` are moments: microseconds, a datetime,
-        or how long ago ("7d", a timedelta); `text` is looked for in what, why, then and outcome;
-        `after` is the id the last page ended with.
+        - `agent`: only by this agent or actor.
+        - `tag`: only about this topic.
+        - `since`: not before this time: "7d" is 7 days ago.
+        - `until`: before this time.
+        - `text`: only with this text in what, why, then or the outcome.
+        - `state`: only in this state.
+        - `session`: only of this session.
+        - `after`: start after this id, the last one of the page before.
+
+        In Python a time is microseconds, a datetime, or how long ago ("7d", a timedelta).
         """
         if state is not None and state not in STATES:
             return InvalidInput(f"a decision is never {serial.clean(state, 40)!r}", f"one of: {', '.join(STATES)}")
@@ -371,9 +418,13 @@ class Decisions(Room):
         notes: str | None = None,
         session: object = None,
     ) -> Caught | StandfastError:
-        """Write down that a decision was made and not written, and which control noticed.
+        """Record that a decision was made without being recorded, and which control noticed.
 
-        It is a report (`said`): nobody saw the decision being made.
+        - `control`: what noticed it: a review, a check, a person.
+        - `notes`: how it was noticed.
+        - `session`: the session it was made in.
+
+        The journal marks it as a report (`said`).
         """
         what, control = _text(what, "what", WHAT_MAX), _text(control, "control", 200)
         notes = _text(notes, "notes", TEXT_MAX) if notes is not None else None
@@ -388,7 +439,10 @@ class Decisions(Room):
 
     @query
     def caught(self, tx: Tx, *, everywhere: bool = False, limit: int = 50, after: int | None = None) -> CaughtList:
-        """What controls have caught, the newest first; `after` is the `seq` the last page ended with."""
+        """List decisions that controls found to be unrecorded, the newest first.
+
+        - `after`: start after this `seq`, the last one of the page before.
+        """
         rows = tx.all(
             SQL.caught,
             subject=UNWRITTEN,
@@ -402,9 +456,12 @@ class Decisions(Room):
 
     @query
     def unwritten(
-        self, tx: Tx, session: object, *, limit: int = 50, after: str | None = None
+        self, tx: Tx, session: object, *, limit: int = 50, after: Id | None = None
     ) -> UnwrittenList | StandfastError:
-        """Effects of a session that went out while no decision was open in it, in their order."""
+        """List effects of a session that were sent while no decision was open in it, in order.
+
+        - `after`: start after this effect's id, the last one of the page before.
+        """
         place = _session(tx, self.scope, session)
         if isinstance(place, StandfastError):
             return place

@@ -1,0 +1,163 @@
+"""Answers of commands: a command returns one model or many, and this module prints it.
+
+    @credit.verb("show", examples=(…))
+    @argument("key")
+    def show(sf: Standfast, key: str) -> One:
+        return One(sf.credits.get(key))
+
+The store is opened before the command and closed before its answer is printed. `--json` prints the model itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, NamedTuple
+
+import click
+
+from standfast.cli import values
+from standfast.cli.output import Out
+
+HIDDEN = frozenset(("scope", "receipt", "fresh", "hash", "fence", "node_id", "n", "position"))
+"""Fields that are in the JSON and not on the screen."""
+
+
+class One(NamedTuple):
+    """One model, and what a person reads instead of its fields."""
+
+    model: Any
+    text: str | Iterable[str] | None = None
+    """A template such as "{id} is closed: {reason}", or lines. Without it: the fields that have a value."""
+    then: str = ""
+    """The next command, a template without `standfast`."""
+    say: str = ""
+    """A message on stderr for people."""
+    extra: Mapping[str, Any] = {}
+    """Fields of the JSON that the model does not have."""
+    exit_code: int = 0
+    exact: bool = False
+
+
+class Many(NamedTuple):
+    """A page of models."""
+
+    models: Sequence[Any]
+    columns: Sequence[Any] = ()
+    """Columns, or "field heading"; without any, the columns that the model names, or all its fields."""
+    limit: int = 0
+    """The page size: a full page has a cursor to the next one. 0: this is all."""
+    then: str = ""
+    empty: str = ""
+    cursor: Callable[[Any], Any] | None = None
+    """The cursor of the last model. Default: its `place`, `seq`, `id`, `key` or `name`, the first it has."""
+    plain: Callable[[Any], dict[str, Any]] = values.plain
+    exit_code: int = 0
+
+
+Answer = One | Many | None
+
+
+def framed(function: Callable[..., Answer], *, creates: bool = False) -> Callable[..., None]:
+    """A command that takes the open store, as one that takes the output."""
+
+    @wraps(function)
+    def run(out: Out, *args: Any, scope_choice: str | None = None, **given: Any) -> None:
+        answered(out, lambda sf, **scope: function(sf, *args, **scope, **given), scope_choice, creates=creates)
+
+    return run
+
+
+def answered(out: Out, ask: Callable[..., Answer], scope_choice: str | None = None, *, creates: bool = False) -> None:
+    """Open the store, ask, close it, print the answer. `ask` gets `everywhere=True` for `--all`."""
+    from standfast.cli.store import opened
+    from standfast.config import load
+
+    with opened(load(outside=scope_choice == "global"), create=creates) as sf:
+        answer = ask(sf, **({"everywhere": True} if scope_choice == "all" else {}))
+    show(out, answer)
+
+
+def show(out: Out, answer: Answer) -> None:
+    if isinstance(answer, One):
+        _show_one(out, answer)
+    elif isinstance(answer, Many):
+        _show_many(out, answer)
+    if answer is not None and answer.exit_code:
+        raise click.exceptions.Exit(answer.exit_code)
+
+
+def _show_one(out: Out, one: One) -> None:
+    text = [filled(one.text, one.model)] if isinstance(one.text, str) else one.text
+    lines = text if text is not None or not out.for_people else out.pairs(details(one.model))
+    out.record({**values.plain(one.model), **one.extra}, lines, exact=one.exact)
+    if one.say and out.for_people:
+        out.say(f"standfast: {one.say}")
+    if one.then:
+        out.then("standfast " + filled(one.then, one.model, words=True))
+
+
+def _show_many(out: Out, many: Many) -> None:
+    models, columns = many.models, [c if not isinstance(c, str) else values.column(c) for c in many.columns]
+    if models and not columns:
+        columns = [values.column(spec) for spec in column_names(models[0])]
+    rows: Iterable[dict[str, Any]] = map(many.plain, models)
+    if out.for_people and models and not isinstance(models[0], Mapping):
+        rows = ({c.field: getattr(model, c.field) for c in columns} for model in models)
+    out.rows(
+        rows,
+        columns,
+        next=cursor_of(many) if many.limit and len(models) == many.limit else None,
+        then="standfast " + filled(many.then, models[0], words=True) if many.then and models else "",
+        empty=many.empty,
+    )
+
+
+def column_names(model: Any) -> Sequence[str]:
+    """The columns that the model names, else all its fields that are shown."""
+    named = getattr(model, "columns", None)
+    return named() if named is not None else [name for name in model._fields if name not in HIDDEN]
+
+
+def details(model: Any) -> list[tuple[str, Any]]:
+    """The fields that have a value, with their labels; ids in full."""
+    fields = ((name, value) for name, value in model._asdict().items() if name not in HIDDEN)
+    return [
+        (values.label(name), values.moment(value) if name.endswith("_us") else values.text_of(value))
+        for name, value in fields
+        if value is not None and value != () and value != "" and value is not False
+    ]
+
+
+def cursor_of(many: Many) -> str:
+    last = many.models[-1]
+    if many.cursor is not None:
+        found = many.cursor(last)
+    else:
+        found = next(getattr(last, name) for name in ("place", "seq", "id", "key", "name") if hasattr(last, name))
+    if isinstance(found, tuple):  # each name may contain anything, so that only JSON separates them
+        import json
+
+        return json.dumps(found)
+    return str(found)
+
+
+def filled(template: str, model: Any, *, words: bool = False) -> str:
+    """The template with the model's fields: ids short, times readable, as `words` quoted for a shell."""
+    return template.format_map(_Fields(model, words)) if "{" in template else template
+
+
+class _Fields(dict[str, str]):
+    def __init__(self, model: Any, words: bool) -> None:
+        super().__init__()
+        self._model, self._words = model, words
+
+    def __missing__(self, name: str) -> str:
+        value = getattr(self._model, name)
+        text = values.column(name).show
+        shown = "" if value is None else text(value) if text is not None else str(value)
+        if not self._words:
+            return shown
+        from standfast.footings import hints
+
+        return hints.word(shown)
