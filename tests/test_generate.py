@@ -116,6 +116,24 @@ def test_an_optional_argument_may_be_given_by_its_name(tmp_path: Path) -> None:
         assert (closed["id"], closed["outcome"]) == (id, "merged")
 
 
+def test_a_change_of_nothing_is_refused_and_makes_no_store(tmp_path: Path) -> None:
+    """000-3: a command line that is refused leaves a fresh home as it was."""
+    done = run("agent", "set", "reviewer", home=tmp_path)
+    assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
+    assert "give at least one of --kind, --status" in done.stderr
+
+
+def test_a_list_of_every_scope_says_which_and_its_cursor_leads_on(tmp_path: Path) -> None:
+    for name in ("ann", "bob"):
+        run("agent", "set", name, "--config", "model=claude-4", "--scope", "team", home=tmp_path)
+    first = json.loads(run("agent", "list", "--all", "--limit", "1", "--json", home=tmp_path).stdout)
+    words = ("agent", "list", "--all", "--limit", "1", "--after", first["next"])
+    (second,) = json.loads(run(*words, "--json", home=tmp_path).stdout)["data"]
+    assert [first["data"][0]["name"], second["name"]] == ["ann", "bob"]
+    heading, row = run(*words, home=tmp_path).stdout.splitlines()
+    assert (heading.split("\t")[-1], row.split("\t")[-1]) == ("scope", "team")
+
+
 def test_times_are_read_as_people_type_them(tmp_path: Path) -> None:
     run("credit", "add", "ada", "10", "--key", "k", "--at", "2026-11-10 03:00 UTC", home=tmp_path)
     (entry,) = json.loads(run("credit", "list", "--json", home=tmp_path).stdout)["data"]

@@ -112,11 +112,12 @@ class Generated(Command):
         then: str | Callable[[Any], str] = "",
         empty: str = "",
         also: Wanted | None = None,
+        without: tuple[str, ...] = (),
         answer: Callable[[Standfast, Any], answers.Answer] | None = None,
     ) -> None:
         super().__init__(name, examples=examples or ("", ""), wanted=[], callback=self._run)
         self._noun, self._of, self._method = noun, of, method
-        self._options, self._also = options or {}, also or []
+        self._options, self._also, self._without = options or {}, also or [], without
         self._creates, self._outside = creates, outside
         self._text, self._then, self._empty, self._answer = text, then, empty, answer
 
@@ -161,6 +162,8 @@ class Generated(Command):
     def _parameters(self) -> Iterator[Callable[[], click.Parameter]]:
         told: dict[str, str] = dict(re.findall(r"^ *- `(\w+)`: (.+)$", self.method.__doc__ or "", re.MULTILINE))
         for one in parameters(self.method):
+            if one.name in self._without:
+                continue
             if one.name == "everywhere":
                 yield from scope_flags()
                 continue
@@ -184,6 +187,9 @@ class Generated(Command):
         known = {one.name: one for one in parameters(self.method)}
         given = {name.removesuffix(_BY_NAME): value for name, value in given.items() if _was_given(value)}
         asked = {name: _passed(known[name], value) for name, value in given.items()}
+        changes = [one.name for one in known.values() if one.keeps]
+        if changes and asked.keys().isdisjoint(changes):
+            raise click.UsageError(f"give at least one of {', '.join(map(_flag, changes))}")
 
         def ask(sf: Standfast, **scope: bool) -> answers.Answer:
             if self._creates and "session" in known and sf._store.caller.session_id:
@@ -195,7 +201,10 @@ class Generated(Command):
             if not isinstance(found, list):
                 return answers.One(found, self._text, then)
             limit = asked.get("limit", known["limit"].default) if "limit" in known else 0
-            return answers.Many(found, limit=limit, then=then, empty=self._empty)
+            columns = answers.column_names(found[0]) if found else ()
+            if scope and "scope" in getattr(found[0] if found else None, "_fields", ()):
+                columns = *columns, "scope"
+            return answers.Many(found, columns, limit, then=then, empty=self._empty)
 
         answers.answered(out, ask, scope_choice, creates=self._creates)
 
@@ -205,7 +214,7 @@ def _was_given(value: Any) -> bool:
 
 
 def _passed(one: Parameter, value: Any) -> Any:
-    if one.fields:
+    if isinstance(value, tuple) and isinstance(value[0], tuple):  # NAME=VALUE, several times
         return dict(value)
     return None if value == "" and one.keeps else value
 

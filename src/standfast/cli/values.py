@@ -22,6 +22,9 @@ class _Parsed(click.ParamType[Any]):
         self._parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return self.parse(value)
+
+    def parse(self, value: Any) -> Any:
         return self._parse(value) if isinstance(value, str) else value
 
 
@@ -127,21 +130,21 @@ def short(id: object) -> str:
 
 
 def text_of(value: Any) -> str:
-    """A value for people: text as it is, a list with commas, the rest as JSON."""
+    """A value for people: text as it is, a tuple with commas, JSON as JSON."""
     if isinstance(value, str):
         return value
-    if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
-        return ", ".join(value)
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
     from standfast import serial
 
-    return serial.canonical(value) if isinstance(value, dict | list | tuple) else str(value)
+    return serial.canonical(value)
 
 
 def plain(model: Any) -> dict[str, Any]:
     """The model as JSON: its own fields, and its receipt as commands print it."""
     if isinstance(model, Mapping):
         return dict(model)
-    fields: dict[str, Any] = model._asdict()
+    fields: dict[str, Any] = model.as_json() if hasattr(model, "as_json") else model._asdict()
     if fields.get("receipt") is not None:
         fields["receipt"] = fields["receipt"].as_json()
     return fields

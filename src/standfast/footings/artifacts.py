@@ -28,7 +28,7 @@ from standfast.errors import Conflict, Corrupt, InvalidInput, NotFound, Standfas
 from standfast.footings import artifact_files as files
 from standfast.footings import journal, repositories
 from standfast.footings.journal import Receipt
-from standfast.ids import is_id, like_suffix, new_id, short
+from standfast.ids import Id, is_id, like_suffix, new_id, short
 
 SQL = load(__name__)
 
@@ -62,6 +62,10 @@ class Artifact(NamedTuple):
     actor: str
     created_us: int
     receipt: Receipt | None = None
+
+    @staticmethod
+    def columns() -> tuple[str, ...]:
+        return "id", "name", "kind", "size_bytes bytes", "retention keep", "created_us when", "digest"
 
 
 class Fault(NamedTuple):
@@ -230,7 +234,7 @@ class Artifacts(Room):
 
     @query
     def show(self, tx: Tx, which: str) -> Artifact | StandfastError:
-        """The artifact itself, without its bytes; of several with one name, the newest."""
+        """Show an artifact without its bytes, by id, the end of its id, or name (the newest)."""
         return _found(tx, self.scope, which)
 
     @query
@@ -243,9 +247,15 @@ class Artifacts(Room):
         name: str | None = None,
         everywhere: bool = False,
         limit: int = 50,
-        after: str | None = None,
+        after: Id | None = None,
     ) -> list[Artifact] | StandfastError:
-        """The newest first; `after` is the id of the last one of the page before."""
+        """List artifacts, the newest first.
+
+        - `session`: only of this session.
+        - `kind`: only of this kind.
+        - `name`: only with this name.
+        - `after`: start after this id, the last one of the page before.
+        """
         session_id = _session_id(tx, self.scope, session)
         if isinstance(session_id, StandfastError):
             return session_id
@@ -263,14 +273,17 @@ class Artifacts(Room):
         return [_artifact(row) for row in rows]
 
     def verify(self, which: str | None = None) -> Faults:
-        """Read the bytes of one artifact, or of all in every scope; those that are missing or damaged."""
+        """Read the bytes of one artifact, or of all, and list those that are missing or damaged.
+
+        All means those of every scope.
+        """
         refused_inside(self.tx, "artifacts.verify")
         listed: Iterable[Artifact] = [self.show(which)] if which is not None else _walk(self.store)
         return _first(fault for artifact in listed if (fault := _fault(self.store, artifact, whole=True)))
 
     @verb
     def remove(self, tx: Tx, which: str) -> Artifact | StandfastError:
-        """Forget an artifact; its bytes follow with the next collection that finds them old enough.
+        """Remove an artifact. A later collection removes its bytes if no other artifact has them.
 
         Raises Conflict while a step or an effect keeps its result in it.
         """
@@ -285,7 +298,7 @@ class Artifacts(Room):
         return _removed(tx, found.id)
 
     def collect(self) -> Collected:
-        """Remove what is not wanted any more and bytes nobody speaks of, if they are a day old.
+        """Remove artifacts that have expired, and bytes without an artifact, once they are a day old.
 
         `scratch` goes after a day, `session` once its session is gone; a result that a step or an
         effect keeps stays. Nothing that an artifact speaks of is touched: its absence is a fault,

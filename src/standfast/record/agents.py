@@ -65,6 +65,20 @@ class Agent(NamedTuple):
     """It says to be at work, holds nothing, and has not been heard of for an hour."""
     receipt: Receipt | None = None
 
+    @property
+    def status_shown(self) -> str:
+        """The status, with a mark if it is doubtful: `active (crashed)`."""
+        return self.status + (" (crashed)" if self.crashed else " (stale)" if self.stale else "")
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Where a list goes on: `after=`."""
+        return self.scope, self.name
+
+    @staticmethod
+    def columns() -> tuple[str, ...]:
+        return "name", "kind", "status_shown status", "task_id", "last_seen_us", "status_why why"
+
 
 class Agents(Room):
     """Who takes part: set, get, list."""
@@ -82,7 +96,15 @@ class Agents(Room):
         config: serial.Json = _KEEP,
         metadata: serial.Json = _KEEP,
     ) -> Agent:
-        """Say what an agent is or does; without a name, the caller. What is not given stays.
+        """Record what an agent is or does; without a name, the caller. Other fields stay.
+
+        - `name`: the agent.
+        - `kind`: what it is: claude-code, codex, reviewer.
+        - `status`: what it does.
+        - `why`: why it is blocked, or what went wrong.
+        - `task`: the task it works on; empty for none.
+        - `config`: its configuration, replaced as a whole.
+        - `metadata`: other facts about it, replaced as a whole.
 
         A new status without `why` forgets the old reason. Raises NotFound for a task there is not.
         """
@@ -120,8 +142,14 @@ class Agents(Room):
         return _agent(tx, row | changed)._replace(receipt=receipt)
 
     @query
-    def get(self, tx: Tx, name: str) -> Agent | StandfastError:
-        """By name. Raises NotFound."""
+    def get(self, tx: Tx, name: str | None = None) -> Agent | StandfastError:
+        """Show one agent: its status, what it holds, its configuration; without a name, the caller.
+
+        - `name`: the agent.
+
+        Raises NotFound.
+        """
+        name = self.actor if name is None else name
         row = tx.maybe(SQL.by_name, scope=self.scope, name=checked_name(name))
         if row is None:
             return NotFound(f"no agent {name!r} is known in this scope", "standfast agent list")
@@ -141,10 +169,17 @@ class Agents(Room):
         after: tuple[str, str] | None = None,
         limit: int = 50,
     ) -> AgentList:
-        """By name; `after` is the (scope, name) of the last one you have.
+        """List agents by name.
 
-        `config` names fields of the configuration, with dots into objects, and what they are; text that
-        ends in `*` is the beginning: `list(status="active", config={"model": "claude-*"})`.
+        - `status`: only with this status.
+        - `kind`: only of this kind: claude-code, codex.
+        - `config`: only with this value in the configuration: model=claude-* (repeatable).
+        - `crashed`: only agents whose process exited and left a task or a session.
+        - `stale`: only agents that were active and sent no sign of life for an hour.
+        - `after`: start after this cursor, the (scope, name) of the last one of the page before.
+
+        A name in `config` may have dots into objects; a text that ends in `*` is a prefix:
+        `list(status="active", config={"model": "claude-*"})`.
         """
         if status is not None:
             _checked_status(status)
