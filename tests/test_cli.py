@@ -487,8 +487,8 @@ def commands() -> list[tuple[str, click.Command]]:
         command = house.get_command(click.Context(house), name)
         assert command is not None
         found.append((name, command))
-        if isinstance(command, click.Group):
-            found += [(f"{name} {verb}", inner) for verb, inner in command.commands.items()]
+        if isinstance(command, Noun):
+            found += [(f"{name} {verb}", inner) for verb, inner in command.every_command().items()]
     return found
 
 

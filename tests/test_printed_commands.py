@@ -29,8 +29,8 @@ def command_of(words: list[str]) -> click.Command | None:
     if not words or words[0] not in BY_NAME:
         return None
     found = house.get_command(click.Context(house), words[0])
-    if isinstance(found, click.Group) and len(words) > 1 and words[1] in found.commands:
-        return found.commands[words[1]]
+    if isinstance(found, click.Group) and len(words) > 1:
+        return found.get_command(click.Context(found), words[1]) or found
     return found
 
 

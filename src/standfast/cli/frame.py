@@ -89,16 +89,37 @@ class Noun(click.Group):
         self.default = default
         self.of = of
         self.params += common_options()
+        self._waiting: dict[str, Callable[[], Command]] = {}
+        self._in_order: list[str] = []
 
     def generate(self, name: str, method: str = "", **attributes: Any) -> None:
         """Add the command of a method, by default the one of the same name (`generate.Generated`)."""
-        from standfast.cli.generate import Generated
 
-        self.add_command(Generated(name, str(self.name), self.of, method or name, **attributes))
+        def make() -> Command:
+            from standfast.cli.generate import Generated
+
+            return Generated(name, str(self.name), self.of, method or name, **attributes)
+
+        self._waiting[name] = make
+        self._in_order.append(name)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self._waiting:
+            self.add_command(self._waiting.pop(cmd_name)())
+        return super().get_command(ctx, cmd_name)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted((*self.commands, *self._waiting))
+
+    def every_command(self) -> dict[str, click.Command]:
+        """All its commands in the order of its module. A call makes only its own."""
+        ctx = click.Context(self)
+        return {name: found for name in self._in_order if (found := self.get_command(ctx, name))}
 
     def verb(self, name: str, *, examples: Examples, **attributes: Any) -> Callable[[F], F]:
         def decorate(function: F) -> F:
             self.add_command(_built(name, function, examples, attributes))
+            self._in_order.append(name)
             return function
 
         return decorate
@@ -106,15 +127,17 @@ class Noun(click.Group):
     def _alone(self) -> None:
         ctx = click.get_current_context()
         if ctx.invoked_subcommand is None and self.default is not None:
-            invoke(ctx, self.commands[self.default])
+            default = self.get_command(ctx, self.default)
+            assert default is not None
+            invoke(ctx, default)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and args[0] not in self.commands:
-            raise unknown(args[0], list(self.commands), f"{self.name} ")
+        if args and args[0] not in self.commands and args[0] not in self._waiting:
+            raise unknown(args[0], self.list_commands(ctx), f"{self.name} ")
         return super().resolve_command(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        shown = [c for c in self.commands.values() if isinstance(c, Command) and not c.hidden]
+        shown = [c for c in self.every_command().values() if isinstance(c, Command) and not c.hidden]
         write_examples(formatter, tuple(command.two_examples()[0] for command in shown[:2]))
 
 

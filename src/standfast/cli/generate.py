@@ -46,7 +46,8 @@ _TIMES: dict[str, tuple[str, click.ParamType[Any]]] = {
 }
 """Parameters that are a time; every other name in `_us` is a duration."""
 _NAMES = {"labels": "--label", "tags": "--tag"}
-_METAVARS = {"limit": "N", "session": "KEY|ID", "parent": "ID", "needs": "ID", "task": "ID", "key": "KEY"}
+_METAVARS = {"session": "KEY|ID", "parent": "ID", "needs": "ID", "task": "ID", "key": "KEY", "after": "CURSOR"}
+_METAVARS |= dict.fromkeys(("agent", "assignee", "name", "namespace"), "NAME")
 _HELP = {
     "after": "Start after this cursor, the `next` of the last page.",
     "limit": "Most rows.",
@@ -117,7 +118,7 @@ class Generated(Command):
     ) -> None:
         super().__init__(name, examples=examples or ("", ""), wanted=[], callback=self._run)
         self._noun, self._of, self._method = noun, of, method
-        self._options, self._also, self._without = options or {}, also or [], without
+        self._options, self._also, self.without = options or {}, also or [], without
         self._creates, self._outside = creates, outside
         self._text, self._then, self._empty, self._answer = text, then, empty, answer
 
@@ -162,7 +163,7 @@ class Generated(Command):
     def _parameters(self) -> Iterator[Callable[[], click.Parameter]]:
         told: dict[str, str] = dict(re.findall(r"^ *- `(\w+)`: (.+)$", self.method.__doc__ or "", re.MULTILINE))
         for one in parameters(self.method):
-            if one.name in self._without:
+            if one.name in self.without:
                 continue
             if one.name == "everywhere":
                 yield from scope_flags()
@@ -235,7 +236,7 @@ def _option(one: Parameter, attributes: dict[str, Any]) -> click.Parameter:
     if one.annotation.startswith("bool"):
         return made(click.Option, names, is_flag=True, default=None, **attributes)
     attributes.setdefault("multiple", one.several or one.fields)
-    attributes.setdefault("metavar", _METAVARS.get(one.name))
+    attributes.setdefault("metavar", "N" if _type(one) is click.INT or one.name == "limit" else _METAVARS.get(one.name))
     attributes.setdefault("type", _type(one))
     if one.name == "after" and one.annotation.startswith("Id"):
         attributes.setdefault("callback", place)

@@ -6,46 +6,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from standfast.cli.answers import Many, One, show
 from standfast.cli.frame import argument, noun, option
 from standfast.cli.output import Out
 from standfast.cli.render import Column, clean_lines
+from standfast.cli.values import DURATION, moment, plain, text_of
 
 if TYPE_CHECKING:
     from standfast.config import Settings
+    from standfast.handle import Standfast
     from standfast.record.state import Entry
 
 FILE_MAX_BYTES = 2 << 20
-VALUE_SHOWN = 200
 
-state = noun("state", "Values by name: versions decide between two writers.", default="list")
+state = noun(
+    "state",
+    "Values by name: versions decide between two writers.",
+    default="list",
+    of="standfast.record.state:State",
+)
 
-
-def _moment(us: int) -> str:
-    from time import localtime, strftime
-
-    return strftime("%Y-%m-%d %H:%M", localtime(us // 1_000_000))
-
-
-def shown(value: Any) -> str:
-    """A value as people read it: text as it is, everything else as JSON."""
-    from standfast import serial
-
-    return value if isinstance(value, str) else serial.canonical(value)
-
-
-def _line(value: Any) -> str:
-    return shown(value)[:VALUE_SHOWN]
-
-
-COLUMNS = [
-    Column("key"),
-    Column("version", "v"),
-    Column("value", show=_line),
-    Column("verdict"),
-    Column("updated_us", "changed", _moment),
-    Column("expires_us", "ends", lambda us: _moment(us) if us else ""),
-    Column("actor", "by"),
-]
 
 _NAMESPACE = option("--namespace", default="", help="Where the key means something; a session's is its id.")
 _GLOBAL = option("--global", "everywhere", is_flag=True, help="The scope outside any repository.")
@@ -59,7 +39,7 @@ def written(function: Any) -> Any:
         option("--verify", help="A command that compares the value with the world; only `state verify` runs it."),
         option("--no-schema", is_flag=True, help="Take the key's schema away."),
         option("--schema", type=click.Path(), help="A file with the JSON schema that every value has to fit."),
-        option("--for", "term", help="It ends after so long: 30m, 2d.  [default: it stays]"),
+        option("--for", "for_us", type=DURATION, help="It expires after this time: 30m, 2d.  [default: never]"),
         option("--file", "file", type=click.Path(), help="Read the value from this file."),
         option(
             "--as",
@@ -75,18 +55,19 @@ def written(function: Any) -> Any:
     return function
 
 
-@state.verb("get", examples=("standfast state get branch", "standfast state get limits --namespace prod --json"))
-@argument("key")
-@_NAMESPACE
-@_GLOBAL
-def get(out: Out, key: str, namespace: str, everywhere: bool) -> None:
-    """Print the value of KEY; exit 3 if there is none, or its time is over."""
-    from standfast.cli.store import opened
+def _got(_: Standfast, found: Entry) -> One:
+    doubted = found.verdict in ("stale", "unknown")
+    say = f"{found.verdict}: {clean_lines(found.evidence or '')}" if doubted else ""
+    return One(found, [text_of(found.value)], say=say, exact=True)
 
-    with opened(_settings(everywhere), create=False) as sf:
-        found = sf.state.get(key, namespace=namespace)
-    out.record(plain(found), [shown(found.value)], exact=True)
-    out.say(f"standfast: {found.verdict}: {clean_lines(found.evidence or '')}") if _doubted(out, found) else None
+
+state.generate(
+    "get",
+    examples=("standfast state get branch", "standfast state get limits --namespace prod --json"),
+    answer=_got,
+    without=("returns",),
+    outside=True,
+)
 
 
 @state.verb(
@@ -130,42 +111,30 @@ def swap(out: Out, key: str, value: str | None, version: int, everywhere: bool, 
     _written(out, made)
 
 
-@state.verb("delete", examples=("standfast state delete branch", "standfast state delete leader --version 7"))
-@argument("key")
-@option("--version", type=click.IntRange(1), help="Only this version.")
-@_NAMESPACE
-@_GLOBAL
-def delete(out: Out, key: str, version: int | None, namespace: str, everywhere: bool) -> None:
-    """Take KEY away, with its schema and its command. Its versions go on from where they are."""
-    from standfast.cli.store import opened
-
-    with opened(_settings(everywhere), create=False) as sf:
-        gone = sf.state.delete(key, version=version, namespace=namespace)
-    out.record(plain(gone), [f"deleted: {gone.key}"])
+state.generate(
+    "delete",
+    examples=("standfast state delete branch", "standfast state delete leader --version 7"),
+    options={"version": {"type": click.IntRange(1), "metavar": "N"}},
+    text="deleted: {key}",
+    outside=True,
+)
 
 
 @state.verb("list", examples=("standfast state list", "standfast state list --namespaces --json"))
 @_NAMESPACE
-@option("--namespaces", is_flag=True, help="Which namespaces there are, instead.")
-@option("--after", help="Where the page before ended.")
+@option("--namespaces", is_flag=True, help="List the namespaces instead.")
+@option("--after", metavar="KEY", help="Start after this key, the `next` of the last page.")
 @option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
-@_GLOBAL
-def list_(out: Out, namespace: str, namespaces: bool, after: str | None, limit: int, everywhere: bool) -> None:
-    """List the values of a namespace by key, without those whose time is over."""
-    from standfast.cli.store import opened
-
-    with opened(_settings(everywhere), create=False) as sf:
-        if namespaces:
-            return _print_namespaces(out, sf.state.namespaces(after=after, limit=limit), limit)
-        found = sf.state.list(namespace=namespace, after=after or "", limit=limit)
-    out.rows(
-        [plain(one) for one in found],
-        COLUMNS,
-        next=found[-1].key if len(found) == limit else None,
-        then="standfast state get KEY" if found else "standfast state list --namespaces",
-        empty="no value stands here",
-    )
-    return None
+@option("--global", "scope_choice", flag_value="global", help="Only what belongs to no repository.")
+def list_(sf: Standfast, namespace: str, namespaces: bool, after: str | None, limit: int) -> Many:
+    """List the values of a namespace by key, without expired ones."""
+    if namespaces:
+        columns = Column("name", show=lambda name: name or "(none)"), "values"
+        found = sf.state.namespaces(after=after, limit=limit)
+        return Many(found, columns, limit, then="state list --namespace NAME", empty="no value in this scope")
+    listed = sf.state.list(namespace=namespace, after=after or "", limit=limit)
+    empty = "no value here; all namespaces: standfast state list --namespaces"
+    return Many(listed, limit=limit, then="state get {key}", empty=empty)
 
 
 @state.verb(
@@ -204,28 +173,9 @@ def verify(out: Out, keys: tuple[str, ...], namespace: str, timeout: str, dry_ru
 # -- small parts -------------------------------------------------------------------------------------
 
 
-def plain(found: Entry) -> dict[str, Any]:
-    """The noun's own fields, and its receipt as commands print it."""
-    return {**found._asdict(), "receipt": found.receipt.as_json() if found.receipt else None}
-
-
 def _written(out: Out, made: Entry) -> None:
-    ends = f", ends {_moment(made.expires_us)}" if made.expires_us else ""
-    out.record(plain(made), [f"{made.key} is at version {made.version}{ends}"])
-
-
-def _doubted(out: Out, found: Entry) -> bool:
-    return out.for_people and found.verdict in ("stale", "unknown")
-
-
-def _print_namespaces(out: Out, found: list[Any], limit: int) -> None:
-    out.rows(
-        [one._asdict() for one in found],
-        [Column("name", show=lambda name: name or "(none)"), "values"],
-        next=found[-1].name if len(found) == limit else None,
-        then="standfast state list --namespace NAME" if found else "",
-        empty="no value stands in this scope",
-    )
+    ends = f", expires {moment(made.expires_us)}" if made.expires_us else ""
+    show(out, One(made, [f"{made.key} is at version {made.version}{ends}"]))
 
 
 def _settings(everywhere: bool) -> Settings:
@@ -237,12 +187,11 @@ def _settings(everywhere: bool) -> Settings:
 def _wish(given: dict[str, Any]) -> dict[str, Any]:
     """The end, the schema and the command; what is not given stays as it is."""
     from standfast import serial
-    from standfast.clock import parse_duration
 
     for name in ("schema", "verify"):
         if given[name] is not None and given[f"no_{name}"]:
             raise click.UsageError(f"--{name} and --no-{name} say opposite things")
-    wish: dict[str, Any] = {"for_us": None if given["term"] is None else parse_duration(given["term"])}
+    wish: dict[str, Any] = {"for_us": given["for_us"]}
     if given["schema"] is not None:
         wish["json_schema"] = serial.loads(_read(given["schema"]), what=given["schema"])
     elif given["no_schema"]:

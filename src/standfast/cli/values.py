@@ -10,11 +10,15 @@ import click
 if TYPE_CHECKING:
     from standfast.cli.render import Column
 
+    _Type = click.ParamType[Any]
+else:
+    _Type = click.ParamType  # generic only in click's later versions
+
 DIGEST_SHOWN = 19
 TEXT_SHOWN = 200
 
 
-class _Parsed(click.ParamType[Any]):
+class _Parsed(_Type):
     """A type with the name that help shows and the function that reads it."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
@@ -126,7 +130,11 @@ def moment(us: int | None) -> str:
 
 
 def short(id: object) -> str:
-    return str(id)[-6:]
+    """The end of an id of ours; an id of another system in full."""
+    from standfast.ids import is_id
+
+    text = str(id)
+    return text[-6:] if is_id(text) else text
 
 
 def text_of(value: Any) -> str:

@@ -45,6 +45,10 @@ class Entry(NamedTuple):
     verified_us: int | None = None
     receipt: Receipt | None = None
 
+    @staticmethod
+    def columns() -> tuple[str, ...]:
+        return "key", "version v", "value", "verdict", "updated_us changed", "expires_us expires", "actor by"
+
 
 class Namespace(NamedTuple):
     """A namespace, and how many values it holds."""

@@ -34,9 +34,11 @@ class State(Room):
     # -- reading -------------------------------------------------------------------------------------
 
     def get(self, key: str, *, namespace: str = "", returns: Any = None) -> Entry:
-        """The value with its version. Raises NotFound if there is none, or its time is over.
+        """Get the value of a key, unless it has expired.
 
-        `returns` is the type the value is read as: a field that is missing takes its default, a
+        - `namespace`: the namespace of the key; a session's is its id.
+
+        Raises NotFound. `returns` is the type the value is read as: a field that is missing takes its default, a
         renamed one is read from its old name too, an unknown one is passed over.
         """
         found = self._get(key, namespace)
@@ -158,7 +160,13 @@ class State(Room):
 
     @verb
     def delete(self, tx: Tx, key: str, *, version: int | None = None, namespace: str = "") -> Entry | StandfastError:
-        """Take it away. Raises NotFound, or VersionConflict if a version is given and it is another."""
+        """Delete a key with its schema and its command. A later value gets the next version.
+
+        - `version`: delete only this version.
+        - `namespace`: the namespace of the key; a session's is its id.
+
+        Raises NotFound, or VersionConflict if the version is another one.
+        """
         return values.remove(tx, self._place(tx, namespace), key, version=version)
 
     @verb
