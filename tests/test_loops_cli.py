@@ -79,7 +79,7 @@ def test_a_value_that_looks_secret_is_never_shown(capsys: Capture) -> None:
         (["add", "x", "--every", "5m"], 2, "needs a command"),
         (["add", "x", "--every", "often", "--", "true"], 2, "not a duration"),
         (["add", "x", "--every", "5m", "--cron", "* * * * *", "--", "true"], 2, "one schedule"),
-        (["add", "x", "--at", "2001-01-01", "--", "true"], 2, "is over"),
+        (["add", "x", "--at", "2001-01-01", "--", "true"], 2, "is in the past"),
         (["add", "x", "--every", "5m", "--env", "A", "--", "true"], 2, "no value"),
         (["add", "x", "--every", "5m", "--overlap", "kill", "--", "true"], 2, "overlap"),
         (["add", "x", "--every", "5m", "--zone", "Nowhere", "--", "true"], 2, "time zone"),

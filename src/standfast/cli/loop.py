@@ -119,7 +119,7 @@ def add(out: Out, name: str, command: tuple[str, ...], **given: Any) -> None:
     The daemon fires it: standfast daemon start.
     """
     from standfast.cli.store import opened
-    from standfast.cli.task import _duration, _future
+    from standfast.cli.values import DURATION, FUTURE
 
     command, when = _schedule(command, given)
     with opened() as sf:
@@ -128,14 +128,14 @@ def add(out: Out, name: str, command: tuple[str, ...], **given: Any) -> None:
             command,
             every=when["every"],
             cron=when["cron"],
-            at=_future(when["at"]),
+            at=FUTURE.parse(when["at"]),
             zone=given["zone"],
             catch_up=given["catch_up"],
             catch_up_max=given["catch_up_max"],
             overlap=given["overlap"],
             retries_max=given["retries"],
-            backoff_us=_duration(given["backoff"]) or 0,
-            timeout_us=_duration(given["timeout"]),
+            backoff_us=DURATION.parse(given["backoff"]) or 0,
+            timeout_us=DURATION.parse(given["timeout"]),
             failures_max=given["failures"],
             cwd=given["cwd"],
             environment=_environment(given["env"]),

@@ -240,10 +240,10 @@ def done(out: Out, mail: str, note: str | None) -> None:
 def defer(out: Out, mail: str, term: str | None, until: str | None, reason: str | None) -> None:
     """Give MAIL back until later. It counts as an attempt; after the last one it is a dead letter."""
     from standfast.cli.store import opened
-    from standfast.cli.task import _future
+    from standfast.cli.values import FUTURE
 
     with opened(create=False) as sf:
-        given = sf.mail.defer(mail, for_us=_duration(term), until_us=_future(until), reason=reason)
+        given = sf.mail.defer(mail, for_us=_duration(term), until_us=FUTURE.parse(until), reason=reason)
     later = f"{_short(given.id)} comes back at {_moment(given.ready_us)}"
     out.record(plain(given), [later if given.state == "sent" else _dead_words(given)])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from standfast import serial
 from standfast.db.contract import Row, Tx
@@ -74,6 +74,21 @@ class Task(NamedTuple):
     def reclaimable(self) -> bool:
         """Somebody held it, and whoever comes next may have it."""
         return self.standing in ("over", "gone")
+
+    @property
+    def held_by(self) -> str | None:
+        """The holder, with a mark if it may not work on it any more."""
+        if self.holder is None:
+            return None
+        words = {"gone": " (gone: reclaimable)", "over": " (late: reclaimable)"}
+        return leases.who(self.holder) + words.get(self.standing, " (suspect)" if self.suspect else "")
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self._asdict(), "reclaimable": self.reclaimable}
+
+    @staticmethod
+    def columns() -> tuple[str, ...]:
+        return "id", "priority p", "state", "occurrences seen", "last_seen_us last", "held_by", "labels", "title"
 
     @property
     def place(self) -> str:

@@ -67,12 +67,26 @@ class Tasks(Room):
         cool_down_us: int | None = None,
         due_us: int | None = None,
     ) -> Task:
-        """One task per problem, however often and from however many processes it is reported.
+        """Report a task. If it was already reported, its count goes up; no second task is created.
 
-        `sighting` of the answer says what was found: new, again, returned (it was closed: the next
-        episode), cooling (closed less than its cool-down ago: counted, and it stays closed). Again
-        updates title and body; priority, labels, assignee and the rest are a person's to change.
-        `fingerprint` replaces the one derived from source, kind and title.
+        - `body`: details; - reads stdin.
+        - `kind`: kind of task; part of its identity.
+        - `source`: the reporter: a linter, a loop; part of its identity.
+        - `fingerprint`: identity instead of source, kind and title.
+        - `priority`: 0 is the most urgent.
+        - `labels`: label (repeatable).
+        - `branch`: branch it belongs to.
+        - `assignee`: hand it only to this agent.
+        - `parent`: goal it belongs to.
+        - `needs`: task to close first (repeatable).
+        - `session`: session that found it.
+        - `cool_down_us`: keep it closed if it is reported again within this time.
+        - `due_us`: due date: "fri 17:00", 2026-11-20.
+
+        Reports are the same if source, kind and title match. Case, spaces, UUIDs, times and long hexadecimal numbers
+        in the title do not count. `sighting` of the result is new, again, returned (it was closed: the next episode)
+        or cooling (closed less than its cool-down ago: counted, and it stays closed). A repeated report updates title
+        and body, and leaves priority, labels, assignee and the other fields.
         """
         seen = sightings.report(
             title,
@@ -130,7 +144,12 @@ class Tasks(Room):
         assignee: str | None = None,
         limit: int = 10,
     ) -> TaskList:
-        """What could be claimed now, the most urgent first, then the oldest.
+        """List tasks that can be claimed now, the most urgent first, then the oldest.
+
+        - `label`: only with this label.
+        - `kind`: only of this kind.
+        - `source`: only from this source.
+        - `assignee`: include tasks assigned to this agent, not to the caller.
 
         Ready is what is open and awake, held by nobody alive, with everything it needs closed and
         nothing unfinished below it; and not assigned to anybody but `assignee`, or the caller.
@@ -190,14 +209,21 @@ class Tasks(Room):
 
     @verb
     def renew(self, tx: Tx, which: Which, *, for_us: int | None = None) -> Task | StandfastError:
-        """Hold on for another term. Not journalled. Raises LeaseLost if it is not the caller's any more."""
+        """Renew the lease of a task that you hold.
+
+        - `for_us`: from now.  [default: the duration of the claim]
+
+        Not journalled. Raises LeaseLost if the caller no longer holds it.
+        """
         return claims.renew(tx, which, for_us)
 
     @verb
     def release(self, tx: Tx, which: Which, *, force: bool = False) -> Task | StandfastError:
-        """Give it back, undone. With `force`, take it from whoever holds it: their fence is worth nothing then.
+        """Release a task without closing it.
 
-        Raises LeaseLost if somebody else holds it.
+        - `force`: take it from its holder, whose later calls are refused.
+
+        Raises LeaseLost if another holder has it.
         """
         return claims.release(tx, which, force=force)
 
@@ -211,10 +237,14 @@ class Tasks(Room):
         reason: str = "done",
         cool_down_us: int | None = None,
     ) -> Task | StandfastError:
-        """Close it, claimed or not. Said again by whoever closed it, the first time stands.
+        """Close a task, claimed or not; refused (exit 4) if another holder has it.
 
-        Raises LeaseLost if somebody alive holds it, or if the claim that is given was lost since;
-        IllegalTransition if somebody else has closed it.
+        - `result`: what came of it.
+        - `reason`: why it is closed.
+        - `cool_down_us`: keep it closed if it is reported again within this time.
+
+        A repeated call by the same actor returns the first result. Raises LeaseLost if a live holder has it or the
+        given claim was lost; IllegalTransition if another actor closed it.
         """
         row = changes.locked(tx, which, alone=True)
         if isinstance(row, StandfastError):
@@ -235,10 +265,14 @@ class Tasks(Room):
     def snooze(
         self, tx: Tx, which: Which, *, until_us: int | None = None, for_us: int | None = None
     ) -> Task | StandfastError:
-        """Out of `next` until a moment; it is counted meanwhile, and awake again by itself."""
+        """Hide a task from `next` for a time. Reports still count, and it is ready again by itself.
+
+        - `until_us`: until this time: "mon 09:00", 2026-11-20.
+        - `for_us`: for this time: 2h, 3d.
+        """
         if (until_us is None) == (for_us is None):
             return InvalidInput(
-                "snooze until when?", "one of for_us= and until_us=; in a shell: --for 2d, or --until 'mon 09:00'"
+                "snooze needs one of for_us and until_us", "in a shell: --for 2d, or --until 'mon 09:00'"
             )
         if for_us is not None and not 0 < for_us <= DURATION_MAX_US:
             return InvalidInput("a snooze lasts longer than nothing and at most a hundred years")
@@ -249,13 +283,16 @@ class Tasks(Room):
 
     @verb
     def accept(self, tx: Tx, which: Which, *, reason: str | None = None) -> Task | StandfastError:
-        """Known and accepted: it is counted when it is seen, and nobody claims it."""
+        """Accept a task as it is: reports still count, and no agent is handed it.
+
+        - `reason`: why it may stay.
+        """
         words = None if reason is None else _reason(reason)
         return changes.rest(tx, which, "accepted", "task.accepted", snoozed_until_us=None, reason=words)
 
     @verb
     def reopen(self, tx: Tx, which: Which) -> Task | StandfastError:
-        """Open again what was closed, accepted or snoozed: the same episode.
+        """Open a task again that was closed, accepted or snoozed; its episode stays the same.
 
         Raises Conflict if a later episode of it is there.
         """
@@ -331,7 +368,7 @@ class Tasks(Room):
 
     @verb
     def note(self, tx: Tx, which: Which, text: str) -> Note | StandfastError:
-        """Say something about it. Anyone may."""
+        """Add a note to a task; - reads it from stdin."""
         return changes.note(tx, which, text)
 
     @verb
