@@ -43,7 +43,7 @@ def test_a_positional_parameter_is_an_argument_and_a_keyword_is_an_option(comman
     params = command.get_params(click.Context(command))
     arguments = [param.name for param in params if isinstance(param, click.Argument)]
     options = {param.name for param in params if isinstance(param, click.Option)}
-    wanted = [one for one in parameters(command.method) if one.name not in command.without]
+    wanted = command.wanted_parameters()
     assert arguments == [one.name for one in wanted if one.positional]
     keywords = {"scope_choice" if one.name == "everywhere" else one.name for one in wanted if not one.positional}
     assert keywords <= options

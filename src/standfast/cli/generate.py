@@ -114,11 +114,14 @@ class Generated(Command):
         empty: str = "",
         also: Wanted | None = None,
         without: tuple[str, ...] = (),
+        by_name: tuple[str, ...] = (),
+        columns: tuple[str, ...] = (),
         answer: Callable[[Standfast, Any], answers.Answer] | None = None,
     ) -> None:
         super().__init__(name, examples=examples or ("", ""), wanted=[], callback=self._run)
         self._noun, self._of, self._method = noun, of, method
-        self._options, self._also, self.without = options or {}, also or [], without
+        self._options, self._also, self._without = options or {}, also or [], without
+        self._by_name, self._columns = by_name, columns
         self._creates, self._outside = creates, outside
         self._text, self._then, self._empty, self._answer = text, then, empty, answer
 
@@ -138,7 +141,7 @@ class Generated(Command):
         if self.examples[0]:
             return self.examples
         words = ["standfast", self._noun, str(self.name)]
-        for one in parameters(self.method):
+        for one in self.wanted_parameters():
             if one.required:
                 words += [*(() if one.positional else (_flag(one.name),)), _SAMPLES.get(one.name, one.name.upper())]
         return " ".join(words), " ".join((*words, "--json"))
@@ -160,11 +163,14 @@ class Generated(Command):
     def first_line(self) -> str:
         return (self.method.__doc__ or "").partition("\n")[0]
 
+    def wanted_parameters(self) -> list[Parameter]:
+        """The parameters of the method as the command takes them: `by_name` ones are options."""
+        found = (one for one in parameters(self.method) if one.name not in self._without)
+        return [one._replace(positional=one.positional and one.name not in self._by_name) for one in found]
+
     def _parameters(self) -> Iterator[Callable[[], click.Parameter]]:
         told: dict[str, str] = dict(re.findall(r"^ *- `(\w+)`: (.+)$", self.method.__doc__ or "", re.MULTILINE))
-        for one in parameters(self.method):
-            if one.name in self.without:
-                continue
+        for one in self.wanted_parameters():
             if one.name == "everywhere":
                 yield from scope_flags()
                 continue
@@ -202,7 +208,7 @@ class Generated(Command):
             if not isinstance(found, list):
                 return answers.One(found, self._text, then)
             limit = asked.get("limit", known["limit"].default) if "limit" in known else 0
-            columns = answers.column_names(found[0]) if found else ()
+            columns = self._columns or (answers.column_names(found[0]) if found else ())
             if scope and "scope" in getattr(found[0] if found else None, "_fields", ()):
                 columns = *columns, "scope"
             return answers.Many(found, columns, limit, then=then, empty=self._empty)
@@ -232,7 +238,9 @@ def _argument(one: Parameter, noun: str, attributes: dict[str, Any]) -> click.Pa
 
 
 def _option(one: Parameter, attributes: dict[str, Any]) -> click.Parameter:
-    names = _NAMES.get(one.name) or _flag(one.name), one.name + _BY_NAME * one.positional
+    attributes = dict(attributes)
+    flag = attributes.pop("flag", None) or _NAMES.get(one.name) or _flag(one.name)
+    names = flag, one.name + _BY_NAME * one.positional
     if one.annotation.startswith("bool"):
         return made(click.Option, names, is_flag=True, default=None, **attributes)
     attributes.setdefault("multiple", one.several or one.fields)

@@ -129,6 +129,12 @@ def moment(us: int | None) -> str:
     return "" if us is None else strftime("%Y-%m-%d %H:%M", localtime(us // 1_000_000))
 
 
+def second(us: int) -> str:
+    from time import localtime, strftime
+
+    return strftime("%Y-%m-%d %H:%M:%S", localtime(us // 1_000_000))
+
+
 def short(id: object) -> str:
     """The end of an id of ours; an id of another system in full."""
     from standfast.ids import is_id
@@ -172,8 +178,8 @@ def label(field: str) -> str:
 
 def _format(field: str) -> Callable[[Any], str] | None:
     if field.endswith("_us"):
-        return moment
-    if field == "id" or field.endswith("_id"):
+        return second if field in ("received_us", "ready_us") else moment
+    if field in ("id", "subject") or field.endswith("_id"):
         return short
     return _FORMATS.get(field)
 

@@ -6,18 +6,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import Command, argument, noun, option, place, scope_options
+from standfast.cli.answers import One
+from standfast.cli.answers import show as show_answer
+from standfast.cli.frame import Command, argument, noun, option
 from standfast.cli.output import Out
-from standfast.cli.render import Column, clean_lines
+from standfast.cli.render import clean_lines
+from standfast.cli.values import DURATION, plain, second, short
 
 if TYPE_CHECKING:
+    from standfast.handle import Standfast
     from standfast.ledger.webhooks import WebhookEvent
     from standfast.ledger.webhooks.nouns import Shown
 
 STATES = ("received", "done", "dead")
 _COMMAND = "standfast.command"
 
-webhook = noun("webhook", "Webhooks: what others deliver, recorded once, handled once.", default="list")
+webhook = noun(
+    "webhook",
+    "Webhooks: what others deliver, recorded once, handled once.",
+    default="list",
+    of="standfast.ledger.webhooks:Webhooks",
+)
 
 
 class _WithCommand(Command):
@@ -37,30 +46,6 @@ class _WithCommand(Command):
 def _command() -> tuple[str, ...]:
     found: tuple[str, ...] = click.get_current_context().meta[_COMMAND]
     return found
-
-
-def _short(id: object) -> str:
-    return str(id)[-6:]
-
-
-def _moment(us: int) -> str:
-    from time import localtime, strftime
-
-    return strftime("%Y-%m-%d %H:%M:%S", localtime(us // 1_000_000))
-
-
-COLUMNS = [
-    Column("id", show=_short),
-    Column("state"),
-    Column("source"),
-    Column("event_id", "event"),
-    Column("kind"),
-    Column("deliveries", "delivered"),
-    Column("attempts", "tried"),
-    Column("received_us", "received", _moment),
-    Column("by", "held by"),
-    Column("error"),
-]
 
 
 # -- receiving ---------------------------------------------------------------------------------------
@@ -100,10 +85,8 @@ def receive(out: Out, source: str, file: str, event_id: str, text: bool, **given
         from standfast.cli.webhook_run import answer
 
         raise click.exceptions.Exit(answer(out, event, command))
-    out.record(plain(event), [event.id])
-    if out.for_people:
-        out.say(f"standfast: {_found(event)}")
-    out.then("standfast webhook claim" if event.state == "received" else f"standfast webhook show {_short(event.id)}")
+    then = "webhook claim" if event.state == "received" else "webhook show {id}"
+    show_answer(out, One(event, [event.id], then=then, say=_found(event)))
 
 
 # -- working -----------------------------------------------------------------------------------------
@@ -137,172 +120,85 @@ def handle(out: Out, source: str, kind: str | None, limit: int) -> None:
 @argument("event", required=False)
 @option("--source", help="Only from this source.")
 @option("--kind", help="Only of this kind.")
-@option("--for", "term", help="Hold it this long from your last command: 30m, 2h.  [default: 15m]")
-@option("--while", "pid", type=int, help="Hold it as long as this process lives: --while $$")
-def claim(out: Out, event: str | None, source: str | None, kind: str | None, term: str | None, pid: int | None) -> None:
-    """Take the event that has waited longest, or EVENT, alone. Prints its id; exit 3 if none is ready."""
+@option("--for", "for_us", type=DURATION, help="Hold it this long after your last command.  [default: 15m]")
+@option("--while", "pid", type=int, metavar="PID", help="Hold it while this process lives: --while $$")
+def claim(
+    out: Out, event: str | None, source: str | None, kind: str | None, for_us: int | None, pid: int | None
+) -> None:
+    """Claim EVENT, or the one that has waited longest. Prints its id; exit 3 if none is ready."""
     from standfast.cli.lock import held_for
     from standfast.cli.store import held_while, opened
     from standfast.config import load
     from standfast.errors import NotFound
 
-    for_us = held_for(_duration(term), pid)
+    for_us = held_for(for_us, pid)
     with opened(create=False) if pid is None else held_while(load(), pid, create=False) as sf:
         if event is not None:
             claimed: WebhookEvent | None = sf.webhooks.claim(event, for_us=for_us)
         else:
             claimed = sf.webhooks.claim(source=source, kind=kind, for_us=for_us)
     if claimed is None:
-        raise NotFound("no event is ready", "what there is: standfast webhook list", code="nothing_ready")
-    out.record(plain(claimed), [claimed.id])
-    if out.for_people:
-        out.say(f"standfast: {claimed.name}, attempt {claimed.attempts} of {claimed.attempts_max}")
-    out.then(f"standfast webhook done {_short(claimed.id)}")
+        raise NotFound("no event is ready", "all events: standfast webhook list", code="nothing_ready")
+    say = f"{claimed.name}, attempt {claimed.attempts} of {claimed.attempts_max}"
+    show_answer(out, One(claimed, [claimed.id], then="webhook done {id}", say=say))
 
 
-@webhook.verb("renew", examples=("standfast webhook renew 9k2m4x", "standfast webhook renew 9k2m4x --for 1h"))
-@argument("event")
-@option("--for", "term", help="So long from now.  [default: as long as it was claimed for]")
-def renew(out: Out, event: str, term: str | None) -> None:
-    """Hold on to EVENT for another term."""
-    from standfast.cli.store import opened
-
-    with opened(create=False) as sf:
-        renewed = sf.webhooks.renew(event, for_us=_duration(term))
-    out.record(plain(renewed), [f"{_short(renewed.id)} is yours until {_moment(renewed.lease_until_us or 0)}"])
+def _failed(_: Standfast, failed: WebhookEvent) -> One:
+    if failed.state == "dead":
+        return One(failed, "{id} is dead after {attempts} attempts", then="webhook retry {id}")
+    return One(failed, "{id} failed: attempt {attempts} of {attempts_max}, again at {ready_us}", then="webhook claim")
 
 
-@webhook.verb(
-    "done", examples=("standfast webhook done 9k2m4x", "standfast webhook done stripe/evt_1 --result '{\"order\": 7}'")
+webhook.generate(
+    "renew",
+    examples=("standfast webhook renew 9k2m4x", "standfast webhook renew 9k2m4x --for 1h"),
+    text="{id} is yours until {lease_until_us}",
 )
-@argument("event")
-@option("--result", help="What every later delivery is answered with: JSON, or text.")
-def done(out: Out, event: str, result: str | None) -> None:
-    """EVENT is handled. Held by somebody else it is refused: exit 4."""
-    from standfast.cli.store import opened
-
-    with opened(create=False) as sf:
-        ended = sf.webhooks.done(event, _json_or_text(result))
-    out.record(plain(ended), [f"{_short(ended.id)} is done"])
-    out.then("standfast webhook claim")
-
-
-@webhook.verb(
+webhook.generate(
+    "done",
+    examples=("standfast webhook done 9k2m4x", "standfast webhook done stripe/evt_1 --result '{\"order\": 7}'"),
+    text="{id} is done",
+    then="webhook claim",
+)
+webhook.generate(
     "fail",
+    answer=_failed,
+    by_name=("reason",),
+    options={"again_us": {"flag": "--again-in"}},
     examples=(
         "standfast webhook fail 9k2m4x --reason 'the API answered 503'",
         "standfast webhook fail 9k2m4x --reason 'unknown customer' --dead",
     ),
 )
-@argument("event")
-@option("--reason", required=True, help="What went wrong.")
-@option("--again-in", "again", help="Try it again after this long.  [default: 30s, then twice as long each time]")
-@option("--dead", is_flag=True, help="Never try it again: a person has to look.")
-def fail(out: Out, event: str, reason: str, again: str | None, dead: bool) -> None:
-    """Handling EVENT failed: it is tried again later; after its last attempt it is a dead letter."""
-    from standfast.cli.store import opened
-
-    with opened(create=False) as sf:
-        failed = sf.webhooks.fail(event, reason, again_us=_duration(again), dead=dead)
-    if failed.state == "dead":
-        out.record(plain(failed), [f"{_short(failed.id)} is dead after {failed.attempts} attempts"])
-        out.then(f"standfast webhook retry {_short(failed.id)}")
-    else:
-        again_at = f"attempt {failed.attempts} of {failed.attempts_max}, again at {_moment(failed.ready_us)}"
-        out.record(plain(failed), [f"{_short(failed.id)} failed: {again_at}"])
-        out.then("standfast webhook claim")
-
-
-# -- what is dead --------------------------------------------------------------------------------------
-
-
-@webhook.verb("dead", examples=("standfast webhook dead", "standfast webhook dead --settled --all --json"))
-@option("--settled", is_flag=True, help="Also what was retried or resolved.")
-@option("--after", callback=place, help="Where the page before ended.")
-@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
-@scope_options
-def dead(out: Out, settled: bool, after: str | None, limit: int, scope_choice: str | None) -> None:
-    """List what was given up, with the reason."""
-    from standfast.cli.store import opened
-    from standfast.config import load
-
-    with opened(load(outside=scope_choice == "global"), create=False) as sf:
-        found = sf.webhooks.dead(everywhere=scope_choice == "all", settled=settled, after=after, limit=limit)
-    columns = [
-        Column("subject", "event", _short),
-        Column("attempts", "tried"),
-        Column("created_us", "since", _moment),
-        Column("settlement"),
-        Column("reason"),
-    ]
-    out.rows(
-        [one._asdict() | {"receipt": None} for one in found],
-        columns if settled else [column for column in columns if column.field != "settlement"],
-        next=found[-1].id if len(found) == limit else None,
-        then=f"standfast webhook show {_short(found[0].subject)}" if found else "",
-        empty="nothing was given up",
-    )
-
-
-@webhook.verb(
-    "retry", examples=("standfast webhook retry 9k2m4x", "standfast webhook retry 9k2m4x --note 'the API is back'")
+webhook.generate(
+    "dead",
+    examples=("standfast webhook dead", "standfast webhook dead --settled --all --json"),
+    columns=("subject event", "attempts tried", "created_us since", "settlement", "reason"),
+    then="webhook show {subject}",
+    empty="no dead letters",
 )
-@argument("event")
-@option("--note", help="What has changed.")
-def retry(out: Out, event: str, note: str | None) -> None:
-    """Hand EVENT out again, now: a dead one with all its attempts before it."""
-    from standfast.cli.store import opened
-
-    with opened(create=False) as sf:
-        again = sf.webhooks.retry(event, note=note)
-    out.record(plain(again), [f"{_short(again.id)} is ready"])
-    out.then(f"standfast webhook claim {_short(again.id)}")
-
-
-@webhook.verb(
+webhook.generate(
+    "retry",
+    examples=("standfast webhook retry 9k2m4x", "standfast webhook retry 9k2m4x --note 'the API is back'"),
+    text="{id} is ready",
+    then="webhook claim {id}",
+)
+webhook.generate(
     "resolve",
     examples=(
         "standfast webhook resolve 9k2m4x --note 'refunded by hand'",
         "standfast webhook resolve 9k2m4x --note 'test data' --json",
     ),
+    text="{id} is resolved",
+    then="webhook dead",
 )
-@argument("event")
-@option("--note", required=True, help="How it was looked after.")
-@option("--result", help="What every later delivery is answered with: JSON, or text.")
-def resolve(out: Out, event: str, note: str, result: str | None) -> None:
-    """Somebody looked after a dead EVENT in another way: it is done."""
-    from standfast.cli.store import opened
-
-    with opened(create=False) as sf:
-        resolved = sf.webhooks.resolve(event, note=note, result=_json_or_text(result))
-    out.record(plain(resolved), [f"{_short(resolved.id)} is resolved"])
-    out.then("standfast webhook dead")
-
-
-# -- looking -----------------------------------------------------------------------------------------
-
-
-@webhook.verb("list", examples=("standfast webhook list", "standfast webhook list --state received --json"))
-@option("--state", type=click.Choice(STATES))
-@option("--source")
-@option("--kind")
-@option("--after", callback=place, help="Where the page before ended.")
-@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
-@scope_options
-def list_(out: Out, limit: int, scope_choice: str | None, **asked: Any) -> None:
-    """List what was received, the newest first."""
-    from standfast.cli.store import opened
-    from standfast.config import load
-
-    with opened(load(outside=scope_choice == "global"), create=False) as sf:
-        found = sf.webhooks.list(everywhere=scope_choice == "all", limit=limit, **asked)
-    out.rows(
-        [{**one._asdict(), "by": _holder(one)} if out.for_people else plain(one) for one in found],
-        COLUMNS,
-        next=found[-1].id if len(found) == limit else None,
-        then=f"standfast webhook show {_short(found[0].id)}" if found else "",
-        empty="nothing was received here",
-    )
+webhook.generate(
+    "list",
+    examples=("standfast webhook list", "standfast webhook list --state received --json"),
+    options={"state": {"type": click.Choice(STATES)}},
+    then="webhook show {id}",
+    empty="no event was received here",
+)
 
 
 @webhook.verb("show", examples=("standfast webhook show 9k2m4x", "standfast webhook show stripe/evt_1 --json"))
@@ -320,15 +216,10 @@ def show(out: Out, event: str) -> None:
     for line in _lines(out, shown):
         out.text(line)
     if shown.event.state == "dead":
-        out.then(f"standfast webhook retry {_short(shown.event.id)}")
+        out.then(f"standfast webhook retry {short(shown.event.id)}")
 
 
 # -- small parts -------------------------------------------------------------------------------------
-
-
-def plain(found: WebhookEvent) -> dict[str, Any]:
-    """The noun's own fields, and its receipt as commands print it."""
-    return {**found._asdict(), "receipt": found.receipt.as_json() if found.receipt else None}
 
 
 def _lines(out: Out, shown: Shown) -> list[str]:
@@ -341,40 +232,32 @@ def _lines(out: Out, shown: Shown) -> list[str]:
         ("from", event.name),
         ("kind", event.kind),
         ("state", event.state),
-        ("received", f"{_moment(event.received_us)}, delivered {event.deliveries}×"),
+        ("received", f"{second(event.received_us)}, delivered {event.deliveries}×"),
         ("tried", f"{event.attempts} of {event.attempts_max}"),
-        ("ready", _moment(event.ready_us) if waits else None),
-        ("held by", _holder(event)),
+        ("ready", second(event.ready_us) if waits else None),
+        ("held by", event.held_by),
         ("error", event.error),
         ("result", dumps(event.result) if event.result is not None else None),
         ("given up", _settled(letter) if letter is not None else None),
         ("body", dumps(event.payload)),
     ]
     lines = list(out.pairs([(label, value) for label, value in pairs if value not in (None, "")]))
-    told = (f"{_moment(e.time_us)}  {e.type:<19} {e.actor}  {clean_lines(e.summary or '')}" for e in shown.history)
+    told = (f"{second(e.time_us)}  {e.type:<19} {e.actor}  {clean_lines(e.summary or '')}" for e in shown.history)
     return [*lines, "", *told]
 
 
 def _settled(letter: Any) -> str:
-    words = f"{_moment(letter.created_us)}: {letter.reason}"
+    words = f"{second(letter.created_us)}: {letter.reason}"
     if letter.settlement is None:
         return words
     note = f": {letter.note}" if letter.note else ""
-    return f"{words} ({letter.settlement} by {letter.settled_by} at {_moment(letter.settled_us)}{note})"
-
-
-def _holder(found: WebhookEvent) -> str | None:
-    from standfast.footings.leases import who
-
-    if found.holder is None:
-        return None
-    return who(found.holder) + {"gone": " (gone)", "over": " (late)"}.get(found.standing, "")
+    return f"{words} ({letter.settlement} by {letter.settled_by} at {second(letter.settled_us)}{note})"
 
 
 def _found(event: WebhookEvent) -> str:
     if event.fresh:
         return "received"
-    ended = f" since {_moment(event.ended_us)}" if event.ended_us is not None else ""
+    ended = f" since {second(event.ended_us)}" if event.ended_us is not None else ""
     return f"delivered before, {event.deliveries} times now; it is {event.state}{ended}"
 
 
@@ -415,23 +298,3 @@ def _bytes(file: str, limit_bytes: int) -> bytes:
             return source.read(limit_bytes + 1)
     except OSError as error:
         raise click.UsageError(f"{file}: {error.strerror}") from None
-
-
-def _json_or_text(text: str | None) -> Any:
-    from standfast import serial
-    from standfast.errors import InvalidInput
-
-    if text is None:
-        return None
-    try:
-        return serial.loads(text, what="result")
-    except InvalidInput:
-        return text
-
-
-def _duration(text: str | None) -> int | None:
-    if text is None:
-        return None
-    from standfast.clock import parse_duration
-
-    return parse_duration(text)

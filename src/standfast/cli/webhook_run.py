@@ -31,7 +31,7 @@ def answer(out: Out, event: WebhookEvent, argv: tuple[str, ...]) -> int:
     ended, code = _handled(out, argv, lambda room: room.claim(event.id))
     assert ended is not None
     if not out.for_people:
-        from standfast.cli.webhook import plain
+        from standfast.cli.values import plain
 
         out.record(plain(ended))
     elif ended.state != "done":
@@ -43,7 +43,7 @@ def answer(out: Out, event: WebhookEvent, argv: tuple[str, ...]) -> int:
 
 def rounds(out: Out, source: str, kind: str | None, limit: int, argv: tuple[str, ...]) -> int:
     """Handle what is ready; 1 if anything failed."""
-    from standfast.cli.webhook import plain
+    from standfast.cli.values import plain
     from standfast.errors import LeaseLost
 
     ends = {"done": 0, "received": 0, "dead": 0}
@@ -114,7 +114,7 @@ def _run(sf: Standfast, event: WebhookEvent, child: Any, body: int) -> tuple[Web
 def _replayed(out: Out, event: WebhookEvent) -> int:
     from standfast.cli.once_child import bytes_of
     from standfast.cli.once_run import _told, _when
-    from standfast.cli.webhook import plain
+    from standfast.cli.values import plain
 
     if not out.for_people:
         out.record(plain(event))

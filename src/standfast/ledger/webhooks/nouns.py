@@ -58,6 +58,18 @@ class WebhookEvent(NamedTuple):
     def name(self) -> str:
         return f"{self.source}/{self.event_id}"
 
+    @property
+    def held_by(self) -> str | None:
+        """The holder, with a mark if it exited or its lease expired."""
+        if self.holder is None:
+            return None
+        return leases.who(self.holder) + {"gone": " (gone)", "over": " (late)"}.get(self.standing, "")
+
+    @staticmethod
+    def columns() -> tuple[str, ...]:
+        first = "id", "state", "source", "event_id", "kind", "deliveries delivered", "attempts tried"
+        return *first, "received_us", "held_by", "error"
+
 
 _COLUMNS = WebhookEvent._fields[: WebhookEvent._fields.index("standing")]
 

@@ -12,7 +12,7 @@ from standfast.db.store import Room, query, raised, refused_inside, verb
 from standfast.errors import InvalidInput, LeaseLost, StandfastError
 from standfast.footings import foreign, journal, keys, leases
 from standfast.footings.journal import Event
-from standfast.ids import short
+from standfast.ids import Id, short
 from standfast.ledger import dead_letters
 from standfast.ledger.dead_letters import DeadLetter
 from standfast.ledger.webhooks import receiving, working
@@ -134,21 +134,31 @@ class Webhooks(Room):
 
     @verb
     def renew(self, tx: Tx, which: Which, *, for_us: int | None = None) -> WebhookEvent | StandfastError:
-        """Hold on for another term. Not journalled. Raises LeaseLost if it is not the caller's any more."""
+        """Renew the lease of an event that you hold.
+
+        - `for_us`: from now.  [default: the duration of the claim]
+
+        Not journalled. Raises LeaseLost if the caller no longer holds it.
+        """
         return working.renew(tx, which, for_us)
 
     @verb
     def done(self, tx: Tx, which: Which, result: serial.Json = None) -> WebhookEvent | StandfastError:
-        """It is handled; `result` is what every later delivery is answered with. Said again, the first time stands.
+        """Record that an event was handled; refused (exit 4) if another holder has it.
 
-        Raises LeaseLost if somebody alive holds it, or if the claim that is given was lost since;
-        IllegalTransition if it is dead, or if somebody else has done it.
+        - `result`: the answer to every later delivery: JSON, or text.
+
+        A repeated call by the same actor returns the first result. Raises LeaseLost if a live holder has it or the
+        given claim was lost; IllegalTransition if it is dead, or if another actor handled it.
         """
         return working.done(tx, which, None if result is None else serial.dumps(result, what="result"))
 
     def fail(self, which: Which, reason: str, *, again_us: int | None = None, dead: bool = False) -> WebhookEvent:
-        """Handling it failed: it is ready again after a while (`again_us`; without it 30 s, then twice as long
-        each time, at most an hour), or a dead letter if that was its last attempt, or with `dead`.
+        """Record that handling an event failed. It is retried later; after the last attempt it is a dead letter.
+
+        - `reason`: what went wrong.
+        - `again_us`: retry after this time.  [default: 30s, doubled each time up to 1h]
+        - `dead`: do not retry it: make it a dead letter now.
 
         Raises LeaseLost if the caller does not hold it.
         """
@@ -200,15 +210,20 @@ class Webhooks(Room):
 
     @verb
     def retry(self, tx: Tx, which: Which, *, note: str | None = None) -> WebhookEvent | StandfastError:
-        """Hand it out again, now: a dead one with all its attempts before it, one that waits without waiting.
+        """Make an event ready now. A dead letter gets all its attempts again.
 
-        Raises IllegalTransition for one that is done, InProgress while somebody is at it.
+        - `note`: what has changed.
+
+        Raises IllegalTransition for one that is done, InProgress while a live holder has it.
         """
         return working.retry(tx, which, note)
 
     @verb
     def resolve(self, tx: Tx, which: Which, *, note: str, result: serial.Json = None) -> WebhookEvent | StandfastError:
-        """Somebody looked after a dead one in another way, and says how: it is done.
+        """Settle a dead letter that a person handled in another way: it is done.
+
+        - `note`: how it was handled.
+        - `result`: the answer to every later delivery: JSON, or text.
 
         Raises IllegalTransition for one that is not dead.
         """
@@ -216,9 +231,12 @@ class Webhooks(Room):
 
     @query
     def dead(
-        self, tx: Tx, *, everywhere: bool = False, settled: bool = False, after: str | None = None, limit: int = 50
+        self, tx: Tx, *, everywhere: bool = False, settled: bool = False, after: Id | None = None, limit: int = 50
     ) -> LetterList:
-        """What was given up, with the reason, the newest first; with `settled`, also what was retried or resolved."""
+        """List dead letters with the reason, the newest first.
+
+        - `settled`: include those that were retried or resolved.
+        """
         scope = None if everywhere else self.scope
         return dead_letters.page(tx, scope=scope, kind="webhook", open_only=not settled, limit=limit, after=after)
 
@@ -253,10 +271,16 @@ class Webhooks(Room):
         source: str | None = None,
         kind: str | None = None,
         everywhere: bool = False,
-        after: str | None = None,
+        after: Id | None = None,
         limit: int = 50,
     ) -> EventList | StandfastError:
-        """The newest first; `after` is the last id of the page before."""
+        """List received events, the newest first.
+
+        - `state`: only in this state.
+        - `source`: only from this source.
+        - `kind`: only of this kind.
+        - `after`: start after this id, the last one of the page before.
+        """
         if state is not None and state not in STATES:
             return InvalidInput(
                 f"{serial.clean(str(state), 40)!r} is no state of a webhook event", f"one of {', '.join(STATES)}"
