@@ -6,25 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import argument, noun, option, pair, scope_options
+from standfast.cli import values
+from standfast.cli.frame import argument, noun, option, scope_options
 from standfast.cli.output import Out, dumps
 from standfast.cli.render import Column, clean_lines
 from standfast.footings import hints
 
 if TYPE_CHECKING:
-    from standfast.record.events import Appended, Consumer, Difference, Event, Folded
+    from standfast.record.events import Appended, Difference, Event, Folded
 
 SESSION = "STANDFAST_SESSION"
 INPUT_MAX_BYTES = 16 << 20
 SHOWN = 160
 
-event = noun("event", "Events: what happened, in streams of your own, never changed.", default="list")
-
-
-def _moment(us: int) -> str:
-    from time import localtime, strftime
-
-    return strftime("%Y-%m-%d %H:%M:%S", localtime(us // 1_000_000))
+event = noun(
+    "event",
+    "Events: what happened, in streams of your own, never changed.",
+    default="list",
+    of="standfast.record.events:Events",
+)
 
 
 def _said(found: dict[str, Any]) -> str:
@@ -33,7 +33,7 @@ def _said(found: dict[str, Any]) -> str:
 
 
 COLUMNS = [
-    Column("occurred_us", "when", _moment),
+    Column("occurred_us", "when", values.second),
     Column("stream", show=lambda name: name or ""),
     Column("version", "v", lambda version: "" if version is None else str(version)),
     Column("type"),
@@ -101,7 +101,7 @@ def append(
 
 
 def _print_appended(out: Out, made: list[Appended]) -> None:
-    plain = [{**one._asdict(), "receipt": one.receipt.as_json() if one.receipt else None} for one in made]
+    plain = [values.plain(one) for one in made]
     last = made[-1]
     if len(made) == 1:
         out.record(plain[0], [str(last.version)])
@@ -171,22 +171,7 @@ def list_(
     )
 
 
-@event.verb("streams", examples=("standfast event streams", "standfast event streams --json"))
-@option("--after", default="", help="Where the page before ended.")
-@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
-def streams(out: Out, after: str, limit: int) -> None:
-    """List the streams of this scope, each with its last version."""
-    from standfast.cli.store import opened
-
-    with opened(create=False) as sf:
-        found = sf.events.streams(limit=limit, after=after)
-    out.rows(
-        [one._asdict() for one in found],
-        [Column("name", "stream"), Column("version"), Column("updated_us", "last", _moment)],
-        next=found[-1].name if len(found) == limit else None,
-        then=hints.command("event", "list", found[0].name) if found else "standfast event append STREAM TYPE DATA",
-        empty="no stream yet",
-    )
+event.generate("streams", then="event list {name}", empty="no stream yet: standfast event append STREAM TYPE DATA")
 
 
 @event.verb(
@@ -288,44 +273,14 @@ def _hand(out: Out, one: Event, command: tuple[str, ...]) -> None:
         )
 
 
-@event.verb("consumers", examples=("standfast event consumers", "standfast event consumers --json"))
-@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
-@option("--after", help="Where the page before ended.")
-def consumers(out: Out, limit: int, after: str | None) -> None:
-    """List who reads, where each stands, and how far it is behind."""
-    from standfast.cli.store import opened
-
-    with opened(create=False) as sf:
-        found = sf.events.consumers(limit=limit, after=pair(after) or ("", ""))
-    out.rows(
-        [one._asdict() for one in found],
-        [
-            Column("name", "consumer"),
-            Column("stream", show=lambda name: name or "(journal)"),
-            Column("cursor", "at"),
-            Column("behind", show=lambda count: "" if count is None else str(count)),
-            Column("updated_us", "moved", _moment),
-        ],
-        next=dumps([found[-1].name, found[-1].stream]) if len(found) == limit else None,
-        then=_reading(found[0]) if found else "",
-        empty="nobody consumes events here",
-    )
-
-
-@event.verb(
-    "seek", examples=("standfast event seek mailer orders --to beginning", "standfast event seek mailer orders --to 41")
+event.generate("consumers", then="event consume {name} {reads} --peek", empty="no consumer reads events here")
+event.generate(
+    "seek",
+    examples=("standfast event seek mailer orders --to beginning", "standfast event seek mailer orders --to 41"),
+    options={"name": {"metavar": "CONSUMER"}, "to": {"type": values.VERSION, "metavar": "VERSION"}},
+    text="{name} is at {cursor}",
+    then="event consume {name} {reads} --peek",
 )
-@argument("consumer")
-@argument("stream", required=False)
-@option("--to", required=True, help="A version it shall stand behind, `beginning`, `now`, or a cursor.")
-def seek(out: Out, consumer: str, stream: str | None, to: str) -> None:
-    """Put CONSUMER's place somewhere else: it reads events again, or never."""
-    from standfast.cli.store import opened
-
-    with opened(create=False) as sf:
-        moved = sf.events.seek(consumer, stream, to=int(to) if to.isdigit() and len(to) < 19 else to)
-    out.record(moved._asdict(), [f"{moved.name} stands at {moved.cursor}"])
-    out.then(_reading(moved))
 
 
 # -- folding -----------------------------------------------------------------------------------------
@@ -386,7 +341,7 @@ def _row(out: Out, one: Event) -> dict[str, Any]:
 
 def _print(out: Out, one: Event) -> None:
     plain = one._asdict()
-    words = f"{_moment(one.occurred_us)}  {_named(one)}  {clean_lines(_said(plain))}"
+    words = f"{values.second(one.occurred_us)}  {_named(one)}  {clean_lines(_said(plain))}"
     out.record(plain, [words.rstrip()])
 
 
@@ -444,11 +399,6 @@ def _time_us(text: str) -> int:
     if re.fullmatch(r"(\d+[smhdw])+", text.strip()):
         return now_us - _duration_us(text)
     return when.parse(text, now_us).us
-
-
-def _reading(found: Consumer) -> str:
-    """The command that shows what this consumer reads next."""
-    return hints.command("event", "consume", found.name, found.stream or "--journal", "--peek")
 
 
 def _duration_us(text: str) -> int:

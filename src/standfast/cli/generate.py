@@ -232,7 +232,7 @@ def _flag(name: str) -> str:
 
 def _argument(one: Parameter, noun: str, attributes: dict[str, Any]) -> click.Parameter:
     attributes = {name: value for name, value in attributes.items() if name != "help"}
-    metavar = noun.upper() if one.name == "which" else one.name.upper()
+    metavar = attributes.pop("metavar", noun.upper() if one.name == "which" else one.name.upper())
     shown = metavar if one.required else f"[{metavar}]"
     return made(click.Argument, (one.name,), required=one.required, metavar=shown, type=_type(one), **attributes)
 

@@ -15,6 +15,7 @@ from standfast.cli.frame import Command, Refused, argument, option, scope_option
 from standfast.cli.frame import command as made_command
 from standfast.cli.output import Out
 from standfast.cli.render import Column
+from standfast.cli.values import DURATION, plain
 from standfast.footings import hints
 
 if TYPE_CHECKING:
@@ -55,36 +56,32 @@ class Lock(Command):
     examples=("standfast lock deploy --wait 10m -- ./deploy.sh", "standfast lock port-8080 --for 30m"),
 )
 @argument("name", required=False)
-@option("--for", "term", help="Hold it this long unless renewed: 30m, 2h.  [default: 15m; with COMMAND: while it runs]")
-@option("--while", "pid", type=int, help="Hold it as long as this process lives.")
-@option("--wait", "patience", help="Wait so long for whoever has it.")
-@option("--note", help="What it is for, for those who find it taken.")
-@option("--release", is_flag=True, help="Give it back.")
+@option("--for", "for_us", type=DURATION, help="Lease duration.  [default: 15m, or while COMMAND runs]")
+@option("--while", "pid", type=int, metavar="PID", help="Hold it while this process lives.")
+@option("--wait", "wait_us", type=DURATION, help="Wait this long for another holder to release it.")
+@option("--note", help="What it is for; shown to others that want it.")
+@option("--release", is_flag=True, help="Release it.")
 @scope_options
 @argument("command", nargs=-1, type=click.UNPROCESSED)
 def lock(
     out: Out,
     name: str | None,
-    term: str | None,
+    for_us: int | None,
     pid: int | None,
-    patience: str | None,
+    wait_us: int | None,
     note: str | None,
     release: bool,
     scope_choice: str | None,
     command: tuple[str, ...],
 ) -> None:
-    """Hold the lock NAME, alone; with COMMAND, while it runs. Alone, list who holds what."""
-    from standfast.clock import parse_duration
-
+    """Hold the lock NAME; with COMMAND, while it runs. Without NAME, list the locks and their holders."""
     if name is None:
         return _list(out, scope_choice)
     if release:
         return _release(out, name, scope_choice)
-    for_us = parse_duration(term) if term else None
-    wait_us = parse_duration(patience) if patience else 0
     if command:
-        raise click.exceptions.Exit(_run(out, name, command, for_us, wait_us, note, scope_choice))
-    return _hold(out, name, for_us, wait_us, note, pid, scope_choice)
+        raise click.exceptions.Exit(_run(out, name, command, for_us, wait_us or 0, note, scope_choice))
+    return _hold(out, name, for_us, wait_us or 0, note, pid, scope_choice)
 
 
 def _list(out: Out, scope_choice: str | None) -> None:
@@ -104,7 +101,7 @@ def _list(out: Out, scope_choice: str | None) -> None:
         [{**plain(one), **_for_people(one)} if out.for_people else plain(one) for one in found],
         COLUMNS,
         then=f"standfast lock {quote(ours)} --release" if ours else "",
-        empty="nobody holds a lock here",
+        empty="no lock is held here",
     )
 
 
@@ -221,11 +218,6 @@ def held_for(for_us: int | None, pid: int | None) -> int | None:
     from standfast.footings.leases import LEASE_MAX_US
 
     return LEASE_MAX_US
-
-
-def plain(found: Lease) -> dict[str, Any]:
-    """The noun's own fields, and its receipt as commands print it."""
-    return {**found._asdict(), "receipt": found.receipt.as_json() if found.receipt else None}
 
 
 def _for_people(found: Lease) -> dict[str, Any]:

@@ -102,6 +102,10 @@ class Stream(NamedTuple):
     version: int
     updated_us: int
 
+    @staticmethod
+    def columns() -> tuple[str, ...]:
+        return "name stream", "version", "updated_us last"
+
 
 class Listed(NamedTuple):
     """A page of events; `next` is where the page after it begins, None at the end."""
@@ -121,6 +125,20 @@ class Consumer(NamedTuple):
     updated_us: int
     behind: int | None = None
     """How many events of its stream it has not committed yet; unknown for the whole journal."""
+
+    @property
+    def reads(self) -> str:
+        """The stream, or `--journal`, as `event consume` takes it."""
+        return self.stream or "--journal"
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Where a list goes on: `after=`."""
+        return self.name, self.stream
+
+    @staticmethod
+    def columns() -> tuple[str, ...]:
+        return "name consumer", "reads", "cursor at", "behind", "updated_us moved"
 
 
 class Batch(NamedTuple):

@@ -163,7 +163,10 @@ class Events(Room):
 
     @query
     def streams(self, tx: Tx, *, limit: int = 50, after: str = "") -> StreamList:
-        """The streams of this scope by name; `after` is the last name you have."""
+        """List the streams of this scope by name, each with its last version.
+
+        - `after`: start after this name, the last one of the page before.
+        """
         rows = tx.all(reading.SQL.streams, scope=self.scope, after=after, limit=page_size(limit))
         return [Stream(**row) for row in rows]
 
@@ -248,12 +251,16 @@ class Events(Room):
 
     @query
     def consumers(self, tx: Tx, *, limit: int = 50, after: tuple[str, str] = ("", "")) -> ConsumerList:
-        """The consumers of this scope, and how far each is behind its stream."""
+        """List the consumers of this scope, with their cursors and how far they are behind."""
         return consuming.page(tx, limit=limit, after=after)
 
     @verb
     def seek(self, tx: Tx, name: str, stream: str | None = None, *, to: str | int) -> Consumer | StandfastError:
-        """Put a consumer's place somewhere else: a version, "beginning" or "now". What it reads then is read again."""
+        """Move a consumer's cursor. It reads later events next, and skips or repeats the others.
+
+        - `stream`: the stream it reads; without it, the whole journal.
+        - `to`: read after this version, from the `beginning`, from `now`, or after a cursor.
+        """
         return consuming.seek(tx, name, stream, to)
 
     @verb
