@@ -85,6 +85,7 @@ decide = Generated(
     DECISIONS,
     "record",
     creates=True,
+    in_session=True,
     answer=_decided,
     examples=(
         "standfast decide 'edit parser.py' --why 'the test names it' --then 'patch, test, open a PR'",

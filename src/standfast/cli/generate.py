@@ -96,7 +96,16 @@ def parameters(method: Callable[..., Any]) -> list[Parameter]:
 
 
 class Generated(Command):
-    """A command that is one method of a resource."""
+    """A command that is one method of a resource.
+
+    What the signature does not say:
+
+    - `options`: by parameter, its help, or attributes for click; `flag` is another name of the option.
+    - `also`: more options, `without`: parameters that are no options, `by_name`: positional ones that are.
+    - `creates`: the command may create the store. `in_session`: the caller's session is the default of `session`.
+    - `outside`: add `--global` where the method has no `everywhere`.
+    - `text`, `then`, `empty`, `columns`: as in `answers`. `answer`: makes the answer of what the method returned.
+    """
 
     def __init__(
         self,
@@ -108,6 +117,7 @@ class Generated(Command):
         examples: Examples | None = None,
         options: dict[str, dict[str, Any] | str] | None = None,
         creates: bool = False,
+        in_session: bool = False,
         outside: bool = False,
         text: str | None = None,
         then: str | Callable[[Any], str] = "",
@@ -122,7 +132,7 @@ class Generated(Command):
         self._noun, self._of, self._method = noun, of, method
         self._options, self._also, self._without = options or {}, also or [], without
         self._by_name, self._columns = by_name, columns
-        self._creates, self._outside = creates, outside
+        self._creates, self._in_session, self._outside = creates, in_session, outside
         self._text, self._then, self._empty, self._answer = text, then, empty, answer
 
     # What click asks for.
@@ -199,7 +209,7 @@ class Generated(Command):
             raise click.UsageError(f"give at least one of {', '.join(map(_flag, changes))}")
 
         def ask(sf: Standfast, **scope: bool) -> answers.Answer:
-            if self._creates and "session" in known and sf._store.caller.session_id:
+            if self._in_session and sf._store.caller.session_id:
                 asked.setdefault("session", sf._store.caller.session_id)
             found = self.method(self.resource(sf._store), **asked, **scope)
             if self._answer is not None:

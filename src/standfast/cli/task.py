@@ -36,6 +36,7 @@ def _added(_: Standfast, added: Task) -> One:
 task.generate(
     "add",
     creates=True,
+    in_session=True,
     answer=_added,
     examples=(
         "standfast task add 'flaky test in test_parser.py' --label ci --source nightly",
