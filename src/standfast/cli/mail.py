@@ -6,37 +6,36 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import argument, noun, option, pair, place, scope_options
-from standfast.cli.output import Out, dumps
+from standfast.cli.answers import One
+from standfast.cli.frame import argument, noun, option, scope_options
+from standfast.cli.output import Out
 from standfast.cli.render import Column, clean_lines
+from standfast.cli.values import moment, plain, short
 
 if TYPE_CHECKING:
+    from standfast.handle import Standfast
     from standfast.record.mail import Delivery, Mail
+    from standfast.record.mail.nouns import Swept
 
 SESSION = "STANDFAST_SESSION"
 STATES = ("sent", "leased", "read", "done", "dead", "expired", "any")
 
-mail = noun("mail", "Mail: to an agent, a role or a session, kept until it is done.", default="list")
-
-
-def _short(id: object) -> str:
-    return str(id)[-6:]
-
-
-def _moment(us: int) -> str:
-    from time import localtime, strftime
-
-    return strftime("%Y-%m-%d %H:%M", localtime(us // 1_000_000))
+mail = noun(
+    "mail",
+    "Mail: to an agent, a role or a session, kept until it is done.",
+    default="list",
+    of="standfast.record.mail:Mails",
+)
 
 
 COLUMNS = [
-    Column("id", show=_short),
+    Column("id", show=short),
     Column("p"),
     Column("box", "to"),
     Column("sender", "from"),
     Column("state"),
     Column("tries"),
-    Column("sent_us", "sent", _moment),
+    Column("sent_us", "sent", moment),
     Column("by", "held by"),
     Column("about"),
 ]
@@ -75,8 +74,8 @@ def send(out: Out, to: str, body: str | None, body_json: str | None, term: str |
         sent = sf.mail.send(to, _body(body, body_json), for_us=_duration(term), **given)
     out.record(plain(sent), [sent.id])
     if out.for_people and sent.replayed:
-        out.say(f"standfast: sent before with this key, at {_moment(sent.sent_us)}")
-    out.then(f"standfast mail receipts {_short(sent.id)}")
+        out.say(f"standfast: sent before with this key, at {moment(sent.sent_us)}")
+    out.then(f"standfast mail receipts {short(sent.id)}")
 
 
 @mail.verb(
@@ -102,7 +101,7 @@ def reply(out: Out, mail: str, body: str | None, body_json: str | None, **given:
         given["session"] = given["session"] or sf._store.caller.session_id
         sent = sf.mail.reply(mail, _body(body, body_json), **given)
     out.record(plain(sent), [sent.id])
-    out.then(f"standfast mail receipts {_short(sent.id)}")
+    out.then(f"standfast mail receipts {short(sent.id)}")
 
 
 # -- receiving ---------------------------------------------------------------------------------------
@@ -148,7 +147,7 @@ def read(
     if taken is None:
         raise NotFound(f"no mail is ready for {box}", "what there is: standfast mail list", code="nothing_ready")
     _print(out, taken, body_only=body_only)
-    out.then(f"standfast mail done {_short(taken.id)}    (or: mail reply, mail defer)")
+    out.then(f"standfast mail done {short(taken.id)}    (or: mail reply, mail defer)")
 
 
 def _waited(sf: Any, to: str | None, thread: str | None, for_us: int | None, wait_s: float) -> Mail | None:
@@ -198,157 +197,80 @@ def follow(
                 sf.mail.done(one)
 
 
-@mail.verb("renew", examples=("standfast mail renew 9k2m4x", "standfast mail renew 9k2m4x --for 1h"))
-@argument("mail")
-@option("--for", "term", help="So long from now.  [default: as long as it was taken for]")
-def renew(out: Out, mail: str, term: str | None) -> None:
-    """Hold on to MAIL for another term."""
-    from standfast.cli.store import opened
-
-    with opened(create=False) as sf:
-        renewed = sf.mail.renew(mail, for_us=_duration(term))
-    out.record(plain(renewed), [f"{_short(renewed.id)} is yours until {_moment(renewed.lease_until_us or 0)}"])
+mail.generate(
+    "renew",
+    examples=("standfast mail renew 9k2m4x", "standfast mail renew 9k2m4x --for 1h"),
+    text="{id} is yours until {lease_until_us}",
+)
 
 
 # -- ending ------------------------------------------------------------------------------------------
 
 
-@mail.verb("done", examples=("standfast mail done 9k2m4x", "standfast mail done 9k2m4x --note 'merged as #43'"))
-@argument("mail")
-@option("--note", help="What came of it; its sender can read it.")
-def done(out: Out, mail: str, note: str | None) -> None:
-    """MAIL has been dealt with. Held by somebody else it is refused: exit 4."""
-    from standfast.cli.store import opened
-
-    with opened(create=False) as sf:
-        ended = sf.mail.done(mail, note=note)
-    out.record(plain(ended), [f"{_short(ended.id)} is done"])
-    out.then("standfast mail read")
+def _dead(_: Standfast, found: Mail) -> One:
+    return One(found, "{id} is a dead letter: {reason}", then="mail dead")
 
 
-@mail.verb(
+def _deferred(_: Standfast, found: Mail) -> One:
+    return One(found, "{id} is delivered again at {ready_us}") if found.state == "sent" else _dead(_, found)
+
+
+def _released(_: Standfast, found: Mail) -> One:
+    return One(found, "{id} is free") if found.state == "sent" else _dead(_, found)
+
+
+mail.generate(
+    "done",
+    examples=("standfast mail done 9k2m4x", "standfast mail done 9k2m4x --note 'merged as #43'"),
+    text="{id} is done",
+    then="mail read",
+)
+mail.generate(
     "defer",
     examples=(
         "standfast mail defer 9k2m4x --for 2h --reason 'CI is red'",
         "standfast mail defer 9k2m4x --until 'mon 09:00'",
     ),
+    answer=_deferred,
 )
-@argument("mail")
-@option("--for", "term", help="So long: 10m, 2h.")
-@option("--until", help='Until then: "mon 09:00", "2026-11-20".')
-@option("--reason", help="Why not now; its sender can read it.")
-def defer(out: Out, mail: str, term: str | None, until: str | None, reason: str | None) -> None:
-    """Give MAIL back until later. It counts as an attempt; after the last one it is a dead letter."""
-    from standfast.cli.store import opened
-    from standfast.cli.values import FUTURE
-
-    with opened(create=False) as sf:
-        given = sf.mail.defer(mail, for_us=_duration(term), until_us=FUTURE.parse(until), reason=reason)
-    later = f"{_short(given.id)} comes back at {_moment(given.ready_us)}"
-    out.record(plain(given), [later if given.state == "sent" else _dead_words(given)])
-
-
-@mail.verb(
+mail.generate(
     "release",
     examples=("standfast mail release 9k2m4x", "standfast mail release 9k2m4x --reason 'not for me'"),
+    answer=_released,
 )
-@argument("mail")
-@option("--reason", help="Why; its sender can read it.")
-def release(out: Out, mail: str, reason: str | None) -> None:
-    """Give MAIL back at once, for whoever reads next. It counts as an attempt."""
-    from standfast.cli.store import opened
-
-    with opened(create=False) as sf:
-        given = sf.mail.release(mail, reason=reason)
-    out.record(plain(given), [f"{_short(given.id)} is free" if given.state == "sent" else _dead_words(given)])
-
-
-@mail.verb(
+mail.generate(
     "refuse",
     examples=(
         "standfast mail refuse 9k2m4x --reason 'no such repository'",
         "standfast mail refuse 9k2m4x --reason 'not a review' --json",
     ),
+    by_name=("reason",),
+    answer=_dead,
 )
-@argument("mail")
-@option("--reason", required=True, help="Why nobody can handle it; a person will read it.")
-def refuse(out: Out, mail: str, reason: str) -> None:
-    """MAIL cannot be handled: a dead letter at once, with the reason."""
-    from standfast.cli.store import opened
-
-    with opened(create=False) as sf:
-        ended = sf.mail.refuse(mail, reason)
-    out.record(plain(ended), [_dead_words(ended)])
-    out.then("standfast mail dead")
 
 
 # -- dead letters ------------------------------------------------------------------------------------
 
 
-@mail.verb("dead", examples=("standfast mail dead", "standfast mail dead --settled --all --json"))
-@option("--settled", is_flag=True, help="Also what was retried or resolved, and by whom.")
-@option("--after", callback=place, help="Where the page before ended.")
-@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
-@scope_options
-def dead(out: Out, settled: bool, after: str | None, limit: int, scope_choice: str | None) -> None:
-    """List mail that was given up, with the reason, the newest first."""
-    from standfast.cli.store import opened
-    from standfast.config import load
-
-    with opened(load(outside=scope_choice == "global"), create=False) as sf:
-        found = sf.mail.dead(settled=settled, everywhere=scope_choice == "all", limit=limit, after=after)
-    rows = [{**one._asdict(), "receipt": None} for one in found]
-    columns = [
-        Column("subject", "mail", _short),
-        Column("created_us", "dead since", _moment),
-        Column("attempts"),
-        Column("settlement", "settled"),
-        Column("reason"),
-    ]
-    out.rows(
-        rows,
-        columns,
-        next=found[-1].id if len(found) == limit else None,
-        then=f"standfast mail show {_short(found[0].subject)}    (then: mail retry, mail resolve)" if found else "",
-        empty="no dead letters",
-    )
-
-
-@mail.verb(
+mail.generate(
+    "dead",
+    examples=("standfast mail dead", "standfast mail dead --settled --all --json"),
+    columns=("subject mail", "created_us dead since", "attempts", "settlement settled", "reason"),
+    then="mail show {subject}    (then: mail retry, mail resolve)",
+    empty="no dead letters",
+)
+mail.generate(
     "retry",
     examples=("standfast mail retry 9k2m4x", "standfast mail retry 9k2m4x --attempts 3 --note 'reviewer is back'"),
+    text="{id} is in {box} again",
+    then="mail receipts {id}",
 )
-@argument("mail")
-@option("--attempts", type=int, default=5, show_default=True, help="So many more.")
-@option("--for", "term", help="It expires after so long; without it, never.")
-@option("--note", help="Why it should work now.")
-def retry(out: Out, mail: str, attempts: int, term: str | None, note: str | None) -> None:
-    """Put MAIL, dead or expired, back into its box."""
-    from standfast.cli.store import opened
-
-    with opened(create=False) as sf:
-        sent = sf.mail.retry(mail, attempts=attempts, for_us=_duration(term), note=note)
-    out.record(plain(sent), [f"{_short(sent.id)} waits in {sent.box} again"])
-    out.then(f"standfast mail receipts {_short(sent.id)}")
-
-
-@mail.verb(
+mail.generate(
     "resolve",
     examples=("standfast mail resolve 9k2m4x --note 'told them by phone'", "standfast mail resolve 9k2m4x --json"),
+    text="{subject} is resolved by {settled_by}",
+    then="mail dead",
 )
-@argument("mail")
-@option("--note", help="What was done instead.")
-def resolve(out: Out, mail: str, note: str | None) -> None:
-    """The dead letter MAIL was looked after in another way: it is not delivered any more."""
-    from standfast.cli.store import opened
-
-    with opened(create=False) as sf:
-        letter = sf.mail.resolve(mail, note=note)
-    receipt = letter.receipt.as_json() if letter.receipt else None
-    out.record(
-        {**letter._asdict(), "receipt": receipt}, [f"{_short(letter.subject)} is resolved by {letter.settled_by}"]
-    )
-    out.then("standfast mail dead")
 
 
 # -- looking -----------------------------------------------------------------------------------------
@@ -405,12 +327,12 @@ def show(out: Out, mail: str) -> None:
         out.text(line)
     for letter in shown.dead_letters:
         end = f"{letter.settlement} by {letter.settled_by}: {letter.note or ''}" if letter.settlement else "not settled"
-        out.text(f"dead letter  {_moment(letter.created_us)}  {clean_lines(letter.reason)}  ({clean_lines(end)})")
+        out.text(f"dead letter  {moment(letter.created_us)}  {clean_lines(letter.reason)}  ({clean_lines(end)})")
     for one in shown.thread if len(shown.thread) > 1 else ():
         mark = ">" if one.id == shown.mail.id else " "
-        out.text(f"{mark} {_short(one.id)}  {_moment(one.sent_us)}  {clean_lines(one.sender)} → {clean_lines(one.box)}")
+        out.text(f"{mark} {short(one.id)}  {moment(one.sent_us)}  {clean_lines(one.sender)} → {clean_lines(one.box)}")
     if shown.mail.state in ("dead", "expired"):
-        out.then(f"standfast mail retry {_short(shown.mail.id)}    (or: mail resolve --note TEXT)")
+        out.then(f"standfast mail retry {short(shown.mail.id)}    (or: mail resolve --note TEXT)")
 
 
 @mail.verb(
@@ -441,51 +363,27 @@ def receipts(
         out.record(_delivery(found[0]), _delivery_lines(found[0]))
         return
     columns = [
-        Column("id", show=_short),
+        Column("id", show=short),
         Column("box", "to"),
         Column("state"),
-        Column("sent_us", "sent", _moment),
+        Column("sent_us", "sent", moment),
         Column("words", "what became of it"),
     ]
     out.rows(
         [_delivery(one) for one in found],
         columns,
         next=found[-1].place if len(found) == limit else None,
-        then=f"standfast mail receipts {_short(found[0].id)}" if found else "",
+        then=f"standfast mail receipts {short(found[0].id)}" if found else "",
         empty="nothing was sent",
     )
 
 
-@mail.verb("boxes", examples=("standfast mail boxes", "standfast mail boxes --all --json"))
-@option("--after", help="Where the page before ended.")
-@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
-@scope_options
-def boxes(out: Out, after: str | None, limit: int, scope_choice: str | None) -> None:
-    """List boxes: how full each is, and when somebody last looked into it."""
-    from standfast.cli.store import opened
-    from standfast.config import load
-
-    with opened(load(outside=scope_choice == "global"), create=False) as sf:
-        found = sf.mail.boxes(everywhere=scope_choice == "all", limit=limit, after=pair(after) or ("", ""))
-
-    def seen(us: int | None) -> str:
-        return _moment(us) if us else "never"
-
-    columns = [
-        Column("box"),
-        Column("waiting"),
-        Column("held"),
-        Column("bound"),
-        Column("refused"),
-        Column("seen_us", "last looked into", seen),
-    ]
-    out.rows(
-        [{**one._asdict(), "full": one.full} for one in found],
-        columns,
-        next=dumps([found[-1].scope, found[-1].box]) if len(found) == limit else None,
-        then="standfast mail list" if found else "",
-        empty="no box has mail",
-    )
+mail.generate(
+    "boxes",
+    examples=("standfast mail boxes", "standfast mail boxes --all --json"),
+    then="mail list",
+    empty="no box has mail",
+)
 
 
 @mail.verb("bound", examples=("standfast mail bound reviewer 5000", "standfast mail bound role:builder --usual"))
@@ -504,24 +402,15 @@ def bound(out: Out, to: str, bound: int | None, usual: bool) -> None:
     out.then("standfast mail boxes")
 
 
-@mail.verb("sweep", examples=("standfast mail sweep", "standfast mail sweep --limit 1000 --json"))
-@option("--limit", default=200, show_default=True, type=click.IntRange(1, 1000))
-def sweep(out: Out, limit: int) -> None:
-    """Give back what dead or late readers hold, and write down what has expired. The daemon does this too."""
-    from standfast.cli.store import opened
+def _swept(_: Standfast, swept: Swept) -> One:
+    text = f"{len(swept.returned)} returned, {len(swept.dead)} dead, {len(swept.expired)} expired"
+    return One(swept, [text + ("; more is left" if swept.more else "")])
 
-    with opened(create=False) as sf:
-        swept = sf.mail.sweep(limit=limit)
-    words = f"{len(swept.returned)} came back, {len(swept.dead)} died, {len(swept.expired)} expired"
-    out.record(swept._asdict(), [words + ("; more is left" if swept.more else "")])
+
+mail.generate("sweep", examples=("standfast mail sweep", "standfast mail sweep --limit 1000 --json"), answer=_swept)
 
 
 # -- small parts -------------------------------------------------------------------------------------
-
-
-def plain(found: Mail) -> dict[str, Any]:
-    """The noun's own fields, and its receipt as commands print it."""
-    return {**found._asdict(), "receipt": found.receipt.as_json() if found.receipt else None}
 
 
 def _row(found: Mail) -> dict[str, Any]:
@@ -567,15 +456,11 @@ def _delivery(found: Delivery) -> dict[str, Any]:
 
 
 def _delivery_lines(found: Delivery) -> list[str]:
-    lines = [f"{_short(found.id)} to {clean_lines(found.box)}: {clean_lines(found.words)}"]
+    lines = [f"{short(found.id)} to {clean_lines(found.box)}: {clean_lines(found.words)}"]
     for one in found.attempts:
         end = f"{one.outcome}{f': {one.reason}' if one.reason else ''}" if one.outcome else "under way"
-        lines.append(f"  attempt {one.n}  {_moment(one.began_us)}  {clean_lines(one.actor)}  {clean_lines(end)}")
+        lines.append(f"  attempt {one.n}  {moment(one.began_us)}  {clean_lines(one.actor)}  {clean_lines(end)}")
     return lines
-
-
-def _dead_words(found: Mail) -> str:
-    return f"{_short(found.id)} is a dead letter: {clean_lines(found.reason or '')}"
 
 
 def _body(body: str | None, body_json: str | None) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from standfast import serial
 from standfast.clock import DURATION_MAX_US, format_duration
@@ -163,6 +163,18 @@ class Box(NamedTuple):
     refused: int
     """Sends that found it full."""
     refused_us: int | None
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Where a list goes on: `after=`."""
+        return self.scope, self.box
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self._asdict(), "full": self.full}
+
+    @staticmethod
+    def columns() -> tuple[str, ...]:
+        return "box", "waiting", "held", "bound", "refused", "seen_us last read"
 
     @property
     def full(self) -> bool:

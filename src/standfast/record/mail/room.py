@@ -11,7 +11,7 @@ from standfast.db.store import Room, Store, query, refused_inside, verb
 from standfast.errors import IllegalTransition, InProgress, InvalidInput, StandfastError
 from standfast.footings import journal
 from standfast.footings.journal import Event
-from standfast.ids import short
+from standfast.ids import Id, short
 from standfast.ledger import dead_letters
 from standfast.ledger.dead_letters import DeadLetter
 from standfast.record import agents
@@ -223,41 +223,56 @@ class Mails(Room):
 
     @verb
     def renew(self, tx: Tx, which: Which, *, for_us: int | None = None) -> Mail | StandfastError:
-        """Hold on for another term. Not journalled. Raises LeaseLost if it is not the caller's any more."""
+        """Renew the lease of a mail that you hold.
+
+        - `for_us`: from now.  [default: the duration of the claim]
+
+        Not journalled. Raises LeaseLost if the caller no longer holds it.
+        """
         return delivery.renew(tx, which, for_us)
 
     # -- ending --------------------------------------------------------------------------------------
 
     @verb
     def done(self, tx: Tx, which: Which, *, note: str | None = None) -> Mail | StandfastError:
-        """It has been dealt with. Said again by whoever said so, the first time stands.
+        """Record that a mail was handled; refused (exit 4) if another holder has it.
 
-        Raises LeaseLost if somebody else has it, or if the mail that is given was lost since;
-        IllegalTransition if it has ended otherwise.
+        - `note`: what came of it; its sender can read it.
+
+        A repeated call by the same actor returns the first result. Raises LeaseLost if another holder has it or the
+        given claim was lost; IllegalTransition if it has ended otherwise.
         """
         return delivery.done(tx, which, checked_reason(note))
 
     def defer(
         self, which: Which, *, for_us: int | None = None, until_us: int | None = None, reason: str | None = None
     ) -> Mail:
-        """Not now: back into the box, to be delivered again later. It counts as an attempt.
+        """Return a mail to its box until later. It counts as an attempt.
+
+        - `for_us`: deliver it again after this time: 10m, 2h.
+        - `until_us`: deliver it again at this time: "mon 09:00", 2026-11-20.
+        - `reason`: why not now; its sender can read it.
 
         After `attempts_max` it is a dead letter instead: the answer's state says so. Raises LeaseLost
         if somebody else has it.
         """
         if (for_us is None) == (until_us is None):
-            raise InvalidInput(
-                "defer until when?", "one of for_us= and until_us=; in a shell: --for 2h, or --until 'mon 09:00'"
-            )
+            raise InvalidInput("defer needs one of for_us and until_us", "in a shell: --for 2h, or --until 'mon 09:00'")
         later_us = None if for_us is None else checked_term(for_us, "a delay")
         return self._told(self._back(which, "deferred", checked_reason(reason), later_us, until_us))
 
     def release(self, which: Which, *, reason: str | None = None) -> Mail:
-        """Give it back at once, for whoever reads next. It counts as an attempt."""
+        """Return a mail to its box for the next reader. It counts as an attempt.
+
+        - `reason`: why; its sender can read it.
+        """
         return self._told(self._back(which, "returned", checked_reason(reason), None, None))
 
     def refuse(self, which: Which, reason: str) -> Mail:
-        """It cannot be handled, by anybody: a dead letter at once, with the reason."""
+        """Refuse a mail that no reader can handle: it is a dead letter at once.
+
+        - `reason`: why it cannot be handled; a person will read it.
+        """
         words = checked_reason(reason)
         if words is None:
             raise InvalidInput("a reason is empty", "say it in words: a person will read it")
@@ -275,7 +290,7 @@ class Mails(Room):
         return delivery.refuse(tx, which, reason)
 
     def sweep(self, *, limit: int = SWEEP_MAX) -> Swept:
-        """Give back what nobody holds any more, in every scope, and write down what has expired.
+        """Return mail of dead or late readers to its boxes, and mark expired mail. The daemon does this too.
 
         At most `limit` of each; `more` says that there may be more. Nothing depends on it: readers judge
         for themselves. It makes what a dead holder left visible where nobody reads.
@@ -299,9 +314,12 @@ class Mails(Room):
         settled: bool = False,
         everywhere: bool = False,
         limit: int = 50,
-        after: str | None = None,
+        after: Id | None = None,
     ) -> LetterList:
-        """Mail that was given up, with the reason, the newest first; with `settled`, also what was settled."""
+        """List dead letters with the reason, the newest first.
+
+        - `settled`: include those that were retried or resolved.
+        """
         scope = None if everywhere else self.scope
         return dead_letters.page(tx, scope=scope, kind="mail", open_only=not settled, limit=limit, after=after)
 
@@ -313,7 +331,11 @@ class Mails(Room):
         for_us: int | None = None,
         note: str | None = None,
     ) -> Mail:
-        """Back into its box, a dead or expired mail, with so many more attempts and, if it expires, a new time.
+        """Return a dead or expired mail to its box.
+
+        - `attempts`: number of further attempts.
+        - `for_us`: it expires after this time; without it, never.
+        - `note`: why it should work now.
 
         Raises Conflict (`box_full`) if there is no room, IllegalTransition if it is not dead.
         """
@@ -343,7 +365,9 @@ class Mails(Room):
 
     @verb
     def resolve(self, tx: Tx, which: Which | DeadLetter, *, note: str | None = None) -> DeadLetter | StandfastError:
-        """Somebody has looked after a dead letter in another way, and says how. Not delivered any more.
+        """Settle a dead letter that a person handled in another way: it is not delivered again.
+
+        - `note`: what was done instead.
 
         Raises NotFound if it is no dead letter, IllegalTransition if it was settled: who, when, how.
         """
@@ -446,7 +470,7 @@ class Mails(Room):
 
     @query
     def boxes(self, tx: Tx, *, everywhere: bool = False, limit: int = 50, after: tuple[str, str] = ("", "")) -> BoxList:
-        """Boxes with mail in them, who looks into them, how full they are; `after` is scope and box of the last."""
+        """List boxes: how full each is, and when it was last read."""
         return looking.boxes(tx, everywhere=everywhere, limit=limit, after=after)
 
     def bound(self, to: str, bound: int | None) -> None:
