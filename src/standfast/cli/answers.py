@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from standfast.cli import values
+from standfast.cli import render, values
 from standfast.cli.output import Out
-from standfast.cli.render import clean
 
 HIDDEN = frozenset(("scope", "receipt", "fresh", "hash", "fence", "node_id", "n", "position"))
 """Fields that are in the JSON and not on the screen."""
@@ -158,7 +157,7 @@ class _Fields(dict[str, str]):
         text = values.column(name).show
         shown = "" if value is None else text(value) if text is not None else str(value)
         if not self._words:
-            return clean(shown)
+            return render.clean(shown)
         from standfast.footings import hints
 
         return hints.word(shown)
