@@ -134,6 +134,16 @@ def test_a_list_of_every_scope_says_which_and_its_cursor_leads_on(tmp_path: Path
     assert (heading.split("\t")[-1], row.split("\t")[-1]) == ("scope", "team")
 
 
+def test_a_generated_command_prints_no_secret_of_a_loop(tmp_path: Path) -> None:
+    """003-24: the model decides what its JSON shows."""
+    run("loop", "add", "nightly", "--every", "1h", "--env", "API_TOKEN=hunter2", "--", "true", home=tmp_path)
+    for words in (["pause", "nightly", "--reason", "disk is full"], ["resume", "nightly"], ["remove", "nightly"]):
+        done = run("loop", *words, "--json", home=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "API_TOKEN" in done.stdout
+        assert "hunter2" not in done.stdout + done.stderr
+
+
 def test_times_are_read_as_people_type_them(tmp_path: Path) -> None:
     run("credit", "add", "ada", "10", "--key", "k", "--at", "2026-11-10 03:00 UTC", home=tmp_path)
     (entry,) = json.loads(run("credit", "list", "--json", home=tmp_path).stdout)["data"]

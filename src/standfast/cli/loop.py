@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from standfast.cli import values
+from standfast.cli.answers import One
 from standfast.cli.frame import Command, Refused, argument, noun, option, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column
@@ -18,7 +20,12 @@ if TYPE_CHECKING:
 STATES = ("active", "paused", "finished", "removed")
 RUN_STATES = ("queued", "running", "done", "failed", "timed_out", "skipped", "missed", "abandoned", "cancelled")
 
-loop = noun("loop", "Loops: schedules. Every slot leaves one row that says what became of it, and why.", default="list")
+loop = noun(
+    "loop",
+    "Loops: schedules. Every slot leaves one row that says what became of it, and why.",
+    default="list",
+    of="standfast.record.loops:Loops",
+)
 
 
 def _short(id: object) -> str:
@@ -119,7 +126,6 @@ def add(out: Out, name: str, command: tuple[str, ...], **given: Any) -> None:
     The daemon fires it: standfast daemon start.
     """
     from standfast.cli.store import opened
-    from standfast.cli.values import DURATION, FUTURE
 
     command, when = _schedule(command, given)
     with opened() as sf:
@@ -128,14 +134,14 @@ def add(out: Out, name: str, command: tuple[str, ...], **given: Any) -> None:
             command,
             every=when["every"],
             cron=when["cron"],
-            at=FUTURE.parse(when["at"]),
+            at=values.FUTURE.parse(when["at"]),
             zone=given["zone"],
             catch_up=given["catch_up"],
             catch_up_max=given["catch_up_max"],
             overlap=given["overlap"],
             retries_max=given["retries"],
-            backoff_us=DURATION.parse(given["backoff"]) or 0,
-            timeout_us=DURATION.parse(given["timeout"]),
+            backoff_us=values.DURATION.parse(given["backoff"]) or 0,
+            timeout_us=values.DURATION.parse(given["timeout"]),
             failures_max=given["failures"],
             cwd=given["cwd"],
             environment=_environment(given["env"]),
@@ -146,41 +152,27 @@ def add(out: Out, name: str, command: tuple[str, ...], **given: Any) -> None:
     out.then("standfast daemon start    (if it does not run yet: standfast daemon status)")
 
 
-@loop.verb("pause", examples=("standfast loop pause nightly --reason 'disk is full'", "standfast loop pause nightly"))
-@argument("name")
-@option("--reason", default="paused by hand", show_default=True, help="Why; each skipped slot says so.")
-def pause(out: Out, name: str, reason: str) -> None:
-    """Run nothing of NAME until it is resumed: its slots are skipped, each with the reason."""
-    from standfast.cli.store import opened
-
-    with opened(create=False) as sf:
-        paused = sf.loops.pause(name, reason)
-    out.record(plain(paused), [f"{paused.name} is {paused.state}: {paused.reason}"])
-    out.then(hints.command("loop", "resume" if paused.state == "paused" else "runs", paused.name))
+def _changed(_: Standfast, found: Loop) -> One:
+    if found.state == "paused":
+        text, then = f"{found.name} is paused: {found.reason}", "loop resume {name}"
+    elif found.state == "removed":
+        text, then = f"{found.name} is removed; its runs stay", "loop runs {id}"
+    else:
+        text, then = f"{found.name} is {found.state}, next {_next(found)}", "loop runs {name}"
+    return One(found, [text], then=then, extra={"absent": None})
 
 
-@loop.verb("resume", examples=("standfast loop resume nightly", "standfast loop resume nightly --json"))
-@argument("name")
-def resume(out: Out, name: str) -> None:
-    """Run the slots of NAME again from now on."""
-    from standfast.cli.store import opened
-
-    with opened(create=False) as sf:
-        resumed = sf.loops.resume(name)
-    out.record(plain(resumed), [f"{resumed.name} is {resumed.state}, next {_next(resumed)}"])
-    out.then(hints.command("loop", "runs", resumed.name))
-
-
-@loop.verb("remove", examples=("standfast loop remove nightly", "standfast loop remove nightly --json"))
-@argument("name")
-def remove(out: Out, name: str) -> None:
-    """End the loop NAME. Its runs stay; what waits is cancelled, what goes ends by itself."""
-    from standfast.cli.store import opened
-
-    with opened(create=False) as sf:
-        removed = sf.loops.remove(name)
-    out.record(plain(removed), [f"{removed.name} is removed; its runs stay"])
-    out.then(f"standfast loop runs {_short(removed.id)}")
+loop.generate(
+    "pause",
+    answer=_changed,
+    examples=("standfast loop pause nightly --reason 'disk is full'", "standfast loop pause nightly"),
+)
+loop.generate(
+    "resume", answer=_changed, examples=("standfast loop resume nightly", "standfast loop resume nightly --json")
+)
+loop.generate(
+    "remove", answer=_changed, examples=("standfast loop remove nightly", "standfast loop remove nightly --json")
+)
 
 
 # -- running -----------------------------------------------------------------------------------------
@@ -312,12 +304,7 @@ def runs(
 
 def plain(found: Loop, late: Absent | None = None) -> dict[str, Any]:
     """The noun's own fields; never the value of a variable that looks like a secret."""
-    return {
-        **found._asdict(),
-        "environment": found.environment_shown,
-        "absent": late._asdict() if late else None,
-        "receipt": found.receipt.as_json() if found.receipt else None,
-    }
+    return {**values.plain(found), "absent": late._asdict() if late else None}
 
 
 def plain_run(found: Run) -> dict[str, Any]:

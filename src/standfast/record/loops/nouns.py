@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from standfast import serial
 from standfast.clock import DAY_US, DURATION_MAX_US, HOUR_US, SECOND_US
@@ -88,6 +88,10 @@ class Loop(NamedTuple):
     def said(self) -> str:
         """Its schedule as people say it."""
         return schedule.said(self.kind, self.schedule, self.zone)
+
+    def as_json(self) -> dict[str, Any]:
+        """Its fields without the values of variables that look like secrets."""
+        return {**self._asdict(), "environment": self.environment_shown}
 
     @property
     def environment_shown(self) -> dict[str, str]:

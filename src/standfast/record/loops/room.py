@@ -45,6 +45,8 @@ LoopList: TypeAlias = "list[Loop]"
 RunList: TypeAlias = "list[Run]"
 AbsentList: TypeAlias = "list[Absent]"
 
+PAUSED = "paused by hand"
+
 
 class Loops(Room):
     """Schedules: what is due when, and that every slot gets its one row."""
@@ -120,8 +122,11 @@ class Loops(Room):
             checked_one_of(state, "a loop's state", LOOP_STATES)
         return keeping.page(tx, state=state, everywhere=everywhere, limit=limit, after=after)
 
-    def pause(self, name: str, reason: str) -> Loop:
-        """No slot is run until it is resumed: each is skipped with this reason. What waits is cancelled."""
+    def pause(self, name: str, reason: str = PAUSED) -> Loop:
+        """Pause a loop: its slots are skipped until it is resumed, and queued runs are cancelled.
+
+        - `reason`: why; each skipped slot says so.
+        """
         return self._pause(name, checked_reason(reason))
 
     @verb
@@ -131,13 +136,13 @@ class Loops(Room):
 
     @verb
     def resume(self, tx: Tx, name: str) -> Loop | StandfastError:
-        """Run its slots again from now on, and count failures anew."""
+        """Resume a loop: its slots run again from now on, and its failures are counted from 0."""
         row = keeping.locked(tx, name)
         return row if isinstance(row, StandfastError) else keeping.resume(tx, row)
 
     @verb
     def remove(self, tx: Tx, name: str) -> Loop | StandfastError:
-        """End it. Its runs stay and can be asked for by its id; its name is free."""
+        """Remove a loop. Its runs stay, queued ones are cancelled, and its name is free."""
         row = keeping.locked(tx, name)
         return row if isinstance(row, StandfastError) else keeping.remove(tx, row)
 
