@@ -242,9 +242,13 @@ def _sent(tx: Tx, row: Row, wanted: Wanted, *, resent: bool = False) -> Go | Sta
 
 
 def unsettled_us(tx: Tx, row: Row, settle_us: int) -> int:
-    """How long a probe's "not there" does not count yet. At most `settle_us`, also if the wall clock was set back."""
-    dispatched_us: int = row["dispatched_us"]
-    return max(0, min(settle_us, dispatched_us + settle_us - tx.now_us()))
+    """How long a probe's "not there" does not count yet. At most `settle_us`, also if the wall clock was set back.
+
+    The attempt may have sent until its function ended. A killed process may have sent just before it was found dead,
+    but not after its lease.
+    """
+    last_us: int = row["gave_up_us"] or row["lease_until_us"] or row["dispatched_us"]
+    return max(0, min(settle_us, last_us + settle_us - tx.now_us()))
 
 
 def dispatch(tx: Tx, row: Row, *, for_us: int | None, holder: str | None) -> Go | Stopped | StandfastError:
