@@ -24,7 +24,7 @@ BEGUN: set[tuple[str, int]] = set()
 LEFT: set[tuple[str, int]] = set()
 """Attempts whose call has ended in this process while the store could not record it."""
 DOUBTS_MAX = 100
-"""Effects under way in one session that are judged; more than these are not sent side by side."""
+"""Effects under way that are judged at a time; equal ones in other sessions: at all."""
 
 
 class Go(NamedTuple):
@@ -187,10 +187,14 @@ def stopped(tx: Tx, wanted: Wanted, id: str = "") -> Stopped | None:
 
 
 def unsettled(tx: Tx, session_id: str, id: str = "") -> tuple[Doubt, ...]:
-    """The effects of a session that are in doubt and not passed over, the oldest first; `id` is left out."""
-    rows = tx.all(transitions.SQL.under_way, session_id=session_id, limit=DOUBTS_MAX)
-    doubts = [doubt for row in rows if row["id"] != id and (doubt := doubtful(tx, row)) is not None]
-    return tuple(doubt for doubt in doubts if not _passed_over(tx, doubt.row))
+    """The oldest effects of a session that are in doubt and not passed over; `id` is left out."""
+    after = ""
+    while rows := tx.all(transitions.SQL.under_way, session_id=session_id, after=after, limit=DOUBTS_MAX):
+        doubts = [doubt for row in rows if row["id"] != id and (doubt := doubtful(tx, row)) is not None]
+        if found := tuple(doubt for doubt in doubts if not _passed_over(tx, doubt.row)):
+            return found
+        after = rows[-1]["id"]
+    return ()
 
 
 def _passed_over(tx: Tx, row: Row) -> bool:
