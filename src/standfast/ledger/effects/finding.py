@@ -64,6 +64,8 @@ class Stopped(NamedTuple):
     doubts: tuple[Doubt, ...]
     elsewhere: str | None = None
     """Of the same effect in another session: where that is."""
+    repository: str = ""
+    """Of the same effect in another repository: which, and the account that wrote it."""
 
 
 class Finding(NamedTuple):
@@ -182,7 +184,7 @@ def stopped(tx: Tx, wanted: Wanted, id: str = "") -> Stopped | None:
     for row in tx.all(transitions.SQL.same_elsewhere, session_id=session_id or "", limit=DOUBTS_MAX, **about):
         doubt = doubtful(tx, row) if row["id"] != id else None
         if doubt is not None:
-            return Stopped((doubt,), _where(tx, row["session_id"]))
+            return Stopped((doubt,), _where(tx, row["session_id"]), repositories.other(tx, row, wanted.repository(tx)))
     return None
 
 
