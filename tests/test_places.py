@@ -273,6 +273,17 @@ def test_a_scope_that_comes_from_the_directory_does_things_twice(tmp_path: Path)
     assert {sentence.partition(":")[0] for sentence in bad} >= {"sent twice", "handled twice", "granted twice"}
 
 
+@pytest.mark.parametrize("proceed", [False, True])
+def test_a_doubt_in_other_words_is_sent_twice_only_if_the_session_does_not_stop(
+    engine_url: str, tmp_path: Path, proceed: bool
+) -> None:
+    """000-19, 000-36: an LLM varies its arguments after each kill. The control passes over each doubt."""
+    url = engine_url if "://" in engine_url else None
+    outcome = campaign.run(tmp_path, seed=3, url=url, jobs=1, varied=True, proceed=proceed)
+    assert outcome.bad == (["sent twice: ['sent say 0 0']"] if proceed else [])
+    assert outcome.seen["variations refused"] > 0
+
+
 # -- commands, child processes, hooks --------------------------------------------------------------------
 
 

@@ -163,6 +163,16 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         control='the time after which a probe\'s "not there" counts',
     ),
     Campaign(
+        "places-varied-control",
+        "actors",
+        "places:run",
+        "starts",
+        0.3,
+        BOTH,
+        {"jobs": 3, "varied": True, "proceed": True},
+        control="sessions that stop while an effect is in doubt",
+    ),
+    Campaign(
         "places-control",
         "actors",
         "places:run",
