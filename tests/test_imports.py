@@ -33,7 +33,7 @@ from standfast.prove.transcripts import (
     user,
     write,
 )
-from standfast.record import redaction
+from standfast.serial import redaction
 
 KEY = "ghp_" + "a1B2" * 9
 THREAD = "0199812e-64f0-7f73-91fc-095dda01c36e"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from standfast.prove.models.playing import play
-from standfast.record import redaction
+from standfast.serial import redaction
 
 
 def test_what_was_finished_is_there_once_in_order(engine_url: str, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ report then keeps the first `limit` items of each kind, and counts the rest and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -126,7 +126,7 @@ class Recovery(Room):
     @query
     def why_it_waits(self, tx: Tx, session_id: str) -> str:
         """Why a waiting session waits now; empty if nothing is known."""
-        return _why_it_waits(tx, session_id)
+        return _why_it_waits(tx, session_id, said=str)
 
     @query
     def waiting_elsewhere(self, tx: Tx, kind: str) -> int:
@@ -319,17 +319,18 @@ def _explained(tx: Tx, item: Item) -> Item:
     """The reason, derived from what its effects and requests are now: a stored sentence would age."""
     if item.kind != "session_waiting":
         return item
-    whole = _why_it_waits(tx, item.id)
+    whole = _why_it_waits(tx, item.id, said=quoted)
     if whole.startswith("waits "):
         return item._replace(what=f"{item.what}{whole.removeprefix('waits')}")
     return item._replace(what=f"{item.what}: {whole}" if whole else item.what)
 
 
-def _why_it_waits(tx: Tx, session_id: str) -> str:
+def _why_it_waits(tx: Tx, session_id: str, *, said: Callable[[str], str]) -> str:
+    """`said` quotes what others wrote, or leaves it as it is."""
     rows = tx.all(SQL.waits_for, id=session_id, limit=REASONS_MAX)
     effects = [row for row in rows if row["effect_id"] is not None]
     reason = rows[0]["reason"] if rows else None
-    found = [(row["tool"], words) for row in effects if (words := _blocked_by(tx, row))]
+    found = [(row["tool"], words) for row in effects if (words := _blocked_by(tx, row, said))]
     if not found:  # what the stored reason names may have been settled since
         found = [
             (row["tool"], f"{row['tool']} was settled since ({row['state'].replace('_', ' ')})")
@@ -338,18 +339,18 @@ def _why_it_waits(tx: Tx, session_id: str) -> str:
         ][:1]
     # What the stored sentence says before it names one of these tools has nothing to do with them: "ended by SIGKILL".
     parts = reason.split("; ") if reason else []
-    said = "; ".join(takewhile(lambda part: not any(tool in part for tool, _ in found), parts))
-    return "; ".join([*([quoted(said)] if said else []), *dict.fromkeys(words for _, words in found)])
+    stored = "; ".join(takewhile(lambda part: not any(tool in part for tool, _ in found), parts))
+    return "; ".join([*([said(stored)] if stored else []), *dict.fromkeys(words for _, words in found)])
 
 
-def _blocked_by(tx: Tx, row: Row) -> str | None:
+def _blocked_by(tx: Tx, row: Row, said: Callable[[str], str]) -> str | None:
     """What keeps this effect from going on now; None if nothing does."""
     if row["state"] == "dispatched":
         doubted = row["gave_up_us"] is not None or not leases.stand(tx, row).live
         return f"{row['tool']} is in doubt" if doubted else None
     if row["state"] != "planned" or row["approval_state"] is None:
         return None
-    why = f": {quoted(row['rationale'])}" if row["rationale"] else ""
+    why = f": {said(row['rationale'])}" if row["rationale"] else ""
     past = tx.now_us() >= row["expires_us"]
     if row["approval_state"] == "denied":
         return f"{row['tool']} was denied by {authors.name(row['approver'])}{why}"
