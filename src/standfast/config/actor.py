@@ -3,7 +3,7 @@
 `STANDFAST_ACTOR` decides; else the session of the agent whose variables are set; else the
 person and their terminal. An agent that tells no session is `agent:user@host:tty`, so that it
 never holds a lease in the name of the person beside it. Only a process without an agent's variables
-is named `user@host:tty`: where they are set, such a name gets the agent's name in front.
+is named `user@host`, with or without a terminal: where they are set, such a name gets the agent's name in front.
 
 Of two agents, one inside the other, the environment does not say which is the inner one. The
 order of the table is a guess at what people do; `STANDFAST_ACTOR` settles it.
@@ -101,7 +101,7 @@ def actor(environ: Mapping[str, str] | None = None) -> str:
 
 def claimed(name: str, environ: Mapping[str, str] | None = None) -> str:
     """The name that a caller chose; with the agent's name in front where an agent chose a person's."""
-    agent = agent_present(environ) if is_person(name) else None
+    agent = agent_present(environ) if "@" in name.partition(":")[0] else None
     return name if agent is None else f"{agent}:{name}"[:ACTOR_MAX]
 
 

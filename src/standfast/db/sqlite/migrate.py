@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import apsw
 
-from standfast import crash
+from standfast import crash, modules
 from standfast.db import catalogue
 from standfast.db.contract import Caller
 from standfast.db.migrations import MIGRATIONS, ddl
@@ -62,7 +62,7 @@ def refuse_newer(found: int, latest: int) -> int:
     if found > latest:
         raise SchemaTooNew(
             f"this store has schema {found}; this standfast knows schemas up to {latest}",
-            "upgrade: pip install --upgrade standfast",
+            modules.UPGRADE,
         )
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
+from standfast.prove.extras import wanting
 from standfast.prove.faults import Unavailable
 from standfast.prove.outcome import Outcome
 
@@ -13,7 +14,7 @@ def run(place: Path, *, seed: int, examples: int = 20, url: str | None = None) -
     """The same seed plays the same programs; fewer where each step is a trip to a server."""
     examples = examples if url is None else max(1, examples // 4)
     if find_spec("hypothesis") is None:
-        raise Unavailable("hypothesis is not installed: pip install 'standfast[prove]'")
+        raise Unavailable(wanting("hypothesis"))
     from standfast.prove.models.playing import MODELS, complaint, play
 
     outcome = Outcome("models")
