@@ -186,7 +186,7 @@ def test_an_agent_adds_no_loop_whose_command_a_gate_stops(sf: standfast.Standfas
 
 
 def test_a_program_that_uses_the_library_is_not_a_command(sf: standfast.Standfast) -> None:
-    """An agent runs its user's tests: `sf.approvals.grant` in them works. docs/security.md says so."""
+    """An agent runs its user's tests: `sf.approvals.grant` in them works. docs/operating/security.md says so."""
     assert people.refusal("answers an approval") is None
 
 
