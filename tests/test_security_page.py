@@ -14,7 +14,7 @@ PAGE = ROOT / "docs" / "operating" / "security.md"
 def test_each_promise_names_a_test_that_exists() -> None:
     """Issue 18, section 8: no page claims more than a test shows."""
     promised = PAGE.read_text().partition("## What is promised")[2].partition("\n## ")[0]
-    promises = re.split(r"^- (?=\*\*)", promised, flags=re.M)[1:]
+    promises = re.split(r"^- (?=\*\*)", promised, flags=re.MULTILINE)[1:]
     assert len(promises) >= 14
     for promise in promises:
         cited = re.findall(r"`(tests/test_\w+\.py)`", promise)
@@ -24,7 +24,7 @@ def test_each_promise_names_a_test_that_exists() -> None:
 
 def test_the_page_lists_what_is_refused_to_agents() -> None:
     """R29: the table is the one list in the code."""
-    rows = re.findall(r"^  \| ([a-z][^|]+) \| `", PAGE.read_text(), flags=re.M)
+    rows = re.findall(r"^  \| ([a-z][^|]+) \| `", PAGE.read_text(), flags=re.MULTILINE)
     assert set(rows) == people.REFUSED
 
 
