@@ -15,7 +15,7 @@ import standfast
 from standfast.interchange.imports import Imported
 from standfast.interchange.transcripts import reading
 from standfast.interchange.transcripts.codex import Codex
-from standfast.record import redaction
+from standfast.serial import redaction
 from standfast_prove.transcripts import (
     SESSION,
     append,

@@ -17,7 +17,7 @@ import pytest
 import standfast
 from standfast import config, handle
 
-mcp = pytest.importorskip("mcp", reason="the extra is not installed: pip install 'standfast[mcp]'")
+mcp = pytest.importorskip("mcp", reason="mcp is not installed")
 
 MODES = ["auto", "legacy"]
 TOOLS = [

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 import standfast
+from standfast import modules
 from standfast.clock import SYSTEM, ManualClock
 from standfast.db.contract import Caller, Tx
 from standfast.db.postgres import registry
@@ -535,7 +536,7 @@ def test_without_the_extra_a_sentence_says_what_to_install() -> None:
         "except StorageError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stdout == "PostgreSQL needs the extra: pip install 'standfast[postgres]'\n"
+    assert done.stdout == f"PostgreSQL needs psycopg: {modules.install('postgres')}\n"
 
 
 def test_the_driver_is_not_imported_before_a_postgresql_url_is_opened() -> None:

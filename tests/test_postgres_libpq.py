@@ -20,6 +20,7 @@ import pytest
 from psycopg import pq
 
 import standfast
+from standfast import modules
 from standfast.clock import SYSTEM
 from standfast.db.contract import Caller, Tx
 from standfast.db.postgres import binding, dial
@@ -409,7 +410,7 @@ def test_without_psycopg_installed_a_process_that_ends_soon_says_what_to_install
         "try:\n    b.binding()\nexcept StorageError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stdout == "PostgreSQL needs the extra: pip install 'standfast[postgres]'\n"
+    assert done.stdout == f"PostgreSQL needs psycopg: {modules.install('postgres')}\n"
 
 
 def test_a_command_inside_a_program_that_has_psycopg_changes_nothing_for_it(monkeypatch: pytest.MonkeyPatch) -> None:

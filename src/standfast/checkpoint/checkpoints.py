@@ -25,6 +25,7 @@ from standfast.footings import foreign, journal
 from standfast.footings.journal import Receipt
 from standfast.ids import is_id, new_id
 from standfast.ledger.opening import Opening
+from standfast.serial.redaction import redacted
 
 SQL = load(__name__)
 
@@ -245,7 +246,7 @@ def _checked(
         raise InvalidInput("versions are texts by name", 'versions={"prompt": "7"}')
     serial.canonical(summary, what="summary")  # NUL and lone surrogates are refused by name
     row: Row = {
-        "summary": summary,
+        "summary": None if summary is None else redacted(summary),
         "data": None if data is None else serial.dumps(data, what="data"),
         "cursor": None if cursor is None else serial.dumps(cursor, what="cursor"),
         "cache_keys": serial.dumps(list(cache_keys), what="cache_keys") if cache_keys else None,

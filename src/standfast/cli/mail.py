@@ -33,7 +33,7 @@ COLUMNS = [
     Column("id", show=_short),
     Column("p"),
     Column("box", "to"),
-    Column("sender", "from"),
+    Column("from"),
     Column("state"),
     Column("tries"),
     Column("sent_us", "sent", _moment),
@@ -525,11 +525,17 @@ def plain(found: Mail) -> dict[str, Any]:
 
 
 def _row(found: Mail) -> dict[str, Any]:
+    from standfast.record.mail.rendering import author as author_of
+
+    author = author_of(found)
     return {
         **found._asdict(),
         "p": found.priority,
         "tries": f"{found.attempts}/{found.attempts_max}",
         "by": _holder(found),
+        "from": found.sender if author.name == found.sender else f"{found.sender}, by {author}",
+        "author": author.name,
+        "author_kind": author.kind,
         "about": _about(found),
     }
 

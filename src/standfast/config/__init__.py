@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from standfast.config.actor import actor as actor_of
-from standfast.config.actor import agent_present, checked
+from standfast.config.actor import agent_present, checked, claimed
 from standfast.config.people import for_people
 from standfast.config.scope import (
     OUTSIDE,
@@ -163,7 +163,7 @@ def load(
         where=used.where,
         scope=_scope(scope, env, project_values, project or ""),
         label=OUTSIDE if outside else label_of(env, found),
-        actor=checked(actor, "actor", code="invalid_input") if actor is not None else actor_of(env),
+        actor=claimed(checked(actor, "actor", code="invalid_input"), env) if actor is not None else actor_of(env),
         agent=agent_present(env),
         options=_options(global_values | project_values, env),
         choices=tuple(choices),

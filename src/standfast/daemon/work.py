@@ -23,7 +23,7 @@ from standfast.daemon import keeper
 from standfast.daemon.children import Child, Result, Spool
 from standfast.errors import Conflict, NotFound
 from standfast.footings.leases import renewer
-from standfast.record.redaction import redacted
+from standfast.serial.redaction import redacted
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast

@@ -135,7 +135,7 @@ def append(
         state,
         stream,
         version,
-        serial.clean(summary, SUMMARY_MAX) if summary is not None else None,
+        serial.summary(summary, SUMMARY_MAX) if summary is not None else None,
         serial.dumps(data, what="data") if data is not None else None,
     )
     receipt = Receipt(fields)

@@ -97,7 +97,7 @@ def line(item: Item, *, role: str, summary: str, redact: bool, native: str | Non
         text = serial.dumps({RAW: _escaped(item)}, what="item", limit_bytes=ITEM_MAX_BYTES)
     stored = text
     if redact:
-        from standfast.record.redaction import redacted
+        from standfast.serial.redaction import redacted
 
         stored = redacted(text)
         if stored != text:

@@ -74,7 +74,7 @@ def utterance(
     spoken = isinstance(content, str)
     stored = content if spoken else text
     if redact:
-        from standfast.record.redaction import redacted
+        from standfast.serial.redaction import redacted
 
         stored = redacted(stored)
     return Utterance(role, "text" if spoken else "json", stored, serial.hash_text(f"{role}\n{text}"), key, occurred_us)

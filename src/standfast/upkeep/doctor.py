@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
+from standfast import modules
 from standfast.clock import SYSTEM
 from standfast.config import Settings
 from standfast.db import catalogue
@@ -386,7 +387,7 @@ def _history(store: OpenStore) -> Finding:
     version, latest = max((row["version"] for row in rows), default=0), MIGRATIONS[-1].version
     if version > latest:
         text = f"schema {version} is newer than this standfast knows ({latest}); it may still be written"
-        return Finding("schema", "warn", text, "upgrade: pip install --upgrade standfast")
+        return Finding("schema", "warn", text, modules.UPGRADE)
     mark = catalogue.fingerprint(catalogue.wanted(store.engine.name))
     return Finding("schema", "ok", f"schema {version}, every migration and object is there (fingerprint {mark})")
 

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
+from standfast import serial
 from standfast.checkpoint import search_index
 from standfast.checkpoint.search_index import Document, words
 from standfast.config.scope import Label
@@ -24,7 +25,8 @@ from standfast.db.contract import Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, query
 from standfast.errors import InvalidInput, NotFound, StandfastError, StorageError
-from standfast.footings import repositories
+from standfast.footings import authors, repositories
+from standfast.footings.authors import Author
 from standfast.views import when
 
 SQL = load(__name__)
@@ -58,6 +60,10 @@ class Hit(NamedTuple):
     tool: str | None
     occurred_us: int
     snippet: str
+    author: str
+    """The actor that wrote it; of a tool call, the agent that called. Empty if the store does not say."""
+    author_kind: str
+    """`person`, `agent` or `unknown`."""
 
 
 class Hits(NamedTuple):
@@ -270,6 +276,7 @@ def _hit(tx: Tx, kind: str, subject: str, terms: list[Term], known: Document | N
     if one is None:
         return None
     session = tx.maybe(SQL.session_key, id=one.session_id) if one.session_id is not None else None
+    author = _author(tx, one)
     return Hit(
         kind=one.kind,
         id=one.subject,
@@ -281,7 +288,20 @@ def _hit(tx: Tx, kind: str, subject: str, terms: list[Term], known: Document | N
         tool=one.tool,
         occurred_us=one.occurred_us,
         snippet=snippet(one.text, terms),
+        author=author.name,
+        author_kind=author.kind,
     )
+
+
+def _author(tx: Tx, one: Document) -> Author:
+    if one.kind == "task":
+        return authors.of_events(tx, one.subject, *authors.TASK_TEXT)
+    if one.kind == "mail":
+        row = tx.maybe(SQL.mail_from, id=one.subject)
+        return authors.of(serial.read(row["provenance"]).get("actor") if row is not None else None)
+    statement = {"message": SQL.message_by, "decision": SQL.decision_by}.get(one.kind)
+    row = tx.maybe(statement, id=one.subject) if statement is not None else {"actor": one.agent}
+    return authors.of(row["actor"] if row is not None else None)
 
 
 def snippet(text: str, terms: list[Term]) -> str:

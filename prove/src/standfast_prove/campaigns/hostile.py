@@ -94,14 +94,14 @@ class Lines:
         self._chance = chance
 
     def line(self) -> str:
-        text = self._command()
+        text = self.command()
         for _ in range(self._chance.randint(0, 3)):
             text = self._chance.choice(_WRAPPERS)(self, text)
         for _ in range(self._chance.randint(0, 2)):
             text = self._chance.choice(_NOISE) + text
         return text
 
-    def _command(self) -> str:
+    def command(self) -> str:
         between = [self._chance.choice(OPTIONS) for _ in range(self._chance.choice((0, 0, 1, 2)))]
         ends = ["", " origin", " --force origin main", " # done", " && true", " | cat"]
         return " ".join([self.spelled("git"), *between, self.spelled("push")]) + self._chance.choice(ends)

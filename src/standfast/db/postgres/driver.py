@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from standfast import modules
 from standfast.errors import StorageError
 
 try:
@@ -9,7 +10,7 @@ try:
     from psycopg import pq
 except ImportError as error:
     raise StorageError(
-        "PostgreSQL needs the extra: pip install 'standfast[postgres]'",
+        f"PostgreSQL needs psycopg: {modules.install('postgres')}",
         f"psycopg is there but cannot start: {error}" if "libpq" in str(error) else "",
         code="extra_missing",
     ) from None

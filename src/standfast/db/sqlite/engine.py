@@ -26,7 +26,7 @@ from typing import TypeVar
 
 import apsw
 
-from standfast import crash
+from standfast import crash, modules
 from standfast.db.contract import DEADLINE_S, Caller, Done, Engine, Row, Tx, Watch
 from standfast.db.migrations import MIGRATIONS
 from standfast.db.migrations.migration import Migration
@@ -406,7 +406,7 @@ class SqliteEngine(Engine):
         if row is not None and int(row) > self._schema:
             raise SchemaTooNew(
                 f"the store was upgraded to schema {found} while this process ran with schema {self._schema}",
-                "upgrade and restart this process: pip install --upgrade standfast",
+                modules.UPGRADE,
             )
 
     def lend(self, hold: Hold) -> None:

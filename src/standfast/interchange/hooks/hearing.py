@@ -321,7 +321,7 @@ def _said(base: Heard, payload: dict[str, Any], clean: _Cleaner) -> Heard:
     if base.kind == "prompt" and text is not None:
         text = clean.text(text)
         facts["prompt"] = _cut(text, PROMPT_MAX)
-        return base._replace(summary=serial.clean(text[:1000], SUMMARY_MAX), facts=facts)
+        return base._replace(summary=serial.summary(text, SUMMARY_MAX), facts=facts)
     for name in ("message", "error", "error_type", "summary", "task_description", "title", "agent_transcript_path"):
         if isinstance(payload.get(name), str):
             facts[name] = _cut(clean.text(payload[name]), 1000)
@@ -356,13 +356,13 @@ class _Cleaner:
 
     def text(self, text: str) -> str:
         if self._redact:
-            from standfast.record.redaction import redacted
+            from standfast.serial.redaction import redacted
 
             text = redacted(text)
         return fit(text)
 
     def line(self, text: str) -> str:
-        return serial.clean(self.text(text), SUMMARY_MAX)
+        return serial.summary(text, SUMMARY_MAX)
 
     def input(self, given: Any) -> str | None:
         if given is None:

@@ -281,7 +281,7 @@ def _storable(text: str, what: str) -> str:
 
 def shown_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """What may be seen of an environment: never the value of what looks like a secret."""
-    from standfast.record.redaction import redacted
+    from standfast.serial.redaction import redacted
 
     return {
         name: "(not shown)" if re.search(_SECRET, name) or ("://" in value and "@" in value) else redacted(value)

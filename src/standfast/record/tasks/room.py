@@ -10,7 +10,8 @@ from standfast.clock import DURATION_MAX_US
 from standfast.db.contract import Row, Tx
 from standfast.db.store import Room, query, verb
 from standfast.errors import Conflict, IllegalTransition, InvalidInput, StandfastError
-from standfast.footings import journal, leases
+from standfast.footings import authors, journal, leases
+from standfast.footings.authors import Author
 from standfast.footings.journal import Event
 from standfast.ids import short
 from standfast.record import agents
@@ -328,6 +329,12 @@ class Tasks(Room):
         crash.point("task.before_change")
         told = {name: {"was": row[name], "is": value} for name, value in columns.items() if name != "body"}
         return changes.change(tx, row, "task.edited", data=told, **columns)
+
+    @query
+    def author(self, tx: Tx, which: Which) -> Author | StandfastError:
+        """The actor that wrote its title and body: one that is no person, if such an actor wrote part of it."""
+        row = changes.find(tx, which)
+        return row if isinstance(row, StandfastError) else authors.of_events(tx, row["id"], *authors.TASK_TEXT)
 
     @verb
     def note(self, tx: Tx, which: Which, text: str) -> Note | StandfastError:
