@@ -318,6 +318,48 @@ def test_a_store_whose_files_were_replaced_under_another_process_is_not_opened(
         assert integrity(path) == "ok"
 
 
+def test_a_writer_notices_that_its_rows_are_gone_after_another_process_rebuilt_the_index(path: Path) -> None:
+    """R2, 000-1: WAL and WAL index agree again, so only the journal shows the loss."""
+    standfast.open(path, data_dir=path.parent).close()
+    checkpoint(path)
+    with Child("tests.test_sqlite_guard:lose_rows_without_locks", path=str(path)) as writer:
+        writer.expect("acknowledged")
+        os.truncate(f"{path}-wal", 0)
+        with Child("tests.test_sqlite_guard:add_tasks", path=str(path)) as rebuilder:
+            rebuilder.expect("added")
+            writer.tell("write")
+            writer.expect("store_replaced, and again store_replaced")
+
+
+def lose_rows_without_locks(path: str) -> None:
+    from standfast.db.sqlite import guard
+
+    guard._share = lambda *_: None  # in this process only: SQLite's own locks can be dropped, as on other systems
+    sf = standfast.open(path, data_dir=os.path.dirname(path))
+    for n in range(3):
+        sf.tasks.add(f"lost {n}")
+    drop_our_locks(Path(path))
+    say("acknowledged")
+    heard()
+    codes = []
+    for n in range(2):
+        try:
+            sf.tasks.add(f"later {n}")
+            codes.append("acknowledged")
+        except standfast.StorageError as error:
+            codes.append(error.code)
+    say(", and again ".join(codes))
+
+
+def add_tasks(path: str) -> None:
+    """As many as were lost and more: the sequence numbers of the lost rows are used again."""
+    sf = standfast.open(path, data_dir=os.path.dirname(path))
+    for n in range(9):
+        sf.tasks.add(f"other {n}")
+    say("added")
+    heard()
+
+
 def test_processes_that_come_and_go_never_look_like_replaced_files(path: Path, tmp_path: Path) -> None:
     standfast.open(path, data_dir=tmp_path).close()
     with Nursery() as nursery:

@@ -184,6 +184,9 @@ class Engine(ABC):
     """The id the store was created with, read at open."""
     epoch: int = 1
     """How often the store was put back in time, plus one; read at open."""
+    newest: tuple[int, int] | None = None
+    """Sequence number and time of the newest journal row that this engine acknowledged. SQLite only: files can lose
+    rows in ways that no server allows."""
 
     @abstractmethod
     def write(self, body: Callable[[Tx], T], caller: Caller, *, durable: bool = True) -> T:

@@ -37,7 +37,7 @@ from standfast.db.sqlite.lock import FileLock, busy, cannot_open, holder
 from standfast.db.sqlite.operations import Body, Call, Hold
 from standfast.db.sqlite.tx import SqliteTx
 from standfast.db.sqlite.writer import Writer, answer
-from standfast.db.store_memory import replaced
+from standfast.db.store_memory import refuse_lost, replaced
 from standfast.errors import Busy, CommitUnknown, Corrupt, InvalidInput, SchemaTooNew, StandfastError, StorageError
 
 T = TypeVar("T")
@@ -295,9 +295,10 @@ class SqliteEngine(Engine):
         if committed:
             self._batches += 1
             error = self._confirm(any(body.durable for body in committed))
-            if error is not None:
-                for body in committed:
-                    body.error = error
+            if error is None:
+                self.newest = next((body.newest for body in reversed(committed) if body.newest), self.newest)
+            else:
+                _fail(committed, error)
         answer(served)
         if committed:
             self._bell.ring()
@@ -327,7 +328,7 @@ class SqliteEngine(Engine):
         started = time.monotonic() if len(batch) > 1 else 0.0
         for served, body in enumerate(batch, 1):
             try:
-                body.result = body.function(SqliteTx(self.cursor, body.caller))
+                body.run(self.cursor)
             except library.RETRYABLE:
                 if len(batch) == 1:
                     raise
@@ -353,7 +354,7 @@ class SqliteEngine(Engine):
         for body in batch:
             self.connection.execute("SAVEPOINT op")
             try:
-                body.result = body.function(SqliteTx(self.cursor, body.caller))
+                body.run(self.cursor)
                 self.connection.execute("RELEASE op")
             except BaseException as error:
                 if not self.connection.in_transaction:  # a full disk ends the whole transaction
@@ -399,6 +400,11 @@ class SqliteEngine(Engine):
         if there != mine:
             self.dead = replaced(self.path, mine, there)
             raise self.dead
+        try:
+            refuse_lost(SqliteTx(self.cursor, self._caller), self.path, self.newest)
+        except StorageError as error:
+            self.dead = error
+            raise
         found = self.connection.execute("PRAGMA user_version").get
         if found == self._schema:
             return
@@ -428,6 +434,8 @@ class SqliteEngine(Engine):
         if committed:
             self._batches += 1
             hold.error = self._confirm(True)
+            if hold.error is None:
+                self.newest = hold.result.newest or self.newest
         hold.answer()
         if committed:
             self._bell.ring()

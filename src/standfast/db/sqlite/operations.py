@@ -53,7 +53,7 @@ class Operation:
 class Body(Operation):
     """A function of a transaction."""
 
-    __slots__ = ("caller", "deadline", "done", "durable", "function")
+    __slots__ = ("caller", "deadline", "done", "durable", "function", "newest")
 
     def __init__(
         self,
@@ -70,6 +70,13 @@ class Body(Operation):
         self.done = done
         """Called with the answer, if no caller waits for it (event loops)."""
         self.deadline = 0.0 if done is None else time.monotonic() + DEADLINE_S
+        self.newest: tuple[int, int] | None = None
+        """The last journal row that it inserted."""
+
+    def run(self, cursor: apsw.Cursor) -> None:
+        tx = SqliteTx(cursor, self.caller)
+        self.result = self.function(tx)
+        self.newest = tx.newest
 
     def call_back(self) -> Wake | None:
         """Hand the answer to `done`; returns what to do after all callbacks of the batch."""
