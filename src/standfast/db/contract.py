@@ -43,6 +43,10 @@ READ_MAX_S = 5.0
 """How long one read may pin its snapshot: a pinned snapshot keeps the log from being reused."""
 
 
+def always() -> bool:
+    return True
+
+
 class Caller:
     """Who is asking: carried by each transaction into the journal and the leases."""
 
@@ -204,8 +208,14 @@ class Engine(ABC):
         """The one place where a caller holds a transaction; bounded, never rerun."""
 
     @abstractmethod
-    def submit(self, body: Callable[[Tx], T], caller: Caller, done: Done[T]) -> None:
-        """Like `write`, without blocking: `done` is called on another thread once it is on disk."""
+    def submit(
+        self, body: Callable[[Tx], T], caller: Caller, done: Done[T], *, wanted: Callable[[], bool] = always
+    ) -> None:
+        """Like `write`, without blocking: `done` is called on another thread once it is on disk.
+
+        `wanted` is asked before the body begins. If it says no, the body is withdrawn: it never runs, and `done` is
+        not called.
+        """
 
     @abstractmethod
     def rows(self, text: str, params: dict[str, object] | None = None) -> Iterator[Row]:

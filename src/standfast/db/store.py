@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
-from standfast.db.contract import Caller, Done, Engine, Row, Tx, Wake, Watch
+from standfast.db.contract import Caller, Done, Engine, Row, Tx, Wake, Watch, always
 from standfast.db.sql import statement
 from standfast.db.store_memory import Memory, behind, refuse_lost, replaced
 from standfast.errors import InvalidInput, StandfastError, StorageError
@@ -156,18 +156,18 @@ class Store:
                 if not _forked(engine, error):
                     raise
 
-    def submit(self, body: Callable[[Tx], T], done: Done[T]) -> None:
-        """Like `write`, answered on another thread."""
+    def submit(self, body: Callable[[Tx], T], done: Done[T], *, wanted: Callable[[], bool] = always) -> None:
+        """Like `write`, answered on another thread, and withdrawn if it is not `wanted` when it would begin."""
         engine = self.engine
         self.written = True
 
         def answered(result: T | None, error: BaseException | None) -> Wake | None:
             if error is None or not (isinstance(error, StorageError) and _forked(engine, error)):
                 return done(result, error)
-            self.submit(body, done)
+            self.submit(body, done, wanted=wanted)
             return None
 
-        engine.submit(body, self.caller, answered)
+        engine.submit(body, self.caller, answered, wanted=wanted)
 
     @contextmanager
     def transaction(self) -> Iterator[Tx]:

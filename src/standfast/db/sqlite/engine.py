@@ -27,7 +27,7 @@ from typing import TypeVar
 import apsw
 
 from standfast import crash
-from standfast.db.contract import DEADLINE_S, Caller, Done, Engine, Row, Tx, Watch
+from standfast.db.contract import DEADLINE_S, Caller, Done, Engine, Row, Tx, Watch, always
 from standfast.db.migrations import MIGRATIONS
 from standfast.db.migrations.migration import Migration
 from standfast.db.sql import statement
@@ -259,9 +259,11 @@ class SqliteEngine(Engine):
         result: T = operation.result
         return result
 
-    def submit(self, body: Callable[[Tx], T], caller: Caller, done: Done[T]) -> None:
+    def submit(
+        self, body: Callable[[Tx], T], caller: Caller, done: Done[T], *, wanted: Callable[[], bool] = always
+    ) -> None:
         self._usable()
-        self._writer.submit(Body(body, caller, durable=True, done=done))
+        self._writer.submit(Body(body, caller, durable=True, done=done, wanted=wanted))
 
     @property
     def inside(self) -> bool:
