@@ -145,7 +145,7 @@ class SqliteEngine(Engine):
             if mode != "wal":
                 raise StorageError(f"{self.path} cannot use a write-ahead log (it answers {mode})", "standfast doctor")
             migrate.migrate(connection, caller, migrations)
-            self.store_id, self.epoch = migrate.identity(connection)  # opens the WAL and its index
+            self.store_id, self.epoch, _ = migrate.identity(connection)  # opens the WAL and its index
             self._files = files = Files(probe)
             self._heal()  # we would not have heard of an fsync that failed before we had the WAL open
             self._bell = bell.Bell(self.path + ".bell")
@@ -314,7 +314,7 @@ class SqliteEngine(Engine):
             return _fail(batch, self.dead)
         try:
             crash.point("commit.before_begin")
-            self._files.check_names()
+            self._files.check_index()
             return self._run(batch)
         except library.RETRYABLE:
             self.rollback()
@@ -398,22 +398,19 @@ class SqliteEngine(Engine):
 
     def _check_fence(self) -> None:
         """Another connection committed since our last commit. Is it still our store, and may we still write?"""
-        mine, there = (self.store_id, self.epoch), migrate.identity(self.connection)
-        if there != mine:
-            self.dead = replaced(self.path, mine, there)
-            raise self.dead
+        store_id, epoch, min_writer = migrate.identity(self.connection)
+        mine, there = (self.store_id, self.epoch), (store_id, epoch)
         try:
+            if there != mine:
+                raise replaced(self.path, mine, there)
             refuse_lost(SqliteTx(self.cursor, self._caller), self.path, self.newest)
         except StorageError as error:
             self.dead = error
             raise
-        found = self.connection.execute("PRAGMA user_version").get
-        if found == self._schema:
-            return
-        row = self.connection.execute("SELECT value FROM meta WHERE key = 'min_writer'").get
-        if row is not None and int(row) > self._schema:
+        if min_writer > self._schema:
             raise SchemaTooNew(
-                f"the store was upgraded to schema {found} while this process ran with schema {self._schema}",
+                f"the store was upgraded to schema {migrate.version(self.connection)} while this process ran with "
+                f"schema {self._schema}",
                 "upgrade and restart this process: pip install --upgrade standfast",
             )
 
@@ -452,7 +449,7 @@ class SqliteEngine(Engine):
         try:
             if self.dead is not None:
                 raise self.dead
-            self._files.check_names()
+            self._files.check_index()
             self.begin()
         except library.RETRYABLE:
             self.rollback()
@@ -480,7 +477,7 @@ class SqliteEngine(Engine):
         self.dead = self.dead or lost
 
     def translated(self, error: BaseException) -> BaseException:
-        if isinstance(error, CommitUnknown):  # the identity check refused before anything was written
+        if isinstance(error, CommitUnknown):  # the WAL index has lost its name: nothing was written
             self.dead = self.dead or error
         if not isinstance(error, apsw.Error):
             return error

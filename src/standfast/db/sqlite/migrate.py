@@ -52,10 +52,10 @@ def migrate(connection: apsw.Connection, caller: Caller, migrations: Sequence[Mi
         raise
 
 
-def identity(connection: apsw.Connection) -> tuple[str, int]:
-    """The store's id and epoch."""
-    meta = dict(connection.execute("SELECT key, value FROM meta WHERE key IN ('store_id', 'epoch')"))
-    return meta.get("store_id", ""), int(meta.get("epoch", "1"))
+def identity(connection: apsw.Connection) -> tuple[str, int, int]:
+    """The store's id, its epoch, and the lowest schema that may write to it."""
+    meta = dict(connection.execute("SELECT key, value FROM meta WHERE key IN ('store_id', 'epoch', 'min_writer')"))
+    return meta.get("store_id", ""), int(meta.get("epoch", "1")), int(meta.get("min_writer", "0"))
 
 
 def refuse_newer(found: int, latest: int) -> int:
