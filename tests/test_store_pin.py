@@ -114,6 +114,28 @@ def test_a_handle_does_not_continue_in_an_older_state_of_its_store(store: Path, 
         assert sent == ["sent"]
 
 
+def test_an_effect_is_not_sent_again_after_an_older_copy_was_written_over_the_file(store: Path, tmp_path: Path) -> None:
+    """R2, 002-11: the WAL still has the newest rows, so the journal shows nothing."""
+    path, sent = store / "standfast.db", list[str]()
+    with opened(store) as sf:
+        sf.state.set("before", 1)
+    checkpoint(path)
+    shutil.copyfile(path, tmp_path / "older.db")
+    with opened(store) as sf:
+        pay(sf, sent)
+        sf.state.set("more pages", "x" * 50_000)
+        sf.engine.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # type: ignore[attr-defined]
+        sf.state.set("in the WAL", 1)
+        shutil.copyfile(tmp_path / "older.db", path)
+        codes = []
+        for _ in range(3):
+            with pytest.raises(standfast.StorageError) as caught:
+                pay(sf, sent)
+            codes.append(caught.value.code)
+        assert codes == ["database_overwritten", "store_replaced", "store_replaced"]
+        assert sent == ["sent"]
+
+
 def test_a_handle_whose_rows_are_gone_is_refused_although_a_heartbeat_got_the_first_error(store: Path) -> None:
     """R2, 000-1: the thread that renews leases ignores its errors, so the next caller must get one."""
     with opened(store) as sf:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from standfast.db.contract import Caller, Done, Engine, Row, Tx, Wake, Watch, always
 from standfast.db.sql import statement
-from standfast.db.store_memory import Memory, behind, refuse_lost, replaced
+from standfast.db.store_memory import Memory, behind, refuse_lost, refuse_mixed, replaced
 from standfast.errors import InvalidInput, StandfastError, StorageError
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ class Store:
             elif self._engine is not None and self._engine.dead is None:
                 return self._engine
             if self._engine is not None:
+                refuse_mixed(self.shown, self._engine.dead)
                 self._newest = self._engine.newest or self._newest
             self._engine = None
             engine = self._connect(self.caller)

@@ -31,6 +31,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from standfast.db.sqlite.migrate import APPLICATION_ID
+from standfast.db.store_memory import OVERWRITTEN
 from standfast.errors import CommitUnknown, StorageError
 
 _F_OFD_GETLK, _F_OFD_SETLK = 36, 37
@@ -193,7 +194,10 @@ class Files:
             if header.follows(self._header) and size >= min(self._size, header.pages * header.page_size):
                 self._header, self._size = header, size
                 return
-        raise _alarm(os.fsdecode(self._names[0]), "was overwritten or truncated")
+        raise self._overwritten()
+
+    def _overwritten(self) -> CommitUnknown:
+        return _alarm(os.fsdecode(self._names[0]), "was overwritten or truncated", code=OVERWRITTEN)
 
     def _check_wal(self) -> None:
         """All frames that the WAL index counts are in the WAL, under the index's salt, and no page is missing.
@@ -202,6 +206,7 @@ class Files:
         pages less the number of frames. This finds an older copy that was written over the file during a checkpoint:
         its header is the one that this process saw last.
         """
+        whole = False
         for _ in _tries():
             index = os.pread(self._shm.fd, 48, 0)
             if len(index) == 48:
@@ -212,7 +217,7 @@ class Files:
                 whole = frames == 0 or (salt == index[32:40] and size >= 32 + frames * (24 + page_size))
                 if whole and os.lseek(self._database, 0, os.SEEK_END) >= (pages - frames) * page_size:
                     return
-        raise _alarm(self.path, "or the database was overwritten or truncated")
+        raise self._overwritten() if whole else _alarm(self.path, "was overwritten or truncated")
 
     def size_bytes(self) -> int:
         return os.lseek(self._wal.fd, 0, os.SEEK_END)
@@ -270,10 +275,11 @@ def _place(directory: str) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _alarm(path: str, what: str) -> CommitUnknown:
+def _alarm(path: str, what: str, *, code: str | None = None) -> CommitUnknown:
     return CommitUnknown(
         f"{path} {what} while this process was writing to it",
         "look the write up by its key before repeating it; then: standfast doctor",
+        code=code,
     )
 
 
