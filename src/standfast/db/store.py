@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
-from standfast.db.contract import Caller, Done, Engine, Row, Tx, Wake, Watch
+from standfast.db.contract import Caller, Done, Engine, Row, Tx, Wake, Watch, always
 from standfast.db.sql import statement
-from standfast.db.store_memory import Memory, behind, replaced
+from standfast.db.store_memory import Memory, behind, refuse_lost, refuse_mixed, replaced
 from standfast.errors import InvalidInput, StandfastError, StorageError
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class Store:
         self.memory: Memory | None = None
         """What this host remembers of this store; None where nothing is remembered."""
         self._noted = 0
+        self._newest: tuple[int, int] | None = None
+        """The newest journal row that an engine of this handle acknowledged before it was given up."""
         self.written = False
         """Whether a durable write went through this handle."""
         self._pid = os.getpid()
@@ -96,6 +98,9 @@ class Store:
                 )
             elif self._engine is not None and self._engine.dead is None:
                 return self._engine
+            if self._engine is not None:
+                refuse_mixed(self.shown, self._engine.dead)
+                self._newest = self._engine.newest or self._newest
             self._engine = None
             engine = self._connect(self.caller)
             try:
@@ -107,7 +112,8 @@ class Store:
             return engine
 
     def _check_pin(self, engine: Engine) -> None:
-        """It is the same store, and has every journal row behind which an effect was sent."""
+        """It is the same store, and has every journal row that this handle needs: those that were acknowledged to
+        it, and those behind which any process of this host sent an effect."""
         found = (engine.store_id, engine.epoch)
         if found != self.pin:
             raise replaced(self.shown, self.pin, found)
@@ -115,6 +121,7 @@ class Store:
         last = engine.read(lambda tx: tx.maybe(_LAST), self.caller) if seen else None
         if seen and (last is None or last["seq"] < seen):
             raise behind(self.shown, last["seq"] if last else 0, seen)
+        engine.read(lambda tx: refuse_lost(tx, self.shown, self._newest), self.caller)
 
     def note(self, seq: int, hash: str) -> None:
         """Remember a row that was acknowledged, before anybody acts on it."""
@@ -150,18 +157,18 @@ class Store:
                 if not _forked(engine, error):
                     raise
 
-    def submit(self, body: Callable[[Tx], T], done: Done[T]) -> None:
-        """Like `write`, answered on another thread."""
+    def submit(self, body: Callable[[Tx], T], done: Done[T], *, wanted: Callable[[], bool] = always) -> None:
+        """Like `write`, answered on another thread, and withdrawn if it is not `wanted` when it would begin."""
         engine = self.engine
         self.written = True
 
         def answered(result: T | None, error: BaseException | None) -> Wake | None:
             if error is None or not (isinstance(error, StorageError) and _forked(engine, error)):
                 return done(result, error)
-            self.submit(body, done)
+            self.submit(body, done, wanted=wanted)
             return None
 
-        engine.submit(body, self.caller, answered)
+        engine.submit(body, self.caller, answered, wanted=wanted)
 
     @contextmanager
     def transaction(self) -> Iterator[Tx]:

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from standfast import crash, modules
-from standfast.db.contract import Caller, Done, Engine, Row, Tx, Watch
+from standfast.db.contract import Caller, Done, Engine, Row, Tx, Watch, always
 from standfast.db.migrations import MIGRATIONS, refuse
 from standfast.db.migrations.migration import Migration
 from standfast.db.postgres import faults, migrate, opening
@@ -164,10 +164,14 @@ class PostgresEngine(Engine):
         self._usable()
         return self._perform(self._modes.write if durable else self._modes.relaxed, body, caller)
 
-    def submit(self, body: Callable[[Tx], T], caller: Caller, done: Done[T]) -> None:
+    def submit(
+        self, body: Callable[[Tx], T], caller: Caller, done: Done[T], *, wanted: Callable[[], bool] = always
+    ) -> None:
         self._usable()
 
         def job() -> None:
+            if not wanted():
+                return
             try:
                 result = self.write(body, caller)
             except BaseException as error:  # noqa: BLE001 - whatever it was, the one who waits is told

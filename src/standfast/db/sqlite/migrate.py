@@ -60,10 +60,10 @@ def _found(connection: apsw.Connection, migrations: Sequence[Migration]) -> int:
     return found
 
 
-def identity(connection: apsw.Connection) -> tuple[str, int]:
-    """The store's id and epoch."""
-    meta = dict(connection.execute("SELECT key, value FROM meta WHERE key IN ('store_id', 'epoch')"))
-    return meta.get("store_id", ""), int(meta.get("epoch", "1"))
+def identity(connection: apsw.Connection) -> tuple[str, int, int]:
+    """The store's id, its epoch, and the lowest schema that may write to it."""
+    meta = dict(connection.execute("SELECT key, value FROM meta WHERE key IN ('store_id', 'epoch', 'min_writer')"))
+    return meta.get("store_id", ""), int(meta.get("epoch", "1")), int(meta.get("min_writer", "0"))
 
 
 def refuse_foreign(connection: apsw.Connection, found: int) -> None:
