@@ -73,7 +73,7 @@ HOT: list[tuple[Statement, Row]] = [
     (timeline.SQL.ranges_into, WINDOW),
     (recovery.SQL.late_loops, {"late_us": 1_000_000_010, "everywhere": 0}),
     (recovery.SQL.waiting_runs, {"late_us": 39_995, "at_us": -1}),
-    (leases.RENEWED["run"], {"mono_now_us": 1}),
+    (leases._renewal("run"), {"mono_now_us": 1}),
 ]
 
 

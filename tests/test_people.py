@@ -24,6 +24,7 @@ REFUSED = (
     "deny zzzzzz",
     "db sqlite other.db",
     "db pg postgresql://nobody@127.0.0.1:1/x",
+    "db roles",
     "db trust .",
     "gate remove git*",
     "install claude-code --remove",
@@ -106,6 +107,7 @@ def test_every_command_is_either_open_to_agents_or_refused() -> None:
     nouns = {name.split()[0] for name in _commands()}
     assert sorted_out - set(_commands()) - nouns == set(), "a command that is not there any more"
     for module in (
+        "db.postgres.roles",
         "db.store_memory",
         "ledger.approvals",
         "ledger.gates",
@@ -115,6 +117,7 @@ def test_every_command_is_either_open_to_agents_or_refused() -> None:
         import_module(f"standfast.{module}")
     assert set(people.METHODS.values()) == {
         "answers an approval",
+        "changes roles",
         "gives up a missing store",
         "redirects the store",
         "removes a gate",

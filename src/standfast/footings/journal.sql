@@ -10,12 +10,12 @@ VALUES (:time_us, :occurred_us, :scope, :actor, :holder, :source, :type, :subjec
         MAX(IFNULL((SELECT occurred_us + late_us FROM event ORDER BY seq DESC LIMIT 1) - :occurred_us, 0),
             IIF(:occurred_us > :time_us, -9223372036854775807, 0)))
 
--- On PostgreSQL a row also says which account of the server wrote it.
+-- On PostgreSQL a row also says which account of the server wrote it: the default of db_user, which no role sets.
 -- name: append [postgres]
 INSERT INTO event (time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
-                   stream, version, summary, data, git_dir, origin, db_user)
+                   stream, version, summary, data, git_dir, origin)
 VALUES (:time_us, :occurred_us, :scope, :actor, :holder, :source, :type, :subject, :session_id, :state,
-        :stream, :version, :summary, :data, :git_dir, :origin, session_user)
+        :stream, :version, :summary, :data, :git_dir, :origin)
 RETURNING seq
 
 -- name: by_seq

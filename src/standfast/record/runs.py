@@ -32,8 +32,6 @@ from standfast.record.loops.nouns import run as noun
 
 SQL = load(__name__)
 
-leases.renewed("run")
-
 PAGE_MAX = 1000
 HOLDERS_MAX = 1000
 ASKS_MAX = 1000
@@ -486,6 +484,7 @@ def _at_work(store: Store, tx: Tx | None) -> None:
     """A process keeps what it claimed for as long as it lives."""
     if not store.caller.holder.startswith("p:"):
         return
+    leases.renewed("run")  # not before: an agent's role on PostgreSQL may not update the table
     start = leases.renewer(store).start
     if tx is None:
         start()

@@ -312,7 +312,10 @@ def _inside(store: OpenStore, settings: Settings, ways: Ways, unchecked: dict[st
     if store.engine.name == "sqlite":
         yield from _inside_a_file(store, facts, ways, settings.target.is_memory)
     else:
+        from standfast.upkeep import server
+
         yield _held_back(store)
+        yield from server.examine(store)
 
 
 def _readable(what: str, look: Callable[[], Iterable[Finding]], unchecked: dict[str, str]) -> Iterator[Finding]:

@@ -9,6 +9,9 @@ Older versions kept the repository in `scope`, so that one key was two things in
 label, and `scope` becomes empty, except for what belongs to a repository (task, sweep, decision, state, gate) and for
 a row whose key would then exist twice: `doctor` lists those. A row of the journal keeps its scope, which its receipt
 is a hash of, unless it belongs to a stream.
+
+On PostgreSQL triggers keep what no role may do to another's rows (db/postgres/roles.py): a dispatch consumes its
+grant, the journal is only added to, and who may not write loops stores no command.
 """
 
 from __future__ import annotations
@@ -116,6 +119,58 @@ _EMPTIED = "\n".join(
     _moved(table) for table in (*KEYED, "event", "snapshot", "run", "approval", "dead_letter", "search_entry")
 )
 
+GUARDS = """
+-- The default and not the writer says which account of the server wrote a row.
+ALTER TABLE event ALTER COLUMN db_user SET DEFAULT session_user;
+
+CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the journal is only added to' USING ERRCODE = '42501';
+END $$;
+CREATE TRIGGER event_guard BEFORE UPDATE OR DELETE OR TRUNCATE ON event
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+
+-- Runs as the owner: the role that dispatches may not change an approval. The number of attempts is the question's,
+-- whatever the row says. 40001: the grant was there a moment ago.
+CREATE FUNCTION use_grant() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = standfast, pg_temp AS $$
+BEGIN
+    UPDATE approval
+    SET attempts_used = COALESCE(attempts_used, 0) + 1, consumed_us = NEW.dispatched_us, attempt = NEW.attempt,
+        state = CASE WHEN COALESCE(attempts_used, 0) + 1 < CAST(CAST(question AS json) ->> 'attempts' AS bigint)
+                     THEN 'granted' ELSE 'consumed' END
+    WHERE effect_id = NEW.id AND state = 'granted';
+    IF NOT FOUND AND EXISTS (SELECT 1 FROM approval WHERE effect_id = NEW.id) THEN
+        RAISE EXCEPTION 'effect % was asked for and has no grant', NEW.id USING ERRCODE = '40001';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER effect_grant AFTER UPDATE ON effect FOR EACH ROW
+    WHEN (NEW.state = 'dispatched' AND (OLD.state <> 'dispatched' OR OLD.attempt <> NEW.attempt))
+    EXECUTE FUNCTION use_grant();
+
+-- A stored command is run by others: who may not write loops may not store one.
+CREATE FUNCTION refuse_command() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT has_table_privilege('standfast.loop', 'INSERT') THEN
+        RAISE EXCEPTION 'role % may not store a command in %', current_user, TG_TABLE_NAME USING ERRCODE = '42501';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER session_command_insert BEFORE INSERT ON session FOR EACH ROW
+    WHEN (NEW.command IS NOT NULL) EXECUTE FUNCTION refuse_command();
+CREATE TRIGGER session_command_update BEFORE UPDATE ON session FOR EACH ROW
+    WHEN (NEW.command IS NOT NULL AND NEW.command IS DISTINCT FROM OLD.command) EXECUTE FUNCTION refuse_command();
+CREATE TRIGGER state_verify_insert BEFORE INSERT ON state FOR EACH ROW
+    WHEN (NEW.verify IS NOT NULL) EXECUTE FUNCTION refuse_command();
+CREATE TRIGGER state_verify_update BEFORE UPDATE ON state FOR EACH ROW
+    WHEN (NEW.verify IS NOT NULL AND NEW.verify IS DISTINCT FROM OLD.verify) EXECUTE FUNCTION refuse_command();
+"""
+
+
+def _on_postgres(text: str) -> str:
+    return "\n".join(f"{line} -- [postgres]" for line in text.strip().splitlines())
+
+
 MIGRATION = Migration(
     version=11,
     name="identity",
@@ -180,5 +235,7 @@ ALTER TABLE loop ADD COLUMN host TEXT;
 -- `via` = 'ask': the agent asks its user in its own prompt.
 ALTER TABLE gate ADD COLUMN via TEXT;
 ALTER TABLE gate ADD COLUMN paused_until_us BIGINT;
+
+{_on_postgres(GUARDS)}
 """,
 )
