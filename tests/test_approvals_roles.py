@@ -16,6 +16,7 @@ import standfast
 from standfast.cli import app
 from standfast.db.postgres import roles
 from standfast.errors import ApprovalRequired, StorageError
+from standfast.prove.campaigns import hostile_sql
 from standfast.prove.planned import dispatch, plan
 from tests import hooks, walks
 
@@ -204,6 +205,18 @@ def test_the_owner_can_do_what_the_agent_cannot(opened: Callable[[str], standfas
     assert agent.approvals.get(id).state == "granted"
 
 
+def test_generated_statements_of_an_agent_gain_nothing(pg_database: str, tmp_path: Path) -> None:
+    """002-25, 002-30, R24, R25: a sample of the campaign `hostile-sql`."""
+    outcome = hostile_sql.run(tmp_path, url=pg_database, seed=5, statements=120)
+    assert outcome.bad == []
+    assert outcome.seen["sends"] > 0
+
+
+def test_with_the_owners_role_the_same_statements_break_it(pg_database: str, tmp_path: Path) -> None:
+    """The control of the campaign."""
+    assert hostile_sql.run(tmp_path, url=pg_database, seed=1, statements=60, owner=True).bad
+
+
 def test_a_dispatch_by_sql_consumes_the_grant(opened: Callable[[str], standfast.Standfast], as_role: AsRole) -> None:
     """R14: a trigger consumes the grant on any transition to dispatched; setting the effect to failed frees nothing."""
     agent, approver = opened("writer"), opened("approver")
@@ -380,6 +393,23 @@ def test_the_command_makes_them_twice_and_prints_before(command: Callable[..., A
     found = findings(command)
     assert (found["roles"]["state"], found["owner"]["state"], found["locks"]["state"]) == ("ok", "ok", "ok")
     assert f"{prefix}_owner" in found["owner"]["text"]
+
+
+def test_an_owner_of_the_database_that_is_no_superuser_makes_them(pg_database: str, tmp_path: Path) -> None:
+    prefix, name = prefix_of(pg_database), f"ada_{prefix_of(pg_database)}"
+    database = conninfo_to_dict(pg_database)["dbname"]
+    sql(pg_database, f"CREATE ROLE {name} LOGIN CREATEROLE PASSWORD 'p'", f"ALTER DATABASE {database} OWNER TO {name}")
+    url = re.sub(r"//[^@/]*@", f"//{name}:p@", pg_database)
+    try:
+        standfast.open(url, data_dir=tmp_path / "data").close()
+        for created in (6, 0):
+            assert len(roles.create(url, prefix).created) == created
+        with standfast.open(url, data_dir=tmp_path / "data") as sf:
+            sf.tasks.add("as the owner")
+    finally:
+        sql(pg_database, f"ALTER DATABASE {database} OWNER TO CURRENT_USER")
+        dropped(pg_database, prefix)
+        sql(pg_database, f"DROP OWNED BY {name} CASCADE", f"DROP ROLE {name}")
 
 
 def test_an_agent_may_not_change_roles(

@@ -146,7 +146,7 @@ def trust(out: Out, path: str | None) -> None:
 @option("--prefix", default="standfast", show_default=True, help="What the names of the roles begin with.")
 @option("--print", "dry_run", is_flag=True, help="Print the statements; change nothing.")
 def roles(out: Out, prefix: str, dry_run: bool) -> None:
-    """Create the roles of a PostgreSQL store and set exactly their grants: owner, daemon, writer, reader, …"""
+    """Create the roles of a PostgreSQL store and set exactly their grants; the same again changes nothing."""
     from standfast.cli.store import opened
     from standfast.config import load, people
     from standfast.errors import InvalidInput

@@ -187,11 +187,15 @@ def _statements(connection: psycopg.Connection[Any], prefix: str, missing: list[
     )
 
 
+# A superuser has every role without being a member. From PostgreSQL 16 on, a role that creates another is a member that
+# may only pass it on.
 _BELONGS = """
 SELECT format('GRANT %%I TO %%I', CAST(%s AS text), current_user)
-WHERE NOT EXISTS (SELECT 1 FROM pg_auth_members JOIN pg_roles AS whole ON whole.oid = roleid
-                  JOIN pg_roles AS one ON one.oid = member
-                  WHERE whole.rolname = %s AND one.rolname = current_user)
+FROM pg_roles AS whole
+WHERE whole.rolname = %s
+  AND NOT (pg_has_role(whole.oid, 'USAGE')
+           AND EXISTS (SELECT 1 FROM pg_auth_members JOIN pg_roles AS one ON one.oid = member
+                       WHERE roleid = whole.oid AND one.rolname = current_user))
 """
 _OWNED = """
 SELECT format('GRANT CREATE ON DATABASE %%I TO %%I', current_database(), CAST(%s AS text)) AS text, 0 AS place

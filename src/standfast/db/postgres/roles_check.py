@@ -94,7 +94,7 @@ def _members(tx: Tx, prefix: str) -> Iterator[str]:
         if row["one"] in ours and not row["through"]:
             yield f"{row['one']} is a member of {row['whole']}"
     for name, roles in sorted(belongs.items()):
-        if "approver" in roles and roles & {"writer", "daemon"} and name not in ours:
+        if "approver" in roles and roles & {"writer", "daemon"} and "owner" not in roles and name not in ours:
             yield f"{name} is a member of {named(prefix, 'approver')} and of {named(prefix, 'writer')} or daemon"
 
 
