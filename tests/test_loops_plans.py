@@ -100,6 +100,7 @@ def plan(sf: standfast.Standfast, asked: Statement, **params: object) -> list[st
     given: Row = {"scope": "here", "limit": 50, "attempt": 0, "holder": "p:x", "name": "loop 7", "actor": "ann"}
     given |= {"id": "run_00000000000000000000000007", "loop_id": "lop_00000000000000000000000007", "slot_us": 1}
     given |= {"boot_id": "boot", "lease_boot": "boot", "mono_us": 1, "now_us": 1}
+    given |= {"account": "ann@here", "unowned": ""}
     given |= {"git_dir": None, "origin": None, "repository": "here"} | params
     rows = sf._store.write(lambda tx: tx.all(explained, **given))
     return [str(row.get("detail", row.get("QUERY PLAN"))) for row in rows]
