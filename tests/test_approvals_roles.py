@@ -14,9 +14,12 @@ from psycopg.conninfo import conninfo_to_dict
 
 import standfast
 from standfast.cli import app
+from standfast.clock import MINUTE_US, SECOND_US, SYSTEM
+from standfast.daemon import parts
 from standfast.db.postgres import roles
 from standfast.errors import ApprovalRequired, StorageError
 from standfast.prove.campaigns import hostile_sql
+from standfast.prove.faults import daemons
 from standfast.prove.planned import dispatch, plan
 from tests import hooks, walks
 
@@ -337,6 +340,36 @@ def test_a_hook_asks_with_the_role_of_an_agent_and_passes_once(
     assert approver.approvals.get(waiting.id).state == "consumed"
 
 
+def test_a_daemon_works_with_its_role_and_runs_nothing_of_an_agent(
+    as_role: AsRole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R24: every part of the daemon, with the role `daemon`; the agent's role cannot add what it would run."""
+    at_us = SYSTEM.now_us() // SECOND_US * SECOND_US + 30 * MINUTE_US
+    with daemons.opened(as_role("daemon"), tmp_path / "data") as now:
+        now.loops.add("nightly", daemons.noting(tmp_path / "ran"), at=at_us, cwd="/")
+    with daemons.opened(as_role("writer"), tmp_path / "data") as agent, pytest.raises(StorageError):
+        agent.loops.add("mine", daemons.noting(tmp_path / "ran"), at=at_us, cwd="/")
+    monkeypatch.setattr(parts, "SWEEP_EVERY_US", 0)
+    monkeypatch.setattr(parts, "CARE_EVERY_US", 0)
+    monkeypatch.setattr(parts, "COLLECT_EVERY_US", 0)
+    with daemons.opened(as_role("daemon"), tmp_path / "data", clock=daemons.Later()) as sf:
+        serving = daemons.daemon(sf)
+        daemons.until(lambda: [run.state for run in sf.runs.list()] == ["done"], lambda: serving.tick(woken=True))
+        assert [part.state for part in serving.supervisor.states()] == ["ok"] * 3
+    assert daemons.noted(tmp_path / "ran") == {("nightly", at_us): 1}
+
+
+def test_the_mcp_server_works_with_the_role_of_an_agent(opened: Callable[[str], standfast.Standfast]) -> None:
+    from tests.test_mcp import Agent, talk
+
+    async def story(ask: Agent) -> None:
+        await ask("task_add", title="over MCP")
+        asked = await ask("approval_request", tool="deploy", intent={"env": "staging"})
+        assert asked["state"] == "requested", asked
+
+    talk(opened("writer"), story)
+
+
 def test_a_reader_reads_everything_and_an_auditor_no_payload(
     opened: Callable[[str], standfast.Standfast],
 ) -> None:
@@ -509,6 +542,18 @@ def test_a_store_of_a_role_that_one_does_not_belong_to_is_refused(low: str, pg_d
     with psycopg.connect(pg_database) as admin:
         assert admin.execute("SELECT rolsuper FROM pg_roles WHERE rolname = %s", (name,)).fetchone() == (False,)
         assert admin.execute("SELECT count(*) FROM standfast.task").fetchone() == (0,)
+
+
+def test_a_store_of_a_superuser_is_open_to_other_roles(low: str, pg_database: str, tmp_path: Path) -> None:
+    """A superuser could do the same without owning the store."""
+    standfast.open(pg_database, data_dir=tmp_path / "data").close()
+    name = conninfo_to_dict(low)["user"]
+    sql(
+        pg_database,
+        f"GRANT USAGE ON SCHEMA standfast TO {name}; GRANT SELECT ON ALL TABLES IN SCHEMA standfast TO {name}",
+    )
+    with standfast.open(low, data_dir=tmp_path / "low") as sf:
+        assert sf.tasks.list() == []
 
 
 def test_an_empty_schema_of_another_role_is_refused(low: str, pg_database: str, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from standfast.daemon import lead
 from standfast.db.sql import statement
 from standfast.prove.faults.daemons import Later, daemon, noted, noting, opened, until
 from standfast.upkeep import doctor
+from tests.test_cli import run
 
 AT_US = (SYSTEM.now_us() // SECOND_US) * SECOND_US + 30 * MINUTE_US
 MINE = account()
@@ -161,6 +162,21 @@ def test_adding_an_old_loop_again_takes_it(sf: standfast.Standfast) -> None:
     add(sf, "old", ["true"])
     sf._store.write(lambda tx: tx.run(NOBODYS))
     assert add(sf, "old", ["true"]).account == MINE
+
+
+def test_commands_name_the_account_and_show_the_command_of_another_one_first(
+    sf: standfast.Standfast, tmp_path: Path, on_other_host: pytest.MonkeyPatch
+) -> None:
+    """R24, R32: `loop list` and `loop show` name it; `--here` asks on a terminal before it runs."""
+    add(sf, "theirs", noting(tmp_path / "out"))
+    on_other_host.undo()
+    where = {"STANDFAST_DB_URL": sf.settings.target.location, "STANDFAST_DATA_DIR": sf.settings.data_dir}
+    listed, shown = (run("loop", *words, home=tmp_path, **where) for words in (("list", "--all"), ("show", "theirs")))
+    assert OTHER in listed.stdout
+    assert OTHER in shown.stdout
+    refused = run("loop", "run", "theirs", "--here", home=tmp_path, **where)
+    assert (refused.returncode, "terminal" in refused.stderr) == (5, True), refused.stderr
+    assert noted(tmp_path / "out") == {}
 
 
 CONFIG = '[daemon]\naccounts = ["ops@a", "ops@b"]\n'

@@ -26,7 +26,8 @@ OLDEST_SERVER = 130000
 ANSWER_S = 30.0
 NO_SUCH_TABLE = frozenset({"42P01", "3F000"})
 
-# Membership is read from the catalogue: pg_has_role says yes to every superuser, who has most to lose.
+# A superuser could run code as anyone without owning the store. Membership is read from the catalogue: pg_has_role
+# says yes to every superuser, who has most to lose.
 SERVER = b"""
 WITH RECURSIVE mine (id) AS (
     SELECT oid FROM pg_roles WHERE rolname = current_user
@@ -41,8 +42,8 @@ SELECT CAST(current_setting('server_version_num') AS bigint) AS version,
        current_setting('server_encoding') AS encoding,
        pg_is_in_recovery() AS standby,
        pg_backend_pid() AS pid,
-       (SELECT string_agg(CAST(pg_get_userbyid(id) AS text), chr(10)) FROM owners
-        WHERE id NOT IN (SELECT id FROM mine)) AS strangers
+       (SELECT string_agg(CAST(rolname AS text), chr(10)) FROM owners JOIN pg_roles ON pg_roles.oid = owners.id
+        WHERE NOT rolsuper AND owners.id NOT IN (SELECT id FROM mine)) AS strangers
 """
 PRESENT = b"SELECT to_regclass('standfast.meta') IS NULL AS fresh"
 META = b"SELECT key, value FROM standfast.meta"

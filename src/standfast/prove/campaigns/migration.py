@@ -255,7 +255,7 @@ def _old(url: str, home: str, schema: int) -> Iterator[standfast.Standfast]:
 def _without_labels(text: str, dialect: str, expand: Callable[[str, str], str] = sql._expand) -> str:
     """A statement as it was before rows had a label. The journal's takes its values by position: two say nothing."""
     if text.startswith("INSERT INTO event "):
-        text = text.replace(", git_dir, origin", "").replace(", db_user", "").replace(", session_user", "")
+        text = text.replace(", git_dir, origin", "")
         unused = "COALESCE(:data, CASE WHEN :git_dir = :origin THEN NULL END)"
         return expand(text.replace(":data, :git_dir, :origin", unused), dialect)
     text = text.replace("{here}", "TRUE").replace("{scoped}", "scope = :scope")
@@ -265,6 +265,7 @@ def _without_labels(text: str, dialect: str, expand: Callable[[str, str], str] =
     if text.startswith("INSERT INTO effect "):
         text = text.replace(", result_shape", "", 1)
     text = text.replace(", result_shape", ", NULL AS result_shape")
+    text = _without_account(text)
     # An approval was bound to the hash of the intent alone.
     text = text.replace("intent_hash, question_hash,", "intent_hash,").replace(
         ":intent_hash, :intent_hash", ":intent_hash"
@@ -284,6 +285,15 @@ def _without_labels(text: str, dialect: str, expand: Callable[[str, str], str] =
         text = re.sub(rf"(?<![:\w.])(?:\w+\.)?{name} AS {name}\b", f"NULL AS {name}", text)
         text = re.sub(rf"(?<![:\w.])(?:\w+\.)?{name}\b(?=\s*(?:,|\n|$|FROM))(?<!AS {name})", f"NULL AS {name}", text)
     return expand(text, dialect)
+
+
+def _without_account(text: str) -> str:
+    """A statement as it was before a loop had an account."""
+    text = text.replace(", account, host)", ")").replace(", :account, :host)", ")")
+    text = text.replace("account = :account, host = :host, ", "")
+    text = re.sub(r"COALESCE\((?:l\.)?account, :unowned\) = :account", "TRUE", text)
+    text = text.replace(", account, host", ", NULL AS account, NULL AS host")
+    return text.replace(", origin, account, name", ", origin, NULL AS account, name")
 
 
 def build(url: str, home: str, schema: int) -> None:
