@@ -23,6 +23,7 @@ REFUSED = (
     "deny zzzzzz",
     "db sqlite other.db",
     "db pg postgresql://nobody@127.0.0.1:1/x",
+    "db roles",
     "db trust .",
     "gate remove git*",
     "install claude-code --remove",

@@ -462,6 +462,17 @@ _HOSTILE = (
         {"clones": 1, "importing": True},
         control="starting interpreters with -P",
     ),
+    Campaign("hostile-sql", "inputs", "hostile_sql:run", "statements", 1, ONLY_POSTGRES, {"statements": 300}),
+    Campaign(
+        "hostile-sql-control",
+        "inputs",
+        "hostile_sql:run",
+        "statements",
+        0.2,
+        ONLY_POSTGRES,
+        {"statements": 100, "owner": True},
+        control="the role of an agent",
+    ),
 )
 
 CAMPAIGNS += _INPUTS

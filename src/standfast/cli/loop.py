@@ -38,6 +38,7 @@ COLUMNS = [
     Column("next"),
     Column("last"),
     Column("said", "runs"),
+    Column("account"),
     Column("reason", "why"),
 ]
 RUN_COLUMNS = [
@@ -166,6 +167,8 @@ def resume(out: Out, name: str) -> None:
     from standfast.cli.store import opened
 
     with opened(create=False) as sf:
+        if sf.loops.get(name).account is None:
+            _confirm(sf, name, hints.command("loop", "resume", name))
         resumed = sf.loops.resume(name)
     out.record(plain(resumed), [f"{resumed.name} is {resumed.state}, next {_next(resumed)}"])
     out.then(hints.command("loop", "runs", resumed.name))
@@ -336,6 +339,7 @@ def _row(found: Loop, late: Absent | None) -> dict[str, Any]:
         "next": _next(found),
         "last": _at(found.last_slot_us, found.zone),
         "said": shlex.join(found.command)[:60],
+        "account": found.account,
         "reason": f"{late.slots} slots without a row" if late else found.reason,
     }
 
@@ -373,6 +377,7 @@ def _lines_of(out: Out, found: Loop) -> list[str]:
         ("next", _next(found)),
         ("runs", shlex.join(found.command)),
         ("in", found.cwd),
+        ("account", found.account or "none: an older version wrote it"),
         ("with", " ".join(f"{name}={value}" for name, value in found.environment_shown.items())),
         ("catch-up", found.catch_up + more),
         ("overlap", found.overlap),
@@ -493,6 +498,7 @@ def _run_here(out: Out, name: str) -> int:
     if not exists(settings):
         raise NotFound(f"there is no store at {settings.target.shown} yet", "standfast loop add --help")
     with connect(settings) as sf:
+        _confirm(sf, name, hints.command("loop", "run", name, "--here"))
         asked = sf.runs.ask(name)
         try:
             claimed = sf.runs.claim(host=os.uname().nodename, run_id=asked.id)
@@ -508,6 +514,19 @@ def _run_here(out: Out, name: str) -> int:
     if ended.exit_code is None:
         return 1
     return ended.exit_code if ended.exit_code >= 0 else 128 - ended.exit_code
+
+
+def _confirm(sf: Standfast, name: str, again: str) -> None:
+    """Show the command of a loop that another account wrote, and ask, before it runs here for the first time."""
+    from standfast.cli.stored_commands import Stored, confirm, is_confirmed
+    from standfast.config.actor import account
+    from standfast.record.loops.firing import is_foreign
+
+    found = sf.loops.get(name)
+    if is_foreign(sf.engine.name, found.account, (account(), *sf.settings.options.accounts)):
+        stored = Stored(_quoted_all(found.command), found.cwd, (found.account or "an older version", found.actor))
+        if not is_confirmed(stored, sf.settings.data_dir):
+            confirm(stored, sf.settings.data_dir, again)
 
 
 def _perform(sf: Standfast, run: Run) -> Run:

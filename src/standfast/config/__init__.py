@@ -71,6 +71,8 @@ class Options(NamedTuple):
     """Open a store where it may lose data: on a network file system, in a synchronised folder."""
     artifact_max_bytes: int = 1024 * 1024 * 1024
     """The most bytes one artifact may have."""
+    accounts: tuple[str, ...] = ()
+    """Other accounts (`user@host`) whose loops this account's daemon runs; never from a project's file."""
 
 
 class Choice(NamedTuple):
@@ -356,4 +358,5 @@ def _options(values: Mapping[str, Any], env: Mapping[str, str]) -> Options:
         redact=bool(values.get("redact", True)),
         unsafe_storage=unsafe in ("1", "true", "yes") if unsafe else bool(values.get("unsafe_storage", False)),
         artifact_max_bytes=int(values.get("artifact_max_bytes", Options().artifact_max_bytes)),
+        accounts=tuple(values.get("daemon", {}).get("accounts", ())),
     )

@@ -126,16 +126,25 @@ def person(environ: Mapping[str, str]) -> str:
     return f"{name}:{terminal}" if terminal else name
 
 
+def account() -> str:
+    """`user@host` of the account that this process runs as. No variable decides it: a daemon compares it."""
+    return f"{_account_name(os.geteuid())}@{os.uname().nodename}"
+
+
 def _user(environ: Mapping[str, str]) -> str:
     for variable in ("USER", "LOGNAME"):
         if value := _set(environ, variable):
             return value
+    return _account_name(os.getuid())
+
+
+def _account_name(uid: int) -> str:
     import pwd
 
     try:
-        return pwd.getpwuid(os.getuid()).pw_name
+        return pwd.getpwuid(uid).pw_name
     except KeyError:  # a container may run as a number that has no name
-        return str(os.getuid())
+        return str(uid)
 
 
 def _terminal() -> str | None:

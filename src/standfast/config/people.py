@@ -21,6 +21,7 @@ REFUSED = frozenset(
     (
         "adds a loop whose command a gate stops",
         "answers an approval",
+        "changes roles",
         "gives up a missing store",
         "redirects the store",
         "removes a gate",

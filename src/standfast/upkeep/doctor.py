@@ -307,12 +307,15 @@ def _inside(store: OpenStore, settings: Settings, ways: Ways, unchecked: dict[st
     yield Finding("engine", "ok", f"{store.engine.name}: {versions}" if versions else store.engine.name)
     yield from _schema(store)
     yield from _readable("clock", lambda: [_clock(store)], unchecked)
-    yield from _readable("loops", lambda: _loops(store), unchecked)
+    yield from _readable("loops", lambda: _loops(store, settings), unchecked)
     yield from _readable("imports", lambda: _imports(store), unchecked)
     if store.engine.name == "sqlite":
         yield from _inside_a_file(store, facts, ways, settings.target.is_memory)
     else:
+        from standfast.upkeep import server
+
         yield _held_back(store)
+        yield from server.examine(store)
 
 
 def _readable(what: str, look: Callable[[], Iterable[Finding]], unchecked: dict[str, str]) -> Iterator[Finding]:
@@ -421,8 +424,9 @@ def _imports(store: OpenStore) -> Iterator[Finding]:
         yield Finding("imports", "ok", text)
 
 
-def _loops(store: OpenStore) -> Iterator[Finding]:
+def _loops(store: OpenStore, settings: Settings) -> Iterator[Finding]:
     """Every slot that was due has its row; what has none is worked out from the schedules."""
+    from standfast.config.actor import account
     from standfast.record.loops import firing, schedule
     from standfast.record.loops.nouns import ON_TIME_US
 
@@ -430,7 +434,11 @@ def _loops(store: OpenStore) -> Iterator[Finding]:
     for one in late:
         span = f"{one.slots} slots" if one.slots > 1 else "its slot"
         text = f"the loop {one.name!r} has stopped firing: {span} since {schedule.shown(one.slot_us, one.zone)}"
-        yield Finding("loops", "warn", text, "is the daemon there? standfast daemon status")
+        then = "is the daemon there? standfast daemon status"
+        if firing.is_foreign(store.engine.name, one.account, (account(), *settings.options.accounts)):
+            why, then = firing.who_runs(one.name, one.account)
+            text = f"{text}; {why}"
+        yield Finding("loops", "warn", text, then)
     ahead = store.read(lambda tx: tx.all(statement(_AHEAD), late_us=tx.now_us() + ON_TIME_US, limit=LOOPS_MAX))
     for row in ahead:
         text = f"the loop {row['name']!r} waits: the clock was ahead, to {schedule.shown(row['last_slot_us'])}"

@@ -275,7 +275,7 @@ def _locks(places: Places, gone: _Gone, rows: Iterator[Row]) -> Iterator[Item]:
         place = places.of(row)
         what = f"the lock {row['name']!r} was never given back"
         then = _in_scope(place, row, "lock", row["name"], "--release")
-        if (row["scope"], row["name"]) == ("", DAEMON):
+        if row["scope"] == "" and row["name"].startswith(f"{DAEMON}:"):
             what, then = "the daemon was killed: no loop is fired until one runs again", "standfast daemon start"
         who = row["actor"] or leases.who(row["holder"])
         yield _item("lock_expired", f"lock:{row['name']}", what, row["at_us"], who, place, None, then)

@@ -65,6 +65,7 @@ def _migrate_locked(connection: psycopg.Connection[Any], migrations: Sequence[Mi
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
     found = _version(connection)
     if found:
+        _as_owner(connection)
         refuse(found, dict(connection.execute("SELECT version, checksum FROM migration").fetchall()), migrations)
     else:
         _make_room(connection)
@@ -79,6 +80,15 @@ def _version(connection: psycopg.Connection[Any]) -> int:
     if _one(connection, "SELECT to_regclass('standfast.meta') IS NULL"):
         return 0
     return int(_one(connection, "SELECT value FROM meta WHERE key = 'schema_version'") or 0)
+
+
+def _as_owner(connection: psycopg.Connection[Any]) -> None:
+    """What a migration adds belongs to the role that owns the store, also if a member of it migrates."""
+    owner = "SELECT quote_ident(pg_get_userbyid(nspowner)) FROM pg_namespace WHERE nspname = 'standfast'"
+    owner += " AND nspowner <> to_regrole(quote_ident(current_user)) AND pg_has_role(nspowner, 'MEMBER')"
+    found = _one(connection, owner)
+    if found is not None:
+        connection.execute(f"SET LOCAL ROLE {found}".encode())
 
 
 def _make_room(connection: psycopg.Connection[Any]) -> None:

@@ -1,6 +1,7 @@
 """The first round trip: which server this is, whether it keeps what it is given, what it holds.
 
-A server that would lose acknowledged writes is refused, like a directory that would. The
+A server that would lose acknowledged writes is refused, like a directory that would. So is a store of a role that
+the caller neither belongs to nor names: the owner's triggers run with the rights of every later caller. The
 schema's version comes with the same trip and without a lock, because agents open a store
 thousands of times and migrate it once.
 """
@@ -25,13 +26,24 @@ OLDEST_SERVER = 130000
 ANSWER_S = 30.0
 NO_SUCH_TABLE = frozenset({"42P01", "3F000"})
 
+# A superuser could run code as anyone without owning the store. Membership is read from the catalogue: pg_has_role
+# says yes to every superuser, who has most to lose.
 SERVER = b"""
+WITH RECURSIVE mine (id) AS (
+    SELECT oid FROM pg_roles WHERE rolname = current_user
+    UNION SELECT belongs.roleid FROM pg_auth_members AS belongs JOIN mine ON belongs.member = mine.id
+), owners (id) AS (
+    SELECT nspowner FROM pg_namespace WHERE nspname = 'standfast'
+    UNION SELECT relowner FROM pg_class WHERE relnamespace = to_regnamespace('standfast')
+)
 SELECT CAST(current_setting('server_version_num') AS bigint) AS version,
        current_setting('server_version') AS version_name,
        current_setting('fsync') AS fsync,
        current_setting('server_encoding') AS encoding,
        pg_is_in_recovery() AS standby,
-       pg_backend_pid() AS pid
+       pg_backend_pid() AS pid,
+       (SELECT string_agg(CAST(rolname AS text), chr(10)) FROM owners JOIN pg_roles ON pg_roles.oid = owners.id
+        WHERE NOT rolsuper AND owners.id NOT IN (SELECT id FROM mine)) AS strangers
 """
 PRESENT = b"SELECT to_regclass('standfast.meta') IS NULL AS fresh"
 META = b"SELECT key, value FROM standfast.meta"
@@ -121,6 +133,14 @@ def _into(answers: dict[bytes, list[Row]], text: bytes) -> Callable[[PGresult], 
 
 
 def _judge(server: Row, address: Address, *, allow_unsafe: bool) -> None:
+    strangers = sorted(set((server["strangers"] or "").splitlines()) - {address.owner})
+    if strangers:
+        raise StorageError(
+            f"the store in {address.shown} belongs to role {', '.join(strangers)}, which your role is no member of: "
+            "its triggers would run with your rights",
+            f"if you trust that role, name it in the URL: ?owner={strangers[0]}; otherwise use another database",
+            code="foreign_owner",
+        )
     if server["version"] < OLDEST_SERVER:
         raise StorageError(
             f"{address.shown} runs PostgreSQL {server['version_name']}; standfast needs 13 or newer",
