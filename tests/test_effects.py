@@ -506,7 +506,7 @@ def test_a_probe_that_finds_nothing_lets_the_next_attempt_go(timed: standfast.St
     """001-37: the log wins and the action is replayed, where its probe says that it did not happen."""
     sf = timed
     id = begun(sf)
-    clock.advance("10s")
+    clock.advance("70s")
     world: list[Any] = [standfast.NotApplied("no such payment")]
     with sf.session("a") as s:
         assert pay(s, world) == "paid by attempt 2"

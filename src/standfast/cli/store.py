@@ -102,36 +102,22 @@ def agent_session(sf: Standfast) -> str | None:
 def attribute(sf: Standfast) -> None:
     """What this command does belongs to the session it is run in: the one named, else the agent's own."""
     named = os.environ.get("STANDFAST_SESSION", "").strip()
-    caller = sf._store.caller
     try:
         if named:
             from standfast.interchange.hooks.keeping import Hooks
 
-            caller.session_id = Hooks(sf._store).session_called(named)
+            session_id = Hooks(sf._store).session_called(named)
         else:
-            caller.session_id = agent_session(sf)
-        if caller.session_id is not None and not sf.settings.outside:
-            _adopt(sf, caller.session_id)
+            session_id = agent_session(sf)
+        if session_id is not None:
+            from standfast.interchange.hooks.keeping import work_in
+
+            work_in(sf._store, session_id, adopt=not sf.settings.outside)
     except StorageError:
         pass  # the command itself will say what is wrong
     except BaseException:
         sf.close()
         raise
-
-
-def _adopt(sf: Standfast, session_id: str) -> None:
-    """A command in a session works in the session's own scope and repository, wherever it is run."""
-    from standfast.footings import repositories
-    from standfast.interchange.hooks.keeping import Hooks
-
-    row = Hooks(sf._store).whose(session_id)
-    if row is None:
-        return
-    caller, label = sf._store.caller, repositories.labelled(row)
-    caller.scope = caller.scope or row["scope"]
-    if not label.outside and label != caller.label:
-        caller.label = label
-        caller.repository = repositories.known(sf._store, caller)
 
 
 class NoStore(NotFound):

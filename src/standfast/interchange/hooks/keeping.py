@@ -147,6 +147,20 @@ class Hooks(Room):
         return [row["cwd"] for row in rows]
 
 
+def work_in(store: Store, session_id: str, *, adopt: bool) -> None:
+    """What the caller does belongs to this session; with `adopt`, also to its scope and repository."""
+    caller = store.caller
+    caller.session_id = session_id
+    row = Hooks(store).whose(session_id) if adopt else None
+    if row is None:
+        return
+    label = repositories.labelled(row)
+    caller.scope = caller.scope or row["scope"]
+    if not label.outside and label != caller.label:
+        caller.label = label
+        caller.repository = repositories.known(store, caller)
+
+
 def told_of(tx: Tx, agent: str) -> tuple[int | None, int]:
     """When anything was last heard of an agent's sessions, and how many of its files were ever imported."""
     return tx.one(SQL.last_heard, agent=agent)["us"], tx.one(SQL.imported, agent=agent)["files"]
