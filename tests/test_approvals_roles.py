@@ -582,6 +582,15 @@ def test_a_named_owner_is_trusted_and_doctor_lists_what_is_not_ours(
         assert words in found["text"]
 
 
+def test_a_url_with_our_own_parameters_is_peeked_at(pg_database: str, tmp_path: Path) -> None:
+    """`apply` asks for the schema before it opens the store."""
+    from standfast.db.migrations import LATEST
+    from standfast.db.peek import schema_version
+
+    standfast.open(pg_database, data_dir=tmp_path / "data").close()
+    assert schema_version("postgres", f"{pg_database}?owner=ada&pooler=none") == LATEST
+
+
 def test_a_member_of_the_owner_opens_and_migrates_as_the_owner(
     opened: Callable[[str], standfast.Standfast], as_role: AsRole, pg_database: str
 ) -> None:
