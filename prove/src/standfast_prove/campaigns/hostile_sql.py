@@ -12,10 +12,9 @@ import random
 import re
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import standfast
 from standfast.db.postgres import roles
@@ -74,7 +73,8 @@ PROTECTED = {
 
 def run(place: Path, *, url: str, seed: int = 0, statements: int = 300, owner: bool = False) -> Outcome:
     outcome, chance = Outcome("hostile-sql"), random.Random(seed)
-    with logins(url, place) as (prefix, login):
+    standfast.open(url, data_dir=place / "data").close()
+    with logins(url) as (prefix, login):
         world = World(place, prefix, {role: login(role) for role in ("writer", "approver", "daemon")})
         agent = Agent(login("owner" if owner else "writer"))
         try:
@@ -99,12 +99,11 @@ def run(place: Path, *, url: str, seed: int = 0, statements: int = 300, owner: b
 
 
 @contextmanager
-def logins(url: str, place: Path) -> Iterator[tuple[str, Any]]:
-    """The roles under a prefix of their own, and a login for each; dropped afterwards."""
+def logins(url: str) -> Iterator[tuple[str, Callable[[str], str]]]:
+    """The roles of a store under a prefix of their own, and the URL of a login for each; dropped afterwards."""
     import psycopg
 
     prefix = f"h_{uuid.uuid4().hex[:12]}"
-    standfast.open(url, data_dir=place / "data").close()
     roles.create(url, prefix)
     names = [f"{prefix}_{role}" for role in roles.ROLES]
     with psycopg.connect(url, autocommit=True) as admin:
@@ -114,6 +113,7 @@ def logins(url: str, place: Path) -> Iterator[tuple[str, Any]]:
             yield prefix, lambda role: re.sub(r"//[^@/]*@", f"//{prefix}_{role}_login:p@", url)
         finally:
             for name in [f"{name}_login" for name in names] + names:
+                admin.execute(f"REASSIGN OWNED BY {name} TO CURRENT_USER".encode())  # the store itself stays
                 admin.execute(f"DROP OWNED BY {name} CASCADE; DROP ROLE {name}".encode())
 
 
