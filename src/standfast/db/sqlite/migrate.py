@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import apsw
 
 from standfast import crash, modules
-from standfast.db import catalogue
 from standfast.db.contract import Caller
 from standfast.db.migrations import MIGRATIONS, ddl
 from standfast.db.migrations.migration import Migration
@@ -126,6 +125,8 @@ def protect(connection: apsw.Connection, migrations: Sequence[Migration] = MIGRA
 
 
 def guard_trigger(table: str, change: str) -> str:
+    from standfast.db import catalogue  # here and below: a hook that opens the store needs none of it
+
     name = catalogue.guard(table, change)
     return f"CREATE TRIGGER {name} BEFORE {change} ON {table} BEGIN SELECT {GUARD}(); END"
 
@@ -136,6 +137,8 @@ def unprotected(connection: apsw.Connection, migrations: Sequence[Migration] = M
     Other tables are never guarded: Litestream writes into its own. The index of words is a virtual table and takes
     no trigger.
     """
+    from standfast.db import catalogue
+
     there = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     triggers = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'")}
     return [
