@@ -22,7 +22,7 @@ PACKAGES = {
     "zstd": ("zstandard>=0.22,<1",),
 }
 """What each extra of pyproject.toml brings."""
-UPGRADE = "install a newer standfast from where you got this one, then restart this process"
+UPGRADE = "upgrade standfast from where you got this one, then restart this process"
 
 WAIT_MAX_S = 10.0
 """Then the caller imports by itself: it may hold the import lock of a module that this one needs."""

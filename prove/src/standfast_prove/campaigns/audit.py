@@ -369,7 +369,7 @@ def _deny(patch: Patching) -> None:
 @contextmanager
 def _role(url: str) -> Iterator[str]:
     """The store's URL for a login of the role `auditor`, which may read every column but payloads."""
-    from standfast.prove.campaigns.hostile_sql import logins
+    from standfast_prove.campaigns.hostile_sql import logins
 
     with logins(url) as (prefix, login):
         yield f"{login('auditor')}?owner={prefix}_owner"

@@ -112,6 +112,7 @@ def protect(connection: apsw.Connection, migrations: Sequence[Migration] = MIGRA
 
 
 def guard_trigger(table: str, change: str) -> str:
+
     name = catalogue.guard(table, change)
     return f"CREATE TRIGGER {name} BEFORE {change} ON {table} BEGIN SELECT {GUARD}(); END"
 
@@ -122,6 +123,7 @@ def unprotected(connection: apsw.Connection, migrations: Sequence[Migration] = M
     Other tables are never guarded: Litestream writes into its own. The index of words is a virtual table and takes
     no trigger.
     """
+
     there = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     triggers = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'")}
     return [
