@@ -14,6 +14,7 @@ A few fragments in braces stand for what the engines spell differently everywher
     {in_time:e}        event `e` may be of the time from :from_us until :until_us: see footings/by_time.py
     {by_time:e}        the order in which events happened; {by_time_down:e} the newest first
     {scoped:e}         event `e` is of :scope
+    {columns:mail}     the columns of table `mail` that its model reads: db/columns.py; {columns:mail:m} with an alias
     {here:t}           row `t` belongs to :repository or to none; every row if that is NULL: footings/repositories.py
 
 Texts are read by the module's own loader, so that a wheel and a zipapp work alike.
@@ -28,9 +29,11 @@ from collections.abc import Callable
 from functools import cached_property
 from operator import itemgetter
 
+from standfast.db import columns
+
 _NAMED = "\n-- name: "
 _DIALECTS = ("", "[sqlite]", "[postgres]")
-_FRAGMENT = re.compile(r"\{(\w+)(?::(\w+))?\}")
+_FRAGMENT = re.compile(r"\{(\w+)(?::(\w+))?(?::(\w+))?\}")
 # Strings, comments and casts come first so that a colon inside them is not a parameter.
 _TOKEN = re.compile(r"'(?:[^']|'')*'|--[^\n]*|::|:([a-z_][a-z0-9_]*)|%")
 
@@ -190,8 +193,10 @@ def _strip(text: str) -> str:
 
 def _expand(text: str, dialect: str) -> str:
     def fragment(match: re.Match[str]) -> str:
-        prefix = f"{match.group(2)}." if match.group(2) else ""
-        return _FRAGMENTS[dialect][match.group(1)].replace("{t}", prefix)
+        name, table, alias = match.groups()
+        if name == "columns":
+            return columns.listed(table, alias)
+        return _FRAGMENTS[dialect][name].replace("{t}", f"{table}." if table else "")
 
     return _FRAGMENT.sub(fragment, text)
 

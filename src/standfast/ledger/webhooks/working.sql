@@ -1,21 +1,18 @@
 -- Working on events: every change is on a row that this transaction has locked, and compares the fence.
 
 -- name: by_id
-SELECT id, scope, source, event_id, kind, hash, payload, state, result, error, deliveries, attempts, attempts_max,
-       ready_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, received_us, ended_us
+SELECT {columns:webhook_event}
 FROM webhook_event
 WHERE id = :id
 
 -- name: by_id_for_update
-SELECT id, scope, source, event_id, kind, hash, payload, state, result, error, deliveries, attempts, attempts_max,
-       ready_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, received_us, ended_us
+SELECT {columns:webhook_event}
 FROM webhook_event
 WHERE id = :id
 {for_update}
 
 -- name: by_event
-SELECT id, scope, source, event_id, kind, hash, payload, state, result, error, deliveries, attempts, attempts_max,
-       ready_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, received_us, ended_us
+SELECT {columns:webhook_event}
 FROM webhook_event
 WHERE scope = :scope AND source = :source AND event_id = :event_id
 
@@ -24,8 +21,7 @@ SELECT id FROM webhook_event WHERE id LIKE :pattern ORDER BY id DESC LIMIT 2
 
 -- The one that has waited longest: its time has come, and nobody alive holds it.
 -- name: ready
-SELECT id, scope, source, event_id, kind, hash, payload, state, result, error, deliveries, attempts, attempts_max,
-       ready_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, received_us, ended_us
+SELECT {columns:webhook_event}
 FROM webhook_event w
 WHERE w.scope = :scope AND w.state = 'received' AND w.ready_us <= :now_us
   AND (w.holder IS NULL OR {lease_over:w})

@@ -1,24 +1,18 @@
 -- Delivery: out of the box, to one holder at a time. Every change is on a row that this transaction has locked.
 
 -- name: by_id
-SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
-       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
-       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+SELECT {columns:mail}
 FROM mail
 WHERE id = :id
 
 -- name: by_id_for_update
-SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
-       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
-       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+SELECT {columns:mail}
 FROM mail
 WHERE id = :id
 {for_update}
 
 -- name: by_key
-SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
-       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
-       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+SELECT {columns:mail}
 FROM mail
 WHERE scope = :scope AND key = :key
 
@@ -27,9 +21,7 @@ SELECT id FROM mail WHERE id LIKE :pattern ORDER BY id DESC LIMIT 2
 
 -- To be delivered now: its time has come and is not over, and nobody has it.
 -- name: ready
-SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
-       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
-       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+SELECT {columns:mail}
 FROM mail m
 WHERE m.scope = :scope AND m.box = :box AND m.ended_us IS NULL
   AND m.ready_us <= :now_us AND (m.expires_us IS NULL OR m.expires_us > :now_us)
@@ -42,9 +34,7 @@ LIMIT 1
 -- On PostgreSQL the moment is the server's own where it has not told it yet: the question then travels with the
 -- beginning of the transaction.
 -- name: ready [postgres]
-SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
-       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
-       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+SELECT {columns:mail}
 FROM mail m
 WHERE m.scope = :scope AND m.box = :box AND m.ended_us IS NULL
   AND m.ready_us <= {now_us} AND (m.expires_us IS NULL OR m.expires_us > {now_us})
@@ -157,18 +147,14 @@ RETURNING id
 
 -- Held by nobody any more, in every scope: for the sweep.
 -- name: lapsed
-SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
-       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
-       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+SELECT {columns:mail}
 FROM mail m
 WHERE m.holder IS NOT NULL AND m.ended_us IS NULL AND {lease_over:m}
 LIMIT :limit
 {skip_locked}
 
 -- name: overdue
-SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
-       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
-       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+SELECT {columns:mail}
 FROM mail m
 WHERE m.ended_us IS NULL AND m.expires_us IS NOT NULL AND m.expires_us <= :now_us AND m.holder IS NULL
 ORDER BY m.expires_us

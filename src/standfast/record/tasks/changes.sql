@@ -1,28 +1,19 @@
 -- Tasks: found, changed, closed. Every change is on a row that this transaction has locked.
 
 -- name: by_id
-SELECT id, scope, fingerprint, episode, state, reason, title, body, kind, source, priority, labels, branch, assignee,
-       parent_id, session_id, result, occurrences, first_seen_us, last_seen_us, cool_down_us, snoozed_until_us,
-       due_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, created_us, updated_us,
-       closed_us
+SELECT {columns:task}
 FROM task
 WHERE id = :id
 
 -- name: by_id_for_update
-SELECT id, scope, fingerprint, episode, state, reason, title, body, kind, source, priority, labels, branch, assignee,
-       parent_id, session_id, result, occurrences, first_seen_us, last_seen_us, cool_down_us, snoozed_until_us,
-       due_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, created_us, updated_us,
-       closed_us
+SELECT {columns:task}
 FROM task
 WHERE id = :id
 {for_update}
 
 -- The newest episode: the only one that may not be closed.
 -- name: by_fingerprint
-SELECT id, scope, fingerprint, episode, state, reason, title, body, kind, source, priority, labels, branch, assignee,
-       parent_id, session_id, result, occurrences, first_seen_us, last_seen_us, cool_down_us, snoozed_until_us,
-       due_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, created_us, updated_us,
-       closed_us
+SELECT {columns:task}
 FROM task
 WHERE scope = :scope AND fingerprint = :fingerprint
 ORDER BY episode DESC

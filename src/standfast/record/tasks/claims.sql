@@ -2,10 +2,7 @@
 
 -- Ready: open or awake again, held by nobody, everything it needs closed, nothing unfinished below it.
 -- name: ready
-SELECT id, scope, fingerprint, episode, state, reason, title, body, kind, source, priority, labels, branch, assignee,
-       parent_id, session_id, result, occurrences, first_seen_us, last_seen_us, cool_down_us, snoozed_until_us,
-       due_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, created_us, updated_us,
-       closed_us
+SELECT {columns:task}
 FROM task t
 WHERE t.scope = :scope AND t.state IN ('open', 'snoozed')
   AND (t.state = 'open' OR t.snoozed_until_us <= :now_us)
@@ -22,10 +19,7 @@ LIMIT 1
 
 -- The same, to look at: those held by a process are judged outside.
 -- name: ready_page
-SELECT id, scope, fingerprint, episode, state, reason, title, body, kind, source, priority, labels, branch, assignee,
-       parent_id, session_id, result, occurrences, first_seen_us, last_seen_us, cool_down_us, snoozed_until_us,
-       due_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, created_us, updated_us,
-       closed_us
+SELECT {columns:task}
 FROM task t
 WHERE t.scope = :scope AND t.state IN ('open', 'snoozed')
   AND (t.priority, t.created_us, t.id) > (:priority, :created_us, :id)
