@@ -43,6 +43,29 @@ def test_a_raised_error_rolls_back_and_passes_unchanged(sf: standfast.Standfast)
     assert get(sf, "a") is None
 
 
+def test_a_raised_refusal_is_raised_outside_by_write_and_read(sf: standfast.Standfast) -> None:
+    """RULES §1: with and without a write before it; the write is taken back."""
+    refusal = standfast.NotFound("there is none")
+
+    def refuse(tx: Tx) -> None:
+        raise refusal
+
+    def refuse_late(tx: Tx) -> None:
+        tx.run(PUT, key="a", value="1")
+        raise refusal
+
+    for call in (
+        lambda: sf._store.write(refuse),
+        lambda: sf._store.write(refuse_late),
+        lambda: sf.read(refuse),
+        lambda: sf.engine.write(refuse, sf._store.caller),
+    ):
+        with pytest.raises(standfast.NotFound) as caught:
+            call()
+        assert caught.value is refusal
+    assert get(sf, "a") is None
+
+
 def test_a_returned_refusal_commits_and_is_raised_outside(sf: standfast.Standfast) -> None:
     def body(tx: Tx) -> standfast.StandfastError:
         tx.run(PUT, key="asked", value="1")

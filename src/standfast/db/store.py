@@ -260,7 +260,7 @@ def _forked(engine: Engine, error: StorageError) -> bool:
 
 
 def raised(result: T | StandfastError) -> T:
-    """A body returns its refusal so that the batch it shares is not rolled back; here it is raised."""
+    """A body that has written returns its refusal, so that the write is committed; here it is raised."""
     if isinstance(result, StandfastError):
         raise result
     return result

@@ -257,6 +257,8 @@ class SqliteEngine(Engine):
         operation = Body(body, caller, durable=durable)
         self._writer.run(operation)
         result: T = operation.result
+        if isinstance(result, StandfastError):
+            raise result
         return result
 
     def submit(self, body: Callable[[Tx], T], caller: Caller, done: Done[T]) -> None:
@@ -327,7 +329,7 @@ class SqliteEngine(Engine):
         started = time.monotonic() if len(batch) > 1 else 0.0
         for served, body in enumerate(batch, 1):
             try:
-                body.result = body.function(SqliteTx(self.cursor, body.caller))
+                body.result = self._answer(body)
             except library.RETRYABLE:
                 if len(batch) == 1:
                     raise
@@ -346,6 +348,16 @@ class SqliteEngine(Engine):
         self.finish()
         return batch
 
+    def _answer(self, body: Body) -> object:
+        """Run one body. A refusal that it raises before it wrote anything is its answer: nothing is rolled back."""
+        before = self.connection.total_changes()
+        try:
+            return body.function(SqliteTx(self.cursor, body.caller))
+        except StandfastError as refusal:
+            if isinstance(refusal, StorageError) or self.connection.total_changes() != before:
+                raise
+            return refusal
+
     def _run_apart(self, batch: list[Body]) -> list[Body]:
         """One of them fails: a savepoint around each, so that it fails alone."""
         self.begin()
@@ -353,7 +365,7 @@ class SqliteEngine(Engine):
         for body in batch:
             self.connection.execute("SAVEPOINT op")
             try:
-                body.result = body.function(SqliteTx(self.cursor, body.caller))
+                body.result = self._answer(body)
                 self.connection.execute("RELEASE op")
             except BaseException as error:
                 if not self.connection.in_transaction:  # a full disk ends the whole transaction
