@@ -10,6 +10,8 @@ A few fragments in braces stand for what the engines spell differently everywher
     {for_update}       FOR UPDATE, likewise
     {lease_over:t}     the lease of row `t` has run out (RULES: monotonic time on one host)
     {lease_live:t}     the opposite
+    {lease_set}        take a lease: the holder, its actor and the columns of `leases.term_of`
+    {lease_none}       no holder and no lease
     {now_us}           the moment of the transaction, also where the server has not told it yet
     {in_time:e}        event `e` may be of the time from :from_us until :until_us: see footings/by_time.py
     {by_time:e}        the order in which events happened; {by_time_down:e} the newest first
@@ -71,7 +73,10 @@ _HERE = (
     " OR {t}git_dir IN (SELECT repository.git_dir FROM repository WHERE repository.id = :repository)"
     " OR {t}origin IN (SELECT repository.origin FROM repository WHERE repository.id = :repository))"
 )
+_LEASE = ("lease_until_us", "lease_boot", "lease_mono_us", "lease_for_us")
 for _fragments in _FRAGMENTS.values():
+    _fragments["lease_set"] = ", ".join(f"{name} = :{name}" for name in ("holder", "actor", *_LEASE))
+    _fragments["lease_none"] = ", ".join(f"{name} = NULL" for name in ("holder", *_LEASE))
     _fragments["here"] = _HERE
     # Before schema 11 an event had its repository for a scope; a receipt is a hash of it, so it stays.
     _fragments["scoped"] = "({t}scope = :scope OR (:scope = '' AND {t}scope = COALESCE({t}origin, {t}git_dir)))"

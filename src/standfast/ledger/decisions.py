@@ -660,8 +660,6 @@ def _session(tx: Tx, scope: str, session: object) -> Row | StandfastError:
 
 def _found(tx: Tx, which: str) -> Decision | StandfastError:
     id = which if is_id(which) else naming.by_end(tx, SQL.by_suffix, which, prefix="dec", noun="decision")
-    if isinstance(id, StandfastError):
-        return id
     row = tx.maybe(SQL.by_id, id=id) if id is not None else None
     if row is None:
         return NotFound(f"there is no decision {serial.clean(which, 60)!r}", "see them: standfast decision list")

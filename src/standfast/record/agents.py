@@ -19,7 +19,7 @@ from standfast.clock import HOUR_US, MINUTE_US
 from standfast.config.scope import home_of
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.db.store import Room, Store, query, verb
+from standfast.db.store import Room, Store, query
 from standfast.errors import InvalidInput, NotFound, StandfastError, StorageError
 from standfast.footings import journal, keys, leases
 from standfast.footings.journal import Receipt
@@ -97,17 +97,14 @@ class Agents(Room):
         columns = {column: value for column, value in given.items() if value is not _KEEP}
         if "status" in columns:
             columns.setdefault("status_why", None)
-        return self._set(checked_name(self.actor if name is None else name), columns)
+        agent = checked_name(self.actor if name is None else name)
+        return self._write(lambda tx: self._changed(tx, agent, columns))
 
-    @verb
-    def _set(self, tx: Tx, name: str, columns: Row) -> Agent | StandfastError:
+    def _changed(self, tx: Tx, name: str, columns: Row) -> Agent:
         if columns.get("task_id") is not None:
             from standfast.record.tasks import changes
 
-            found = changes.find(tx, columns["task_id"])
-            if isinstance(found, StandfastError):
-                return found
-            columns = columns | {"task_id": found["id"]}
+            columns = columns | {"task_id": changes.find(tx, columns["task_id"])["id"]}
         crash.point("agent.before_set")
         tx.run(SQL.add, scope=self.scope, name=name, now_us=tx.now_us(), **tx.caller.labelled())
         row = tx.one(SQL.by_name_for_update, scope=self.scope, name=name)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from standfast import serial
 from standfast.db.contract import Row, Tx
-from standfast.errors import InvalidInput, StandfastError
+from standfast.errors import Conflict, InvalidInput, NotFound
 from standfast.record.apply.nouns import Applied, Change, Item
 from standfast.record.apply.spec import Spec, local
 
@@ -98,10 +98,10 @@ def _resolved(tx: Tx, item: Item, names: dict[str, Item]) -> tuple[dict[str, str
             row = task_row(tx, names[word])
             ids[word] = row["id"] if row is not None else None
             continue
-        found = changes.find(tx, word)
-        if isinstance(found, StandfastError):
-            return ids, found.message
-        ids[word] = found["id"]
+        try:
+            ids[word] = changes.find(tx, word)["id"]
+        except (NotFound, InvalidInput) as refusal:
+            return ids, refusal.message
     return ids, None
 
 
@@ -110,10 +110,12 @@ def _circle(tx: Tx, row: Row, item: Item, referred: dict[str, str | None]) -> st
     from standfast.record.tasks import changes, graph
 
     for word in item.given.get("needs", ()):
-        other = None if referred.get(word) is None else tx.maybe(changes.SQL.by_id, id=referred[word])
-        refused = None if other is None else graph.would_circle(tx, row["id"], other)
-        if refused is not None:
-            return refused.message
+        other = None if referred.get(word) is None else tx.maybe(changes.CLAIMS.by_id, id=referred[word])
+        try:
+            if other is not None:
+                graph.refuse_circle(tx, row["id"], other)
+        except Conflict as refusal:
+            return refusal.message
     return None
 
 

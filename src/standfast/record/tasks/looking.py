@@ -5,7 +5,7 @@ from __future__ import annotations
 from standfast import serial
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.errors import InvalidInput, StandfastError
+from standfast.errors import InvalidInput
 from standfast.footings import journal
 from standfast.ids import is_id
 from standfast.record.tasks import changes, graph, sightings
@@ -30,13 +30,11 @@ def page(
     everywhere: bool,
     limit: int,
     after: str | None,
-) -> list[Task] | StandfastError:
+) -> list[Task]:
     """`named` are the columns that must have a value; one that is None may have any."""
     if state is not None and state not in (*STATES, "any"):
-        return InvalidInput(f"a task is never {serial.clean(state, 40)!r}", f"one of: {', '.join(STATES)}, any")
+        raise InvalidInput(f"a task is never {serial.clean(state, 40)!r}", f"one of: {', '.join(STATES)}, any")
     session_id = sightings.session_of(tx, session)
-    if isinstance(session_id, StandfastError):
-        return session_id
     asked: Row = {name: value or "" for name, value in named.items()} | {
         "scope": tx.caller.home,
         "everywhere": int(everywhere),
@@ -81,10 +79,8 @@ def goals(tx: Tx, *, limit: int, after: str | None) -> list[Goal]:
     return [Goal(task(tx, row), graph.progress(tx, row["id"])) for row in rows]
 
 
-def show(tx: Tx, which: changes.Which) -> Shown | StandfastError:
+def show(tx: Tx, which: changes.Which) -> Shown:
     row = changes.find(tx, which)
-    if isinstance(row, StandfastError):
-        return row
     notes = tx.all(SQL.notes, id=row["id"], limit=SHOWN_MAX)
     episodes = tx.all(SQL.episodes, scope=row["scope"], fingerprint=row["fingerprint"], limit=SHOWN_MAX)
     events = tx.all(SQL.latest_events, id=row["id"], limit=SHOWN_MAX)
