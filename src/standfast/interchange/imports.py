@@ -22,7 +22,7 @@ from standfast.config.scope import OUTSIDE, Label, normalised, repository
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, Store, query, refused_inside
-from standfast.errors import InvalidInput, NotFound, StandfastError
+from standfast.errors import InvalidInput, NotFound
 from standfast.footings import hints, journal
 from standfast.ids import new_id
 from standfast.interchange.transcripts import importer as importer_of
@@ -131,14 +131,14 @@ class Imports(Room):
         return {name: int(value) for name, value in tx.one(SQL.tally, seq=seq).items()}
 
     @query
-    def raw(self, tx: Tx, message_id: str) -> str | StandfastError:
+    def raw(self, tx: Tx, message_id: str) -> str:
         """The record a message came from, as it stood in the file, redacted."""
         row = tx.maybe(SQL.origin, id=message_id)
         if row is None or row["import_seq"] is None:
-            return NotFound(f"no imported message {message_id!r}", "standfast session show KEY")
+            raise NotFound(f"no imported message {message_id!r}", "standfast session show KEY")
         kept = tx.maybe(SQL.raw_at, seq=row["import_seq"], offset=row["import_offset"])
         if kept is None:
-            return NotFound(f"the raw record of {message_id} is not kept")
+            raise NotFound(f"the raw record of {message_id} is not kept")
         return _record_at(kept, row["import_offset"])
 
 

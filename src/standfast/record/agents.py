@@ -20,7 +20,7 @@ from standfast.config.scope import home_of
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, Store, query
-from standfast.errors import InvalidInput, NotFound, StandfastError, StorageError
+from standfast.errors import InvalidInput, NotFound, StorageError
 from standfast.footings import journal, keys, leases
 from standfast.footings.journal import Receipt
 
@@ -117,11 +117,11 @@ class Agents(Room):
         return _agent(tx, row | changed)._replace(receipt=receipt)
 
     @query
-    def get(self, tx: Tx, name: str) -> Agent | StandfastError:
+    def get(self, tx: Tx, name: str) -> Agent:
         """By name. Raises NotFound."""
         row = tx.maybe(SQL.by_name, scope=self.scope, name=checked_name(name))
         if row is None:
-            return NotFound(f"no agent {name!r} is known in this scope", "standfast agent list")
+            raise NotFound(f"no agent {name!r} is known in this scope", "standfast agent list")
         return _agent(tx, row)
 
     @query

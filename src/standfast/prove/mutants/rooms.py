@@ -169,7 +169,7 @@ MUTANTS: dict[str, Mutant] = {
         "a payment is credited again", "sweep webhooks:Payments", swapped(credits, "_wanted", renamed("key"))
     ),
     "spent without looking": Mutant(
-        "a balance goes below nothing", "model credits", swapped(credits, "_not_covered", lambda _: nothing)
+        "a balance goes below nothing", "model credits", swapped(credits, "_refuse_uncovered", lambda _: nothing)
     ),
     "a swap over any version": Mutant(
         "of two writers one is forgotten",

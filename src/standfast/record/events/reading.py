@@ -111,10 +111,10 @@ def version_in(after: str | None) -> int:
     return int(match.group(1))
 
 
-def stream(tx: Tx, name: str) -> Stream | NotFound:
+def stream(tx: Tx, name: str) -> Stream:
     row = tx.maybe(SQL.stream, scope=tx.caller.scope, name=name)
     if row is None or not row["version"]:
-        return unknown(name)
+        raise unknown(name)
     return Stream(**row)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from standfast import serial
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.errors import InvalidInput, NotFound, StandfastError
+from standfast.errors import InvalidInput, NotFound
 from standfast.footings import keys, leases, repositories
 from standfast.footings.journal import Receipt
 from standfast.ids import is_id, like_suffix
@@ -17,28 +17,35 @@ PAGE_MAX = 1000
 _FAR_FUTURE = 2**62
 
 
-def find(tx: Tx, session: str) -> Row | StandfastError:
+def find(tx: Tx, session: str) -> Row:
     """By key in this scope, by id, or by the end of an id."""
     row = by_key(tx, session)
-    if isinstance(row, StandfastError):
-        return row
     if row is None and is_id(session):
         row = tx.maybe(SQL.by_id, id=session)
     suffix = like_suffix(session, prefix="ses") if row is None else None
     if suffix is not None:
         rows = tx.all(SQL.by_suffix, pattern=f"%{suffix}")
         if len(rows) > 1:
-            return InvalidInput(f"{session!r} is the end of more than one session's id", "give more of it")
+            raise InvalidInput(f"{session!r} is the end of more than one session's id", "give more of it")
         row = rows[0] if rows else None
-    return row if row is not None else unknown(session)
-
-
-def by_key(tx: Tx, key: str) -> Row | StandfastError | None:
-    """The session of a key; the refusal if another repository uses it."""
-    row = tx.maybe(SQL.by_key, scope=tx.caller.scope, key=keys.checked(key, "a session's key"))
     if row is None:
-        return None
-    return repositories.refused(tx, row, f"session {row['key']!r}") or row
+        raise unknown(session)
+    return row
+
+
+def find_by_id(tx: Tx, id: str) -> Row:
+    row = tx.maybe(SQL.by_id, id=id)
+    if row is None:
+        raise unknown(id)
+    return row
+
+
+def by_key(tx: Tx, key: str) -> Row | None:
+    """The session of a key. Raises Conflict if another repository uses it."""
+    row = tx.maybe(SQL.by_key, scope=tx.caller.scope, key=keys.checked(key, "a session's key"))
+    if row is not None:
+        repositories.refuse(tx, row, f"session {row['key']!r}")
+    return row
 
 
 def unknown(session: str) -> NotFound:
