@@ -22,6 +22,7 @@ from standfast.db.sql import load
 from standfast.db.store import Room, Store, query, refused_inside, verb
 from standfast.errors import InvalidInput, NotFound
 from standfast.footings import foreign, journal
+from standfast.footings.checks import PAGE_MAX, page_size
 from standfast.footings.journal import Receipt
 from standfast.ids import is_id, new_id
 from standfast.ledger.opening import Opening
@@ -30,7 +31,6 @@ SQL = load(__name__)
 
 SIZE_MAX_BYTES = 1024 * 1024
 KEPT_PER_NODE = 20
-PAGE_MAX = 1000
 FOLD_MAX = 5000
 """Messages one fold reads at most; call it again to go on."""
 
@@ -197,7 +197,7 @@ class Checkpoints(Room):
             everywhere=int(everywhere),
             session_id=session_id,
             after=after or "",
-            limit=max(1, min(limit, PAGE_MAX)),
+            limit=page_size(limit),
         )
         return [_checkpoint(row) for row in rows]
 

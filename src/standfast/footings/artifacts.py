@@ -27,6 +27,7 @@ from standfast.db.store import Room, Store, query, refused_inside, verb
 from standfast.errors import Conflict, Corrupt, InvalidInput, NotFound, StorageError
 from standfast.footings import artifact_files as files
 from standfast.footings import journal, repositories
+from standfast.footings.checks import PAGE_MAX, page_size
 from standfast.footings.journal import Receipt
 from standfast.ids import is_id, like_suffix, new_id, short
 
@@ -34,7 +35,6 @@ SQL = load(__name__)
 
 NAME_MAX = 200
 KIND_MAX = 100
-PAGE_MAX = 1000
 GARBAGE_AFTER_US = DAY_US
 """Garbage is left alone this long: it may be somebody's work of a moment ago."""
 FAULTS_MAX = 1000
@@ -253,7 +253,7 @@ class Artifacts(Room):
             kind=kind or "",
             name=name or "",
             after=after or "",
-            limit=_page_size(limit),
+            limit=page_size(limit),
             **repositories.filtered(tx, everywhere=everywhere or session is not None),
         )
         return [_artifact(row) for row in rows]
@@ -617,7 +617,3 @@ def _session_id(tx: Tx, scope: str, session: object) -> str | None:
 
 def _artifact(row: Row) -> Artifact:
     return Artifact(*(row[name] for name in Artifact._fields[:-1]))
-
-
-def _page_size(limit: int) -> int:
-    return max(1, min(limit, PAGE_MAX))

@@ -29,6 +29,7 @@ from standfast.db.sql import Statement, load, statement
 from standfast.db.store import Room, Store, query, refused_inside, verb
 from standfast.errors import InProgress, InvalidInput, LeaseLost, NotFound, StandfastError, StorageError
 from standfast.footings import hints, journal, keys
+from standfast.footings.checks import bounded_us, page_size
 from standfast.footings.journal import Receipt
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ MARGIN_US = 5 * SECOND_US
 """A process stops trusting its own lease this long before it ends: clocks and disks are late."""
 LEASE_MAX_US = 7 * 24 * 60 * MINUTE_US
 NAME_MAX = 500
-PAGE_MAX = 1000
 
 
 class Lease(NamedTuple):
@@ -149,7 +149,7 @@ class Leases(Room):
     @query
     def list(self, tx: Tx, *, everywhere: bool = False, after: str = "", limit: int = 50) -> list[Lease]:
         """Who holds what now; those whose time has run out are still listed until somebody takes over."""
-        limit = max(1, min(limit, PAGE_MAX))
+        limit = page_size(limit)
         rows = tx.all(SQL.page, scope=self.scope, everywhere=int(everywhere), after=after, limit=limit)
         return [_lease(tx, row) for row in rows]
 
@@ -220,8 +220,7 @@ def term_of(tx: Tx, for_us: int | None = None, holder: str | None = None) -> Row
     """The columns of a lease that begins now, for this caller or for `holder` in its place."""
     holder = holder or tx.caller.holder
     length = for_us if for_us is not None else default_us(holder)
-    if not 0 < length <= LEASE_MAX_US:
-        raise InvalidInput("a lease lasts longer than nothing and at most 7 days", "for example: --for 30m")
+    bounded_us(length, "lease duration", most_us=LEASE_MAX_US, hint="for example: --for 30m")
     clock = tx.caller.clock
     return {
         "holder": holder,

@@ -25,6 +25,7 @@ from standfast.db.sql import load
 from standfast.db.store import Room, Store, query, verb
 from standfast.errors import Conflict, InvalidInput, KeyConflict, NotFound
 from standfast.footings import hints, journal, keys
+from standfast.footings.checks import page_size
 from standfast.footings.journal import Receipt
 from standfast.ids import is_id, new_id
 
@@ -38,7 +39,6 @@ KEY_MAX = 450
 REASON_MAX = 500
 AMOUNT_MAX = 10**12
 """Of one entry. Nine million of the largest still fit into a balance."""
-PAGE_MAX = 1000
 SUMS_MAX = 1000
 """Accounts whose sum a handle remembers, so that the next spend reads only what was added since."""
 REFUND = "refund:"
@@ -221,7 +221,7 @@ class Credits(Room):
         limit: int = 50,
     ) -> BalanceList:
         """By account and unit; of one account, or of all. `after` is the last (account, unit) you have."""
-        asked: Row = {"scope": self.scope, "limit": max(1, min(limit, PAGE_MAX))}
+        asked: Row = {"scope": self.scope, "limit": page_size(limit)}
         asked["at_us"] = serial.INT_MAX if at_us is None else _moment(at_us)
         asked["account"], asked["unit"] = after or ("", "")
         if account is None:
@@ -248,7 +248,7 @@ class Credits(Room):
             "scope": self.scope,
             "unit": "" if unit is None else _unit(unit),
             "seq": serial.INT_MAX if after is None else after,
-            "limit": max(1, min(limit, PAGE_MAX)),
+            "limit": page_size(limit),
         }
         if account is None:
             return [_entry(row) for row in tx.all(SQL.page, **asked)]

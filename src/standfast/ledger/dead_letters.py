@@ -23,6 +23,7 @@ from standfast.db.sql import load
 from standfast.db.store import Store
 from standfast.errors import IllegalTransition, InvalidInput, NotFound
 from standfast.footings import journal, naming, notices
+from standfast.footings.checks import page_size
 from standfast.footings.journal import Receipt
 from standfast.ids import new_id, short
 
@@ -31,7 +32,6 @@ SQL = load(__name__)
 SETTLEMENTS = ("retried", "resolved")
 REASON_MAX = 2000
 NOTE_MAX = 4000
-PAGE_MAX = 1000
 
 _LAST = "ddl_z"  # sorts behind every id, in every collation: an id begins with 0 to 7
 
@@ -138,7 +138,7 @@ def page(
         "scope": scope or "",
         "kind": kind or "",
         "after": after or _LAST,
-        "limit": max(1, min(limit, PAGE_MAX)),
+        "limit": page_size(limit),
     }
     return [_letter(row) for row in tx.all(SQL.open_page if open_only else SQL.page, **asked)]
 

@@ -43,6 +43,7 @@ from standfast.errors import (
     StorageError,
 )
 from standfast.footings import journal, naming, repositories
+from standfast.footings.checks import FAR_FUTURE_US, page_size
 from standfast.footings.journal import Event, Receipt
 from standfast.ids import is_id, new_id, short
 from standfast.ledger.opening import Opening
@@ -57,11 +58,9 @@ WHAT_MAX = 4_000
 TEXT_MAX = 20_000
 TAGS_MAX = 20
 TAG_MAX = 60
-PAGE_MAX = 1000
 UNWRITTEN = "decision:unwritten"
 """The journal's subject for decisions that were made and not written."""
 
-_FOREVER_US = 2**62
 _UNFIT = "[\x00\ud800-\udfff]"  # compiled on first use: what no store can hold
 _TRIES = 5
 
@@ -343,13 +342,13 @@ class Decisions(Room):
             everywhere=int(everywhere),
             agent=agent or "",
             tag=f"%,{_like(_checked_tag(tag))},%" if tag else "",
-            since_us=_moment(tx, since) if since is not None else -_FOREVER_US,
-            until_us=_moment(tx, until) if until is not None else _FOREVER_US,
+            since_us=_moment(tx, since) if since is not None else -FAR_FUTURE_US,
+            until_us=_moment(tx, until) if until is not None else FAR_FUTURE_US,
             text=f"%{_like(text)}%" if text else "",
             state=state or "",
             session=str(getattr(session, "id", session)) if session is not None else "",
             after=after or "",
-            limit=_page_size(limit),
+            limit=page_size(limit),
         )
         return [_decision(row) for row in rows]
 
@@ -390,8 +389,8 @@ class Decisions(Room):
             subject=UNWRITTEN,
             scope=self.scope,
             everywhere=int(everywhere),
-            before_seq=after if after is not None else _FOREVER_US,
-            limit=_page_size(limit),
+            before_seq=after if after is not None else FAR_FUTURE_US,
+            limit=page_size(limit),
             **repositories.filtered(tx, everywhere=everywhere),
         )
         return [_caught(journal.event(row)) for row in rows]
@@ -400,7 +399,7 @@ class Decisions(Room):
     def unwritten(self, tx: Tx, session: object, *, limit: int = 50, after: str | None = None) -> UnwrittenList:
         """Effects of a session that went out while no decision was open in it, in their order."""
         place = _session(tx, self.scope, session)
-        rows = tx.all(SQL.unwritten, session_id=place["session_id"], after=after or "", limit=_page_size(limit))
+        rows = tx.all(SQL.unwritten, session_id=place["session_id"], after=after or "", limit=page_size(limit))
         return [Unwritten(**row) for row in rows]
 
 
@@ -674,7 +673,3 @@ def _caught(event: Event) -> Caught:
         time_us=event.time_us,
         seq=event.seq,
     )
-
-
-def _page_size(limit: int) -> int:
-    return max(1, min(limit, PAGE_MAX))

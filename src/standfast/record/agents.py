@@ -22,6 +22,7 @@ from standfast.db.sql import load
 from standfast.db.store import Room, Store, query
 from standfast.errors import InvalidInput, NotFound, StorageError
 from standfast.footings import journal, keys, leases
+from standfast.footings.checks import page_size
 from standfast.footings.journal import Receipt
 
 SQL = load(__name__)
@@ -32,7 +33,6 @@ WHY_MAX = 500
 CONFIG_MAX_BYTES = 64 * 1024
 NOTICE_EVERY_US = 5 * MINUTE_US
 STALE_US = HOUR_US
-PAGE_MAX = 1000
 SCAN_PAGE = 200
 SCAN_PAGES_MAX = 50
 """Pages that a search for what is derived or configured reads at most."""
@@ -145,7 +145,7 @@ class Agents(Room):
         """
         if status is not None:
             _checked_status(status)
-        limit, wanted = max(1, min(limit, PAGE_MAX)), config or {}
+        limit, wanted = page_size(limit), config or {}
         scope, name = after or (("", "") if everywhere else (self.scope, ""))
         found: list[Agent] = []
         plain = status is None and crashed is None and stale is None and not wanted

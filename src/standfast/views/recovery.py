@@ -18,6 +18,7 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import Statement, load
 from standfast.db.store import Room, query
 from standfast.footings import hints, leases
+from standfast.footings.checks import page_size
 from standfast.ids import short
 from standfast.serial import clean
 from standfast.views import coverage
@@ -102,7 +103,7 @@ class Recovery(Room):
         It covers this repository, and outside one the whole store; `everywhere` decides otherwise. What waits
         in other repositories and scopes is counted.
         """
-        limit = max(1, min(limit, LIMIT_MAX))
+        limit = page_size(limit, LIMIT_MAX)
         whole = coverage.covers_all(tx.caller, everywhere)
         kept: dict[str, list[Item]] = {kind: [] for kind in KINDS}
         counts: dict[str, int] = {}

@@ -25,12 +25,12 @@ from standfast.db.sql import load
 from standfast.db.store import Room
 from standfast.errors import InvalidInput, NotFound, StorageError
 from standfast.footings import repositories
+from standfast.footings.checks import FAR_FUTURE_US, page_size
 from standfast.views import when
 
 SQL = load(__name__)
 
 KINDS = ("message", "decision", "tool_call", "mail", "task")
-LIMIT_MAX = 1000
 TERMS_MAX = 32
 TAIL_MAX = 20_000
 """Things of each kind looked at directly where the index cannot be brought up to date."""
@@ -124,7 +124,7 @@ class Search(Room):
                 session_id=None if session is None else _session_id(tx, session),
                 **narrowed,
             )
-            return _found(tx, parse(text), asked, by_rank=by_rank, after=after, limit=max(1, min(limit, LIMIT_MAX)))
+            return _found(tx, parse(text), asked, by_rank=by_rank, after=after, limit=page_size(limit))
 
         return self._read(ask)
 
@@ -223,7 +223,7 @@ def _fits(tx: Tx, one: Document, asked: Asked) -> bool:
 
 def _place(after: str | None) -> tuple[int, str]:
     if after is None:
-        return 2**62, ""
+        return FAR_FUTURE_US, ""
     us, _, subject = after.partition(":")
     if not us.lstrip("-").isdigit() or not subject:
         raise InvalidInput(f"{after[:60]!r} is no cursor of a search", "use the `next` of the page before")

@@ -19,6 +19,7 @@ from standfast.db.sql import load
 from standfast.db.store import Room, query
 from standfast.errors import InvalidInput, NotFound
 from standfast.footings import by_time, repositories
+from standfast.footings.checks import page_size
 from standfast.ids import is_id, like_suffix
 from standfast.serial import clean
 from standfast.views import coverage, when
@@ -108,7 +109,7 @@ class Timelines(Room):
         start_us, until_us = moment.us - half_us, moment.us + half_us
         whole = coverage.covers_all(tx.caller, everywhere)
         session_id = None if session is None else _session(tx, session, whole)
-        limit = max(1, min(limit, ROWS_MAX))
+        limit = page_size(limit, ROWS_MAX)
         asked: Row = {
             "from_us": start_us,
             "until_us": until_us,

@@ -11,6 +11,7 @@ from standfast.db.sql import load
 from standfast.db.store import Room, query, raised, refused_inside, verb
 from standfast.errors import InvalidInput, LeaseLost
 from standfast.footings import foreign, journal, keys
+from standfast.footings.checks import bounded_us, page_size
 from standfast.footings.claims import keep_while_alive
 from standfast.footings.journal import Event
 from standfast.ids import short
@@ -22,7 +23,6 @@ from standfast.ledger.webhooks.working import Changed, Which
 
 SQL = load(__name__)
 
-PAGE_MAX = 1000
 ROUND_MAX = 1000
 HISTORY_MAX = 200
 
@@ -148,8 +148,10 @@ class Webhooks(Room):
 
         Raises LeaseLost if the caller does not hold it.
         """
-        if again_us is not None and not 0 <= again_us <= working.AGAIN_MAX_US:
-            raise InvalidInput("a webhook is tried again at once or within 30 days", "for example: --again-in 5m")
+        if again_us is not None:
+            bounded_us(
+                again_us, "again_us", least_us=0, most_us=working.AGAIN_MAX_US, hint="for example: --again-in 5m"
+            )
         if not isinstance(reason, str):
             raise InvalidInput(f"a reason is text, not {type(reason).__name__}")
         changed = self._write(lambda tx: working.fail(tx, which, reason, again_us=again_us, dead=dead))
@@ -255,7 +257,7 @@ class Webhooks(Room):
             "source": source or "",
             "kind": kind or "",
             "after": after or _LAST,
-            "limit": max(1, min(limit, PAGE_MAX)),
+            "limit": page_size(limit),
         }
         if state == "received":
             rows = tx.all(SQL.waiting, **asked)

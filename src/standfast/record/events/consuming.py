@@ -21,9 +21,10 @@ from standfast.db.contract import Row, Tx, Watch
 from standfast.db.sql import load
 from standfast.errors import InvalidInput, NotFound, StandfastError, VersionConflict
 from standfast.footings import journal, keys
+from standfast.footings.checks import PAGE_MAX, page_size
 from standfast.footings.journal import Event
 from standfast.record.events import following, reading
-from standfast.record.events.nouns import NAME_MAX, PAGE_MAX, Batch, Consumer, page_size, stream_name
+from standfast.record.events.nouns import NAME_MAX, Batch, Consumer, stream_name
 
 if TYPE_CHECKING:
     from standfast.record.events.room import Events

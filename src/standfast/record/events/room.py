@@ -12,6 +12,7 @@ from standfast.db.contract import Tx
 from standfast.db.store import Room, query, refused_inside, verb
 from standfast.errors import InvalidInput
 from standfast.footings import journal
+from standfast.footings.checks import page_size
 from standfast.footings.journal import Event
 from standfast.record.events import appending, consuming, folding, reading
 from standfast.record.events.consuming import Consuming
@@ -30,7 +31,6 @@ from standfast.record.events.nouns import (
     checked_version,
     item,
     made,
-    page_size,
     stream_name,
 )
 from standfast.record.events.reading import Moment

@@ -8,6 +8,7 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import InvalidInput, NotFound
 from standfast.footings import journal, leases
+from standfast.footings.checks import no_cursor, page_size
 from standfast.ledger.dead_letters import DeadLetter
 from standfast.record.mail import delivery
 from standfast.record.mail.addresses import Place
@@ -16,7 +17,6 @@ from standfast.record.mail.nouns import BOUND_DEFAULT, ENDED, STATES, Box, Deliv
 
 SQL = load(__name__)
 
-PAGE_MAX = 1000
 SHOWN_MAX = 100
 _LAST_SEQ = 2**63 - 1
 
@@ -64,9 +64,7 @@ def _row_at(tx: Tx, after: str) -> Row:
     try:
         return delivery.find(tx, after)
     except (NotFound, InvalidInput):
-        raise InvalidInput(
-            f"{serial.clean(after, 60)!r} is not a place in this list", "use the `next` of the last page"
-        ) from None
+        raise no_cursor(after) from None
 
 
 def receipt(tx: Tx, row: Row) -> Delivery:
@@ -142,10 +140,6 @@ def boxes(tx: Tx, *, everywhere: bool, limit: int, after: tuple[str, str]) -> li
         if place in filled and place not in known and (row := tx.maybe(SQL.box, scope=place[0], box=place[1])):
             known[place] = row
     return [_box(place, filled.get(place), known.get(place)) for place in places[:size]]
-
-
-def page_size(limit: int) -> int:
-    return max(1, min(limit, PAGE_MAX))
 
 
 # -- small parts -------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from standfast.db.contract import Row, Tx
 from standfast.db.store import Room, Store, query, refused_inside, verb
 from standfast.errors import IllegalTransition, InProgress, InvalidInput, StandfastError
 from standfast.footings import journal
+from standfast.footings.checks import bounded_us, page_size
 from standfast.footings.claims import keep_while_alive
 from standfast.footings.journal import Event
 from standfast.ids import short
@@ -30,7 +31,6 @@ from standfast.record.mail.nouns import (
     checked_attempts,
     checked_bound,
     checked_reason,
-    checked_term,
     mail,
 )
 
@@ -229,7 +229,7 @@ class Mails(Room):
             raise InvalidInput(
                 "defer until when?", "one of for_us= and until_us=; in a shell: --for 2h, or --until 'mon 09:00'"
             )
-        later_us = None if for_us is None else checked_term(for_us, "a delay")
+        later_us = None if for_us is None else bounded_us(for_us, "a delay")
         words = checked_reason(reason)
 
         def back(tx: Tx) -> Ended:
@@ -256,7 +256,7 @@ class Mails(Room):
         At most `limit` of each; `more` says that there may be more. Nothing depends on it: readers judge
         for themselves. It makes what a dead holder left visible where nobody reads.
         """
-        size = looking.page_size(limit)
+        size = page_size(limit)
         swept, buried = self._write(lambda tx: delivery.sweep(tx, size))
         for letter in buried:
             self._tell(letter)
@@ -290,7 +290,7 @@ class Mails(Room):
 
         Raises Conflict (`box_full`) if there is no room, IllegalTransition if it is not dead.
         """
-        term_us = None if for_us is None else checked_term(for_us, "a mail's time")
+        term_us = None if for_us is None else bounded_us(for_us, "a mail's time")
         more, words = checked_attempts(attempts), checked_reason(note)
         return self._write(lambda tx: self._retried(tx, which, more, term_us, words))
 

@@ -15,6 +15,7 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import Conflict, KeyConflict, NotFound
 from standfast.footings import hints, journal, keys, leases
+from standfast.footings.checks import bounded_us
 from standfast.footings.journal import Receipt
 from standfast.ids import new_id, short
 from standfast.record.mail import addresses, delivery
@@ -29,7 +30,6 @@ from standfast.record.mail.nouns import (
     checked_attempts,
     checked_priority,
     checked_subject,
-    checked_term,
     mail,
 )
 
@@ -80,7 +80,7 @@ def letter(
         key=None if key is None else keys.checked(key, "a key"),
         subject=checked_subject(subject),
         priority=None if priority is None else checked_priority(priority),
-        for_us=None if for_us is None else checked_term(for_us, "a mail's time"),
+        for_us=None if for_us is None else bounded_us(for_us, "a mail's time"),
         expires_us=expires_us,
         attempts_max=checked_attempts(attempts_max),
         thread=thread,

@@ -7,14 +7,12 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import InvalidInput, NotFound
 from standfast.footings import keys, leases, repositories
+from standfast.footings.checks import PAGE_MAX
 from standfast.footings.journal import Receipt
 from standfast.ids import is_id, like_suffix
 from standfast.record.sessions.nouns import SessionRecord
 
 SQL = load(__name__)
-
-PAGE_MAX = 1000
-_FAR_FUTURE = 2**62
 
 
 def find(tx: Tx, session: str) -> Row:
@@ -73,17 +71,6 @@ def crashed(tx: Tx, everywhere: bool, asked: Row) -> list[SessionRecord]:
             break
         after_us = rows[-1]["updated_us"]
     return found[: asked["limit"]]
-
-
-def place(after: str | None) -> tuple[int, str]:
-    if after is None:
-        return _FAR_FUTURE, ""
-    time_us, _, id = after.partition(":")
-    if not time_us.isdigit() or not is_id(id):
-        raise InvalidInput(
-            f"{serial.clean(after, 60)!r} is not a place in this list", "use the `next` of the last page"
-        )
-    return int(time_us), id
 
 
 def record(tx: Tx, row: Row, receipt: Receipt | None = None) -> SessionRecord:

@@ -7,12 +7,13 @@ from standfast.db.contract import Row, Tx
 from standfast.db.store import Room, query, verb
 from standfast.errors import Conflict, InvalidInput
 from standfast.footings import hints, keys, leases, repositories
+from standfast.footings.checks import page_size, time_and_id
 from standfast.ledger.opening import Opening
 from standfast.record import messages, nodes
 from standfast.record.messages import Message
 from standfast.record.nodes import Node
 from standfast.record.sessions import finding, forking, owning
-from standfast.record.sessions.finding import PAGE_MAX, find, record
+from standfast.record.sessions.finding import find, record
 from standfast.record.sessions.nouns import STATES, InDoubt, Opened, Resumed, SessionRecord
 
 ENDS = {"waiting": "session.paused", "completed": "session.completed", "failed": "session.failed"}
@@ -196,10 +197,10 @@ class Sessions(Room):
         """The newest first; `after` is the `place` of the last one you have. `state` may be `crashed`."""
         if state is not None and state not in (*STATES, "crashed"):
             raise InvalidInput(f"there is no state {state!r}", f"one of: {', '.join(STATES)}, crashed")
-        asked: Row = {"limit": max(1, min(limit, PAGE_MAX)), "scope": tx.caller.scope}
+        asked: Row = {"limit": page_size(limit), "scope": tx.caller.scope}
         if state == "crashed":
             return finding.crashed(tx, everywhere, asked)
-        before_us, before_id = finding.place(after)
+        before_us, before_id = time_and_id(after)
         asked |= {"state": state or "", "before_us": before_us, "before_id": before_id}
         if everywhere:
             rows = tx.all(finding.SQL.page_everywhere, **asked)

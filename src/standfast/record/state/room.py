@@ -10,12 +10,12 @@ from standfast.db.contract import Row, Tx
 from standfast.db.store import Room, query, refused_inside, verb
 from standfast.errors import InvalidInput, NotFound, VersionConflict
 from standfast.footings import foreign, repositories
+from standfast.footings.checks import page_size
 from standfast.ids import is_id
 from standfast.record.state import values
 from standfast.record.state.nouns import KEEP, Entry, Namespace, Place, entry
 from standfast.record.state.values import SQL, Wish
 
-PAGE_MAX = 1000
 ATTEMPTS_MAX = 20
 """How often `update` reads again after another writer was faster, unless told otherwise."""
 EXPIRE_MAX = 1000
@@ -179,7 +179,7 @@ class State(Room):
             "after": after,
             "now_us": tx.now_us(),
         }
-        rows = tx.all(SQL.page_to_verify, limit=_page(limit), **asked)
+        rows = tx.all(SQL.page_to_verify, limit=page_size(limit), **asked)
         return [entry(row) for row in rows]
 
     @verb
@@ -200,7 +200,7 @@ class State(Room):
         """Which namespaces hold something here, and how much; a session's is its id."""
         asked = {"after": after or "", "first": int(after is None), "now_us": tx.now_us()}
         where: Row = {"scope": self.scope, "home": self.home, **repositories.filtered(tx)}
-        rows = tx.all(SQL.namespaces, limit=_page(limit), **asked, **where)
+        rows = tx.all(SQL.namespaces, limit=page_size(limit), **asked, **where)
         return [Namespace(row["namespace"], row["n"]) for row in rows]
 
     @query
@@ -212,11 +212,7 @@ class State(Room):
             "after": after,
             "now_us": tx.now_us(),
         }
-        return [entry(row) for row in tx.all(SQL.page, limit=_page(limit), **asked)]
-
-
-def _page(limit: int) -> int:
-    return max(1, min(limit, PAGE_MAX))
+        return [entry(row) for row in tx.all(SQL.page, limit=page_size(limit), **asked)]
 
 
 def _stand_back(attempt: int) -> None:

@@ -9,11 +9,10 @@ from typing import Any
 from standfast import crash, serial
 from standfast.db.contract import Tx
 from standfast.errors import NotFound
+from standfast.footings.checks import PAGE_MAX
 from standfast.ledger.opening import Opening
 from standfast.record.state.nouns import Entry, Place, entry
 from standfast.record.state.values import SQL, Wish, at_cut, live, put, remove
-
-PAGE_MAX = 1000
 
 
 class SessionState(MutableMapping[str, serial.Json]):

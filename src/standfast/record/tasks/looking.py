@@ -7,13 +7,13 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import InvalidInput
 from standfast.footings import journal
+from standfast.footings.checks import no_cursor, page_size
 from standfast.ids import is_id
 from standfast.record.tasks import changes, graph, sightings
 from standfast.record.tasks.nouns import STATES, Goal, Note, Other, Shown, Task, like_label, task
 
 SQL = load(__name__)
 
-PAGE_MAX = 1000
 SHOWN_MAX = 100
 
 _LAST_ID = "\x7f"  # behind every id
@@ -67,9 +67,7 @@ def _place(after: str | None, *, first: str) -> Row:
     created_us, _, rest = rest.partition(":")
     id, _, scope = rest.partition(":")
     if not (priority.isdigit() and created_us.isdigit() and is_id(id)):
-        raise InvalidInput(
-            f"{serial.clean(after, 60)!r} is not a place in this list", "use the `next` of the last page"
-        )
+        raise no_cursor(after)
     return {"priority": int(priority), "created_us": int(created_us), "id": id, "scope": scope}
 
 
@@ -95,7 +93,3 @@ def show(tx: Tx, which: changes.Which) -> Shown:
         episodes=tuple(Other(**one) for one in reversed(episodes)),
         history=tuple(journal.event(one) for one in reversed(events)),
     )
-
-
-def page_size(limit: int) -> int:
-    return max(1, min(limit, PAGE_MAX))

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, overload
 
 from standfast import crash, serial
-from standfast.clock import DURATION_MAX_US
 from standfast.db.contract import Row, Tx
 from standfast.db.store import Room, query, verb
 from standfast.errors import Conflict, IllegalTransition, InvalidInput
 from standfast.footings import journal
+from standfast.footings.checks import bounded_us, page_size
 from standfast.footings.claims import keep_while_alive
 from standfast.footings.journal import Event
 from standfast.ids import short
@@ -127,7 +127,7 @@ class Tasks(Room):
         Ready is what is open and awake, held by nobody alive, with everything it needs closed and
         nothing unfinished below it; and not assigned to anybody but `assignee`, or the caller.
         """
-        return claims.next_ready(tx, _asked(tx, label, kind, source, assignee), looking.page_size(limit))
+        return claims.next_ready(tx, _asked(tx, label, kind, source, assignee), page_size(limit))
 
     @overload
     def claim(self, which: Which, *, for_us: int | None = None) -> Task: ...
@@ -217,8 +217,8 @@ class Tasks(Room):
             raise InvalidInput(
                 "snooze until when?", "one of for_us= and until_us=; in a shell: --for 2d, or --until 'mon 09:00'"
             )
-        if for_us is not None and not 0 < for_us <= DURATION_MAX_US:
-            raise InvalidInput("a snooze lasts longer than nothing and at most a hundred years")
+        if for_us is not None:
+            bounded_us(for_us, "a snooze", hint="for example: --for 2d")
         until_us = until_us if until_us is not None else tx.now_us() + (for_us or 0)
         return changes.rest(
             tx, which, "snoozed", "task.snoozed", snoozed_until_us=until_us, data={"until_us": until_us}

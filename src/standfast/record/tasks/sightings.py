@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from standfast import crash, serial
-from standfast.clock import DURATION_MAX_US
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import InvalidInput, NotFound
 from standfast.footings import journal, keys, leases
+from standfast.footings.checks import bounded_us
 from standfast.ids import new_id
 from standfast.record.tasks import changes, graph
 from standfast.record.tasks.fingerprint import fingerprint as fingerprint_of
@@ -101,9 +101,9 @@ def report(
 
 
 def checked_cool_down(cool_down_us: int | None) -> int | None:
-    if cool_down_us is not None and not 0 <= cool_down_us <= DURATION_MAX_US:
-        raise InvalidInput("a cool-down lasts from nothing to a hundred years", "for example: --cool-down 30m")
-    return cool_down_us
+    if cool_down_us is None:
+        return None
+    return bounded_us(cool_down_us, "a cool-down", least_us=0, hint="for example: --cool-down 30m")
 
 
 def add(tx: Tx, seen: Report, *, needs: Iterable[changes.Which] = (), session: str | None = None) -> Task:

@@ -12,6 +12,7 @@ from standfast.db.sql import load
 from standfast.db.store import Room, Store, query, refused_inside, verb
 from standfast.errors import Conflict, InvalidInput, NotFound
 from standfast.footings import journal
+from standfast.footings.checks import FAR_FUTURE_US, page_size
 from standfast.footings.keys import checked
 from standfast.ids import new_id
 from standfast.record.threads.nouns import Ancestry, Checkpoint, Stored, Thread, Value, Write
@@ -21,7 +22,6 @@ from standfast.record.threads.values import Cache, Known, Part, built, made, spl
 SQL = load(__name__)
 
 PAGE = 20
-PAGE_MAX = 1000
 CHAIN_MAX = 100_000
 CLOSED = "closed"
 """The type of the row that ends a segment for good."""
@@ -355,8 +355,8 @@ class Threads(Room):
     @query
     def threads(self, tx: Tx, *, before_us: int | None = None, limit: int = 50) -> ThreadList:
         """The threads of this scope, the last changed first."""
-        upto = 2**62 if before_us is None else before_us
-        rows = tx.all(SQL.page, scope=self.scope, before_us=upto, limit=max(1, min(limit, PAGE_MAX)))
+        upto = FAR_FUTURE_US if before_us is None else before_us
+        rows = tx.all(SQL.page, scope=self.scope, before_us=upto, limit=page_size(limit))
         return [Thread(**row) for row in rows]
 
     # -- taking away ---------------------------------------------------------------------------------
