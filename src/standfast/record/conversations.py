@@ -26,6 +26,9 @@ from standfast.ids import is_id, new_id
 from standfast.record import nodes
 from standfast.record.messages import PREVIEW_MAX, ROLE_MAX
 from standfast.record.nodes import POSITION_MAX
+from standfast.record.redaction import redacted
+from standfast.record.sessions import finding
+from standfast.record.sessions.finding import unknown
 from standfast.record.state import values
 from standfast.record.state.nouns import Place
 
@@ -97,8 +100,6 @@ def line(item: Item, *, role: str, summary: str, redact: bool, native: str | Non
         text = serial.dumps({RAW: _escaped(item)}, what="item", limit_bytes=ITEM_MAX_BYTES)
     stored = text
     if redact:
-        from standfast.record.redaction import redacted
-
         stored = redacted(text)
         if stored != text:
             summary = redacted(summary)
@@ -207,15 +208,11 @@ def find(tx: Tx, session: str) -> Home | None:
 def made(tx: Tx, session: str, agent: str | None) -> Home:
     """The conversation of a key that has no session yet."""
     if is_id(session):
-        from standfast.record.sessions.finding import unknown
-
         raise unknown(session)
     caller = tx.caller
     new = {"scope": caller.scope, "key": session, "agent": agent, "actor": caller.actor, "now_us": tx.now_us()}
     new |= caller.labelled()
     tx.run(SQL.add_session, id=new_id("ses"), **new)
-    from standfast.record.sessions import finding
-
     row = tx.one(finding.SQL.by_key, scope=caller.scope, key=session)
     if nodes.find(tx, row["id"], ()) is None:
         nodes.add_root(tx, row["id"])

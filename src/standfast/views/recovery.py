@@ -20,6 +20,9 @@ from standfast.db.store import Room, query
 from standfast.footings import hints, leases
 from standfast.footings.checks import page_size
 from standfast.ids import short
+from standfast.ledger.effects.words import settling
+from standfast.record.loops import firing, schedule
+from standfast.record.mail.nouns import BOUND_DEFAULT
 from standfast.serial import clean
 from standfast.views import coverage
 from standfast.views.coverage import Place, Places
@@ -195,8 +198,6 @@ def _item(kind: str, id: str, what: str, since_us: int, who: str, place: Place, 
 
 
 def _in_doubt(places: Places, gone: _Gone, rows: Iterator[Row]) -> Iterator[Item]:
-    from standfast.ledger.effects.words import settling
-
     for row in rows:
         if row["gave_up_us"] is None and gone.live(row):
             continue
@@ -252,8 +253,6 @@ def _decisions(places: Places, rows: Iterator[Row]) -> Iterator[Item]:
 
 def _boxes(tx: Tx, places: Places, rows: Iterator[Row]) -> Iterator[Item]:
     """Mail for whoever asks, and mail that nobody seems to read. What just came is on its way."""
-    from standfast.record.mail.nouns import BOUND_DEFAULT
-
     for row in rows:
         full = row["waiting"] >= (row["bound"] or BOUND_DEFAULT)
         yours = row["box"] == tx.caller.actor
@@ -289,8 +288,6 @@ def _in_scope(place: Place, row: Row, *words: str) -> str:
 
 def _absent(tx: Tx, places: Places, late_loops: int) -> Iterator[Item]:
     """Worked out from the schedules: it is known also while nothing runs that could have noticed."""
-    from standfast.record.loops import firing, schedule
-
     for late in firing.absent(tx, "", everywhere=True, limit=late_loops):
         since = schedule.shown(late.slot_us, late.zone)
         span = f"{late.slots} slots are absent" if late.slots > 1 else "a slot is absent"

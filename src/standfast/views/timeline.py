@@ -21,6 +21,7 @@ from standfast.errors import InvalidInput, NotFound
 from standfast.footings import by_time, repositories
 from standfast.footings.checks import page_size
 from standfast.ids import is_id, like_suffix
+from standfast.record.loops import firing
 from standfast.serial import clean
 from standfast.views import coverage, when
 from standfast.views.when import Moment
@@ -202,8 +203,6 @@ def _not_run(tx: Tx, asked: Row, type: str | None, told: set[tuple[str, str, int
 
 def _absent(tx: Tx, asked: Row) -> list[Row]:
     """Derived from the schedules: no process had to be alive to notice."""
-    from standfast.record.loops import firing
-
     found = firing.absent(tx, asked["scope"], everywhere=bool(asked["everywhere"]), limit=asked["limit"])
     rows = []
     for late in found:

@@ -9,7 +9,7 @@ from standfast.errors import Conflict, InvalidInput
 from standfast.footings import hints, keys, leases, repositories
 from standfast.footings.checks import page_size, time_and_id
 from standfast.ledger.opening import Opening
-from standfast.record import messages, nodes
+from standfast.record import agents, messages, nodes
 from standfast.record.messages import Message
 from standfast.record.nodes import Node
 from standfast.record.sessions import finding, forking, owning
@@ -50,8 +50,6 @@ class Sessions(Room):
             return owning.open_or_resume(tx, key, wanted, alone=alone, join=join)
 
         opened = self._write(open)
-        from standfast.record import agents
-
         agents.notice(self.store, self.tx, agent)
         return opened
 
