@@ -73,7 +73,7 @@ def test_import_loads_nothing_heavy() -> None:
 
 
 def test_import_takes_less_than_60_ms_of_cpu() -> None:
-    """CPU time of the import and of the name that every program uses first; the smallest of five runs counts."""
+    """DESIGN.md §3 (11): CPU time of the import and of the first name used; the smallest of five runs counts."""
     code = "import time\nt = time.process_time()\nimport standfast\nstandfast.open\nprint(time.process_time() - t)"
     assert min(float(run_python(code)) for _ in range(5)) < 0.060
 
