@@ -245,7 +245,7 @@ GARBAGE: dict[str, tuple[Any, str]] = {
     "no value": ({"state": [{"key": "k"}]}, r"state\[0\] \(k\): value is missing"),
     "unfit": ({"state": [{"key": "k", "value": 1, "json_schema": {"type": "string"}}]}, "does not fit its schema"),
     "keyword": ({"state": [{"key": "k", "value": 1, "json_schema": {"pattern": "x"}}]}, "the keyword 'pattern'"),
-    "no term": ({"state": [{"key": "k", "value": 1, "for": "0s"}]}, "longer than nothing"),
+    "no term": ({"state": [{"key": "k", "value": 1, "for": "0s"}]}, "must be between 1 µs and a hundred years"),
     "need": ({"gates": [{"pattern": "x", "need": "luck"}]}, "a gate needs approval or effect"),
     "pattern": ({"gates": [{"pattern": ""}]}, r"gates\[0\]: a gate's pattern"),
     "section": ({"task": []}, "'task' is not a section; there are: tasks, loops, state, gates"),

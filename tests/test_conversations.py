@@ -11,7 +11,7 @@ import pytest
 import standfast
 from standfast import modules
 from standfast.errors import Conflict, InvalidInput, NotFound
-from standfast.record.conversations import Conversations, line
+from standfast.record.conversations import BATCH_MAX, Conversations, line
 from standfast_prove.faults.children import Nursery
 from standfast_prove.models.playing import play
 
@@ -35,6 +35,16 @@ def test_what_is_added_comes_back_in_order_and_the_last_without_the_rest(talks: 
     assert talks.items("a", last=2) == [{"n": 2}, {"n": 3}]
     assert talks.items("a", last=0) == []
     assert talks.items("b") == []
+
+
+def test_more_items_than_the_limit_are_refused_and_leave_no_session(
+    sf: standfast.Standfast, talks: Conversations
+) -> None:
+    """RULES §1: a refusal that is raised after a write takes that write back."""
+    with pytest.raises(InvalidInput, match="the limit is"):
+        talks.add("a", said("x") * (BATCH_MAX + 1))
+    with pytest.raises(NotFound):
+        sf.sessions.get("a")
 
 
 def test_what_is_taken_back_is_kept_and_marked(sf: standfast.Standfast, talks: Conversations) -> None:

@@ -73,6 +73,12 @@ def test_import_loads_nothing_heavy() -> None:
     assert json.loads(loaded) == []
 
 
+def test_import_takes_less_than_60_ms_of_cpu() -> None:
+    """DESIGN.md §3 (11): CPU time of the import and of the first name used; the smallest of five runs counts."""
+    code = "import time\nt = time.process_time()\nimport standfast\nstandfast.open\nprint(time.process_time() - t)"
+    assert min(float(run_python(code)) for _ in range(5)) < 0.060
+
+
 def test_only_the_cellar_knows_the_drivers() -> None:
     """003-17: one client and one migrator, by construction. The evaluation looks at files and servers from outside."""
     drivers = {"apsw", "psycopg", "psycopg_pool", "sqlite3"}

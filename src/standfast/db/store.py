@@ -3,7 +3,8 @@
 `Store` is what every room holds: an engine, who is asking, and where. It survives fork and a
 dead engine by opening a new one on the next call. It pins the store's id and epoch at the first open:
 another store at the same place is refused (`store_replaced`). `Room` is the base of the nouns' rooms;
-`@verb` lets a body join the transaction its room is bound to, or opens one.
+`@verb` lets a body join the transaction its room is bound to, or opens one. A method that checks its arguments first,
+or does something after the commit, is an ordinary method that calls `self._write(lambda tx: …)`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from standfast.db.store_memory import Memory, behind, refuse_lost, refuse_mixed,
 from standfast.errors import InvalidInput, StandfastError, StorageError
 
 if TYPE_CHECKING:
+    from inspect import Signature
     from typing import Self
 
 T = TypeVar("T")
@@ -235,16 +237,39 @@ class Room:
         """The same room inside a transaction that is already open."""
         return type(self)(self.store, tx)
 
+    def _write(self, body: Callable[[Tx], T | StandfastError]) -> T:
+        """Run `body` in the transaction this room is in, or in one of its own."""
+        return self.store.write(body) if self.tx is None else raised(body(self.tx))
+
+    def _read(self, body: Callable[[Tx], T | StandfastError]) -> T:
+        """Run `body` in the transaction this room is in, or on one consistent snapshot."""
+        return self.store.read(body) if self.tx is None else raised(body(self.tx))
+
+
+class _Public:
+    """The body of a method with the signature that callers use: without `tx`. Made on demand: `inspect` is heavy."""
+
+    __slots__ = ("__wrapped__",)
+
+    def __init__(self, body: Callable[..., object]) -> None:
+        self.__wrapped__ = body
+
+    @property
+    def __signature__(self) -> Signature:
+        import inspect
+
+        found = inspect.signature(self.__wrapped__)
+        return found.replace(parameters=[one for name, one in found.parameters.items() if name != "tx"])
+
 
 def verb(body: Callable[Concatenate[R, Tx, P], T | StandfastError]) -> Callable[Concatenate[R, P], T]:
     """A verb that changes something: one transaction of its own, or part of the one it is in."""
 
     @functools.wraps(body)
     def call(room: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        if room.tx is not None:
-            return raised(body(room, room.tx, *args, **kwargs))
-        return room.store.write(lambda tx: body(room, tx, *args, **kwargs))
+        return room._write(lambda tx: body(room, tx, *args, **kwargs))
 
+    call.__wrapped__ = _Public(body)  # type: ignore[assignment]
     call.body = body  # type: ignore[attr-defined]  # aio submits it without a thread per caller
     return call
 
@@ -254,10 +279,9 @@ def query(body: Callable[Concatenate[R, Tx, P], T | StandfastError]) -> Callable
 
     @functools.wraps(body)
     def call(room: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        if room.tx is not None:
-            return raised(body(room, room.tx, *args, **kwargs))
-        return room.store.read(lambda tx: body(room, tx, *args, **kwargs))
+        return room._read(lambda tx: body(room, tx, *args, **kwargs))
 
+    call.__wrapped__ = _Public(body)  # type: ignore[assignment]
     return call
 
 
@@ -267,7 +291,7 @@ def _forked(engine: Engine, error: StorageError) -> bool:
 
 
 def raised(result: T | StandfastError) -> T:
-    """A body returns its refusal so that the batch it shares is not rolled back; here it is raised."""
+    """A body that has written returns its refusal, so that the write is committed; here it is raised."""
     if isinstance(result, StandfastError):
         raise result
     return result

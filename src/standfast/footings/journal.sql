@@ -16,29 +16,25 @@ VALUES (:time_us, :occurred_us, :scope, :actor, :holder, :source, :type, :subjec
 RETURNING seq
 
 -- name: by_seq
-SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
-       stream, version, summary, data, git_dir, origin
+SELECT {columns:event}, git_dir, origin
 FROM event
 WHERE seq = :seq
 
 -- name: newest
-SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
-       stream, version, summary, data
+SELECT {columns:event}
 FROM event
 ORDER BY seq DESC
 LIMIT 1
 
 -- name: newest_about
-SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
-       stream, version, summary, data
+SELECT {columns:event}
 FROM event
 WHERE subject = :subject
 ORDER BY seq DESC
 LIMIT 1
 
 -- name: about
-SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
-       stream, version, summary, data
+SELECT {columns:event}
 FROM event
 WHERE subject = :subject AND seq > :seq
 ORDER BY seq

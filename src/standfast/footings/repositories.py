@@ -84,6 +84,13 @@ def same(tx: Tx, one: Label, other: Label) -> bool:
     return tx.maybe(SQL.leads_to, to_git_dir=other.git_dir or "", to_origin=other.origin or "", **asked) is not None
 
 
+def refuse(tx: Tx, row: Row, what: str) -> None:
+    """Raises Conflict if another repository uses the key of this row."""
+    refusal = refused(tx, row, what)
+    if refusal is not None:
+        raise refusal
+
+
 def refused(tx: Tx, row: Row, what: str, label: Label | None = None) -> Conflict | None:
     """The refusal of a key that another repository uses; None if it may be used here.
 

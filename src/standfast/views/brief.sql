@@ -59,16 +59,14 @@ ORDER BY c.id DESC
 LIMIT 1
 
 -- name: facts
-SELECT scope, git_dir, origin, namespace, key, value, version, json_schema, verify, verified_us, verdict, actor, updated_us, expires_us,
-       count(*) OVER () AS total
+SELECT {columns:state}, git_dir, origin, count(*) OVER () AS total
 FROM state
 WHERE scope = :home AND namespace = '' AND (expires_us IS NULL OR expires_us > :now_us)
 ORDER BY key
 LIMIT :limit
 
 -- name: facts_anywhere
-SELECT scope, git_dir, origin, namespace, key, value, version, json_schema, verify, verified_us, verdict, actor, updated_us, expires_us,
-       count(*) OVER () AS total
+SELECT {columns:state}, git_dir, origin, count(*) OVER () AS total
 FROM state
 WHERE namespace = '' AND (expires_us IS NULL OR expires_us > :now_us)
 ORDER BY scope, key

@@ -19,7 +19,11 @@ from standfast.db.sql import Statement, load
 from standfast.db.store import Room, query
 from standfast.footings import authors, hints, leases
 from standfast.footings.authors import quoted
+from standfast.footings.checks import page_size
 from standfast.ids import short
+from standfast.ledger.effects.words import settling
+from standfast.record.loops import firing, schedule
+from standfast.record.mail.nouns import BOUND_DEFAULT
 from standfast.views import coverage
 from standfast.views.coverage import Place, Places
 
@@ -102,7 +106,7 @@ class Recovery(Room):
         It covers this repository, and outside one the whole store; `everywhere` decides otherwise. What waits
         in other repositories and scopes is counted.
         """
-        limit = max(1, min(limit, LIMIT_MAX))
+        limit = page_size(limit, LIMIT_MAX)
         whole = coverage.covers_all(tx.caller, everywhere)
         kept: dict[str, list[Item]] = {kind: [] for kind in KINDS}
         counts: dict[str, int] = {}
@@ -194,8 +198,6 @@ def _item(kind: str, id: str, what: str, since_us: int, who: str, place: Place, 
 
 
 def _in_doubt(places: Places, gone: _Gone, rows: Iterator[Row]) -> Iterator[Item]:
-    from standfast.ledger.effects.words import settling
-
     for row in rows:
         if row["gave_up_us"] is None and gone.live(row):
             continue
@@ -251,8 +253,6 @@ def _decisions(places: Places, rows: Iterator[Row]) -> Iterator[Item]:
 
 def _boxes(tx: Tx, places: Places, rows: Iterator[Row]) -> Iterator[Item]:
     """Mail for whoever asks, and mail that nobody seems to read. What just came is on its way."""
-    from standfast.record.mail.nouns import BOUND_DEFAULT
-
     for row in rows:
         full = row["waiting"] >= (row["bound"] or BOUND_DEFAULT)
         yours = row["box"] == tx.caller.actor
@@ -288,8 +288,6 @@ def _in_scope(place: Place, row: Row, *words: str) -> str:
 
 def _absent(tx: Tx, places: Places, late_loops: int) -> Iterator[Item]:
     """Worked out from the schedules: it is known also while nothing runs that could have noticed."""
-    from standfast.record.loops import firing, schedule
-
     for late in firing.absent(tx, "", everywhere=True, limit=late_loops):
         since = schedule.shown(late.slot_us, late.zone)
         span = f"{late.slots} slots are absent" if late.slots > 1 else "a slot is absent"

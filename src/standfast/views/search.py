@@ -23,16 +23,16 @@ from standfast.checkpoint.search_index import Document, words
 from standfast.config.scope import Label
 from standfast.db.contract import Tx
 from standfast.db.sql import load
-from standfast.db.store import Room, query
-from standfast.errors import InvalidInput, NotFound, StandfastError, StorageError
+from standfast.db.store import Room
+from standfast.errors import InvalidInput, NotFound, StorageError
 from standfast.footings import authors, repositories
 from standfast.footings.authors import Author
+from standfast.footings.checks import FAR_FUTURE_US, page_size
 from standfast.views import when
 
 SQL = load(__name__)
 
 KINDS = ("message", "decision", "tool_call", "mail", "task")
-LIMIT_MAX = 1000
 TERMS_MAX = 32
 TAIL_MAX = 20_000
 """Things of each kind looked at directly where the index cannot be brought up to date."""
@@ -121,45 +121,25 @@ class Search(Room):
             with suppress(StorageError):  # busy, or not ours to write: it is looked at directly then
                 search_index.SearchIndex(self.store).catch_up(progress)
         narrowed = {"agent": agent, "repo": repo, "tool": tool, "role": role, "kind": kind}
-        return self._ask(
-            text,
-            since=since,
-            session=session,
-            everywhere=everywhere,
-            narrowed=narrowed,
-            by_rank=by_rank,
-            after=after,
-            limit=limit,
-        )
 
-    @query
-    def _ask(
-        self,
-        tx: Tx,
-        text: str,
-        *,
-        since: str | None,
-        session: str | None,
-        everywhere: bool,
-        narrowed: dict[str, str | None],
-        by_rank: bool,
-        after: str | None,
-        limit: int,
-    ) -> Hits | StandfastError:
-        session_id = None
-        if session is not None:
-            row = tx.maybe(SQL.session_by_key, text=session, scope=self.scope)
-            if row is None:
-                return NotFound(f"no session {session!r} in this scope", "standfast session list")
-            session_id = row["id"]
-        asked = Asked(
-            everywhere=everywhere or narrowed["repo"] is not None,
-            scope=self.scope,
-            since_us=None if since is None else when.since_us(since, tx.now_us()),
-            session_id=session_id,
-            **narrowed,
-        )
-        return _found(tx, parse(text), asked, by_rank=by_rank, after=after, limit=max(1, min(limit, LIMIT_MAX)))
+        def ask(tx: Tx) -> Hits:
+            asked = Asked(
+                everywhere=everywhere or repo is not None,
+                scope=self.scope,
+                since_us=None if since is None else when.since_us(since, tx.now_us()),
+                session_id=None if session is None else _session_id(tx, session),
+                **narrowed,
+            )
+            return _found(tx, parse(text), asked, by_rank=by_rank, after=after, limit=page_size(limit))
+
+        return self._read(ask)
+
+
+def _session_id(tx: Tx, session: str) -> str:
+    row = tx.maybe(SQL.session_by_key, text=session, scope=tx.caller.scope)
+    if row is None:
+        raise NotFound(f"no session {session!r} in this scope", "standfast session list")
+    return str(row["id"])
 
 
 def _found(tx: Tx, terms: list[Term], asked: Asked, *, by_rank: bool, after: str | None, limit: int) -> Hits:
@@ -249,7 +229,7 @@ def _fits(tx: Tx, one: Document, asked: Asked) -> bool:
 
 def _place(after: str | None) -> tuple[int, str]:
     if after is None:
-        return 2**62, ""
+        return FAR_FUTURE_US, ""
     us, _, subject = after.partition(":")
     if not us.lstrip("-").isdigit() or not subject:
         raise InvalidInput(f"{after[:60]!r} is no cursor of a search", "use the `next` of the page before")

@@ -257,6 +257,8 @@ class SqliteEngine(Engine):
         operation = Body(body, caller, durable=durable)
         self._writer.run(operation)
         result: T = operation.result
+        if isinstance(result, StandfastError):
+            raise result
         return result
 
     def submit(

@@ -17,7 +17,7 @@ import apsw
 from standfast.db.contract import DEADLINE_S, TRANSACTION_MAX_S, Caller, Done, Numbered, Row, Wake, always
 from standfast.db.sqlite import forks
 from standfast.db.sqlite.tx import SqliteTx
-from standfast.errors import StorageError
+from standfast.errors import StandfastError, StorageError
 
 if TYPE_CHECKING:
     from standfast.db.contract import Tx
@@ -83,8 +83,14 @@ class Body(Operation):
         return not self.gone and self.wanted()
 
     def run(self, cursor: apsw.Cursor) -> None:
-        tx = SqliteTx(cursor, self.caller)
-        self.result = self.function(tx)
+        """A refusal that the function raises before it wrote anything is its answer: nothing is rolled back."""
+        tx, before = SqliteTx(cursor, self.caller), cursor.connection.total_changes()
+        try:
+            self.result = self.function(tx)
+        except StandfastError as refusal:
+            if isinstance(refusal, StorageError) or cursor.connection.total_changes() != before:
+                raise
+            self.result = refusal
         self.newest = tx.newest
 
     def call_back(self) -> Wake | None:

@@ -23,7 +23,7 @@ from standfast.config.scope import OUTSIDE, Label, scope_of
 from standfast.db.contract import Caller, Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, Store, query, verb
-from standfast.errors import StandfastError
+from standfast.errors import Conflict, NotFound
 from standfast.footings import journal, leases, repositories
 from standfast.ids import new_id
 from standfast.interchange.hooks.hearing import Heard
@@ -274,8 +274,10 @@ def _open(tx: Tx, heard: Heard, key: str | None = None) -> str | None:
         "actor": tx.caller.actor,
         **leases.term_of(tx, LEASE_US),
     }
-    opened = owning.open_or_resume(tx, key or heard.key, wanted, alone=False, join=None)
-    return None if isinstance(opened, StandfastError) else opened.record.id
+    try:
+        return owning.open_or_resume(tx, key or heard.key, wanted, alone=False, join=None).record.id
+    except (Conflict, NotFound):
+        return None
 
 
 def _stand(tx: Tx, heard: Heard, row: Row) -> None:

@@ -78,7 +78,7 @@ UPDATE effect SET context = :context, updated_us = :now_us
 WHERE id = :id AND attempt = :attempt AND state = 'dispatched'
 
 -- name: gates
-SELECT id, scope, pattern, need, why, actor, created_us, removed_us
+SELECT {columns:gate}
 FROM gate
 WHERE removed_us IS NULL AND (scope IN (:home, :session_home, '') OR git_dir = :git_dir OR origin = :origin)
 ORDER BY id

@@ -14,9 +14,9 @@ from typing import NamedTuple, Self
 from standfast.db.contract import Tx, Watch
 from standfast.db.store import Store
 from standfast.footings import journal
+from standfast.footings.checks import PAGE_MAX
 from standfast.footings.journal import Event
 from standfast.record.events import reading
-from standfast.record.events.nouns import PAGE_MAX
 
 LOOK_AGAIN_S = 1.0
 HELD_BACK_EVERY_S = 10.0

@@ -17,7 +17,6 @@ STREAM_MAX = 200
 TYPE_MAX = 200
 NAME_MAX = 200
 KEY_MAX = 200
-PAGE_MAX = 1000
 APPEND_MAX = 1000
 """Events of one append_many at most: they hold every other writer of the stream meanwhile."""
 CHAIN_MAX = 32
@@ -247,10 +246,6 @@ def checked_version(version: object, what: str) -> int | None:
 def checked_type(type: object) -> str | None:
     """A type to look for, or its first words."""
     return None if type is None else keys.checked(type, "an event's type", limit=TYPE_MAX)
-
-
-def page_size(limit: int) -> int:
-    return max(1, min(limit, PAGE_MAX))
 
 
 def upcasted(event: Event, upcasts: Upcasts | None) -> Event:

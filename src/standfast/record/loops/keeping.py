@@ -237,7 +237,7 @@ def find(tx: Tx, which: str | Loop) -> Row | StandfastError:
         noun="loop",
     )
     if row is not None:
-        if isinstance(row, StandfastError) or name != row["name"]:
+        if name != row["name"]:
             return row
         return repositories.refused(tx, row, f"loop {name!r}") or row
     return NotFound(
