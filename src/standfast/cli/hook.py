@@ -299,10 +299,6 @@ class Hearing:
         if self.settings is None or self.heard is None:
             self.kept = self.heard is None and not self.asks
             return
-        if self.settings.target.engine == "postgres":
-            from standfast.db.postgres.binding import one_shot
-
-            one_shot()
         with connect(self.settings, as_actor=True) as sf:
             hooks = Hooks(sf._store)
             kept = hooks.keep(self.heard)

@@ -7,6 +7,7 @@ from standfast.errors import StorageError
 try:
     import psycopg
     from psycopg import pq
+    from psycopg.pq.abc import PGconn, PGresult
 except ImportError as error:
     raise StorageError(
         "PostgreSQL needs the extra: pip install 'standfast[postgres]'",
@@ -14,4 +15,4 @@ except ImportError as error:
         code="extra_missing",
     ) from None
 
-__all__ = ["pq", "psycopg"]
+__all__ = ["PGconn", "PGresult", "pq", "psycopg"]
