@@ -17,7 +17,6 @@ import atexit
 import os
 import shutil
 import signal
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,15 +92,6 @@ import pytest  # noqa: E402  the lines above have to run first
 
 from standfast_prove.postgres import TemporaryPostgres, fresh_database  # noqa: E402  as above
 from tests.neighbours import DatabaseTemplate, FileTemplate, has_neighbours  # noqa: E402  as above
-
-
-@pytest.fixture(autouse=True)
-def runs_for_long() -> Iterator[None]:
-    """A command that a test plays in this process ends soon by its own word; the process goes on."""
-    yield
-    binding = sys.modules.get("standfast.db.postgres.binding")
-    if binding is not None and binding._ends_soon:
-        binding._ends_soon, binding._chosen = False, None
 
 
 def store_appeared_in_the_real_home() -> bool:

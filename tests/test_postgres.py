@@ -12,7 +12,6 @@ import psycopg
 import pytest
 
 import standfast
-from standfast import modules
 from standfast.clock import SYSTEM, ManualClock
 from standfast.db.contract import Caller, Tx
 from standfast.db.postgres import registry
@@ -525,18 +524,6 @@ def test_a_forked_child_leaves_its_parents_connections_alone(pg_database: str) -
     run = [sys.executable, "-W", "error", "-c", FORK, pg_database]
     done = subprocess.run(run, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_without_the_extra_a_sentence_says_what_to_install() -> None:
-    code = (
-        "import sys; sys.modules['psycopg'] = None\n"
-        "from standfast.errors import StorageError\n"
-        "from standfast.db.postgres.registry import open_engine\n"
-        "try:\n    open_engine('postgresql://nobody@nowhere/nothing', None)\n"
-        "except StorageError as error:\n    print(error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stdout == f"PostgreSQL needs psycopg: {modules.install('postgres')}\n"
 
 
 def test_the_driver_is_not_imported_before_a_postgresql_url_is_opened() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from standfast.clock import SYSTEM
 from standfast.db.contract import Caller, Tx
-from standfast.db.postgres import dial, effort
+from standfast.db.postgres import connect, effort
 from standfast.db.postgres.address import Address
 from standfast.db.postgres.engine import PostgresEngine
 from standfast.db.postgres.faults import ABSENT, Fault
@@ -440,11 +440,11 @@ def test_nobody_there_is_said_at_once_and_not_after_the_deadline() -> None:
 
 def test_a_server_that_never_answers_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """libpq's ping holds the interpreter: the whole process stood still for as long as connecting had taken."""
-    monkeypatch.setattr(dial, "Ping", None)
+    monkeypatch.setattr(connect, "pq", None)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"postgresql://somebody@127.0.0.1:{silent.getsockname()[1]}/db?connect_timeout=2&sslmode=disable"
         with pytest.raises(Fault) as caught:
-            dial.dial(Address(url))
+            connect.connect(Address(url))
     assert caught.value.sqlstate == ABSENT
 
 

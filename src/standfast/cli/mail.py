@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import argument, noun, option, pair, place, scope_options
-from standfast.cli.output import Out, dumps
+from standfast.cli.frame import argument, noun, option, place, scope_options
+from standfast.cli.output import Out
 from standfast.cli.render import Column, clean_lines
 
 if TYPE_CHECKING:
@@ -454,66 +454,6 @@ def receipts(
         then=f"standfast mail receipts {_short(found[0].id)}" if found else "",
         empty="nothing was sent",
     )
-
-
-@mail.verb("boxes", examples=("standfast mail boxes", "standfast mail boxes --all --json"))
-@option("--after", help="Where the page before ended.")
-@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
-@scope_options
-def boxes(out: Out, after: str | None, limit: int, scope_choice: str | None) -> None:
-    """List boxes: how full each is, and when somebody last looked into it."""
-    from standfast.cli.store import opened
-    from standfast.config import load
-
-    with opened(load(outside=scope_choice == "global"), create=False) as sf:
-        found = sf.mail.boxes(everywhere=scope_choice == "all", limit=limit, after=pair(after) or ("", ""))
-
-    def seen(us: int | None) -> str:
-        return _moment(us) if us else "never"
-
-    columns = [
-        Column("box"),
-        Column("waiting"),
-        Column("held"),
-        Column("bound"),
-        Column("refused"),
-        Column("seen_us", "last looked into", seen),
-    ]
-    out.rows(
-        [{**one._asdict(), "full": one.full} for one in found],
-        columns,
-        next=dumps([found[-1].scope, found[-1].box]) if len(found) == limit else None,
-        then="standfast mail list" if found else "",
-        empty="no box has mail",
-    )
-
-
-@mail.verb("bound", examples=("standfast mail bound reviewer 5000", "standfast mail bound role:builder --usual"))
-@argument("to")
-@argument("bound", type=int, required=False)
-@option("--usual", is_flag=True, help="The usual bound again: 1000.")
-def bound(out: Out, to: str, bound: int | None, usual: bool) -> None:
-    """At most BOUND mails may wait in TO; sending one more is refused, and says so."""
-    from standfast.cli.store import opened
-
-    if usual == (bound is not None):
-        raise click.UsageError("a number, or --usual")
-    with opened() as sf:
-        sf.mail.bound(to, bound)
-    out.record({"box": to, "bound": bound}, [f"{to}: {bound or 'the usual bound'}"])
-    out.then("standfast mail boxes")
-
-
-@mail.verb("sweep", examples=("standfast mail sweep", "standfast mail sweep --limit 1000 --json"))
-@option("--limit", default=200, show_default=True, type=click.IntRange(1, 1000))
-def sweep(out: Out, limit: int) -> None:
-    """Give back what dead or late readers hold, and write down what has expired. The daemon does this too."""
-    from standfast.cli.store import opened
-
-    with opened(create=False) as sf:
-        swept = sf.mail.sweep(limit=limit)
-    words = f"{len(swept.returned)} came back, {len(swept.dead)} died, {len(swept.expired)} expired"
-    out.record(swept._asdict(), [words + ("; more is left" if swept.more else "")])
 
 
 # -- small parts -------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ def mcp(out: Out, tools: bool) -> None:
         ) from error
     from standfast.cli.store import opened
 
-    with opened(for_long=True) as sf:
+    with opened() as sf:
         callers = Callers(sf)
         server = build(sf, callers)
         if tools:

@@ -15,21 +15,14 @@ if TYPE_CHECKING:
     from standfast.handle import Standfast
 
 
-def opened(settings: Settings | None = None, *, create: bool = True, for_long: bool = False) -> Standfast:
-    """The configured store. With `create=False`, NotFound where reading would have to make it first.
-
-    `for_long` is for commands that stay, or go through all there is: then a slower start is worth it.
-    """
+def opened(settings: Settings | None = None, *, create: bool = True) -> Standfast:
+    """The configured store. With `create=False`, NotFound where reading would have to make it first."""
     settings = settings or load()
     there = exists(settings)
     if not create and not there:
         raise _no_store(settings)
     from standfast.handle import connect
 
-    if settings.target.engine == "postgres" and not for_long:
-        from standfast.db.postgres.binding import one_shot
-
-        one_shot()
     sf = connect(settings, as_actor=True)
     if there:
         _keep(sf)

@@ -32,7 +32,7 @@ def _sqlite(path: str) -> int:
 
 def _postgres(url: str) -> int:
     from standfast.db.postgres.address import Address
-    from standfast.db.postgres.dial import connect
+    from standfast.db.postgres.connect import connect
     from standfast.db.postgres.driver import psycopg
     from standfast.db.postgres.faults import Fault
 

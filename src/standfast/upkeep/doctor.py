@@ -331,6 +331,7 @@ def _readable(what: str, look: Callable[[], Iterable[Finding]], unchecked: dict[
 def _agents(settings: Settings, store: OpenStore | None) -> Iterator[Finding]:
     """The agents of this account and their hooks, and what waits for the store to take it."""
     from standfast.interchange.hooks import spool
+    from standfast.interchange.hooks.places import size_bytes
     from standfast.upkeep.agents import checking
     from standfast.upkeep.agents.known import AGENTS
 
@@ -340,7 +341,10 @@ def _agents(settings: Settings, store: OpenStore | None) -> Iterator[Finding]:
         known = store.read(lambda tx: {name: checking.facts(tx, name) for name in names})
     for word in checking.examine(known, settings.project_dir):
         yield Finding(word.id, word.state, word.text, word.remedy)
-    waits = spool.waiting(spool.places(settings.data_dir, settings.project_dir))
+    own, *others = spool.places(settings.data_dir, settings.project_dir)
+    waits = spool.waiting(others)
+    if size_bytes(own) > spool.DRAINED_MAX_BYTES:  # less is usual: hooks that only report write there
+        waits = [own, *waits]
     if waits:
         text = f"what hooks told while the store could not be written waits in {', '.join(waits)}"
         yield Finding("spool", "warn", text, "any command brings it home: standfast status")

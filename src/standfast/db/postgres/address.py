@@ -8,7 +8,7 @@ wrote into the URL counts; what they left out gets a bound, because a network ma
 from __future__ import annotations
 
 from standfast.config.target import Target, mask
-from standfast.db.postgres.binding import binding
+from standfast.db.postgres.driver import pq, psycopg
 from standfast.errors import InvalidInput
 
 POOLERS = {"transaction": True, "session": False, "none": False, "": False}
@@ -52,11 +52,10 @@ class Address:
         The driver quotes what it could not read, and that may be the password. Our error is raised after the
         driver's was handled: it must not hang on ours as `__context__`, which error reports print.
         """
-        way = binding()
         try:
-            options = way.Conninfo.parse(plain.encode())
+            options = pq.Conninfo.parse(plain.encode())
             return {option.keyword.decode(): option.val.decode() for option in options if option.val is not None}
-        except way.Error as error:
+        except psycopg.Error as error:
             refusal = InvalidInput(
                 f"{self.shown} is not a PostgreSQL URL: {self.hide(str(error)).strip()}",
                 "write postgresql://USER:PASSWORD@HOST:PORT/DATABASE",

@@ -8,6 +8,7 @@ from standfast.errors import StorageError
 try:
     import psycopg
     from psycopg import pq
+    from psycopg.pq.abc import PGconn, PGresult
 except ImportError as error:
     raise StorageError(
         f"PostgreSQL needs psycopg: {modules.install('postgres')}",
@@ -15,4 +16,4 @@ except ImportError as error:
         code="extra_missing",
     ) from None
 
-__all__ = ["pq", "psycopg"]
+__all__ = ["PGconn", "PGresult", "pq", "psycopg"]

@@ -28,7 +28,7 @@ from standfast.db.migrations.migration import Migration
 from standfast.db.postgres import faults, migrate, opening
 from standfast.db.postgres.address import Address
 from standfast.db.postgres.bell import CHANNEL, Bell
-from standfast.db.postgres.dial import connect, dial
+from standfast.db.postgres.connect import connect
 from standfast.db.postgres.effort import Effort
 from standfast.db.postgres.faults import Fault, Remedy
 from standfast.db.postgres.pool import Permit, Pool
@@ -135,7 +135,7 @@ class PostgresEngine(Engine):
             return dict(connection.execute(opening.META).fetchall())
 
     def _dial(self) -> Wire:
-        return Wire(dial(self.address), prepare=self._prepare)
+        return Wire(connect(self.address), prepare=self._prepare)
 
     def retain(self) -> None:
         with self._handles_mutex:

@@ -18,7 +18,7 @@ from standfast.errors import StorageError, UnsafeStorage
 if TYPE_CHECKING:
     from standfast.db.contract import Row
     from standfast.db.postgres.address import Address
-    from standfast.db.postgres.libpq import PGresult
+    from standfast.db.postgres.driver import PGresult
     from standfast.db.postgres.wire import Wire
 
 OLDEST_SERVER = 130000

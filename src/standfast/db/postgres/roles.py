@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from standfast.config.people import for_people
 from standfast.db import catalogue
 from standfast.db.postgres.address import Address
-from standfast.db.postgres.dial import connect
+from standfast.db.postgres.connect import connect
 from standfast.db.postgres.faults import Fault, spoken, translated
 from standfast.errors import InvalidInput
 from standfast.serial import PAYLOAD_COLUMNS

@@ -26,7 +26,7 @@ from standfast.db.sql import MOMENT_US
 from standfast.errors import SchemaTooNew, StorageError
 
 if TYPE_CHECKING:
-    from standfast.db.postgres.libpq import PGresult
+    from standfast.db.postgres.driver import PGresult
     from standfast.db.postgres.wire import Sink, Wire
     from standfast.db.sql import Statement
 

@@ -55,13 +55,17 @@ TYPES = {
 
 
 class Kept(NamedTuple):
-    """Where a record went, and the gates that stand there."""
+    """Where a record went, and what waits for its agent."""
 
     session_id: str
     new: bool
     """False if it was known already."""
     gates: list[Row]
-    """Only for a tool call that is about to be made."""
+    """The gates that apply to the agent. Empty after a stop or an end, as are the next two."""
+    homes: tuple[str, ...] = ()
+    """The homes of these gates: of the agent's directory and of its session."""
+    mail: bool = False
+    """Whether mail waits in the box of the agent or of its session."""
 
 
 class Hooks(Room):
@@ -75,9 +79,12 @@ class Hooks(Room):
         crash.point("hook.before_keep")
         kept = _keep(tx, heard, late=False)
         leases.renew_held(tx)
-        if heard.kind != "call":
+        if heard.kind in LEAVING or heard.kind == "check":
             return kept
-        return kept._replace(gates=_gates(tx, kept.session_id))
+        homes = _homes(tx, kept.session_id)
+        boxes = {"scope": tx.caller.scope, "own_box": tx.caller.actor, "session_box": f"session:{heard.key}"}
+        mail = tx.maybe(SQL.mail_waits, now_us=tx.now_us(), **boxes) is not None
+        return kept._replace(gates=_gates(tx, homes), homes=homes, mail=mail)
 
     @verb
     def hold(self, tx: Tx, heard: Heard, gate: str, why: str) -> None:
@@ -115,7 +122,7 @@ class Hooks(Room):
 
         With a session, also those of its own repository: an agent may have left it.
         """
-        return _gates(tx, session_id)
+        return _gates(tx, _homes(tx, session_id))
 
     @query
     def whose(self, tx: Tx, session_id: str) -> Row | None:
@@ -166,12 +173,16 @@ def told_of(tx: Tx, agent: str) -> tuple[int | None, int]:
     return tx.one(SQL.last_heard, agent=agent)["us"], tx.one(SQL.imported, agent=agent)["files"]
 
 
-def _gates(tx: Tx, session_id: str | None) -> list[Row]:
+def _homes(tx: Tx, session_id: str | None) -> tuple[str, str]:
+    """Whose gates apply: those of the caller's directory, and of the session, which may have begun elsewhere."""
     row = tx.maybe(SQL.whose, id=session_id) if session_id else None
     own = tx.caller.home if row is None else repositories.home(tx, row["scope"], repositories.labelled(row))
-    homes = {"home": tx.caller.home, "session_home": own}
-    rows = tx.all(SQL.gates, limit=GATES_MAX, **homes, **tx.caller.labelled())
-    return [one for one in rows if one["scope"] in ("", *homes.values()) or scope_of(one["scope"]) == tx.caller.scope]
+    return tx.caller.home, own
+
+
+def _gates(tx: Tx, homes: tuple[str, str]) -> list[Row]:
+    rows = tx.all(SQL.gates, limit=GATES_MAX, home=homes[0], session_home=homes[1], **tx.caller.labelled())
+    return [one for one in rows if one["scope"] in ("", *homes) or scope_of(one["scope"]) == tx.caller.scope]
 
 
 def keep_late(

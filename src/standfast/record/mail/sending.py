@@ -210,8 +210,8 @@ def box_full(tx: Tx, place: Place) -> Conflict | None:
     tx.run(SQL.refused, now_us=tx.now_us(), scope=place.scope, box=place.box, **tx.caller.labelled())
     return Conflict(
         f"the box {place.box!r} is full: it holds {found['waiting']:,} of at most {found['bound']:,}",
-        f"nothing was sent; see who reads it: standfast mail boxes    "
-        f"(a higher bound: {hints.command('mail', 'bound', place.box, str(2 * found['bound']))})",
+        f"nothing was sent; what waits in it: {hints.command('mail', 'list', place.box)}    "
+        f"(a higher bound: sf.mail.bound in Python)",
         code="box_full",
     )
 
