@@ -358,7 +358,7 @@ print(json.dumps([said, sorted(name for name in sys.modules if name.startswith((
 
 
 def test_a_hook_on_postgresql_loads_no_driver_but_libpq(pg_database: str, tmp_path: Path) -> None:
-    """001-12: opening, keeping, the brief, gates, the spool and closing; the driver would cost more than all of it."""
+    """Opening, keeping, the brief, gates, the spool and closing; the driver would cost more than all of it."""
     with standfast.open(pg_database, data_dir=tmp_path) as sf:
         sf.tasks.add("look at the roof")
     given = [

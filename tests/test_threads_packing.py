@@ -18,7 +18,7 @@ WORDS = b"the agent read the file, and the file was long. " * 40
 
 @given(st.binary(max_size=300), st.integers(1, 200))
 def test_what_is_laid_down_is_read_back_and_never_longer_than_a_mark(data: bytes, times: int) -> None:
-    """000-24: whatever the bytes are, they come back."""
+    """Any bytes are read back unchanged."""
     value = data * times
     stored = shut(None, PLACE, value)
     assert opened(None, PLACE, stored) == value
@@ -47,7 +47,7 @@ def test_what_is_sealed_keeps_its_length() -> None:
 
 
 def test_a_damaged_row_is_told_and_not_guessed() -> None:
-    """000-24: half a row, a row with something behind it, and a row of anything are all found out."""
+    """A cut row, a row with extra bytes and a row of other bytes each raise Corrupt."""
     stored = shut(None, PLACE, WORDS)
     other = zlib.compress(WORDS)
     for broken in (stored[:-3], stored + b"more", b"z" + other, b"z", b"znonsense"):
