@@ -1,4 +1,4 @@
-"""The ground every test stands on: a home of its own, and both engines.
+"""What every test gets: a home of its own, both engines, a random order, and no network beyond this machine.
 
 This module moves HOME and the data directory into a temporary place while it is imported, before
 any test or fixture exists, so that this process and every child of it agree. The variables that
@@ -9,19 +9,24 @@ depend on whose terminal it was started from.
     engine_url   the same two, not opened yet
     pg_database  a fresh, empty PostgreSQL database
     pg_url       the server itself: one per test process, started when first asked for
+
+The order of modules, and of the tests in each, is shuffled by a seed that is printed first. `--seed N` repeats it.
 """
 
 from __future__ import annotations
 
 import atexit
+import errno
+import ipaddress
 import os
+import random
 import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import standfast
@@ -39,6 +44,7 @@ FOREIGN_NAMES = (
 KEPT_PREFIX = "STANDFAST_TEST_"
 ROOT_VARIABLE = "STANDFAST_TEST_ROOT"
 REAL_HOME_VARIABLE = "STANDFAST_TEST_REAL_HOME"
+SEED_VARIABLE = "STANDFAST_TEST_SEED"
 HAD_STORE_VARIABLE = "STANDFAST_TEST_REAL_HOME_HAD_STORE"
 
 
@@ -46,6 +52,8 @@ def _move_into_a_home_of_our_own() -> Path:
     root = _shared_root() / os.environ.get("PYTEST_XDIST_WORKER", "main")
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the background: children would ignore Ctrl-C too
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # under nohup; a handler is not inherited through exec
+        signal.signal(signal.SIGHUP, lambda *_: None)
     for name in list(os.environ):
         foreign = name.startswith(FOREIGN_PREFIXES) or name in FOREIGN_NAMES
         if foreign and not name.startswith(KEPT_PREFIX):
@@ -93,6 +101,66 @@ import pytest  # noqa: E402  the lines above have to run first
 
 from standfast.prove.postgres import TemporaryPostgres, fresh_database  # noqa: E402  as above
 from tests.neighbours import DatabaseTemplate, FileTemplate, has_neighbours  # noqa: E402  as above
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seed", type=int, help="repeat the order of tests that this seed gives")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.seed is None:
+        config.option.seed = int(os.environ.get(SEED_VARIABLE, random.randrange(10**6)))
+    os.environ[SEED_VARIABLE] = str(config.option.seed)  # the workers of pytest-xdist inherit it
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if "PYTEST_XDIST_WORKER" not in os.environ:  # not in the report header, which -q hides
+        session.config.get_terminal_writer().line(f"order of tests: --seed {session.config.option.seed}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items[:] = shuffled(items, config.option.seed, module=lambda item: item.path)
+
+
+def shuffled(items: list[Any], seed: int, *, module: Callable[[Any], object]) -> list[Any]:
+    """Shuffle the modules, then the items in each: a fixture shared by a module is set up once."""
+    groups: dict[object, list[Any]] = {}
+    for item in items:
+        groups.setdefault(module(item), []).append(item)
+    order = random.Random(seed)
+    return [
+        item
+        for name in order.sample(list(groups), len(groups))
+        for item in order.sample(groups[name], len(groups[name]))
+    ]
+
+
+CONNECTS = {"socket.connect", "socket.sendto", "socket.sendmsg"}
+connects_refused: list[str] = []
+
+
+def _refuse_the_network(event: str, args: tuple[object, ...]) -> None:
+    if event in CONNECTS and isinstance(args[1], tuple) and not _is_loopback(str(args[1][0])):
+        connects_refused.append(f"{event} to {args[1]}")
+        raise OSError(errno.ENETUNREACH, "the tests have no network")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+sys.addaudithook(_refuse_the_network)
+
+
+@pytest.fixture(autouse=True)
+def no_network() -> Iterator[None]:
+    """000-4: a connection of this process beyond this machine fails, and fails the test. libpq is not covered."""
+    connects_refused.clear()
+    yield
+    assert connects_refused == []
 
 
 @pytest.fixture(autouse=True)

@@ -6,16 +6,19 @@ import ast
 import json
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 import tomllib
 import zipfile
 from importlib import metadata
+from itertools import groupby
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import REAL_HOME_VARIABLE, TEST_ROOT, store_appeared_in_the_real_home
+from tests.conftest import REAL_HOME_VARIABLE, TEST_ROOT, connects_refused, shuffled, store_appeared_in_the_real_home
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "standfast"
@@ -43,6 +46,30 @@ def test_the_tests_live_in_a_home_of_their_own() -> None:
     assert Path(os.environ["STANDFAST_DATA_DIR"]).is_relative_to(TEST_ROOT)
     assert Path(os.environ[REAL_HOME_VARIABLE]) != Path.home()
     assert not store_appeared_in_the_real_home()
+
+
+@pytest.mark.parametrize(("host", "family"), [("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6)])
+def test_a_connection_beyond_this_machine_is_refused_and_noticed(host: str, family: socket.AddressFamily) -> None:
+    """000-4: the tests run without a network."""
+    with socket.socket(family) as beyond, pytest.raises(OSError, match="no network"):
+        beyond.connect((host, 443))
+    assert connects_refused == [f"socket.connect to {(host, 443)}"]
+    connects_refused.clear()
+
+
+def test_a_seed_repeats_the_order_and_another_one_changes_it() -> None:
+    """000-34: no test depends on the order."""
+    tests = [f"{module}{test}" for module in "abc" for test in range(9)]
+    first, again, other = (shuffled(tests, seed, module=lambda name: name[0]) for seed in (1, 1, 2))
+    assert first == again != other
+    assert sorted(first) == sorted(other) == tests
+    assert len(list(groupby(first, key=lambda name: name[0]))) == 3  # the tests of a module stay together
+
+
+def test_children_hear_a_hangup() -> None:
+    """Under nohup SIGHUP is ignored; a child must not inherit that."""
+    command = [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGHUP)"]
+    assert subprocess.run(command).returncode == -signal.SIGHUP
 
 
 def test_the_default_store_is_in_the_data_directory(tmp_path: Path) -> None:
