@@ -5,7 +5,7 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench prove fuzz soak fmt clean
+.PHONY: help demo test check bench prove fuzz soak words fmt clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ evaluation: .venv/dev ## docs/evaluation.md from the files in docs/results
 
 soak: .venv/dev ## an hour of everything at once under random kills, then every invariant
 	@$(BIN)/standfast prove --only soak --minutes 60 $(ARGS)
+
+words: .venv/dev ## write the counts of words to avoid into tests/words.toml
+	@$(BIN)/python -m tests.words
 
 fmt: .venv/dev ## format and fix what can be fixed
 	@$(BIN)/ruff check --quiet --fix-only .

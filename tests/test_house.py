@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import words
 from tests.conftest import REAL_HOME_VARIABLE, TEST_ROOT, connects_refused, shuffled, store_appeared_in_the_real_home
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -186,3 +187,10 @@ def test_every_requirement_a_test_cites_exists() -> None:
     }
     assert known
     assert {pair for pair in cited if pair[0] not in known} == set()
+
+
+def test_the_words_that_plain_english_avoids_become_fewer() -> None:
+    tracked_files()
+    now = words.counted()
+    wrong = [words.line(word, now[word]) for word, count in words.recorded().items() if now[word] != count]
+    assert wrong == [], f"{words.FILE.name}: rephrase where a count rose; where it fell, paste the line or `make words`"
