@@ -25,6 +25,8 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -202,36 +204,50 @@ def pg_database(pg_url: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def file_template(tmp_path_factory: pytest.TempPathFactory) -> FileTemplate:
-    """A store with neighbours in it, to be copied for each test."""
-    place = tmp_path_factory.mktemp("neighbours")
-    return FileTemplate(str(place / "standfast.db"), place)
+def file_templates(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bool], FileTemplate]:
+    """An empty store, or one with neighbours in it, to be copied for each test."""
+
+    @cache
+    def made(neighbours: bool) -> FileTemplate:
+        place = tmp_path_factory.mktemp("template")
+        return FileTemplate(str(place / "standfast.db"), place, neighbours=neighbours)
+
+    return made
 
 
 @pytest.fixture(scope="session")
-def database_template(pg_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DatabaseTemplate]:
-    with fresh_database(pg_url) as url:
-        yield DatabaseTemplate(url, tmp_path_factory.mktemp("neighbours"))
+def database_templates(
+    pg_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[bool], DatabaseTemplate]]:
+    with ExitStack() as databases:
+
+        @cache
+        def made(neighbours: bool) -> DatabaseTemplate:
+            url = databases.enter_context(fresh_database(pg_url))
+            return DatabaseTemplate(url, tmp_path_factory.mktemp("template"), neighbours=neighbours)
+
+        yield made
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A fresh place to open a store at, once on each engine.
+    """A fresh place to open a store at, once on each engine; for a test that asks for `sf` too, an empty store.
 
     For the modules that `neighbours.py` names, the store has rows of others in it: none of them may have changed
     when the test has ended.
     """
     beside = has_neighbours(request.module.__name__, request.function.__name__)
+    from_template = beside or "sf" in request.fixturenames
     if request.param == "sqlite":
         url = str(tmp_path / "standfast.db")
-        if not beside:
+        if not from_template:
             yield url
             return
-        template: FileTemplate = request.getfixturevalue("file_template")
+        template: FileTemplate = request.getfixturevalue("file_templates")(beside)
         yield template.copy(Path(url))
         template.unchanged(url, tmp_path)
-    elif beside:
-        filled: DatabaseTemplate = request.getfixturevalue("database_template")
+    elif from_template:
+        filled: DatabaseTemplate = request.getfixturevalue("database_templates")(beside)
         with filled.copy(request.getfixturevalue("pg_url")) as url:
             yield url
             filled.unchanged(url, tmp_path)
