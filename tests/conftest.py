@@ -107,6 +107,7 @@ from tests.neighbours import DatabaseTemplate, FileTemplate, has_neighbours  # n
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, help="repeat the order of tests that this seed gives")
+    parser.addoption("--quick", action="store_true", help="only the features on SQLite")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -121,7 +122,20 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.option.quick:
+        config.hook.pytest_deselected(items=[item for item in items if not is_quick(item)])
+        items[:] = filter(is_quick, items)
     items[:] = shuffled(items, config.option.seed, module=lambda item: item.path)
+
+
+def is_quick(item: pytest.Item) -> bool:
+    """A test of a feature on SQLite, or of the project itself. State machines and the slow tests are not."""
+    if item.path.stem == "test_house":
+        return True
+    fixtures = set(getattr(item, "fixturenames", ()))
+    engine = getattr(item, "callspec", None) and item.callspec.params.get("engine_url")
+    long = item.get_closest_marker("slow") or item.path.stem.endswith(("_properties", "_storm"))
+    return bool(fixtures & {"sf", "engine_url"}) and engine != "postgres" and "pg_url" not in fixtures and not long
 
 
 def shuffled(items: list[Any], seed: int, *, module: Callable[[Any], object]) -> list[Any]:

@@ -194,3 +194,16 @@ def test_the_words_that_plain_english_avoids_become_fewer() -> None:
     now = words.counted()
     wrong = [words.line(word, now[word]) for word, count in words.recorded().items() if now[word] != count]
     assert wrong == [], f"{words.FILE.name}: rephrase where a count rose; where it fell, paste the line or `make words`"
+
+
+def test_the_workflows_cover_every_python_and_call_targets_that_exist() -> None:
+    import yaml
+
+    workflows = {path.stem: path.read_text() for path in (ROOT / ".github" / "workflows").glob("*.yml")}
+    matrix = yaml.safe_load(workflows["test"])["jobs"]["test"]["strategy"]["matrix"]
+    assert matrix == {"os": ["ubuntu-latest", "macos-latest"], "python": ["3.11", "3.12", "3.13", "3.14"]}
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    for name, text in workflows.items():
+        assert yaml.safe_load(text)["name"] == name
+        assert "has not been run yet" in text.splitlines()[0]
+        assert set(re.findall(r"make (\w+)", text)) <= targets
