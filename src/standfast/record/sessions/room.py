@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from standfast import crash, serial
+from standfast import crash, log, serial
 from standfast.db.contract import Row, Tx
 from standfast.db.store import Room, query, verb
 from standfast.errors import Conflict, InvalidInput, StandfastError
@@ -41,6 +41,8 @@ class Sessions(Room):
         Raises InProgress naming the holder while somebody alive has it.
         """
         opened = self._open(key, agent, command, cwd, for_us, alone, join)
+        if opened.before is not None and opened.before.crashed and self.tx is None:
+            log.info("session %s taken over from %s", key, opened.before.holder)
         from standfast.record import agents
 
         agents.notice(self.store, self.tx, agent)
