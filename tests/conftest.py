@@ -129,12 +129,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def is_quick(item: pytest.Item) -> bool:
-    """A test of a feature on SQLite, or of the project itself. State machines and the slow tests are not."""
-    if item.path.stem == "test_house":
+    """A test of a feature on SQLite in this process, or of the project. State machines and slow tests are not."""
+    name = item.path.stem
+    if name == "test_house":
         return True
     fixtures = set(getattr(item, "fixturenames", ()))
     engine = getattr(item, "callspec", None) and item.callspec.params.get("engine_url")
-    long = item.get_closest_marker("slow") or item.path.stem.endswith(("_properties", "_storm"))
+    long = item.get_closest_marker("slow") or name.endswith(("_properties", "_storm", "_cli"))
+    long = long or name.startswith(("test_daemon", "test_prove"))
     return bool(fixtures & {"sf", "engine_url"}) and engine != "postgres" and "pg_url" not in fixtures and not long
 
 

@@ -9,9 +9,12 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 
 
+@pytest.mark.slow
 def test_prove_runs_from_an_installed_wheel(tmp_path: Path) -> None:
     """002-33: nothing but the package and its dependencies; its C sources travel inside."""
     built = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
