@@ -49,7 +49,7 @@ def findings(*, fix: bool = False, quick: bool = False) -> dict[str, Finding]:
 
     found = list(examine(lambda: config.load(quiet=True), opened, fix=fix, quick=quick))
     for finding in found:
-        # 003-37 in spirit: whatever is wrong, the advice never destroys anything.
+        # The advice never destroys data.
         assert not re.search(r"\brm\b|delet|remov|truncat|drop", finding.remedy, re.IGNORECASE), finding
         assert finding.remedy or finding.state == "ok"
     assert len({finding.id for finding in found}) == len(found)

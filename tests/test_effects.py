@@ -900,7 +900,7 @@ def test_an_actor_holds_what_it_began_until_its_time_is_up(engine_url: str, tmp_
 
 
 def test_a_look_at_one_attempt_does_not_settle_the_next(sf: standfast.Standfast) -> None:
-    """002-5: two people look at attempt 1; one settles it, it is sent and lost again, then the other speaks."""
+    """002-15: two people look at attempt 1; one settles it, it is sent and lost again, then the other speaks."""
     sf.effects.begin("d", key="d")
     orphan(sf, "d")
     seen = sf.effects.in_doubt()[0]

@@ -114,7 +114,7 @@ def test_an_outcome_is_what_the_agent_said_and_never_a_guess(
 
 
 def test_secrets_are_taken_out_before_anything_is_stored(sf: standfast.Standfast) -> None:
-    """003-40: in prompts, inputs, outputs and summaries; half a secret has no shape, so before it is cut."""
+    """003-24: in prompts, inputs, outputs and summaries. A cut secret has no known shape, so redaction comes first."""
     keep(sf, payload("UserPromptSubmit", prompt="x" * 19_990 + SECRET), 1)
     keep(sf, bash("PreToolUse", f"curl -H {SECRET}"), 2)
     keep(sf, bash("PostToolUse", f"curl -H {SECRET}", tool_response={"stdout": "y" * 19_990 + SECRET}), 3)

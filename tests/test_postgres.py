@@ -219,7 +219,7 @@ def test_the_time_is_the_servers_one_per_transaction_and_an_injected_clock_overr
 
 
 def test_settings_hold_for_the_transaction_alone(engine: PostgresEngine) -> None:
-    """000-5: nothing is left in a session that a pooler may give to somebody else."""
+    """A pooler may give the session to another client, so no setting may remain in it."""
     names = ["search_path", "statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"]
     names += ["synchronous_commit"]
 

@@ -263,7 +263,7 @@ def test_a_silent_server_is_given_up_after_a_while(far: PostgresEngine, monkeypa
 
 
 def test_acknowledged_rows_survive_kill_9_of_the_server_and_no_others_appear() -> None:
-    """000-24: two kills while eight threads write; the engine goes on by itself."""
+    """000-1: the server is killed twice while eight threads write; the engine continues by itself."""
     with TemporaryPostgres() as server:
         engine = open_engine(server.url, CALLER)
         with psycopg.connect(server.url, autocommit=True) as admin:

@@ -357,7 +357,7 @@ def test_closing_gives_up_at_its_timeout_while_another_process_keeps_the_lock(
 
 
 def test_threads_that_write_on_and_on_share_their_commits(sf: standfast.Standfast) -> None:
-    """000-5, DESIGN 6: sixty-four callers are served together, not a few at a time."""
+    """Sixty-four callers share their commits."""
     together = threading.Barrier(64)
 
     def write() -> None:

@@ -15,7 +15,7 @@ WORDS = b"the agent read the file, and the file was long. " * 40
 
 @given(st.binary(max_size=300))
 def test_a_row_is_read_back_as_it_was_written(data: bytes) -> None:
-    """000-24: all bytes come back."""
+    """Any bytes are read back unchanged."""
     assert opened(None, PLACE, shut(None, PLACE, data)) == data
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
+from standfast import log
 from standfast.db.contract import Caller, Done, Engine, Row, Tx, Wake, Watch, always
 from standfast.db.sql import statement
 from standfast.db.store_memory import Memory, behind, refuse_lost, refuse_mixed, replaced
@@ -100,6 +101,7 @@ class Store:
                 )
             elif self._engine is not None and self._engine.dead is None:
                 return self._engine
+            reason = self._engine.dead if self._engine is not None else None
             if self._engine is not None:
                 refuse_mixed(self.shown, self._engine.dead)
                 self._newest = self._engine.newest or self._newest
@@ -111,6 +113,7 @@ class Store:
                 engine.release()
                 raise
             self._engine = engine
+            log.info("reopened %s: %s", self.shown, reason or "after a fork")
             return engine
 
     def _check_pin(self, engine: Engine) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from standfast import crash, modules
+from standfast import crash, log, modules
 from standfast.db.contract import Caller, Done, Engine, Row, Tx, Watch, always
 from standfast.db.migrations import MIGRATIONS, refuse
 from standfast.db.migrations.migration import Migration
@@ -280,6 +280,7 @@ class PostgresEngine(Engine):
             raise faults.translated(fault, self.address) from None
         if not effort.pause(fault):
             raise faults.busy(fault, self.address, effort.waited_s(), self._in_the_way()) from None
+        log.info("retry %d: sqlstate %s", effort.tries, fault.sqlstate)
 
     def _in_the_way(self) -> str:
         try:

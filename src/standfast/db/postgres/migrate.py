@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from standfast import crash
+from standfast import crash, log
 from standfast.db.contract import DEADLINE_S
 from standfast.db.migrations import MIGRATIONS, ddl, refuse
 from standfast.db.migrations.migration import Migration
@@ -51,7 +51,9 @@ def migrate(connection: psycopg.Connection[Any], migrations: Sequence[Migration]
     for attempt in itertools.count(1):
         try:
             with connection.transaction():
-                _migrate_locked(connection, migrations)
+                found = _migrate_locked(connection, migrations)
+            if found < migrations[-1].version:
+                log.info("migrated from schema %d to %d", found, migrations[-1].version)
             return
         except psycopg.Error as error:
             race = error.sqlstate in _WAITED or (error.sqlstate in _EXISTS and attempt <= _EXISTS_RERUNS_MAX)
@@ -60,7 +62,8 @@ def migrate(connection: psycopg.Connection[Any], migrations: Sequence[Migration]
             time.sleep(random.uniform(0.005, 0.1))
 
 
-def _migrate_locked(connection: psycopg.Connection[Any], migrations: Sequence[Migration]) -> None:
+def _migrate_locked(connection: psycopg.Connection[Any], migrations: Sequence[Migration]) -> int:
+    """Returns the schema that was found."""
     connection.execute(_LOCAL)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
     found = _version(connection)
@@ -74,6 +77,7 @@ def _migrate_locked(connection: psycopg.Connection[Any], migrations: Sequence[Mi
             crash.point("migrate.before_step")
             _apply(connection, migration)
             crash.point("migrate.after_step")
+    return found
 
 
 def _version(connection: psycopg.Connection[Any]) -> int:

@@ -26,7 +26,7 @@ from typing import TypeVar
 
 import apsw
 
-from standfast import crash, modules
+from standfast import crash, log, modules
 from standfast.db.contract import DEADLINE_S, Caller, Done, Engine, Row, Tx, Watch, always
 from standfast.db.migrations import MIGRATIONS
 from standfast.db.migrations.migration import Migration
@@ -293,6 +293,7 @@ class SqliteEngine(Engine):
         finally:
             self.lock.release()
         if not served:  # a foreign program has the database; the batch is back in the deque
+            log.info("retry: another program has locked the database")
             library.pause(0.05)
             return
         committed = [body for body in served if body.error is None]

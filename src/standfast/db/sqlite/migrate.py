@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import apsw
 
-from standfast import crash
+from standfast import crash, log
 from standfast.db import catalogue
 from standfast.db.contract import Caller
 from standfast.db.migrations import MIGRATIONS, ddl, refuse
@@ -45,6 +45,8 @@ def migrate(connection: apsw.Connection, caller: Caller, migrations: Sequence[Mi
                 crash.point("migrate.after_step")
         protect(connection, migrations)
         connection.execute("COMMIT")
+        if found < migrations[-1].version:
+            log.info("migrated from schema %d to %d", found, migrations[-1].version)
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from standfast import crash, serial
+from standfast import crash, log, serial
 from standfast.db.contract import Row, Tx
 from standfast.db.store import Room, query, verb
 from standfast.errors import Conflict, InvalidInput
@@ -50,6 +50,8 @@ class Sessions(Room):
             return owning.open_or_resume(tx, key, wanted, alone=alone, join=join)
 
         opened = self._write(open)
+        if opened.before is not None and opened.before.crashed and self.tx is None:
+            log.info("session %s taken over from %s", key, opened.before.holder)
         agents.notice(self.store, self.tx, agent)
         return opened
 

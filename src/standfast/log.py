@@ -1,0 +1,37 @@
+"""The logger `standfast`: events that help an operator. It prints nothing unless a program or `--verbose` asks for it.
+
+Nothing here imports `logging`, which takes 10 ms: a program that has not imported it has no handler either. Bodies
+of transactions do not log, because they may run twice.
+"""
+
+from __future__ import annotations
+
+import sys
+
+NAME = "standfast"
+
+
+def info(message: str, *args: object) -> None:
+    if (logging := sys.modules.get("logging")) is not None:
+        logging.getLogger(NAME).info(message, *args)
+
+
+def warning(message: str) -> None:
+    """For a caller that gave no other way to hear of it. Without a handler of the program it is silent."""
+    import logging
+
+    logger = logging.getLogger(NAME)
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+    logger.warning(message)
+
+
+def to_stderr() -> None:
+    """What `standfast --verbose` does: every event is one line on stderr."""
+    import logging
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("standfast: %(message)s"))
+    logger = logging.getLogger(NAME)
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
