@@ -191,6 +191,8 @@ class Engine(ABC):
     newest: tuple[int, int] | None = None
     """Sequence number and time of the newest journal row that this engine acknowledged. SQLite only: files can lose
     rows in ways that no server allows."""
+    changes: int = 0
+    """The change counter that was last seen in the header of the database file; it never goes back. SQLite only."""
 
     @abstractmethod
     def write(self, body: Callable[[Tx], T], caller: Caller, *, durable: bool = True) -> T:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 from standfast import log
 from standfast.db.contract import Caller, Done, Engine, Row, Tx, Wake, Watch, always
 from standfast.db.sql import statement
-from standfast.db.store_memory import Memory, behind, refuse_lost, refuse_mixed, replaced
+from standfast.db.store_memory import OVERWRITTEN, Memory, behind, mixed, refuse_lost, replaced
 from standfast.errors import InvalidInput, StandfastError, StorageError
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class Store:
         self._noted = 0
         self._newest: tuple[int, int] | None = None
         """The newest journal row that an engine of this handle acknowledged before it was given up."""
+        self._changes = 0
+        """The highest change counter that such an engine saw."""
         self.written = False
         """Whether a durable write went through this handle."""
         self._pid = os.getpid()
@@ -103,8 +105,10 @@ class Store:
                 return self._engine
             reason = self._engine.dead if self._engine is not None else None
             if self._engine is not None:
-                refuse_mixed(self.shown, self._engine.dead)
+                if getattr(self._engine.dead, "code", "") == OVERWRITTEN:
+                    raise mixed(self.shown)
                 self._newest = self._engine.newest or self._newest
+                self._changes = max(self._engine.changes, self._changes)
             self._engine = None
             engine = self._connect(self.caller)
             try:
@@ -122,6 +126,8 @@ class Store:
         found = (engine.store_id, engine.epoch)
         if found != self.pin:
             raise replaced(self.shown, self.pin, found)
+        if engine.changes < self._changes:
+            raise mixed(self.shown)
         seen = max(self._noted, self.memory.seq() if self.memory is not None else 0)
         last = engine.read(lambda tx: tx.maybe(_LAST), self.caller) if seen else None
         if seen and (last is None or last["seq"] < seen):

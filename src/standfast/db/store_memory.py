@@ -239,17 +239,13 @@ def behind(shown: str, last: int, seen: int) -> StorageError:
     )
 
 
-def refuse_mixed(shown: str, dead: BaseException | None) -> None:
-    """Raise StorageError("store_replaced") if the engine ended because its database file was overwritten.
-
-    The WAL still has newer pages. Opened again, the store would be a mixture of two states.
-    """
-    if isinstance(dead, StorageError) and dead.code == OVERWRITTEN:
-        raise StorageError(
-            f"the database at {shown} was overwritten or truncated while this process had it open",
-            "nothing was written; end this process, then look: standfast doctor",
-            code="store_replaced",
-        )
+def mixed(shown: str) -> StorageError:
+    """The error for a handle whose database file was overwritten: with the WAL it is a mixture of two states."""
+    return StorageError(
+        f"the database at {shown} was overwritten or truncated while this process had it open",
+        "nothing was written; end this process, then look: standfast doctor",
+        code="store_replaced",
+    )
 
 
 def refuse_lost(tx: Tx, shown: str, newest: tuple[int, int] | None) -> None:

@@ -268,6 +268,10 @@ class SqliteEngine(Engine):
         self._writer.submit(Body(body, caller, durable=True, done=done, wanted=wanted))
 
     @property
+    def changes(self) -> int:  # type: ignore[override]
+        return self._files.changes
+
+    @property
     def inside(self) -> bool:
         """Whether this thread runs a body, or holds a transaction."""
         hold = self._here.hold

@@ -125,6 +125,7 @@ class Files:
         self._shm = Descriptor(path + "-shm")
         self.path = path + "-wal"
         self._directory = os.path.dirname(path)
+        self.changes = 0
         if not _LINUX:
             return
         _share(self._database, _SHARED_FIRST, _SHARED_SIZE)
@@ -136,6 +137,7 @@ class Files:
         self._names = self._now_named()
         self._place = _place(self._directory)
         self._header = Header.read(self._database)
+        self.changes = self._header.changes
         self._size = os.lseek(self._database, 0, os.SEEK_END)
 
     def settle(self, *, durable: bool) -> None:
@@ -192,7 +194,7 @@ class Files:
             if os.pread(self._database, 100, 0) != header.bytes:
                 header = Header.read(self._database)
             if header.follows(self._header) and size >= min(self._size, header.pages * header.page_size):
-                self._header, self._size = header, size
+                self._header, self._size, self.changes = header, size, header.changes
                 return
         raise self._overwritten()
 
