@@ -22,6 +22,7 @@ from standfast.prove.campaigns import hostile_sql
 from standfast.prove.faults import daemons
 from standfast.prove.planned import dispatch, plan
 from tests import hooks, walks
+from tests.test_cli import run as in_a_process
 
 AsRole = Callable[[str], str]
 
@@ -304,7 +305,7 @@ def test_every_method_works_with_its_role(as_role: AsRole, tmp_path: Path, resou
 COMMANDS = {
     "writer": (
         "status", "brief", "timeline", "task add x", "mail send bob hi", "state set k 1", "decide this --why that",
-        "lock deploy --for 5m", "once k -- true", "session list", "gate list", "loop list", "recovery", "doctor",
+        "lock deploy --for 5m", "session list", "gate list", "loop list", "recovery", "doctor",
         "search x", "approval list",
     ),
     "daemon": ("status", "loop add nightly --every 1h -- true", "gate add x*", "daemon status", "doctor"),
@@ -323,19 +324,25 @@ def test_commands_work_with_their_role(
         command(*words, code=3 if words == ["daemon", "status"] else 0)
 
 
+def test_a_command_runs_once_with_the_role_of_an_agent(as_role: AsRole, tmp_path: Path) -> None:
+    for _ in range(2):
+        done = in_a_process("once", "k", "--", "echo", "sent", home=tmp_path, STANDFAST_DB_URL=as_role("writer"))
+        assert (done.returncode, done.stdout) == (0, "sent\n"), done.stderr
+
+
 def test_a_hook_asks_with_the_role_of_an_agent_and_passes_once(
     opened: Callable[[str], standfast.Standfast], as_role: AsRole, tmp_path: Path
 ) -> None:
     """002-25, R14: gate, request, grant and one call, each with its own role."""
     opened("daemon").gates.add("git push*", scope="")
     approver, call = opened("approver"), hooks.bash("PreToolUse", "git push", cwd=tmp_path)
-    told = {"STANDFAST_DB_URL": as_role("writer")}
-    answers = [hooks.enter("claude-code", call, tmp_path / "data", cwd=tmp_path, **told).stdout]
+    store = {"STANDFAST_DB_URL": as_role("writer")}
+    answers = [hooks.enter("claude-code", call, tmp_path / "data", cwd=tmp_path, **store).stdout]
     (waiting,) = approver.approvals.list(state="requested", everywhere=True)
     approver.approvals.grant(waiting.id, approver="ada")
     for id in ("t2", "t3"):
         call["tool_use_id"] = id
-        answers.append(hooks.enter("claude-code", call, tmp_path / "data", cwd=tmp_path, **told).stdout)
+        answers.append(hooks.enter("claude-code", call, tmp_path / "data", cwd=tmp_path, **store).stdout)
     assert [b"deny" in answer for answer in answers] == [True, False, True], answers
     assert approver.approvals.get(waiting.id).state == "consumed"
 
@@ -402,7 +409,7 @@ def command(
         ended = app.run([words[0], "--json", *words[1:]] if "--" in words else [*words, "--json"])
         out, err = capsys.readouterr()
         assert ended == code, f"{words}: {err}"
-        return json.loads(out)["data"] if code == 0 and "once" not in words else err
+        return json.loads(out)["data"] if code == 0 else err
 
     yield run
     dropped(pg_database, prefix)

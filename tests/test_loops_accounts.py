@@ -22,7 +22,7 @@ from tests.test_cli import run
 AT_US = (SYSTEM.now_us() // SECOND_US) * SECOND_US + 30 * MINUTE_US
 MINE = account()
 OTHER = f"{MINE.partition('@')[0]}@other-host"
-NOBODYS = statement("UPDATE loop SET account = NULL, host = NULL")
+UNOWNED = statement("UPDATE loop SET account = NULL, host = NULL")
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def ticked(sf: standfast.Standfast, witness: Path) -> dict[tuple[str, int], int]
 
 
 def test_an_account_is_the_operating_systems_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("USER", "somebody-else")
+    monkeypatch.setenv("USER", "another-user")
     monkeypatch.setenv("STANDFAST_ACTOR", "ada")
     assert account() == MINE
     assert MINE.endswith(f"@{os.uname().nodename}")
@@ -144,7 +144,7 @@ def test_a_loop_of_an_older_version_is_run_from_a_file_and_not_from_a_server_unt
 ) -> None:
     """A file is private to its account. On a server a person says first whose it is."""
     add(sf, "old", noting(tmp_path / "out"))
-    sf._store.write(lambda tx: tx.run(NOBODYS))
+    sf._store.write(lambda tx: tx.run(UNOWNED))
     ran = ticked(sf, tmp_path / "out")
     if sf.engine.name == "sqlite":
         assert ran == {("old", AT_US): 1}
@@ -160,7 +160,7 @@ def test_a_loop_of_an_older_version_is_run_from_a_file_and_not_from_a_server_unt
 
 def test_adding_an_old_loop_again_takes_it(sf: standfast.Standfast) -> None:
     add(sf, "old", ["true"])
-    sf._store.write(lambda tx: tx.run(NOBODYS))
+    sf._store.write(lambda tx: tx.run(UNOWNED))
     assert add(sf, "old", ["true"]).account == MINE
 
 

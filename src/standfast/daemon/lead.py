@@ -1,7 +1,7 @@
 """One daemon per store and set of accounts: a lease in the store itself, so that every machine on it can see it.
 
 A daemon runs the loops of its own account and of those its configuration lists. A second daemon of the same set
-stands by and takes over when the first is gone: at once on the same machine, by time from another. The lease keeps two
+waits and takes over when the first is gone: at once on the same machine, by time from another. The lease keeps two
 from doing the same work for nothing. That nothing is doubled does not depend on it: a slot is one row, and a run is
 claimed with a fence.
 """

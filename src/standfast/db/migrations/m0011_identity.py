@@ -131,7 +131,7 @@ CREATE TRIGGER event_guard BEFORE UPDATE OR DELETE OR TRUNCATE ON event
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 
 -- Runs as the owner: the role that dispatches may not change an approval. The number of attempts is the question's,
--- whatever the row says. 40001: the grant was there a moment ago.
+-- not the column of the row. 40001: the grant was there a moment ago.
 CREATE FUNCTION use_grant() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = standfast, pg_temp AS $$
 BEGIN
     UPDATE approval

@@ -1,8 +1,8 @@
 """Where the server is: the URL, and what libpq is told beside it.
 
-Two parameters are ours and are taken out before libpq sees the URL. `?pooler=transaction` says that a transaction
-pooler stands in between. `?owner=ROLE` says that the caller trusts the role that owns the store. What a person wrote
-into the URL counts; what they left out gets a bound, because a network may go silent.
+Two parameters are ours and are taken out before libpq sees the URL. `?pooler=transaction` says that there is a
+transaction pooler in between. `?owner=ROLE` says that the caller trusts the role that owns the store. What a person
+wrote into the URL counts; what they left out gets a bound, because a network may go silent.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def of_accounts(tx: Tx, accounts: Sequence[str]) -> list[Row]:
     """Parameters of a statement about loops, once for each account, the caller's own first.
 
     A loop of an older version has no account. In a file it is the caller's: the file is private. On a server it is
-    nobody's until a person adds or resumes it.
+    not run until a person adds or resumes it.
     """
     unowned = accounts[0] if tx.dialect == "sqlite" else ""
     return [{"account": account, "unowned": unowned} for account in dict.fromkeys(accounts)]
