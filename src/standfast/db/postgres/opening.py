@@ -26,9 +26,22 @@ OLDEST_SERVER = 130000
 ANSWER_S = 30.0
 NO_SUCH_TABLE = frozenset({"42P01", "3F000"})
 
-# A superuser could run code as anyone without owning the store. Membership is read from the catalogue: pg_has_role
-# says yes to every superuser, who has most to lose.
 SERVER = b"""
+SELECT CAST(current_setting('server_version_num') AS bigint) AS version,
+       current_setting('server_version') AS version_name,
+       current_setting('fsync') AS fsync,
+       current_setting('server_encoding') AS encoding,
+       pg_is_in_recovery() AS standby,
+       pg_backend_pid() AS pid,
+       CAST(current_user AS text) AS role,
+       (SELECT CAST(pg_get_userbyid(nspowner) AS text) FROM pg_namespace WHERE nspname = 'standfast') AS owner,
+       (SELECT CAST(pg_get_userbyid(relowner) AS text) FROM pg_class
+        WHERE oid = to_regclass('standfast.meta')) AS table_owner
+"""
+# Asked only if the owner is neither the caller nor the role that the URL names. A superuser could run code as anyone
+# without owning the store. Membership is read from the catalogue: pg_has_role says yes to every superuser, who has most
+# to lose.
+STRANGERS = b"""
 WITH RECURSIVE mine (id) AS (
     SELECT oid FROM pg_roles WHERE rolname = current_user
     UNION SELECT belongs.roleid FROM pg_auth_members AS belongs JOIN mine ON belongs.member = mine.id
@@ -36,14 +49,9 @@ WITH RECURSIVE mine (id) AS (
     SELECT nspowner FROM pg_namespace WHERE nspname = 'standfast'
     UNION SELECT relowner FROM pg_class WHERE relnamespace = to_regnamespace('standfast')
 )
-SELECT CAST(current_setting('server_version_num') AS bigint) AS version,
-       current_setting('server_version') AS version_name,
-       current_setting('fsync') AS fsync,
-       current_setting('server_encoding') AS encoding,
-       pg_is_in_recovery() AS standby,
-       pg_backend_pid() AS pid,
-       (SELECT string_agg(CAST(rolname AS text), chr(10)) FROM owners JOIN pg_roles ON pg_roles.oid = owners.id
-        WHERE NOT rolsuper AND owners.id NOT IN (SELECT id FROM mine)) AS strangers
+SELECT CAST(rolname AS text) AS name FROM owners JOIN pg_roles ON pg_roles.oid = owners.id
+WHERE NOT rolsuper AND owners.id NOT IN (SELECT id FROM mine)
+ORDER BY 1
 """
 PRESENT = b"SELECT to_regclass('standfast.meta') IS NULL AS fresh"
 META = b"SELECT key, value FROM standfast.meta"
@@ -80,7 +88,8 @@ class Found(NamedTuple):
 
 
 def look(wire: Wire, address: Address, *, allow_unsafe: bool) -> Found:
-    """One round trip. Raises UnsafeStorage or StorageError for a server that cannot hold a store."""
+    """One round trip, two if another role owns the store. Raises UnsafeStorage or StorageError for a server that
+    cannot hold a store."""
     answers: dict[bytes, list[Row]] = {}
     for text in (SERVER, META, HISTORY, LAST, CLUSTER):  # an error ends what follows it: what may be refused is last
         wire.send(text, sink=_into(answers, text))
@@ -90,6 +99,8 @@ def look(wire: Wire, address: Address, *, allow_unsafe: bool) -> Found:
         raise fault
     server = answers[SERVER][0]
     _judge(server, address, allow_unsafe=allow_unsafe)
+    if not {server["owner"], server["table_owner"]} <= {None, server["role"], address.owner}:
+        _refuse_strangers(wire, address)
     fresh = fault is not None and META not in answers and fault.sqlstate in NO_SUCH_TABLE
     if fault is not None and LAST not in answers and not fresh:
         raise fault
@@ -132,8 +143,12 @@ def _into(answers: dict[bytes, list[Row]], text: bytes) -> Callable[[PGresult], 
     return take
 
 
-def _judge(server: Row, address: Address, *, allow_unsafe: bool) -> None:
-    strangers = sorted(set((server["strangers"] or "").splitlines()) - {address.owner})
+def _refuse_strangers(wire: Wire, address: Address) -> None:
+    """Raise if a role that the caller neither belongs to nor names owns the store."""
+    answers: dict[bytes, list[Row]] = {}
+    wire.send(STRANGERS, sink=_into(answers, STRANGERS))
+    wire.collect(ANSWER_S)
+    strangers = [row["name"] for row in answers[STRANGERS] if row["name"] != address.owner]
     if strangers:
         raise StorageError(
             f"the store in {address.shown} belongs to role {', '.join(strangers)}, which your role is no member of: "
@@ -141,6 +156,9 @@ def _judge(server: Row, address: Address, *, allow_unsafe: bool) -> None:
             f"if you trust that role, name it in the URL: ?owner={strangers[0]}; otherwise use another database",
             code="foreign_owner",
         )
+
+
+def _judge(server: Row, address: Address, *, allow_unsafe: bool) -> None:
     if server["version"] < OLDEST_SERVER:
         raise StorageError(
             f"{address.shown} runs PostgreSQL {server['version_name']}; standfast needs 13 or newer",
