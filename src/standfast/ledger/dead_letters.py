@@ -84,7 +84,7 @@ def bury(tx: Tx, *, scope: str, subject: str, kind: str, reason: str, attempts: 
 def settle(tx: Tx, subject: str, settlement: str, note: str | None = None) -> DeadLetter:
     """Close the open letter of `subject`: `retried` or `resolved`, by the caller, with a note.
 
-    Raises NotFound if it was never buried, IllegalTransition if somebody has settled it: who, when and how.
+    Raises NotFound if it was never buried, IllegalTransition if it was settled before: who, when and how.
     """
     if settlement not in SETTLEMENTS:
         raise InvalidInput(f"a dead letter is {' or '.join(SETTLEMENTS)}, not {serial.clean(str(settlement), 40)!r}")

@@ -112,7 +112,7 @@ def is_ready(tx: Tx, place: Place, thread_id: str) -> bool:
 
 
 def take(tx: Tx, row: Row, for_us: int | None) -> Row:
-    """This very mail, locked, for the caller: as it is if the caller has it, taken if nobody alive does.
+    """This very mail, locked, for the caller: as it is if the caller has it, taken if no live holder does.
 
     Raises InProgress, IllegalTransition.
     """
