@@ -462,10 +462,10 @@ _HOSTILE = (
         {"clones": 1, "importing": True},
         control="starting interpreters with -P",
     ),
-    Campaign("hostile-sql", "inputs", "hostile_sql:run", "statements", 1, ONLY_POSTGRES, {"statements": 300}),
+    Campaign("hostile-sql", "hostile", "hostile_sql:run", "statements", 1, ONLY_POSTGRES, {"statements": 300}),
     Campaign(
         "hostile-sql-control",
-        "inputs",
+        "hostile",
         "hostile_sql:run",
         "statements",
         0.2,
