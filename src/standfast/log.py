@@ -1,4 +1,4 @@
-"""The logger `standfast`: events that help an operator. It prints nothing unless a program or `--verbose` asks for it.
+"""The logger `standfast`: events that help an operator. Only warnings are printed unless a program or `--verbose` asks.
 
 Nothing here imports `logging`, which takes 10 ms: a program that has not imported it has no handler either. Bodies
 of transactions do not log, because they may run twice.
@@ -17,13 +17,10 @@ def info(message: str, *args: object) -> None:
 
 
 def warning(message: str) -> None:
-    """For a caller that gave no other way to hear of it. Without a handler of the program it is silent."""
+    """For a fact that a caller must know. Without a handler of the program, Python prints it on stderr."""
     import logging
 
-    logger = logging.getLogger(NAME)
-    if not logger.handlers:
-        logger.addHandler(logging.NullHandler())
-    logger.warning(message)
+    logging.getLogger(NAME).warning(message)
 
 
 def to_stderr() -> None:
