@@ -223,6 +223,8 @@ def test_words_of_a_shell_are_compared_and_everything_else_passes(sf: standfast.
         ("Bash", {"command": "ls", "stdin": "make deploy"}),
         ("exec_command", {"input": ["ls", "make -C app deploy"]}),
         ("run_in_terminal", {"text": "make deploy"}),
+        ("write_stdin", {"session_id": 1, "chars": "make deploy\n"}),
+        ("mcp__tmux__send_keys", {"text": "make deploy"}),
         ("Bash", "make deploy"),
         ("Bash", ["make", "deploy"]),
     ],

@@ -108,9 +108,8 @@ class Lines:
 
     def spelled(self, word: str) -> str:
         at = self._chance.randrange(1, len(word))
-        return self._chance.choice(
-            (word, word, word, f"'{word}'", f'"{word}"', f"{word[:at]}\\{word[at:]}", f"{word[:at]}''{word[at:]}")
-        )
+        parting = self._chance.choice(("\\", "''", "\\\n"))
+        return self._chance.choice((word, word, word, f"'{word}'", f'"{word}"', f"{word[:at]}{parting}{word[at:]}"))
 
     def quoted(self, text: str) -> str:
         """Quoted so that a shell reads the text itself."""

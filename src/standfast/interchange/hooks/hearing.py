@@ -62,11 +62,11 @@ def _set(words: str) -> frozenset[str]:
 
 _RUNNING = _set(
     "bash sh zsh fish powershell shell exec execute run runner command cmd terminal process spawn script ssh pty "
-    "console subprocess invoke eval"
+    "console subprocess invoke eval stdin keys keystrokes tmux repl kernel cell sandbox"
 )
 _COMMANDS = _set(
     "command commands cmd cmds script scripts argv args arguments shell program executable code commandline "
-    "command_line cmdline run exec"
+    "command_line cmdline run exec stdin chars keys keystrokes"
 )
 # They read or write files, or talk: their texts are no commands. (`Task` and `agent` start an agent with hooks.)
 _FILE_TOOLS = _set(
