@@ -226,7 +226,7 @@ def test_what_an_agent_types_belongs_to_its_session_with_no_flag(tmp_path: Path)
 
 
 def test_the_door_keeps_a_record_and_says_nothing(tmp_path: Path) -> None:
-    ran = enter("claude-code", bash("PreToolUse", "ls", cwd=tmp_path), tmp_path / "data")
+    ran = enter("claude-code", bash("PreToolUse", "ls", cwd=tmp_path), tmp_path / "data", program=("-c", PATIENT))
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
     with standfast.open(data_dir=tmp_path / "data") as sf:
         assert [call["tool"] for call in calls(sf)] == ["Bash"]
