@@ -24,7 +24,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
@@ -125,7 +125,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.option.quick:
         config.hook.pytest_deselected(items=[item for item in items if not is_quick(item)])
         items[:] = filter(is_quick, items)
-    items[:] = shuffled(items, config.option.seed, module=lambda item: item.path)
+    items[:] = shuffled(items, config.option.seed, groups=shared_by)
 
 
 def is_quick(item: pytest.Item) -> bool:
@@ -140,17 +140,25 @@ def is_quick(item: pytest.Item) -> bool:
     return bool(fixtures & {"sf", "engine_url"}) and engine != "postgres" and "pg_url" not in fixtures and not long
 
 
-def shuffled(items: list[Any], seed: int, *, module: Callable[[Any], object]) -> list[Any]:
-    """Shuffle the modules, then the items in each: a fixture shared by a module is set up once."""
-    groups: dict[object, list[Any]] = {}
-    for item in items:
-        groups.setdefault(module(item), []).append(item)
+def shuffled(items: list[Any], seed: int, *, groups: Callable[[Any], Sequence[object]]) -> list[Any]:
+    """Shuffle the modules, the groups in each, and the items in each group: a shared fixture is set up once."""
     order = random.Random(seed)
-    return [
-        item
-        for name in order.sample(list(groups), len(groups))
-        for item in order.sample(groups[name], len(groups[name]))
-    ]
+
+    def shuffle(items: list[Any], level: int) -> list[Any]:
+        parts: dict[object, list[Any]] = {}
+        for item in items:
+            key = groups(item)
+            parts.setdefault(key[level] if level < len(key) else item, []).append(item)
+        mixed = order.sample(list(parts.values()), len(parts))
+        return [item for part in mixed for item in (shuffle(part, level + 1) if len(part) > 1 else part)]
+
+    return shuffle(items, 0)
+
+
+def shared_by(item: pytest.Item) -> tuple[object, ...]:
+    """The module of a test, and the engine of the fixture `full`, which a module sets up once per engine."""
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    return item.path, params.get("full")
 
 
 CONNECTS = {"socket.connect", "socket.sendto", "socket.sendmsg"}

@@ -280,8 +280,8 @@ def test_a_doubt_in_other_words_is_sent_twice_only_if_the_session_does_not_stop(
 ) -> None:
     """000-19, 000-36: an LLM varies its arguments after each kill. The control passes over each doubt."""
     url = engine_url if "://" in engine_url else None
-    outcome = campaign.run(tmp_path, seed=3, url=url, jobs=1, varied=True, proceed=proceed)
-    assert outcome.bad == (["sent twice: ['sent say 0 0']"] if proceed else [])
+    outcome = campaign.run(tmp_path, seed=10, url=url, jobs=1, varied=True, proceed=proceed)
+    assert [sentence.partition(":")[0] for sentence in outcome.bad] == (["sent twice"] if proceed else [])
     assert outcome.seen["variations refused"] > 0
 
 
