@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from psycopg.pq import DiagnosticField
 
+from standfast import modules
 from standfast.clock import SYSTEM
 from standfast.db.contract import Caller, Tx
 from standfast.db.postgres.address import Address
@@ -150,4 +151,4 @@ def test_without_psycopg_the_message_says_what_to_install() -> None:
         "except standfast.StandfastError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stdout == "PostgreSQL needs the extra: pip install 'standfast[postgres]'\n"
+    assert done.stdout == f"PostgreSQL needs psycopg: {modules.install('postgres')}\n"

@@ -16,14 +16,18 @@ if TYPE_CHECKING:
 
 def connect(address: Address) -> psycopg.Connection[Any]:
     """A new connection, without a transaction of its own. Raises Fault."""
-    told: dict[str, Any] = {**address.params}
+    given: dict[str, Any] = {**address.params}
     try:
-        connection = psycopg.connect(**told, autocommit=True, prepare_threshold=None)
+        return _ready(psycopg.connect(**given, autocommit=True, prepare_threshold=None))
     except psycopg.ProgrammingError as error:  # a setting in the URL that is no such value
-        raise Fault(str(error), sqlstate=REFUSED, final=True) from None
+        fault = Fault(str(error), sqlstate=REFUSED, final=True)
     except psycopg.Error as error:
         silent = isinstance(error, psycopg.errors.ConnectionTimeout)
-        raise _fault(address, str(error).strip() or type(error).__name__, silent=silent) from None
+        fault = _fault(address, str(error).strip() or type(error).__name__, silent=silent)
+    raise fault  # not above: psycopg's error holds the password, and would be its context
+
+
+def _ready(connection: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
     connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
     connection.read_only = False
     return connection
