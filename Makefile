@@ -5,7 +5,7 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench prove fuzz soak fmt clean
+.PHONY: help demo quick test slow check bench prove fuzz soak words fmt clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -13,8 +13,14 @@ help: ## list the targets
 demo: .venv/core ## install the core and see a killed process remembered
 	@$(BIN)/standfast demo
 
-test: check ## every check, then every test, on SQLite and on a real PostgreSQL
-	@$(BIN)/python -m pytest -n 2 -q
+quick: check ## every check, then the features on SQLite
+	@$(BIN)/python -m pytest -n 2 -q --quick
+
+test: check ## every check, then the tests that a merge needs, on SQLite and on a real PostgreSQL
+	@$(BIN)/python -m pytest -n 2 -q -m "not slow"
+
+slow: .venv/dev ## the tests that take long: campaigns, storms, agent frameworks
+	@$(BIN)/python -m pytest -n 2 -q -m slow
 
 check: .venv/dev ## formatter, linter, types, import contracts
 	@$(BIN)/ruff format --check --quiet . || { echo "make fmt would change the files above"; exit 1; }
@@ -37,6 +43,9 @@ evaluation: .venv/dev ## docs/evaluation.md from the data in prove/results
 
 soak: .venv/dev ## an hour of everything at once under random kills, then every invariant
 	@$(BIN)/standfast prove --only soak --minutes 60 $(ARGS)
+
+words: .venv/dev ## write the counts of words to avoid into tests/words.toml
+	@$(BIN)/python -m tests.words
 
 fmt: .venv/dev ## format and fix what can be fixed
 	@$(BIN)/ruff check --quiet --fix-only .

@@ -1,4 +1,4 @@
-"""The ground every test stands on: a home of its own, and both engines.
+"""What every test gets: a home of its own, both engines, a random order, and no network beyond this machine.
 
 This module moves HOME and the data directory into a temporary place while it is imported, before
 any test or fixture exists, so that this process and every child of it agree. The variables that
@@ -9,19 +9,26 @@ depend on whose terminal it was started from.
     engine_url   the same two, not opened yet
     pg_database  a fresh, empty PostgreSQL database
     pg_url       the server itself: one per test process, started when first asked for
+
+The order of modules, and of the tests in each, is shuffled by a seed that is printed first. `--seed N` repeats it.
 """
 
 from __future__ import annotations
 
 import atexit
+import errno
+import ipaddress
 import os
+import random
 import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import standfast
@@ -39,6 +46,7 @@ FOREIGN_NAMES = (
 KEPT_PREFIX = "STANDFAST_TEST_"
 ROOT_VARIABLE = "STANDFAST_TEST_ROOT"
 REAL_HOME_VARIABLE = "STANDFAST_TEST_REAL_HOME"
+SEED_VARIABLE = "STANDFAST_TEST_SEED"
 HAD_STORE_VARIABLE = "STANDFAST_TEST_REAL_HOME_HAD_STORE"
 
 
@@ -46,6 +54,8 @@ def _move_into_a_home_of_our_own() -> Path:
     root = _shared_root() / os.environ.get("PYTEST_XDIST_WORKER", "main")
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the background: children would ignore Ctrl-C too
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # under nohup; a handler is not inherited through exec
+        signal.signal(signal.SIGHUP, lambda *_: None)
     for name in list(os.environ):
         foreign = name.startswith(FOREIGN_PREFIXES) or name in FOREIGN_NAMES
         if foreign and not name.startswith(KEPT_PREFIX):
@@ -95,13 +105,88 @@ from standfast_prove.postgres import TemporaryPostgres, fresh_database  # noqa: 
 from tests.neighbours import DatabaseTemplate, FileTemplate, has_neighbours  # noqa: E402  as above
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seed", type=int, help="repeat the order of tests that this seed gives")
+    parser.addoption("--quick", action="store_true", help="only the features on SQLite")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.seed is None:
+        config.option.seed = int(os.environ.get(SEED_VARIABLE, random.randrange(10**6)))
+    os.environ[SEED_VARIABLE] = str(config.option.seed)  # the workers of pytest-xdist inherit it
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if "PYTEST_XDIST_WORKER" not in os.environ:  # not in the report header, which -q hides
+        session.config.get_terminal_writer().line(f"order of tests: --seed {session.config.option.seed}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.option.quick:
+        config.hook.pytest_deselected(items=[item for item in items if not is_quick(item)])
+        items[:] = filter(is_quick, items)
+    items[:] = shuffled(items, config.option.seed, groups=shared_by)
+
+
+def is_quick(item: pytest.Item) -> bool:
+    """A test of a feature on SQLite in this process, or of the project. State machines and slow tests are not."""
+    name = item.path.stem
+    if name == "test_house":
+        return True
+    fixtures = set(getattr(item, "fixturenames", ()))
+    engine = getattr(item, "callspec", None) and item.callspec.params.get("engine_url")
+    long = item.get_closest_marker("slow") or name.endswith(("_properties", "_storm", "_cli"))
+    long = long or name.startswith(("test_daemon", "test_prove"))
+    return bool(fixtures & {"sf", "engine_url"}) and engine != "postgres" and "pg_url" not in fixtures and not long
+
+
+def shuffled(items: list[Any], seed: int, *, groups: Callable[[Any], Sequence[object]]) -> list[Any]:
+    """Shuffle the modules, the groups in each, and the items in each group: a shared fixture is set up once."""
+    order = random.Random(seed)
+
+    def shuffle(items: list[Any], level: int) -> list[Any]:
+        parts: dict[object, list[Any]] = {}
+        for item in items:
+            key = groups(item)
+            parts.setdefault(key[level] if level < len(key) else item, []).append(item)
+        mixed = order.sample(list(parts.values()), len(parts))
+        return [item for part in mixed for item in (shuffle(part, level + 1) if len(part) > 1 else part)]
+
+    return shuffle(items, 0)
+
+
+def shared_by(item: pytest.Item) -> tuple[object, ...]:
+    """The module of a test, and the engine of the fixture `full`, which a module sets up once per engine."""
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    return item.path, params.get("full")
+
+
+CONNECTS = {"socket.connect", "socket.sendto", "socket.sendmsg"}
+connects_refused: list[str] = []
+
+
+def _refuse_the_network(event: str, args: tuple[object, ...]) -> None:
+    if event in CONNECTS and isinstance(args[1], tuple) and not _is_loopback(str(args[1][0])):
+        connects_refused.append(f"{event} to {args[1]}")
+        raise OSError(errno.ENETUNREACH, "the tests have no network")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+sys.addaudithook(_refuse_the_network)
+
+
 @pytest.fixture(autouse=True)
-def runs_for_long() -> Iterator[None]:
-    """A command that a test plays in this process ends soon by its own word; the process goes on."""
+def no_network() -> Iterator[None]:
+    """000-4: a connection of this process beyond this machine fails, and fails the test. libpq is not covered."""
+    connects_refused.clear()
     yield
-    binding = sys.modules.get("standfast.db.postgres.binding")
-    if binding is not None and binding._ends_soon:
-        binding._ends_soon, binding._chosen = False, None
+    assert connects_refused == []
 
 
 def store_appeared_in_the_real_home() -> bool:
@@ -134,36 +219,50 @@ def pg_database(pg_url: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def file_template(tmp_path_factory: pytest.TempPathFactory) -> FileTemplate:
-    """A store with neighbours in it, to be copied for each test."""
-    place = tmp_path_factory.mktemp("neighbours")
-    return FileTemplate(str(place / "standfast.db"), place)
+def file_templates(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bool], FileTemplate]:
+    """An empty store, or one with neighbours in it, to be copied for each test."""
+
+    @cache
+    def made(neighbours: bool) -> FileTemplate:
+        place = tmp_path_factory.mktemp("template")
+        return FileTemplate(str(place / "standfast.db"), place, neighbours=neighbours)
+
+    return made
 
 
 @pytest.fixture(scope="session")
-def database_template(pg_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DatabaseTemplate]:
-    with fresh_database(pg_url) as url:
-        yield DatabaseTemplate(url, tmp_path_factory.mktemp("neighbours"))
+def database_templates(
+    pg_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[bool], DatabaseTemplate]]:
+    with ExitStack() as databases:
+
+        @cache
+        def made(neighbours: bool) -> DatabaseTemplate:
+            url = databases.enter_context(fresh_database(pg_url))
+            return DatabaseTemplate(url, tmp_path_factory.mktemp("template"), neighbours=neighbours)
+
+        yield made
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A fresh place to open a store at, once on each engine.
+    """A fresh place to open a store at, once on each engine; for a test that asks for `sf` too, an empty store.
 
     For the modules that `neighbours.py` names, the store has rows of others in it: none of them may have changed
     when the test has ended.
     """
     beside = has_neighbours(request.module.__name__, request.function.__name__)
+    from_template = beside or "sf" in request.fixturenames
     if request.param == "sqlite":
         url = str(tmp_path / "standfast.db")
-        if not beside:
+        if not from_template:
             yield url
             return
-        template: FileTemplate = request.getfixturevalue("file_template")
+        template: FileTemplate = request.getfixturevalue("file_templates")(beside)
         yield template.copy(Path(url))
         template.unchanged(url, tmp_path)
-    elif beside:
-        filled: DatabaseTemplate = request.getfixturevalue("database_template")
+    elif from_template:
+        filled: DatabaseTemplate = request.getfixturevalue("database_templates")(beside)
         with filled.copy(request.getfixturevalue("pg_url")) as url:
             yield url
             filled.unchanged(url, tmp_path)

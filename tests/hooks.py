@@ -38,13 +38,26 @@ def environment(data: Path, **more: str) -> dict[str, str]:
     return {**kept, "STANDFAST_DATA_DIR": str(data), "STANDFAST_HOOK_DEBUG": "1", **more}
 
 
+PATIENT = (
+    "import sys; from standfast.cli import hook; hook.WAIT_S = hook.DEADLINE_S = hook.DRAINED_MAX_S = 50.0\n"
+    "hook.main(sys.argv[1:])"
+)
+"""The hook with limits that a busy machine does not reach: for tests of what it does, not of how long it takes."""
+
+
 def enter(
-    agent: str, given: bytes | dict[str, Any], data: Path, *, cwd: Path | None = None, **more: str
+    agent: str,
+    given: bytes | dict[str, Any],
+    data: Path,
+    *,
+    cwd: Path | None = None,
+    program: tuple[str, ...] = ("-m", "standfast", "hook"),
+    **more: str,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run the hook as an agent does: a process of its own, the payload on stdin."""
     text = given if isinstance(given, bytes) else json.dumps(given).encode()
     return subprocess.run(
-        [sys.executable, "-m", "standfast", "hook", agent],
+        [sys.executable, *program, agent],
         input=text,
         capture_output=True,
         env=environment(data, **more),

@@ -1,7 +1,7 @@
-"""A store with neighbours in it: every resource once to its end and once halfway, in two other scopes.
+"""Stores to copy: an empty one, and one with neighbours: every resource once to its end and once halfway.
 
-It is filled once per test process. A test gets a copy: of the file on SQLite, of the database on PostgreSQL, so
-that it costs no more than an empty store. `unchanged` compares the rows afterwards.
+Each is made once per test process. A test gets a copy: of the file on SQLite, of the database on PostgreSQL, so that
+it costs no migration. Each copy has a `store_id` of its own. `unchanged` compares the rows of neighbours afterwards.
 
 `MODULES` names the test files whose stores have neighbours. A test of theirs that needs a store of its own, because
 it reads the whole journal or writes plain SQL to all rows, is listed in `ALONE`.
@@ -9,12 +9,16 @@ it reads the whole journal or writes plain SQL to all rows, is listed in `ALONE`
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 
+import apsw
+import psycopg
+
+import standfast
+from standfast.ids import new_id
 from standfast_prove.postgres import fresh_database
 from tests.rows import Name, Row, differing, snapshot
 from tests.walks import RESOURCES, Names, opened
@@ -95,17 +99,21 @@ def fill(url: str, place: Path) -> dict[Name, Row]:
 
 
 LENGTHS: dict[str, int] = {}
+STORE_ID = "SELECT value FROM meta WHERE key = 'store_id'"
 
 
 class Template:
     """One filled store on one engine, and its rows."""
 
-    def __init__(self, url: str, place: Path) -> None:
+    def __init__(self, url: str, place: Path, *, neighbours: bool) -> None:
         self.url = url
-        self.rows = fill(url, place)
+        standfast.open(url, data_dir=place / "data").close()
+        self.rows = fill(url, place) if neighbours else {}
 
     def unchanged(self, url: str, place: Path) -> None:
         """Fails with every row of a neighbour that is not as it was."""
+        if not self.rows:
+            return
         with opened(url, place, FINISHED) as sf:
             now = snapshot(sf)
         wrong = [
@@ -117,10 +125,15 @@ class Template:
 
 
 class FileTemplate(Template):
+    def __init__(self, url: str, place: Path, *, neighbours: bool) -> None:
+        super().__init__(url, place, neighbours=neighbours)
+        with closing(apsw.Connection(url)) as connection:  # the last one to close moves the WAL into the file
+            self.store_id = str(connection.execute(STORE_ID).get)
+        self.content = Path(url).read_bytes()
+
     def copy(self, path: Path) -> str:
-        for suffix in ("", "-wal"):
-            if Path(f"{self.url}{suffix}").exists():
-                shutil.copy(f"{self.url}{suffix}", f"{path}{suffix}")
+        path.touch(mode=0o600)
+        path.write_bytes(self.content.replace(self.store_id.encode(), new_id("sto").encode()))
         return str(path)
 
 
@@ -128,4 +141,6 @@ class DatabaseTemplate(Template):
     @contextmanager
     def copy(self, server_url: str) -> Iterator[str]:
         with fresh_database(server_url, template=self.url.rpartition("/")[2].partition("?")[0]) as url:
+            with psycopg.connect(url) as connection:
+                connection.execute("UPDATE standfast.meta SET value = %s WHERE key = 'store_id'", [new_id("sto")])
             yield url

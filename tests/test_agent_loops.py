@@ -14,6 +14,7 @@ import pytest
 
 import standfast
 from tests import frameworks
+from tests.slow import sampled
 
 FRAMEWORKS: dict[str, list[str]] = {
     "plain": [],
@@ -47,7 +48,7 @@ def changed(directory: Path) -> list[str]:
     return (directory / "world").read_text().splitlines()
 
 
-@pytest.mark.parametrize("framework", list(FRAMEWORKS))
+@pytest.mark.parametrize("framework", sampled(FRAMEWORKS, "plain", "langgraph", "openai_agents", "pydantic_ai"))
 def test_an_agent_killed_in_the_middle_of_its_effect_resumes_and_there_is_one(framework: str, tmp_path: Path) -> None:
     """000-1, 002-10: killed between the effect and its record, run again from the top; the world was changed once."""
     first, second = lives(framework, "open_pr", tmp_path)
@@ -57,7 +58,7 @@ def test_an_agent_killed_in_the_middle_of_its_effect_resumes_and_there_is_one(fr
     assert len(changed(tmp_path)) == 1
 
 
-@pytest.mark.parametrize("framework", ["langgraph", "openai_agents", "pydantic_ai"])
+@pytest.mark.parametrize("framework", sampled(["langgraph", "openai_agents", "pydantic_ai"], "langgraph"))
 def test_what_nobody_can_answer_stops_the_run_instead_of_being_done_again(framework: str, tmp_path: Path) -> None:
     """002-10: without a probe the next life is told that the effect is in doubt, in every framework."""
     first, second = lives(framework, "push", tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import threading
 import warnings
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 import standfast
 from standfast import aio
+from standfast.db.postgres.workers import WORKERS_MAX
 from standfast.footings import foreign
 
 
@@ -113,6 +115,35 @@ def test_a_body_that_was_cancelled_before_it_went_out_is_not_run(engine_url: str
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
+            await sf.leases.acquire("two")
+            with pytest.raises(standfast.NotFound):
+                await sf.leases.get("one")
+
+    asyncio.run(main())
+
+
+def test_a_body_that_was_cancelled_while_it_waits_in_the_engine_is_not_run(engine_url: str, tmp_path: Path) -> None:
+    """RULES 15: an operation that has not begun can be withdrawn, also by a cancelled task."""
+    begun, release = threading.Semaphore(0), threading.Event()
+
+    def busy(tx: object) -> None:
+        begun.release()
+        assert release.wait(30)
+
+    async def main() -> None:
+        async with standfast.aopen(engine_url, data_dir=tmp_path / "data") as sf:
+            assert isinstance(sf.sync, standfast.Standfast)
+            threads = WORKERS_MAX if sf.sync.engine.name == "postgres" else 1
+            for _ in range(threads):
+                sf.sync._store.submit(busy, lambda result, error: None)
+            for _ in range(threads):
+                assert begun.acquire(timeout=30)
+            task = asyncio.create_task(sf.leases.acquire("one"))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            release.set()
             await sf.leases.acquire("two")
             with pytest.raises(standfast.NotFound):
                 await sf.leases.get("one")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from standfast.errors import InvalidInput, KeyConflict
 from standfast.record.apply import read, read_text
 from standfast_prove.crashes.apply import FLEET, with_
 from standfast_prove.faults.children import Nursery
-from tests.test_cli import run
+from tests.test_cli import environment, run
 
 TABLES = ("task", "task_need", "loop", "state", "gate", "event", "application", "agent")
 
@@ -245,7 +247,7 @@ GARBAGE: dict[str, tuple[Any, str]] = {
     "no value": ({"state": [{"key": "k"}]}, r"state\[0\] \(k\): value is missing"),
     "unfit": ({"state": [{"key": "k", "value": 1, "json_schema": {"type": "string"}}]}, "does not fit its schema"),
     "keyword": ({"state": [{"key": "k", "value": 1, "json_schema": {"pattern": "x"}}]}, "the keyword 'pattern'"),
-    "no term": ({"state": [{"key": "k", "value": 1, "for": "0s"}]}, "longer than nothing"),
+    "no term": ({"state": [{"key": "k", "value": 1, "for": "0s"}]}, "must be between 1 µs and a hundred years"),
     "need": ({"gates": [{"pattern": "x", "need": "luck"}]}, "a gate needs approval or effect"),
     "pattern": ({"gates": [{"pattern": ""}]}, r"gates\[0\]: a gate's pattern"),
     "section": ({"task": []}, "'task' is not a section; there are: tasks, loops, state, gates"),
@@ -322,13 +324,18 @@ def test_a_dry_run_makes_no_schema_on_a_server_either(home: Path, pg_database: s
 
 
 def test_a_dry_run_does_not_bring_an_old_store_up_to_date(home: Path) -> None:
-    import shutil
-
-    (home / ".standfast").mkdir(mode=0o700)
+    """With a later migration that only this test has, the store of today is an old one."""
+    assert run("task", "add", "x", home=home).returncode == 0
     place = home / ".standfast" / "standfast.db"
-    shutil.copy(Path(__file__).parent / "fixtures" / "schemas" / "0003.db", place)
     before = place.read_bytes()
-    done = run("apply", "fleet.json", "--json", home=home)
+    code = (
+        "import sys; from standfast.db import migrations; from standfast.db.migrations.migration import Migration\n"
+        "later = Migration(migrations.LATEST + 1, 'later', 'CREATE TABLE later (a TEXT) STRICT;')\n"
+        "migrations.MIGRATIONS += (later,)\n"
+        "from standfast.cli import main; sys.exit(main())"
+    )
+    command = [sys.executable, "-c", code, "apply", "fleet.json", "--json"]
+    done = subprocess.run(command, cwd=home, env=environment(home), capture_output=True, text=True)
     assert (done.returncode, json.loads(done.stderr)["error"]["code"]) == (1, "schema_older")
     assert place.read_bytes() == before
 

@@ -290,7 +290,7 @@ def test_looking_makes_no_store(tmp_path: Path) -> None:
     for words in (("gate", "test", "ls"), ("approval", "show", "zzzzzz")):
         done = run(*words, data=tmp_path / "data")
         assert done.returncode == 3, done.stderr
-    lists = ["approval list", "gate list", "timeline", "search x", "mail dead", "mail boxes", "event consumers"]
+    lists = ["approval list", "gate list", "timeline", "search x", "mail dead", "event consumers"]
     for words in (*lists, "decision caught", "lock"):
         done = run(*words.split(), "--json", data=tmp_path / "data")
         assert (done.returncode, json.loads(done.stdout)["data"]) == (0, []), done.stderr  # nothing is no error

@@ -65,10 +65,10 @@ def test_a_starting_agent_is_told_the_most_important_first(engine_url: str, tmp_
         ]
         text = made.markdown
     said = {section.name: [fact.text for fact in section.facts] for section in made.sections}
-    assert said["orders"] == ["never force-push (because it lost work)"]
+    assert said["orders"] == ['"never force-push" (because "it lost work")']
     assert "deploy.run was sent and nobody knows whether it arrived" in said["in_doubt"][0]
-    assert said["tasks"] == ["yours: half done (p2)", "flaky test (p1)"]
-    assert said["recent"] == ["take SQLite → it is fast enough (done, coder)"]
+    assert said["tasks"] == ['yours: "half done" (p2)', '"flaky test" (p1)']
+    assert said["recent"] == ['"take SQLite" → "it is fast enough" (done)']
     assert "3h)" in text
     assert "\x1b" not in text
 
@@ -95,7 +95,7 @@ def test_the_same_store_at_the_same_moment_gives_the_same_brief(engine_url: str,
         was = sf.brief().markdown.splitlines()
         sf.tasks.add("a new one", priority=3)
         (changed,) = [line for line in difflib.ndiff(was, sf.brief().markdown.splitlines()) if line[0] in "+-"]
-        assert changed.startswith("+ - a new one (p3)")
+        assert changed.startswith('+ - "a new one" (p3) by coder (unknown)')
 
 
 def test_it_stays_within_its_tokens_and_says_what_it_leaves_out(engine_url: str, tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_fact_that_was_not_checked_lately_is_marked_and_nothing_is_run(engine_
             ("state:head", True),
             ("state:plain", False),
         ]
-        assert "STALE head = abc (never checked)" in sf.brief().markdown
+        assert 'STALE head = "abc" (never checked)' in sf.brief().markdown
     assert not mark.exists()
 
 
@@ -135,7 +135,7 @@ def test_another_agent_is_told_its_own(engine_url: str, tmp_path: Path) -> None:
         filled(sf, clock)
         said = {section.name: [fact.text for fact in section.facts] for section in sf.brief(agent="reviewer").sections}
     assert "mail" not in said
-    assert said["tasks"] == ["yours: for somebody else (p2)", "flaky test (p1)"]
+    assert said["tasks"] == ['yours: "for somebody else" (p2)', '"flaky test" (p1)']
 
 
 def test_the_command_prints_markdown_or_json_and_makes_no_store(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_the_command_prints_markdown_or_json_and_makes_no_store(tmp_path: Path) 
     assert (first.returncode, first.stdout) == (0, "Nothing is recorded here yet.\n")
     assert not (tmp_path / ".standfast" / "standfast.db").exists()
     assert run("task", "add", "flaky test", home=tmp_path).returncode == 0
-    assert "## Tasks\n- flaky test (p2)" in run("brief", home=tmp_path).stdout
+    assert '## Tasks\n- "flaky test" (p2)' in run("brief", home=tmp_path).stdout
     data = json.loads(run("brief", "--json", home=tmp_path).stdout)["data"]
     assert data["sections"][0]["facts"][0]["id"].startswith("tsk_")
     assert run("brief", "--max-tokens", "0", home=tmp_path).returncode == 2

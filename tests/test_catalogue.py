@@ -55,6 +55,8 @@ def test_a_table_is_written_by_the_room_of_its_role_alone() -> None:
     strangers = []
     for file in PACKAGE.rglob("*.sql"):
         room = file.relative_to(PACKAGE).parts[0]
+        if room == "db":  # migrations: the schema and its triggers
+            continue
         for table in re.findall(r"\b(?:INSERT INTO|UPDATE|DELETE FROM)\s+([a-z_]+)", file.read_text()):
             own = "footings" if table in footings else roles[table]
             if room not in (own, "interchange") and (table, room) not in allowed:

@@ -555,7 +555,7 @@ def test_a_completion_script_is_printed_and_is_a_script(shell: str, home: Path) 
     [
         ("standfast wh", {"where"}),
         ("standfast do", {"doctor"}),
-        ("standfast --ver", {"--version"}),
+        ("standfast --ver", {"--verbose", "--version"}),
         ("standfast db p", {"pg"}),
         ("standfast doctor --f", {"--fix"}),
         ("standfast completion z", {"zsh"}),
@@ -587,8 +587,8 @@ def test_scope_flags_choose_every_scope_or_the_empty_one() -> None:
 
 
 HEAVY = [
-    "ast", "asyncio", "dataclasses", "hashlib", "importlib.metadata", "importlib.resources", "inspect", "locale",
-    "pathlib", "psycopg", "shutil", "socket", "ssl", "subprocess", "tomllib",
+    "asyncio", "dataclasses", "hashlib", "importlib.metadata", "importlib.resources", "locale", "pathlib", "psycopg",
+    "shutil", "socket", "ssl", "subprocess", "tomllib",
 ]  # fmt: skip
 
 
@@ -616,16 +616,8 @@ def test_a_command_imports_nothing_heavy(home: Path, words: list[str], also: lis
     assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
 
 
-def test_a_process_that_ends_at_once_has_said_everything_and_cleared_up(home: Path) -> None:
-    code = (
-        "import atexit, sys; from standfast.cli import start; atexit.register(print, 'cleared up')\n"
-        "sys.argv = ['standfast', *{words!r}]; print('x' * 300_000); start(); print('never')"
-    )
-    for words, exit_code in ((["where"], 0), (["nowhere"], 2)):
-        command = [sys.executable, "-c", code.format(words=words)]
-        done = subprocess.run(command, env=environment(home), capture_output=True, text=True)
-        assert (done.returncode, done.stdout.splitlines()[-1]) == (exit_code, "cleared up"), done.stderr
-        assert done.stdout.startswith("x" * 300_000)
+def test_an_answer_that_cannot_be_written_is_a_failure_and_a_hook_passes(home: Path) -> None:
+    """DESIGN §5: a full disk changes the exit code of a command, and a hook still lets the call pass."""
     for words, exit_code in ((["where"], 1), (["hook", "claude-code"], 0)):
         with open("/dev/full", "w") as full:
             done = subprocess.run([sys.executable, "-m", "standfast", *words], env=environment(home), stdout=full)

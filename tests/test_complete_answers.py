@@ -219,7 +219,7 @@ Then = Callable[[standfast.Standfast, ManualClock, str], object]
         (lambda sf, clock, id: None, "session 'ship' waits for a yes to tf.apply, asked for 1h ago"),
         (
             lambda sf, clock, id: sf.approvals.deny(id, approver="bob", rationale="not on Friday"),
-            "session 'ship' waits: tf.apply was denied by bob: not on Friday",
+            "session 'ship' waits: tf.apply was denied by bob: \"not on Friday\"",
         ),
         (
             lambda sf, clock, id: clock.advance("25h"),
@@ -249,7 +249,7 @@ def test_a_reason_that_no_row_contradicts_is_shown_as_it_was_given(sf: standfast
     """002-18: a person's own words stay."""
     with sf.session("ship") as s:
         s.pause("the review of tuesday")
-    assert waits(sf) == "session 'ship' waits: the review of tuesday"
+    assert waits(sf) == "session 'ship' waits: \"the review of tuesday\""
 
 
 def test_an_effect_that_was_resolved_is_no_reason_to_wait_any_more(engine_url: str, tmp_path: Path) -> None:

@@ -380,7 +380,7 @@ def test_a_file_that_is_not_a_file_is_refused(env: dict[str, str], tmp_path: Pat
 def test_options_come_from_both_files_and_the_environment(env: dict[str, str], project: Path) -> None:
     write_config(Path(env["STANDFAST_DATA_DIR"]), 'notify = ["bell"]\nredact = false\nunsafe_storage = true')
     trust(write_config(project / ".standfast", 'notify = ["mail", "me"]\nartifact_max_bytes = 4096'), environ=env)
-    assert load(cwd=project, environ=env).options == (("mail", "me"), False, True, 4096)
+    assert load(cwd=project, environ=env).options == (("mail", "me"), False, True, 4096, ())
     assert not load(cwd=project, environ=env | {"STANDFAST_UNSAFE_STORAGE": "0"}).options.unsafe_storage
 
 

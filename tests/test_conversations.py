@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import standfast
+from standfast import modules
 from standfast.errors import Conflict, InvalidInput, NotFound
-from standfast.record.conversations import Conversations, line
+from standfast.record.conversations import BATCH_MAX, Conversations, line
 from standfast_prove.faults.children import Nursery
 from standfast_prove.models.playing import play
 
@@ -34,6 +35,16 @@ def test_what_is_added_comes_back_in_order_and_the_last_without_the_rest(talks: 
     assert talks.items("a", last=2) == [{"n": 2}, {"n": 3}]
     assert talks.items("a", last=0) == []
     assert talks.items("b") == []
+
+
+def test_more_items_than_the_limit_are_refused_and_leave_no_session(
+    sf: standfast.Standfast, talks: Conversations
+) -> None:
+    """RULES §1: a refusal that is raised after a write takes that write back."""
+    with pytest.raises(InvalidInput, match="the limit is"):
+        talks.add("a", said("x") * (BATCH_MAX + 1))
+    with pytest.raises(NotFound):
+        sf.sessions.get("a")
 
 
 def test_what_is_taken_back_is_kept_and_marked(sf: standfast.Standfast, talks: Conversations) -> None:
@@ -183,4 +194,4 @@ def test_a_missing_extra_says_what_to_install(module: str, package: str, extra: 
 
     code = f"import sys\nsys.modules[{package!r}] = None\nimport standfast.adapters.{module}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert f"pip install 'standfast[{extra}]'" in done.stderr
+    assert modules.install(extra) in done.stderr

@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 
 import standfast
+from standfast.config.actor import account
 from standfast.daemon import unit
+from standfast.daemon.lead import name_of
 from standfast.errors import Conflict, InvalidInput, NotFound
 from standfast_prove.faults.daemons import Running, noted, noting, opened, until
 from tests.test_cli import run
@@ -139,7 +141,7 @@ def test_asked_to_end_it_lets_what_runs_finish_and_begins_nothing(
         assert running.process.wait(60) == 0
     assert [one.state for one in sf.runs.list("long", limit=1000) if one.started_us] == ["done"]
     assert sum(noted(tmp_path / "out").values()) == 1
-    assert sf.leases.get("daemon").holder is None
+    assert sf.leases.get(name_of([account()])).holder is None
 
 
 @pytest.mark.parametrize(("words", "signals"), [(("--grace", "100ms"), 1), (("--grace", "1h"), 2)])

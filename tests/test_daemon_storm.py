@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from standfast_prove.campaigns import daemons
 from tests.skipping import or_skip
 
@@ -25,6 +27,7 @@ def test_a_write_lock_held_for_seconds_loses_no_slot(tmp_path: Path) -> None:
     held(daemons.locked_out(tmp_path, seconds=2.5))
 
 
+@pytest.mark.slow
 def test_two_machines_on_one_server_with_partitions_and_kills_run_each_slot_once(
     tmp_path: Path, pg_database: str
 ) -> None:

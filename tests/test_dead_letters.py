@@ -30,7 +30,7 @@ def page(sf: standfast.Standfast, **asked: object) -> list[DeadLetter]:
 
 
 def test_a_thing_has_one_open_letter_however_often_it_is_buried(sf: standfast.Standfast) -> None:
-    """000-24: a mail past its attempts is a dead letter with the reason."""
+    """000-40: a mail past its attempts is a dead letter with the reason."""
     subject = new_id("mal")
     first, again = bury(sf, subject), bury(sf, subject, reason="another reason")
     assert first.receipt is not None

@@ -13,6 +13,7 @@ import pytest
 
 import standfast
 from tests import frameworks
+from tests.slow import sampled
 from tests.test_agent_loops import ROOT
 
 NEEDED: dict[str, list[str]] = {
@@ -44,7 +45,7 @@ def run(framework: str, directory: Path) -> dict[str, Any]:
     return answer
 
 
-@pytest.mark.parametrize("framework", list(NEEDED))
+@pytest.mark.parametrize("framework", sampled(NEEDED, "langgraph"))
 def test_an_llm_that_varies_its_arguments_after_a_doubt_sends_nothing(framework: str, tmp_path: Path) -> None:
     """000-36, 002-10: in this run and in the next one the framework goes on, and the charge is sent once."""
     first, second = run(framework, tmp_path), run(framework, tmp_path)

@@ -506,7 +506,7 @@ def test_a_probe_that_finds_nothing_lets_the_next_attempt_go(timed: standfast.St
     """001-37: the log wins and the action is replayed, where its probe says that it did not happen."""
     sf = timed
     id = begun(sf)
-    clock.advance("10s")
+    clock.advance("70s")
     world: list[Any] = [standfast.NotApplied("no such payment")]
     with sf.session("a") as s:
         assert pay(s, world) == "paid by attempt 2"
@@ -900,7 +900,7 @@ def test_an_actor_holds_what_it_began_until_its_time_is_up(engine_url: str, tmp_
 
 
 def test_a_look_at_one_attempt_does_not_settle_the_next(sf: standfast.Standfast) -> None:
-    """002-5: two people look at attempt 1; one settles it, it is sent and lost again, then the other speaks."""
+    """002-15: two people look at attempt 1; one settles it, it is sent and lost again, then the other speaks."""
     sf.effects.begin("d", key="d")
     orphan(sf, "d")
     seen = sf.effects.in_doubt()[0]

@@ -10,6 +10,7 @@ import pytest
 import standfast
 from standfast import config, handle
 from standfast_prove.scenes import orphan
+from tests import places
 
 
 class Lost(Exception):
@@ -99,6 +100,25 @@ def test_another_scope_is_another_world(
     settings = config.load(engine_url, data_dir=tmp_path / "data", scope="another")
     with handle.connect(settings) as other, other.session("a") as s:
         assert s.effect(pay, "1") == "charged 1"
+
+
+def test_the_same_effect_of_another_repository_names_it_the_account_and_the_way_out(
+    engine_url: str, tmp_path: Path, sent: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """000-21, 000-36: a colleague's doubt does not stop my effect without saying whose it is."""
+    pay = charge(sent)
+    for name, actor, origin in (("shop", "ann@laptop", places.ORIGIN), ("other", "bob@desk", places.OTHER_ORIGIN)):
+        monkeypatch.chdir(places.repository(tmp_path / name, origin))
+        monkeypatch.setenv("STANDFAST_ACTOR", actor)
+        with standfast.open(engine_url, data_dir=tmp_path / "data") as sf, sf.session(name) as s:
+            with pytest.raises((Lost, standfast.EffectInDoubt)) as caught:
+                s.effect(pay, "1", lose=True)
+            account = next(iter(sf.rows("SELECT session_user AS name")))["name"] if "://" in engine_url else None
+    said = str(caught.value)
+    written = f"ann@laptop as {account}" if account else "ann@laptop"
+    assert f"in session 'shop' of github.com/shop/shop in {tmp_path}/shop/.git, written by {written}" in said
+    assert "scope=" in said
+    assert sent == ["1"]
 
 
 # -- per="store" -------------------------------------------------------------------------------------------

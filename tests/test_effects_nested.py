@@ -41,9 +41,36 @@ def test_nothing_is_recorded_inside_the_body_of_an_effect(sf: standfast.Standfas
         with pytest.raises(standfast.InvalidInput) as error:
             s.effect("outer", do=lambda call: INNER[kind](sf, s))
     refused(error)
-    assert {effect.tool: effect.state for effect in sf.effects.list()} == {"done": "acknowledged", "outer": "failed"}
+    assert {effect.tool for effect in sf.effects.list()} == {"done", "outer"}
     assert sf.approvals.list() == []
-    assert sf.effects.in_doubt() == [], "an approval inside an effect leaves nothing in doubt"
+    assert [effect.tool for effect in sf.effects.in_doubt()] == ["outer"]
+
+
+@pytest.mark.parametrize("kind", list(INNER))
+def test_a_body_that_sends_and_then_nests_is_not_sent_again(sf: standfast.Standfast, kind: str) -> None:
+    """000-19: the refusal proves nothing about what the outer function did before it."""
+    sent: list[int] = []
+
+    def outer(call: standfast.Call) -> object:
+        sent.append(call.attempt)
+        return INNER[kind](sf, s)
+
+    with sf.session("a") as s:
+        s.effect("done", key="done", do=lambda call: 1)
+        with pytest.raises(standfast.InvalidInput) as error:
+            s.effect("outer", do=outer)
+    refused(error)
+    with sf.session("a") as s, pytest.raises(standfast.EffectInDoubt):
+        s.effect("outer", do=outer)
+    assert sent == [1]
+    assert sf.sessions.get("a").state == "waiting"
+
+
+def test_a_body_that_nests_first_may_say_that_nothing_was_sent(sf: standfast.Standfast) -> None:
+    with sf.session("a") as s, pytest.raises(standfast.InvalidInput) as error:
+        s.effect("outer", do=lambda call: s.step("plan", lambda: 1), not_applied=(standfast.InvalidInput,))
+    refused(error)
+    assert [effect.state for effect in sf.effects.list()] == ["failed"]
 
 
 def test_a_planned_effect_is_not_dispatched_inside_another(sf: standfast.Standfast) -> None:
@@ -106,6 +133,7 @@ def test_nested_coroutines_are_refused_too(engine_url: str, tmp_path: Path) -> N
                 await s.effect("outer", do=outer)
             refused(error)
             assert [effect.tool for effect in await sf.effects.list()] == ["outer"]
+            await s.proceed()
             assert await s.effect("inner", do=lambda call: 1) == 1
 
     asyncio.run(main())

@@ -1,4 +1,4 @@
-"""`settle`: a probe's "not there" counts only that long after the last dispatch. On both engines."""
+"""`settle`: a probe's "not there" counts only that long after the last attempt could send. On both engines."""
 
 from __future__ import annotations
 
@@ -59,7 +59,34 @@ def test_a_request_that_arrives_late_is_found_because_the_call_waits(
         assert s.effect("pay", key="k", do=world.send, probe=world.probe) == "late"
     assert world.sent == 0
     assert len(world.asked) == 2
-    assert world.asked[1] - world.asked[0] == 8 * SECOND_US, "the rest of the ten seconds since the dispatch"
+    assert world.asked[1] - world.asked[0] == 10 * SECOND_US, "it may have sent just before it was found dead"
+
+
+def test_a_function_that_worked_before_it_sent_and_was_killed_is_not_sent_again(
+    timed: standfast.Standfast, clock: ManualClock
+) -> None:
+    """000-22: the kill comes 30 seconds after the dispatch, the request arrives 4 seconds after the kill."""
+    killed(timed)
+    world = Late(clock, after_s=34)
+    clock.advance("30s")
+    with timed.session("a") as s:
+        assert s.effect("pay", key="k", do=world.send, probe=world.probe) == "late"
+    assert world.sent == 0
+
+
+def test_a_request_that_timed_out_may_arrive_after_its_error(timed: standfast.Standfast, clock: ManualClock) -> None:
+    """000-22: the client gives up after 30 seconds; the outside system finishes 4 seconds later."""
+    world = Late(clock, after_s=34)
+
+    def slow(call: standfast.Call) -> None:
+        clock.advance("30s")
+        raise TimeoutError("no answer after 30 s")
+
+    with timed.session("a") as s:
+        with pytest.raises(TimeoutError):
+            s.effect("pay", key="k", do=slow, probe=world.probe)
+        assert s.effect("pay", key="k", do=world.send, probe=world.probe) == "late"
+    assert world.sent == 0
 
 
 def test_what_is_not_there_after_the_settle_time_is_sent(timed: standfast.Standfast, clock: ManualClock) -> None:
@@ -71,10 +98,12 @@ def test_what_is_not_there_after_the_settle_time_is_sent(timed: standfast.Standf
     assert len(world.asked) == 2
 
 
-def test_after_the_settle_time_one_question_is_enough(timed: standfast.Standfast, clock: ManualClock) -> None:
+def test_after_the_lease_and_the_settle_time_one_question_is_enough(
+    timed: standfast.Standfast, clock: ManualClock
+) -> None:
     killed(timed)
     world = Late(clock, after_s=10_000)
-    clock.advance("10s")
+    clock.advance("70s")
     with timed.session("a") as s:
         s.effect("pay", key="k", do=world.send, probe=world.probe)
     assert len(world.asked) == 1

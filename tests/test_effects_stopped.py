@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import standfast
+from standfast import crash
 from standfast.clock import ManualClock
+from standfast.ledger.effects import finding
 from standfast_prove.scenes import orphan, told
 from tests.others import Other
 
@@ -72,6 +74,29 @@ def test_a_swallowed_doubt_stops_every_new_effect_of_the_session(sf: standfast.S
             assert "s.proceed()" in str(refused.value)
     assert world.sent == ["a"]
     assert [effect.intent for effect in sf.effects.list()] == [{"what": "a"}]
+
+
+@pytest.mark.parametrize("point", ["effect.before_give_up", "effect.before_done"])
+def test_ctrl_c_while_the_end_is_recorded_stops_the_session_too(
+    sf: standfast.Standfast, world: World, point: str
+) -> None:
+    """000-36: the call has ended and its end is not recorded. This process knows that, and sends no variation."""
+
+    def interrupt(passed: str) -> None:
+        if passed == point:
+            raise KeyboardInterrupt
+
+    with sf.session("fix-42") as s:
+        crash.arm(interrupt)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                s.effect("post", {"what": "a"}, do=world.lose if "give_up" in point else world.post)
+        finally:
+            crash.disarm()
+        with pytest.raises(standfast.EffectInDoubt, match="post what=a"):
+            s.effect("post", {"what": "A"}, do=world.post)
+    assert world.sent == ["a"]
+    assert sf.sessions.get("fix-42").state == "waiting"
 
 
 def test_recorded_results_steps_and_messages_go_on_in_a_stopped_session(sf: standfast.Standfast, world: World) -> None:
@@ -330,6 +355,21 @@ def test_proceed_is_for_one_doubt_and_a_later_one_stops_again(sf: standfast.Stan
             s.effect("post", {"what": "a"}, do=world.lose, idempotent=True)
         with pytest.raises(standfast.EffectInDoubt, match="post what=a"):
             s.effect("post", {"what": "c"}, do=world.post)
+    assert sf.sessions.get("fix-42").state == "waiting"
+
+
+def test_a_doubt_behind_a_page_of_doubts_that_were_passed_over_stops_the_session(
+    sf: standfast.Standfast, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finding, "DOUBTS_MAX", 2)
+    with sf.session("fix-42") as s:
+        for what in ("a", "b", "c", "d"):
+            lose(s, world, what)
+            s.proceed()
+        lose(s, world, "e")
+        with pytest.raises(standfast.EffectInDoubt, match="post what=e"):
+            s.effect("post", {"what": "f"}, do=world.post)
+    assert world.sent == ["a", "b", "c", "d", "e"]
     assert sf.sessions.get("fix-42").state == "waiting"
 
 

@@ -16,7 +16,7 @@ EXAMPLES = sorted((Path(__file__).resolve().parent.parent / "examples").glob("*.
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs_from_changing_directories_and_says_the_same(example: Path, tmp_path: Path) -> None:
-    """000-36: what it says it did is done once, and no run stops that no crash came before: 104 runs in all."""
+    """000-36: what it says it did is done once, and no run stops that no crash came before: 100 runs in all."""
     home = places.repository(tmp_path / "shop", places.ORIGIN)
     outside = tmp_path / "outside"
     outside.mkdir()

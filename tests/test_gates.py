@@ -543,3 +543,21 @@ def test_the_copy_says_what_a_hook_needs_and_no_more(sf: standfast.Standfast) ->
     ((rows),) = document["stores"].values()
     assert document["schema_version"] == 1
     assert set(rows[0]) == {"id", "scope", "pattern", "need", "why", "actor", "created_us", "removed_us"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "gi\\\nt push",
+        "git pu\\\nsh",
+        "git pu$''sh",
+        'git pu$""sh',
+        "git pu``sh",
+        "git pu$()sh",
+        "git pu$@sh",
+        "git p\0ush",
+    ],
+)
+def test_a_word_is_one_word_also_if_nothing_stands_inside_it(line: str) -> None:
+    """R20: a line that goes on, empty quotes and empty expansions part no word for a shell."""
+    assert met([Gate("gat_x", "", "git push*", "approval", None, "ada", 0)], line)

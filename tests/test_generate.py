@@ -65,6 +65,8 @@ def test_a_parameter_is_read_with_its_default_and_without_the_transaction() -> N
     assert [one.positional for one in grant.values()] == [True, True, False, False, False, False]
     assert grant["unit"].default == "credits"
     assert [one.name for one in parameters(Decisions.done)] == ["which", "outcome"]
+    plain = parameters(Credits.spend)  # not decorated: it opens its transaction itself
+    assert [one.name for one in plain] == [*grant, "below_zero"]
 
 
 def test_a_noun_imports_no_resource_and_a_command_only_its_own(tmp_path: Path) -> None:
@@ -72,18 +74,13 @@ def test_a_noun_imports_no_resource_and_a_command_only_its_own(tmp_path: Path) -
     make_store(tmp_path)
     code = (
         "import sys; import standfast.cli.credit, standfast.cli.decision\n"
-        "resources = 'standfast.ledger.credits', 'standfast.ledger.decisions', 'inspect'\n"
+        "resources = 'standfast.ledger.credits', 'standfast.ledger.decisions'\n"
         "print([name for name in resources if name in sys.modules])\n"
         "from standfast.cli import main; sys.argv = ['standfast', 'credit', 'list']; main()\n"
         "print([name for name in resources if name in sys.modules])"
     )
     path = os.pathsep.join(path for path in sys.path if path)
-    command = [
-        sys.executable,
-        "-S",
-        "-c",
-        f"from standfast.cli.later import later\nwith later('inspect'): import click\n{code}",
-    ]
+    command = [sys.executable, "-S", "-c", code]
     done = subprocess.run(
         command, env=environment(tmp_path, PYTHONPATH=path), cwd=tmp_path, capture_output=True, text=True
     )

@@ -13,7 +13,7 @@ import standfast
 from standfast.db.contract import Caller
 from standfast.interchange.hooks import gating, hearing
 from standfast.interchange.hooks.keeping import Hooks
-from tests.hooks import PROGRAM, bash, enter, environment, heard, payload
+from tests.hooks import PATIENT, PROGRAM, bash, enter, environment, heard, payload
 
 PUSH = "cd app && git push origin main"
 
@@ -223,6 +223,8 @@ def test_words_of_a_shell_are_compared_and_everything_else_passes(sf: standfast.
         ("Bash", {"command": "ls", "stdin": "make deploy"}),
         ("exec_command", {"input": ["ls", "make -C app deploy"]}),
         ("run_in_terminal", {"text": "make deploy"}),
+        ("write_stdin", {"session_id": 1, "chars": "make deploy\n"}),
+        ("mcp__tmux__send_keys", {"text": "make deploy"}),
         ("Bash", "make deploy"),
         ("Bash", ["make", "deploy"]),
     ],
@@ -330,10 +332,11 @@ def test_a_call_too_large_to_be_judged_is_refused_where_a_gate_stands(tmp_path: 
     """Nobody gets past a gate by padding the call."""
     data = tmp_path / "data"
     padded = json.dumps({**bash("PreToolUse", "git push"), "padding": "x" * 5_000_000}).encode()
-    assert enter("claude-code", padded, data).stdout == b""
+    patient = ("-c", PATIENT)
+    assert enter("claude-code", padded, data, program=patient).stdout == b""
     with standfast.open(data_dir=data) as sf:
         sf.gates.add("git push*", scope="")
-    assert b'"deny"' in enter("claude-code", padded, data).stdout
+    assert b'"deny"' in enter("claude-code", padded, data, program=patient).stdout
 
 
 @pytest.mark.skipif(os.geteuid() == 0 and not os.path.isdir("/proc/self"), reason="needs /proc")
@@ -350,7 +353,8 @@ def test_a_store_that_is_busy_does_not_hold_the_agent_and_its_gates_stand(tmp_pa
         assert enter("claude-code", bash("PreToolUse", "git status", id="t2"), data).stdout == b""
     with standfast.open(data_dir=data) as sf:
         assert list(sf.rows("SELECT call_id FROM tool_call")) == []
-    enter("claude-code", bash("PostToolUse", "git status", id="t2", tool_response="x"), data)
+    answer = bash("PostToolUse", "git status", id="t2", tool_response="x")
+    enter("claude-code", answer, data, program=("-c", PATIENT))
     with standfast.open(data_dir=data) as sf:
         found = {row["call_id"]: row["status"] for row in sf.rows("SELECT call_id, status FROM tool_call")}
     assert found == {"t1": "pending", "t2": "ok"}

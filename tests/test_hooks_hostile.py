@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from standfast.interchange.hooks import hearing
 from standfast_prove.faults.rows import integrity
-from tests.hooks import PROGRAM, bash, enter, environment, payload
+from tests.hooks import PATIENT, PROGRAM, bash, enter, environment, payload
 
 DEEP = b'{"hook_event_name":"Stop","session_id":"s1","x":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
 LARGE = json.dumps(bash("PostToolUse", "ls", tool_response="x" * 1_000_000)).encode()
@@ -44,7 +44,7 @@ PAYLOADS: dict[str, bytes] = {
 @pytest.mark.parametrize("name", PAYLOADS)
 def test_whatever_comes_the_agent_goes_on(name: str, tmp_path: Path) -> None:
     """Exit 0, an empty stdout, and a store that is sound."""
-    ran = enter("claude-code", PAYLOADS[name], tmp_path / "data")
+    ran = enter("claude-code", PAYLOADS[name], tmp_path / "data", program=("-c", PATIENT))
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b""), name
     if (tmp_path / "data" / "standfast.db").exists():
         assert integrity(tmp_path / "data" / "standfast.db") == "ok"

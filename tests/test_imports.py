@@ -15,7 +15,7 @@ import standfast
 from standfast.interchange.imports import Imported
 from standfast.interchange.transcripts import reading
 from standfast.interchange.transcripts.codex import Codex
-from standfast.record import redaction
+from standfast.serial import redaction
 from standfast_prove.transcripts import (
     SESSION,
     append,
@@ -1039,3 +1039,20 @@ def test_memory_is_flat_in_the_size_of_the_file(tmp_path: Path) -> None:
     assert path.stat().st_size > 3 * reading.PIECE_BYTES
     assert peaks[1] < 1.3 * peaks[0]
     assert peaks[1] < 9 * reading.PIECE_BYTES
+
+
+@pytest.mark.parametrize("agent", ["claude-code", "codex", "gemini-cli", "opencode"])
+def test_one_conversation_in_the_format_of_each_agent_is_the_same(lite: standfast.Standfast, agent: str) -> None:
+    """000-9: a question, a failed command and an answer, as each agent writes them."""
+    (path,) = (Path(__file__).parent / "fixtures" / "transcripts" / agent).iterdir()
+    found = run(lite, agent, path)
+    assert (found.outcome, found.counts["bad"], found.counts["unknown"]) == ("new", 0, {})
+    spoken = rows(lite, "SELECT role, content FROM message WHERE role IN ('user', 'assistant') ORDER BY position")
+    assert [tuple(row.values()) for row in spoken] == [
+        ("user", "why is the build red?"),
+        ("assistant", "the parser is broken"),
+    ]
+    assert [(id, status, output) for id, _, status, output, _ in calls(lite)] == [("call_1", "error", "1 failed")]
+    (used,) = rows(lite, "SELECT sum(input_tokens) AS input, sum(output_tokens) AS output FROM usage")
+    assert (used["input"], used["output"]) == (160, 12)
+    assert run(lite, agent, path).outcome == "same"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from standfast.record import redaction
+from standfast.serial import redaction
 from standfast_prove.models.playing import play
 
 

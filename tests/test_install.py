@@ -133,7 +133,7 @@ def test_an_older_installation_is_brought_up_to_date_not_doubled(tmp_path: Path)
     ],
 )
 def test_a_file_that_cannot_be_parsed_is_refused_and_left_alone(text: str, tmp_path: Path) -> None:
-    """003-40: the hint has what to put in by hand."""
+    """The hint has the lines to add by hand."""
     path = tmp_path / "settings.json"
     path.write_text(text)
     for plan in (installing.install_plan, installing.remove_plan):
@@ -258,7 +258,7 @@ def servers_of(agent: Any, settings: dict[str, str]) -> dict[str, str]:
 
 @pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.name)
 def test_a_server_goes_in_and_out_and_leaves_every_byte_as_it_was(agent: Any, tmp_path: Path) -> None:
-    """001-55: the MCP server is registered with the same care as the hooks; a second time changes nothing."""
+    """The MCP server is registered with the same care as the hooks; a second time changes nothing."""
     for name, text in servers_of(agent, SETTINGS).items():
         path = tmp_path / "settings"
         path.write_bytes(text.encode())
@@ -336,7 +336,7 @@ def run(home: Path, *words: str, cwd: Path | None = None) -> subprocess.Complete
 
 
 def test_installed_in_one_command_tested_and_seen_by_doctor(tmp_path: Path) -> None:
-    """003-40: one command; the round trip through the installed line is in the store; git's hooks are not touched."""
+    """One command; the round trip through the installed line is in the store; git's hooks are not touched."""
     home = tmp_path / "home"
     (home / ".claude").mkdir(parents=True)
     hooks = home / ".git" / "hooks"
@@ -422,7 +422,7 @@ def test_a_path_in_a_cache_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_codex_passes_what_decides_the_store_on_to_our_server() -> None:
-    """000-18, 001-55: Codex gives an MCP server 12 variables and those that `env_vars` names."""
+    """000-31: Codex gives an MCP server 12 variables and those that `env_vars` names."""
     text = servers.installed(CODEX, None, PATH)
     env = {"HOME": "/home/ada", "STANDFAST_DATA_DIR": "/data", "STANDFAST_ACTOR": "ada", "SECRET": "x"}
     passed = servers.environment(CODEX, text, env)

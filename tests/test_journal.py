@@ -204,12 +204,17 @@ def test_a_row_that_was_changed_is_found_out(tmp_path: Path, column: str) -> Non
 
 
 def test_a_row_that_was_changed_on_postgresql_is_found_out(pg_database: str, tmp_path: Path) -> None:
+    """R33: a trigger refuses the change; an owner who turns it off is found out by a receipt."""
     import psycopg
 
     with standfast.open(pg_database, data_dir=tmp_path) as sf:
         receipt = append(sf, "thing-1", data={"amount": 1})
         with psycopg.connect(pg_database, autocommit=True) as mallory:
-            mallory.execute("""UPDATE standfast.event SET data = '{"amount": 2}'""")
+            forged = """UPDATE standfast.event SET data = '{"amount": 2}'"""
+            with pytest.raises(psycopg.errors.InsufficientPrivilege, match="only added to"):
+                mallory.execute(forged)
+            mallory.execute("ALTER TABLE standfast.event DISABLE TRIGGER event_guard")
+            mallory.execute(forged)
         with pytest.raises(standfast.Corrupt, match="does not say what the receipt says"):
             sf.journal.verify(str(receipt))
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import standfast
+from standfast import modules
 
 pytest.importorskip("langgraph.checkpoint.conformance", reason="pip install '.[dev]' brings LangGraph")
 
@@ -416,4 +417,4 @@ def test_importing_standfast_imports_no_framework_and_a_missing_extra_says_what_
         "except standfast.InvalidInput as error:\n    print(error.hint)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "pip install 'standfast[langgraph]'\n"
+    assert done.stdout == f"{modules.install('langgraph')}\n"

@@ -140,7 +140,7 @@ def test_a_name_that_is_none_is_refused(ann: standfast.Standfast, name: str) -> 
 
 @pytest.mark.parametrize("for_us", [0, -1, leases.LEASE_MAX_US + 1])
 def test_a_term_that_is_none_is_refused(ann: standfast.Standfast, for_us: int) -> None:
-    with pytest.raises(standfast.InvalidInput, match="at most 7 days"):
+    with pytest.raises(standfast.InvalidInput, match="between 1 µs and 7d"):
         ann.leases.acquire("deploy", for_us=for_us)
     with pytest.raises(standfast.NotFound):
         ann.leases.get("deploy")

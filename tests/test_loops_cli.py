@@ -189,7 +189,7 @@ def test_a_loop_that_paused_itself_and_a_run_nobody_performs_need_a_person(capsy
         sf.runs.ask("idle")
     kinds = {need["kind"]: need["what"] for need in said(capsys, "status")["needs"]}
     assert set(kinds) == {"loop_stopped", "run_waiting"}
-    assert "paused itself: 1 runs in a row failed" in kinds["loop_stopped"]
+    assert 'paused itself: "1 runs in a row failed' in kinds["loop_stopped"]
 
 
 def test_a_clock_that_was_ahead_is_told_by_the_doctor(capsys: Capture) -> None:

@@ -73,7 +73,7 @@ HOT: list[tuple[Statement, Row]] = [
     (timeline.SQL.ranges_into, WINDOW),
     (recovery.SQL.late_loops, {"late_us": 1_000_000_010, "everywhere": 0}),
     (recovery.SQL.waiting_runs, {"late_us": 39_995, "at_us": -1}),
-    (leases.RENEWED["run"], {"mono_now_us": 1}),
+    (leases._renewal("run"), {"mono_now_us": 1}),
 ]
 
 
@@ -100,6 +100,7 @@ def plan(sf: standfast.Standfast, asked: Statement, **params: object) -> list[st
     given: Row = {"scope": "here", "limit": 50, "attempt": 0, "holder": "p:x", "name": "loop 7", "actor": "ann"}
     given |= {"id": "run_00000000000000000000000007", "loop_id": "lop_00000000000000000000000007", "slot_us": 1}
     given |= {"boot_id": "boot", "lease_boot": "boot", "mono_us": 1, "now_us": 1}
+    given |= {"account": "ann@here", "unowned": ""}
     given |= {"git_dir": None, "origin": None, "repository": "here"} | params
     rows = sf._store.write(lambda tx: tx.all(explained, **given))
     return [str(row.get("detail", row.get("QUERY PLAN"))) for row in rows]

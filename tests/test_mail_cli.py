@@ -77,18 +77,12 @@ def test_every_verb_answers_in_json_and_garbage_in_a_sentence(home: Path) -> Non
     assert (
         said("mail", "send", "role:x", "-", "--for", "1h", home=home, input="from a pipe\n")["body"] == "from a pipe\n"
     )
-    assert [box["box"] for box in said("mail", "boxes", home=home)] == ["role:x"]
-    assert said("mail", "bound", "role:x", "2", home=home)["bound"] == 2
-    full = run("mail", "send", "role:x", "third", "--json", home=home)
-    assert (full.returncode, json.loads(full.stderr)["error"]["code"]) == (4, "box_full")
-    assert said("mail", "bound", "role:x", "--usual", home=home)["bound"] is None
     page = json.loads(run("mail", "list", "--limit", "1", "--json", home=home).stdout)
     rest = json.loads(run("mail", "list", "--limit", "1", "--after", page["next"], "--json", home=home).stdout)
     assert [found["body"] for found in (*page["data"], *rest["data"])] == [{"a": [1]}, "from a pipe\n"]
     assert said("mail", "read", one, "--for", "1h", home=home)["attempts"] == 1
     assert said("mail", "renew", one, home=home)["fence"] == 1
     assert said("mail", "release", one, home=home)["state"] == "sent"
-    assert said("mail", "sweep", home=home)["more"] is False
     assert run("mail", "read", "--json", home=home).returncode == 3
     for words, code in (
         (("mail", "send", "role:x"), 2),
@@ -146,12 +140,3 @@ def test_read_for_a_process_it_is_ready_again_when_that_is_gone(home: Path) -> N
     sleeper.kill()
     sleeper.wait()
     assert said("mail", "read", "--to", "bob", home=home, STANDFAST_ACTOR="eve")["attempts"] == 2
-
-
-def test_boxes_come_in_pages(home: Path) -> None:
-    for box in ("a b", "c"):
-        said("mail", "send", box, "hi", home=home)
-    first = json.loads(run("mail", "boxes", "--limit", "1", "--json", home=home).stdout)
-    assert [one["box"] for one in first["data"]] == ["a b"]
-    assert [one["box"] for one in said("mail", "boxes", "--after", first["next"], home=home)] == ["c"]
-    assert run("mail", "boxes", "--after", "a b", home=home).returncode == 2

@@ -16,7 +16,7 @@ import standfast
 from standfast import config, handle, serial
 from standfast.db.sql import statement
 from standfast.record.messages import Message
-from standfast.record.redaction import SHAPES, redacted
+from standfast.serial.redaction import SHAPES, redacted
 
 
 def said(messages: list[Message]) -> list[tuple[int, str, Any]]:

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+import standfast
+from standfast.db.sql import statement
 from standfast.handle import Rooms
 from tests import walks
 from tests.rows import Name, Row, differing, snapshot
@@ -132,3 +134,24 @@ def test_every_method_that_changes_something_is_called_by_a_walk() -> None:
             changing = {method.strip("_") for method, made in methods.items() if hasattr(made, "body")}
             missing += [f"{name}.{one}" for one in sorted(changing & set(methods)) if f".{one}(" not in source]
     assert missing == []
+
+
+STORE_ID = statement("SELECT value FROM meta WHERE key = 'store_id'")
+
+
+@pytest.mark.parametrize("neighbours", [False, True])
+def test_each_copy_of_a_template_is_a_store_of_its_own(
+    neighbours: bool, pg_url: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """000-34: standfast knows a store by its id, so two tests must not have the same one."""
+
+    def store_id(url: str) -> str:
+        with standfast.open(url, data_dir=tmp_path / "data") as sf:
+            assert bool(list(sf.rows("SELECT id FROM task"))) == neighbours
+            return str(sf._store.read(lambda tx: tx.one(STORE_ID))["value"])
+
+    files = request.getfixturevalue("file_templates")(neighbours)
+    databases = request.getfixturevalue("database_templates")(neighbours)
+    with databases.copy(pg_url) as third, databases.copy(pg_url) as fourth:
+        copies = [files.copy(tmp_path / "1.db"), files.copy(tmp_path / "2.db"), third, fourth]
+        assert len({*map(store_id, copies), files.store_id}) == 5

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 CALL = {"type": "function_call", "call_id": "c1", "name": "push", "arguments": "{}"}
 ANSWER = {"type": "function_call_output", "call_id": "c1", "output": "pushed"}
 
+pytestmark = pytest.mark.slow  # test_agent_loops.py has the sample
+
 
 @pytest.fixture(autouse=True)
 def agents() -> None:

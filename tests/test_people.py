@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ REFUSED = (
     "deny zzzzzz",
     "db sqlite other.db",
     "db pg postgresql://nobody@127.0.0.1:1/x",
+    "db roles",
     "db trust .",
     "gate remove git*",
     "install claude-code --remove",
@@ -105,23 +105,57 @@ def test_every_command_is_either_open_to_agents_or_refused() -> None:
     assert unsorted == []
     nouns = {name.split()[0] for name in _commands()}
     assert sorted_out - set(_commands()) - nouns == set(), "a command that is not there any more"
-    for module in (
-        "db.store_memory",
-        "ledger.approvals",
-        "ledger.gates",
-        "upkeep.agents.installing",
-        "upkeep.store_reset",
-    ):
-        import_module(f"standfast.{module}")
-    assert set(people.METHODS.values()) == {
-        "answers an approval",
-        "gives up a missing store",
-        "redirects the store",
-        "removes a gate",
-        "removes the installed hooks",
-        "resets the store",
-        "trusts a project's configuration",
-    }
+
+
+def test_the_one_list_names_every_method_that_refuses_and_no_other() -> None:
+    """R29, RULES 9: each entry is used by the method itself, below the commands, so that no command goes around it."""
+    import re
+
+    root = Path(standfast.__file__).parent
+    used: dict[str, list[str]] = {}
+    for path in root.rglob("*.py"):
+        for what in re.findall(r'(?:for_people|refusal|people\.refuse)\("([^"]+)"\)', path.read_text()):
+            used.setdefault(what, []).append(path.relative_to(root).parts[0])
+    assert set(used) == people.REFUSED
+    only_commands = {what for what, packages in used.items() if set(packages) == {"cli"}}
+    assert only_commands == {"runs stored commands"}, "a method below cli/ has to refuse"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["approvals yes zzzzzz", "gates rm git*", "gate delete git*", "reject zzzzzz", "state check", "db use other.db"],
+)
+def test_another_word_for_a_command_reaches_the_same_list(sf: standfast.Standfast, tmp_path: Path, line: str) -> None:
+    """R29: what an alias runs is refused too; a word that runs nothing changes nothing."""
+    sf.gates.add("git*")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.suffix in (".toml", ".json")}
+    done = run(*line.split(), cwd=tmp_path, **AGENT)
+    assert done.returncode in (2, 5), done.stderr
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.suffix in (".toml", ".json")} == before
+    assert [gate.pattern for gate in sf.gates.list()] == ["git*"]
+
+
+@pytest.mark.parametrize("variable", ["CODEX_CI", "GEMINI_CLI", "OPENCODE", "CURSOR_AGENT", "AI_AGENT"])
+def test_the_message_names_the_variable_that_marks_the_agent(
+    sf: standfast.Standfast, tmp_path: Path, variable: str
+) -> None:
+    """R29, RULES 12: whichever agent it is."""
+    sf.gates.add("git*")
+    done = run("gate", "remove", "git*", cwd=tmp_path, **{variable: "1"})
+    assert done.returncode == 5
+    assert f"{variable} is set" in done.stderr
+
+
+def test_an_agent_cannot_store_a_command_in_the_name_of_the_person(tmp_path: Path) -> None:
+    """R32: STANDFAST_ACTOR with the person's name does not make the command theirs."""
+    from standfast.config.actor import person
+
+    me = person(os.environ)
+    words = ("state", "set", "branch", "main", "--verify", "touch VERIFIED")
+    for name in (me, f"{me}:x"):
+        assert run(*words, cwd=tmp_path, STANDFAST_ACTOR=name, **AGENT).returncode == 0
+        assert run("state", "verify", "branch", cwd=tmp_path).returncode == 1
+    assert not (tmp_path / "VERIFIED").exists()
 
 
 def test_an_agent_resolves_only_what_needed_no_approval(sf: standfast.Standfast, tmp_path: Path) -> None:
@@ -153,7 +187,7 @@ def test_an_agent_adds_no_loop_whose_command_a_gate_stops(sf: standfast.Standfas
 
 
 def test_a_program_that_uses_the_library_is_not_a_command(sf: standfast.Standfast) -> None:
-    """An agent runs its user's tests: `sf.approvals.grant` in them works. docs/security.md says so."""
+    """An agent runs its user's tests: `sf.approvals.grant` in them works. docs/operating/security.md says so."""
     assert people.refusal("answers an approval") is None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -273,20 +274,31 @@ def test_a_scope_that_comes_from_the_directory_does_things_twice(tmp_path: Path)
     assert {sentence.partition(":")[0] for sentence in bad} >= {"sent twice", "handled twice", "granted twice"}
 
 
+@pytest.mark.parametrize("proceed", [False, True])
+def test_a_doubt_in_other_words_is_sent_twice_only_if_the_session_does_not_stop(
+    engine_url: str, tmp_path: Path, proceed: bool
+) -> None:
+    """000-19, 000-36: an LLM varies its arguments after each kill. The control passes over each doubt."""
+    url = engine_url if "://" in engine_url else None
+    outcome = campaign.run(tmp_path, seed=10, url=url, jobs=1, varied=True, proceed=proceed)
+    assert [sentence.partition(":")[0] for sentence in outcome.bad] == (["sent twice"] if proceed else [])
+    assert outcome.seen["variations refused"] > 0
+
+
 # -- commands, child processes, hooks --------------------------------------------------------------------
 
 
-def _shells(tmp_path: Path) -> tuple[Shell, Shell, Shell]:
+def _shells(tmp_path: Path, url: str) -> tuple[Shell, Shell, Shell]:
     """One store from a repository, from another one and from outside any."""
     shop, outside = places.repository(tmp_path / "shop", ORIGIN), tmp_path / "outside"
     outside.mkdir()
-    data = {"STANDFAST_DATA_DIR": str(tmp_path / "data")}
-    return Shell(shop, **data), Shell(_other(shop), **data), Shell(outside, **data)
+    store = {"STANDFAST_DATA_DIR": str(tmp_path / "data"), "STANDFAST_DB_URL": url}
+    return Shell(shop, **store), Shell(_other(shop), **store), Shell(outside, **store)
 
 
-def test_once_is_once_from_everywhere_and_refused_from_another_repository(tmp_path: Path) -> None:
+def test_once_is_once_from_everywhere_and_refused_from_another_repository(engine_url: str, tmp_path: Path) -> None:
     """000-36, 002-7: the same command and key: run once, replayed outside, and stopped with its reason elsewhere."""
-    here, there, outside = _shells(tmp_path)
+    here, there, outside = _shells(tmp_path, engine_url)
     command = ("once", "deploy", "--", "sh", "-c", f"echo ran >> {tmp_path}/ran; echo deployed")
     for shell in (here, outside):
         done = shell.run(*command)
@@ -301,9 +313,9 @@ def test_once_is_once_from_everywhere_and_refused_from_another_repository(tmp_pa
     assert (tmp_path / "ran").read_text() == "ran\nran\n"
 
 
-def test_a_child_of_a_session_works_in_its_repository_and_scope(tmp_path: Path) -> None:
+def test_a_child_of_a_session_works_in_its_repository_and_scope(engine_url: str, tmp_path: Path) -> None:
     """000-19, 000-36: `session run` carries both, wherever its command goes."""
-    here, there, _ = _shells(tmp_path)
+    here, there, _ = _shells(tmp_path, engine_url)
     inner = f"cd {there.place} && {STANDFAST} task add 'found there' && {STANDFAST} once sent -- true"
     done = here.run("--scope", "blue", "session", "run", "job", "--", "sh", "-c", inner)
     assert done.returncode == 0, done.stderr
@@ -318,9 +330,9 @@ def test_a_child_of_a_session_works_in_its_repository_and_scope(tmp_path: Path) 
     assert [one["title"] for one in here.data("task", "list")] == ["by hand"]
 
 
-def test_a_run_of_a_loop_works_in_the_repository_of_its_loop(tmp_path: Path) -> None:
+def test_a_run_of_a_loop_works_in_the_repository_of_its_loop(engine_url: str, tmp_path: Path) -> None:
     """000-38: its command sees the loop's repository and scope, not the daemon's or the caller's."""
-    here, _, outside = _shells(tmp_path)
+    here, _, outside = _shells(tmp_path, engine_url)
     where = tmp_path / "where.json"
     command = f"cd {outside.place} && {STANDFAST} where --json > {where}"
     added = here.run("loop", "add", "nightly", "--every", "1h", "--scope", "blue", "--", "sh", "-c", command)
@@ -329,6 +341,43 @@ def test_a_run_of_a_loop_works_in_the_repository_of_its_loop(tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     found = json.loads(where.read_text())["data"]
     assert (found["scope"], found["origin"]) == ("blue", "github.com/shop/shop")
+
+
+@pytest.mark.parametrize("named", ["by STANDFAST_SESSION", "by its hooks"])
+def test_an_mcp_call_works_in_the_repository_and_scope_of_its_session(
+    named: str, engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """000-36: also a call that names its session of Codex, to a server that was started elsewhere."""
+    pytest.importorskip("mcp", reason="the extra is not installed: pip install 'standfast[mcp]'")
+    from standfast import config
+    from standfast.cli.store import opened
+    from standfast.interchange.hooks import hearing
+    from standfast.interchange.hooks.keeping import Hooks
+    from standfast.mcp.callers import Callers
+
+    shop, data = places.repository(tmp_path / "shop", ORIGIN), tmp_path / "data"
+    scope = "blue" if named == "by STANDFAST_SESSION" else None
+    settings = config.load(engine_url, data_dir=data, cwd=shop, actor="codex:s1", scope=scope)
+    with opened(settings) as sf:
+        if scope is None:
+            payload = {"hook_event_name": "SessionStart", "session_id": "s1", "cwd": str(shop), "source": "startup"}
+            Hooks(sf._store).keep(hearing.heard("codex", payload, 1, redact=False))
+        else:
+            monkeypatch.setenv("STANDFAST_SESSION", sf.sessions.open("job").record.id)
+    monkeypatch.delenv("STANDFAST_ACTOR", raising=False)
+
+    async def call(server: standfast.Standfast) -> None:
+        callers = Callers(server)
+        with await callers.acting({"threadId": "s1"}):
+            callers.sf.effects.begin("post", key="post:1")
+            callers.sf.tasks.add("found by the agent")
+        callers.close()
+
+    with opened(config.load(engine_url, data_dir=data, cwd=_other(shop), actor="server")) as server:
+        asyncio.run(call(server))
+    with opened(settings) as sf:
+        assert sf.effects.get("post:1").origin == "github.com/shop/shop"
+        assert [task.title for task in sf.tasks.list()] == ["found by the agent"]
 
 
 def test_a_hook_judges_by_the_gates_of_its_session_and_of_its_directory(

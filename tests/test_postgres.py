@@ -219,7 +219,7 @@ def test_the_time_is_the_servers_one_per_transaction_and_an_injected_clock_overr
 
 
 def test_settings_hold_for_the_transaction_alone(engine: PostgresEngine) -> None:
-    """000-5: nothing is left in a session that a pooler may give to somebody else."""
+    """A pooler may give the session to another client, so no setting may remain in it."""
     names = ["search_path", "statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"]
     names += ["synchronous_commit"]
 
@@ -524,18 +524,6 @@ def test_a_forked_child_leaves_its_parents_connections_alone(pg_database: str) -
     run = [sys.executable, "-W", "error", "-c", FORK, pg_database]
     done = subprocess.run(run, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_without_the_extra_a_sentence_says_what_to_install() -> None:
-    code = (
-        "import sys; sys.modules['psycopg'] = None\n"
-        "from standfast.errors import StorageError\n"
-        "from standfast.db.postgres.registry import open_engine\n"
-        "try:\n    open_engine('postgresql://nobody@nowhere/nothing', None)\n"
-        "except StorageError as error:\n    print(error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stdout == "PostgreSQL needs the extra: pip install 'standfast[postgres]'\n"
 
 
 def test_the_driver_is_not_imported_before_a_postgresql_url_is_opened() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from standfast.clock import SYSTEM
 from standfast.db.contract import Caller, Tx
-from standfast.db.postgres import dial, effort
+from standfast.db.postgres import connect, effort
 from standfast.db.postgres.address import Address
 from standfast.db.postgres.engine import PostgresEngine
 from standfast.db.postgres.faults import ABSENT, Fault
@@ -263,7 +263,7 @@ def test_a_silent_server_is_given_up_after_a_while(far: PostgresEngine, monkeypa
 
 
 def test_acknowledged_rows_survive_kill_9_of_the_server_and_no_others_appear() -> None:
-    """000-24: two kills while eight threads write; the engine goes on by itself."""
+    """000-1: the server is killed twice while eight threads write; the engine continues by itself."""
     with TemporaryPostgres() as server:
         engine = open_engine(server.url, CALLER)
         with psycopg.connect(server.url, autocommit=True) as admin:
@@ -440,11 +440,11 @@ def test_nobody_there_is_said_at_once_and_not_after_the_deadline() -> None:
 
 def test_a_server_that_never_answers_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """libpq's ping holds the interpreter: the whole process stood still for as long as connecting had taken."""
-    monkeypatch.setattr(dial, "Ping", None)
+    monkeypatch.setattr(connect, "pq", None)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"postgresql://somebody@127.0.0.1:{silent.getsockname()[1]}/db?connect_timeout=2&sslmode=disable"
         with pytest.raises(Fault) as caught:
-            dial.dial(Address(url))
+            connect.connect(Address(url))
     assert caught.value.sqlstate == ABSENT
 
 

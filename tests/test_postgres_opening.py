@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from standfast import crash
+from standfast import crash, modules
 from standfast.clock import SYSTEM
 from standfast.db.contract import Caller
 from standfast.db.migrations import LATEST, MIGRATIONS
@@ -84,7 +84,7 @@ def test_a_newer_store_is_refused_and_says_what_to_do(pg_database: str) -> None:
         open_engine(pg_database, CALLER)
     assert f"schema {LATEST + 1}" in raised.value.message
     assert f"up to {LATEST}" in raised.value.message
-    assert "pip install --upgrade standfast" in raised.value.hint
+    assert raised.value.hint == modules.UPGRADE
 
 
 def test_an_additive_migration_leaves_running_writers_alone_and_a_fencing_one_stops_them(pg_database: str) -> None:

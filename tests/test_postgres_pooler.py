@@ -66,7 +66,7 @@ def work(engine: PostgresEngine, threads: int = 4, each: int = 15) -> int:
 
 
 def test_everything_works_behind_a_transaction_pooler(pooler: RotatingPooler, pg_database: str) -> None:
-    """000-5: opening, migrating, writing, reading and holding, each transaction in another session."""
+    """Opening, migrating, writing, reading and holding, each transaction in another session."""
     engine = open_engine(pooler.url(pg_database), CALLER)
     expected = work(engine)
     assert engine.read(lambda tx: tx.one(COUNT), CALLER) == {"n": expected}

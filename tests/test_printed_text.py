@@ -136,7 +136,7 @@ COMMANDS = (
     "decision list",
     "mail list bob",
     "event list orders",
-    "event fold orders",
+    "event diff orders --from 0",
     "search before",
     "sql SELECT\tvalue\tFROM\tstate",
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from standfast_prove.campaigns import actors, audit, growth, migration
 from standfast_prove.campaigns.pending import SCENES
 
@@ -22,6 +24,7 @@ def test_actors_of_every_kind_do_everything_once_while_they_are_killed(engine_ur
     assert outcome.seen["effects"] == 10
 
 
+@pytest.mark.slow
 def test_actors_that_do_not_ask_who_is_alive_do_things_twice(tmp_path: Path) -> None:
     """The control."""
 

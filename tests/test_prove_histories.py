@@ -16,7 +16,7 @@ from standfast_prove.linearizability import Call, linearizable
 def test_what_several_processes_were_told_could_have_happened_one_call_at_a_time(
     engine_url: str, tmp_path: Path
 ) -> None:
-    """001-68, 001-70, 002-12: killed, stopped and out of their time."""
+    """001-68, 001-70, 002-34: processes are killed, stopped, and continue after their lease ended."""
     url = engine_url if engine_url.startswith("postgres") else None
     outcome = run(tmp_path, seed=1, crews=1, things=6, kills=3, url=url)
     assert outcome.bad == []

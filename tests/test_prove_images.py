@@ -11,6 +11,7 @@ from standfast_prove.campaigns import images
 from standfast_prove.faults.operations import Operation
 from standfast_prove.faults.platter import Platter
 from tests.skipping import or_skip
+from tests.slow import sampled
 
 
 def test_no_image_of_a_recorded_run_lacks_what_was_acknowledged(tmp_path: Path) -> None:
@@ -22,7 +23,7 @@ def test_no_image_of_a_recorded_run_lacks_what_was_acknowledged(tmp_path: Path) 
     assert outcome.seen["acknowledged and looked for"] > 500
 
 
-@pytest.mark.parametrize("protection", ["waiting", "names"])
+@pytest.mark.parametrize("protection", sampled(["waiting", "names"], "names"))
 def test_without_a_protection_images_lack_something(tmp_path: Path, protection: str) -> None:
     """The controls: acknowledged before the sync, and artifacts whose names are not synced."""
     with or_skip():

@@ -21,6 +21,7 @@ SCENES = effect_scenes.SCENES | view_scenes.SCENES
 SAMPLE = (
     "act before the intent is recorded",
     "no fence at the end",
+    "lost rows are not noticed",
     "doctor runs quick_check only",
     "doctor guards foreign tables",
     "MCP drops unknown arguments",

@@ -8,9 +8,12 @@ import pytest
 
 from standfast_prove.campaigns import vandal
 from standfast_prove.campaigns.vandal import ACTS, MOUNTS
+from tests.slow import sampled
+
+KINDS = ["rm", "mv directory", "mv and back", "unlink wal", "unlink bell", "replace", "fork"]
 
 
-@pytest.mark.parametrize("kind", ["rm", "mv directory", "mv and back", "unlink wal", "unlink bell", "replace", "fork"])
+@pytest.mark.parametrize("kind", sampled(KINDS, "rm", "replace"))
 def test_nothing_is_lost_without_an_error_and_nothing_is_sent_twice(tmp_path: Path, kind: str) -> None:
     """000-1, 002-11: four writers, a late one, a new one, and one on another store."""
     outcome = vandal.run(tmp_path, seed=1, acts=2, kinds=(kind,))
@@ -20,6 +23,7 @@ def test_nothing_is_lost_without_an_error_and_nothing_is_sent_twice(tmp_path: Pa
     assert outcome.seen["effects sent"] > 0
 
 
+@pytest.mark.slow
 def test_without_the_pin_and_the_memory_effects_are_sent_twice(tmp_path: Path) -> None:
     """The control."""
     outcome = vandal.run(tmp_path, seed=1, acts=3, kinds=("rm",), careless=True)
@@ -27,6 +31,7 @@ def test_without_the_pin_and_the_memory_effects_are_sent_twice(tmp_path: Path) -
     assert outcome.bad != []
 
 
+@pytest.mark.slow
 def test_ordinary_work_causes_no_false_alarm(tmp_path: Path) -> None:
     outcome = vandal.ordinary(tmp_path, seed=1, seconds=5)
     assert outcome.bad == []

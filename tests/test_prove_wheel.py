@@ -24,6 +24,7 @@ def built(source: Path, place: Path) -> Path:
     return wheel
 
 
+@pytest.mark.slow
 def test_prove_runs_from_an_installed_wheel(tmp_path: Path) -> None:
     """002-33: nothing but the two packages and their dependencies; the C sources travel inside."""
     site, place = tmp_path / "site", tmp_path / "place"

@@ -17,6 +17,8 @@ from tests import frameworks
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
+pytestmark = pytest.mark.slow  # test_agent_loops.py has the sample
+
 
 @pytest.fixture(autouse=True)
 def pydantic_ai() -> None:

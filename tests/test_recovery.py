@@ -86,7 +86,7 @@ def test_a_daemon_that_was_killed_is_told_with_the_command_that_starts_one(
     monkeypatch.chdir(tmp_path)  # outside any repository, where the daemon's lock is
     clock = ManualClock()
     with standfast.open(data_dir=tmp_path / "data", clock=clock) as sf:
-        sf.leases.acquire("daemon")
+        sf.leases.acquire("daemon:ada@vm")
         clock.advance("61s")
         (item,) = sf.recovery.report().items
         assert (item.command, "daemon was killed" in item.what) == ("standfast daemon start", True)

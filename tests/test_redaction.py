@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from standfast.record.redaction import SHAPES, redacted, suspicious
+from standfast.serial.redaction import SHAPES, redacted, suspicious
 
 HEADER, BODY, SIGNATURE = (
     "eyJhbGciOiJIUzI1NiJ9",

@@ -123,7 +123,7 @@ def test_by_rank_what_fits_best_comes_first(sf: standfast.Standfast) -> None:
 
 
 def test_the_index_can_be_thrown_away(sf: standfast.Standfast) -> None:
-    """002-5: it is made again from the record."""
+    """The index is rebuilt from the record."""
     filled(sf)
     before = sf.search("parser")
     sf.search_index.clear()

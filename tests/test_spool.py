@@ -15,7 +15,7 @@ import standfast
 from standfast.interchange.hooks import spool
 from standfast.interchange.hooks.hearing import Heard
 from standfast_prove.campaigns import spools
-from tests.hooks import PROGRAM, bash, enter, environment, heard, payload
+from tests.hooks import PATIENT, PROGRAM, bash, enter, environment, heard, payload
 
 NOWHERE = "/dev/null/nowhere"
 """A data directory that cannot be: no store, no spool, no key can be made there, whoever asks."""
@@ -67,7 +67,7 @@ def test_with_the_key_of_this_account_it_is_evidence(tmp_path: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         enter("codex", payload("UserPromptSubmit", prompt="while it was busy", cwd=place), data)
     assert (place / ".standfast" / "spool" / "open.ndjson").exists()
-    enter("codex", payload("Stop", session="another", cwd=place), data)
+    enter("codex", payload("Stop", session="another", cwd=place), data, program=("-c", PATIENT))
     assert prompts(data) == {("while it was busy", "seen"): 1}
 
 
@@ -258,6 +258,7 @@ def test_an_unsealed_answer_changes_no_call_that_standfast_recorded(tmp_path: Pa
     assert hits
     assert all("unsealed" in json.dumps(hit) for hit in hits)
     enter("claude-code", bash("PostToolUse", "make test", tool_response="2 failed", cwd=str(place)), data)
+    subprocess.run([PROGRAM, "status"], env=environment(data), cwd=place, check=True, capture_output=True)
     with standfast.open(data_dir=data) as sf:
         outputs = {row["key"]: row["output"] for row in sf.rows(asked)}
     assert outputs["claude-code:s1"] == "2 failed"

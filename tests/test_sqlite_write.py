@@ -91,6 +91,41 @@ def test_a_refusal_inside_a_shared_commit_is_kept_and_raised_to_its_caller_alone
     assert keys(sf) == ["k-asked", "k-other"]
 
 
+def test_a_refusal_raised_before_a_write_rolls_back_nothing_of_a_shared_commit(sf: standfast.Standfast) -> None:
+    """RULES §1: a refusal of a body that wrote nothing is an answer; no other body runs a second time."""
+    runs: list[int] = []
+
+    def write(n: int) -> None:
+        def body(tx: Tx) -> None:
+            runs.append(n)
+            if n % 3 == 1:
+                raise standfast.NotFound(f"there is no {n}")
+            tx.run(INSERT, key=f"k{n}", value="1")
+
+        sf._store.write(body)
+
+    tasks = queue_up(sf, [lambda n=n: write(n) for n in range(9)])
+    assert [str(task.done()) for task in tasks if task.done()] == [f"there is no {n}" for n in (1, 4, 7)]
+    assert sorted(runs) == list(range(9))
+    assert keys(sf) == [f"k{n}" for n in range(9) if n % 3 != 1]
+
+
+@pytest.mark.parametrize("error", [standfast.NotFound, standfast.StorageError])
+def test_a_refusal_raised_after_a_write_takes_its_own_write_back(
+    sf: standfast.Standfast, error: type[standfast.StandfastError]
+) -> None:
+    def refuse() -> None:
+        def body(tx: Tx) -> None:
+            tx.run(INSERT, key="k-refused", value="1")
+            raise error("no")
+
+        sf._store.write(body)
+
+    tasks = queue_up(sf, [refuse, lambda: put(sf, "k-other")])
+    assert [type(task.done()) for task in tasks] == [error, type(None)]
+    assert keys(sf) == ["k-other"]
+
+
 def test_a_slow_body_does_not_keep_the_lock_for_those_behind_it(sf: standfast.Standfast) -> None:
     """Past its bound a batch is committed as far as it is, and the rest goes into the next one."""
     started = threading.Event()

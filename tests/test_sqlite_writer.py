@@ -66,13 +66,13 @@ def who(tx: Any) -> str:
 
 def test_one_thread_runs_the_bodies_of_all_callers(sf: standfast.Standfast, path: Path, taken: FileLock) -> None:
     """RULES 15: no caller touches the connection, so what hits a caller cannot reach another."""
-    names: list[str] = []
-    tasks = [Task(lambda: names.append(sf._store.write(who))) for _ in range(3)]
+    threads: list[threading.Thread] = []
+    tasks = [Task(lambda: sf._store.write(lambda _: threads.append(threading.current_thread()))) for _ in range(3)]
     until_it_waits(path, os.getpid())
     taken.release()
     assert [task.done() for task in tasks] == [None] * 3
-    assert names == [WRITER] * 3
-    assert sum(thread.name == WRITER for thread in threading.enumerate()) == 1
+    assert [thread.name for thread in threads] == [WRITER] * 3
+    assert len(set(threads)) == 1
 
 
 def test_a_store_that_is_only_read_starts_no_writer_thread(
@@ -357,7 +357,7 @@ def test_closing_gives_up_at_its_timeout_while_another_process_keeps_the_lock(
 
 
 def test_threads_that_write_on_and_on_share_their_commits(sf: standfast.Standfast) -> None:
-    """000-5, DESIGN 6: sixty-four callers are served together, not a few at a time."""
+    """Sixty-four callers share their commits."""
     together = threading.Barrier(64)
 
     def write() -> None:

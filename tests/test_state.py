@@ -108,7 +108,7 @@ def test_a_value_may_end_by_time(engine_url: str, tmp_path: Path) -> None:
             sf.state.swap("a", 2, version=1)
         assert [entry.key for entry in sf.state.list()] == ["b"]
         assert sf.state.swap("a", 3, version=0).version == 2
-        with pytest.raises(standfast.InvalidInput, match="longer than nothing"):
+        with pytest.raises(standfast.InvalidInput, match="between 1 µs and a hundred years"):
             sf.state.set("a", 1, for_us=0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
 from pathlib import Path
@@ -12,6 +13,7 @@ import standfast
 from standfast.clock import ManualClock
 from standfast.db.contract import Tx
 from standfast.db.sql import statement
+from standfast.db.store import Room
 
 PUT = statement("INSERT INTO meta (key, value) VALUES (:key, :value) RETURNING key, value")
 PUT_ONCE = statement(
@@ -40,6 +42,29 @@ def test_a_raised_error_rolls_back_and_passes_unchanged(sf: standfast.Standfast)
     with pytest.raises(RuntimeError) as caught:
         sf._store.write(body)
     assert caught.value is boom
+    assert get(sf, "a") is None
+
+
+def test_a_raised_refusal_is_raised_outside_by_write_and_read(sf: standfast.Standfast) -> None:
+    """RULES §1: with and without a write before it; the write is taken back."""
+    refusal = standfast.NotFound("there is none")
+
+    def refuse(tx: Tx) -> None:
+        raise refusal
+
+    def refuse_late(tx: Tx) -> None:
+        tx.run(PUT, key="a", value="1")
+        raise refusal
+
+    for call in (
+        lambda: sf._store.write(refuse),
+        lambda: sf._store.write(refuse_late),
+        lambda: sf.read(refuse),
+        lambda: sf.engine.write(refuse, sf._store.caller),
+    ):
+        with pytest.raises(standfast.NotFound) as caught:
+            call()
+        assert caught.value is refusal
     assert get(sf, "a") is None
 
 
@@ -207,3 +232,19 @@ def test_a_row_that_must_be_there_and_is_not_is_damage_by_name(sf: standfast.Sta
     with pytest.raises(standfast.Corrupt, match="contradicts itself"):
         sf._store.write(lambda tx: tx.defer(nothing, lambda row: None))
     assert sf.tasks.add("goes on").state == "open"
+
+
+def test_the_signature_of_a_method_shows_what_callers_pass(sf: standfast.Standfast) -> None:
+    """R51: `help()` and `inspect.signature` show the public parameters, and no transaction."""
+    rooms = [room for name in dir(sf) if not name.startswith("_") and isinstance(room := getattr(sf, name), Room)]
+    methods = [getattr(room, name) for room in rooms for name in vars(type(room)) if not name.startswith("_")]
+    shown = {one.__qualname__: list(inspect.signature(one).parameters) for one in methods if inspect.ismethod(one)}
+    assert len(shown) > 100
+    assert [name for name, parameters in shown.items() if {"tx", "self"} & set(parameters)] == []
+
+
+def test_a_method_keeps_its_source_and_its_words(sf: standfast.Standfast) -> None:
+    """R51: the tools that unwrap a method find its body."""
+    assert list(inspect.signature(sf.tasks.snooze).parameters) == ["which", "until_us", "for_us"]
+    assert "def snooze(" in inspect.getsource(sf.tasks.snooze)
+    assert "Out of `next`" in (inspect.getdoc(sf.tasks.snooze) or "")

@@ -13,6 +13,8 @@ import pytest
 import standfast
 from standfast.cli.exits import code_of
 from standfast.db.sql import statement
+from standfast.footings import leases
+from standfast_prove.faults.rows import checkpoint
 from tests.others import Other
 
 RAISE_EPOCH = statement("UPDATE meta SET value = '2' WHERE key = 'epoch'")
@@ -110,6 +112,64 @@ def test_a_handle_does_not_continue_in_an_older_state_of_its_store(store: Path, 
         assert "went back in time" in caught.value.message
         assert set(codes[1:]) == {"store_replaced"}
         assert sent == ["sent"]
+
+
+@pytest.mark.parametrize("first", ["write", "fork"])
+def test_an_effect_is_not_sent_again_after_an_older_copy_was_written_over_the_file(
+    store: Path, tmp_path: Path, first: str
+) -> None:
+    """R2, 002-11: the WAL still has the newest rows, so the journal shows nothing."""
+    path, sent = store / "standfast.db", list[str]()
+    with opened(store) as sf:
+        sf.state.set("before", 1)
+    checkpoint(path)
+    shutil.copyfile(path, tmp_path / "older.db")
+    with opened(store) as sf:
+        pay(sf, sent)
+        sf.state.set("more pages", "x" * 50_000)
+        sf.engine.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # type: ignore[attr-defined]
+        sf.state.set("in the WAL", 1)
+        if first == "fork":  # closes the engine: the next call opens the store again
+            pid = os.fork()
+            if pid == 0:
+                os._exit(0)
+            os.waitpid(pid, 0)
+        shutil.copyfile(tmp_path / "older.db", path)
+        codes = []
+        for _ in range(3):
+            with pytest.raises(standfast.StorageError) as caught:
+                pay(sf, sent)
+            codes.append(caught.value.code)
+        assert codes == ["store_replaced" if first == "fork" else "database_overwritten", *["store_replaced"] * 2]
+        assert sent == ["sent"]
+
+
+def test_a_handle_whose_rows_are_gone_is_refused_although_a_heartbeat_got_the_first_error(store: Path) -> None:
+    """R2, 000-1: the thread that renews leases ignores its errors, so the next caller must get one."""
+    with opened(store) as sf:
+        sf.state.set("first", 1)
+    checkpoint(store / "standfast.db")
+    with opened(store) as sf:
+        sf.state.set("acknowledged", 1)
+        os.truncate(store / "standfast.db-wal", 0)
+        with pytest.raises(standfast.CommitUnknown):
+            leases.renewer(sf._store).renew()
+        assert set(refusals(sf)) == {"store_replaced"}
+        with opened(store) as new:
+            assert [value.key for value in new.state.list()] == ["first"]
+            new.state.set("of another handle", 1)  # takes the sequence number of the lost row
+            assert set(refusals(sf)) == {"store_replaced"}
+
+
+def test_a_handle_continues_if_nothing_that_it_wrote_is_gone(store: Path) -> None:
+    """RULES 12: after an alarm the same store id and epoch continues."""
+    with opened(store) as sf:
+        sf.state.set("a", 1)
+        (store / "standfast.db-shm").unlink()
+        with pytest.raises(standfast.CommitUnknown):
+            sf.state.set("b", 1)
+        sf.state.set("c", 1)
+        assert {"a", "c"} <= {value.key for value in sf.state.list()}
 
 
 def test_a_store_that_was_moved_away_and_back_continues(store: Path, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def a_week(seed: int) -> list[set[str]]:
 def test_a_loop_of_fifteen_minutes_for_a_week_leaves_the_predicted_episodes(
     engine_url: str, tmp_path: Path, seed: int
 ) -> None:
-    """000-24, 000-25, 000-26: no flood, nothing swallowed, each return an episode of its own."""
+    """000-25, 000-26: no flood, nothing swallowed, each return an episode of its own."""
     clock, week = ManualClock(), a_week(seed)
     with handle.connect(config.load(engine_url, data_dir=tmp_path / "data"), clock=clock) as sf:
         for present in week:

@@ -237,7 +237,7 @@ def _progress(history: Path, patience_s: float) -> None:
         select.select([], [], [], 0.005)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_claim_has_one_valid_holder_through_kills_pauses_and_jumping_clocks(
     nursery: Nursery, engine_url: str, tmp_path: Path, seed: int
 ) -> None:

@@ -176,7 +176,7 @@ def test_two_stores_send_two_keys_and_do_not_wait_for_each_other(engine_url: str
 
 
 def test_after_a_restore_the_older_store_decides_what_is_covered(tmp_path: Path) -> None:
-    """001-8: the handle remembers sums of the store that was there before; they are not about this one."""
+    """001-8: a handle remembers sums of the newer store, so it is refused; a new handle counts again."""
     path, older = tmp_path / "standfast.db", tmp_path / "older"
     with opened(str(path), tmp_path, Names()) as sf:
         sf.credits.grant("acme", 10, key="first")
@@ -194,6 +194,9 @@ def test_after_a_restore_the_older_store_decides_what_is_covered(tmp_path: Path)
                 (tmp_path / name).unlink(missing_ok=True)
         with suppress(standfast.StorageError):
             sf.state.set("k", 1)  # the engine finds that its file was replaced, and is given up
+        with pytest.raises(standfast.StorageError):
+            sf.credits.spend("acme", 50, key="call 2")
+    with opened(str(path), tmp_path, Names()) as sf:
         with pytest.raises(standfast.Conflict, match="has 10 credits"):
             sf.credits.spend("acme", 50, key="call 2")
         assert sf.credits.balance("acme").balance == 10

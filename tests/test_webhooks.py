@@ -244,7 +244,7 @@ def test_done_said_again_by_the_same_claim_stands_and_by_another_is_refused(
 
 def test_unclaimed_it_may_be_done_but_not_failed(ann: standfast.Standfast) -> None:
     ann.webhooks.receive("s", "1", {})
-    with pytest.raises(LeaseLost, match="held by nobody"):
+    with pytest.raises(LeaseLost, match="not held by ann"):
         ann.webhooks.fail("s/1", "why")
     assert ann.webhooks.done("s/1").state == "done"
     with pytest.raises(IllegalTransition):

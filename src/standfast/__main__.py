@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from standfast.cli import start
+import sys
 
-start()
+from standfast.cli import main
+
+sys.exit(main())

@@ -6,8 +6,8 @@
 
 One implementation stands beneath: a verb is handed to the engine, which answers on the event
 loop once it is on disk; whatever calls foreign code (steps, effects) runs on a worker thread
-and awaits coroutines on the loop it was called from. A cancelled task does not stop a write that
-is under way; a cancelled `do` leaves its effect in doubt.
+and awaits coroutines on the loop it was called from. A cancelled task withdraws a write that has not begun,
+and does not stop one that has; a cancelled `do` leaves its effect in doubt.
 
 Each call is a coroutine: `asyncio.create_task(sf.tasks.add("x"))` works, and Python warns of one that is never
 awaited. What may also be entered or iterated (sessions, locks, `follow`) is a `_Call` around such a coroutine.
@@ -314,7 +314,7 @@ class _Desk:
     def submit(self, store: Store, work: Callable[[Tx], Any]) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = self.loop.create_future()
         if not self._together:  # a lone task does not wait for a turn of the loop
-            store.submit(work, functools.partial(self._put, future))
+            self._hand_over(store, work, future)
             return future
         self._going.append((store, work, future))
         if len(self._going) == 1:
@@ -327,9 +327,13 @@ class _Desk:
             if future.cancelled():
                 continue
             try:
-                store.submit(work, functools.partial(self._put, future))
+                self._hand_over(store, work, future)
             except BaseException as error:  # noqa: BLE001  # closed, or given up: whoever awaits it is told
                 future.set_exception(error)
+
+    def _hand_over(self, store: Store, work: Callable[[Tx], Any], future: asyncio.Future[Any]) -> None:
+        """A cancelled task withdraws a body that has not begun."""
+        store.submit(work, functools.partial(self._put, future), wanted=lambda: not future.cancelled())
 
     def _put(self, future: asyncio.Future[Any], result: Any, error: BaseException | None) -> Wake:
         with self._mutex:

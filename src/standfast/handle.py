@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from standfast import clock as clocks
-from standfast import config, modules
+from standfast import config, log, modules
 from standfast.db import store_memory
 from standfast.db.contract import Caller, Engine, Row, Tx
 from standfast.db.store import Room, Store
@@ -142,6 +142,7 @@ def connect(
     store.artifact_max_bytes = settings.options.artifact_max_bytes
     store.redact = settings.options.redact
     caller.repository = "" if settings.outside else repositories.known(store, caller)
+    log.info("opened %s, store %s", store.shown, store.pin[0])
     return Standfast(settings, store, temporary)
 
 

@@ -1,4 +1,6 @@
-"""Loading a module where an exception in the caller cannot leave its import lock held.
+"""Packages that standfast uses if they are installed, and how a module is loaded.
+
+`load` imports a module where an exception in the caller cannot leave its import lock held.
 
 Python's import lock of a module is taken and released by Python code. An exception that hits a thread in the
 middle of a first import (a signal handler, `PyThreadState_SetAsyncExc`) can leave it held, and every other
@@ -11,10 +13,29 @@ from __future__ import annotations
 import _thread
 from importlib import import_module
 
+PACKAGES = {
+    "postgres": ("psycopg[binary]>=3.2,<4",),
+    "mcp": ("mcp>=2.3,<3",),
+    "langgraph": ("langgraph-checkpoint>=4.2,<5",),
+    "openai-agents": ("openai-agents>=0.22,<1",),
+    "pydantic-ai": ("pydantic-ai-slim>=2.66,<3",),
+    "zstd": ("zstandard>=0.22,<1",),
+}
+"""What each extra of pyproject.toml brings."""
+UPGRADE = "upgrade standfast from where you got this one, then restart this process"
+
 WAIT_MAX_S = 10.0
 """Then the caller imports by itself: it may hold the import lock of a module that this one needs."""
 
 _loaded: set[str] = set()
+
+
+def install(extra: str) -> str:
+    """The command that installs what an extra brings.
+
+    It never names standfast: as long as that name is not registered on the package index, anyone may register it.
+    """
+    return " ".join(("pip install", *(f"'{package}'" for package in PACKAGES[extra])))
 
 
 def load(name: str) -> None:

@@ -29,6 +29,7 @@ WORKLOADS = {
     "histories": "recorded histories, checked for an order in which they could have happened",
     "models": "random programs, compared with a model of a few lines",
     "inputs": "garbage at every door",
+    "hostile": "a repository, a transcript and an agent with a shell that want past gates, grants and the cleaner",
 }
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
@@ -161,6 +162,16 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         BOTH,
         {"jobs": 3, "late": True, "settle": "0s"},
         control='the time after which a probe\'s "not there" counts',
+    ),
+    Campaign(
+        "places-varied-control",
+        "actors",
+        "places:run",
+        "starts",
+        0.3,
+        BOTH,
+        {"jobs": 3, "varied": True, "proceed": True},
+        control="sessions that stop while an effect is in doubt",
     ),
     Campaign(
         "places-control",
@@ -396,10 +407,10 @@ _INPUTS = (
 )
 
 _HOSTILE = (
-    Campaign("hostile-shell", "inputs", "hostile:shell", "lines", 1, ONLY_SQLITE, {"lines": 300}),
+    Campaign("hostile-shell", "hostile", "hostile:shell", "lines", 1, ONLY_SQLITE, {"lines": 300}),
     Campaign(
         "hostile-shell-control",
-        "inputs",
+        "hostile",
         "hostile:shell",
         "lines",
         0.2,
@@ -407,16 +418,60 @@ _HOSTILE = (
         {"lines": 100, "blind": True},
         control="looking for the words of a gate anywhere in the line",
     ),
-    Campaign("hostile-spool", "inputs", "hostile:planted", "records", 0.5, BOTH, {"records": 200}),
+    Campaign("hostile-spool", "hostile", "hostile:planted", "records", 0.5, BOTH, {"records": 200}),
     Campaign(
         "hostile-spool-control",
-        "inputs",
+        "hostile",
         "hostile:planted",
         "records",
         0.2,
         ONLY_SQLITE,
         {"records": 50, "sealed": True},
         control="telling sealed records from others",
+    ),
+    Campaign("hostile-grants", "hostile", "hostile_grants:grants", "calls", 1, BOTH, {"calls": 150}),
+    Campaign(
+        "hostile-grants-control",
+        "hostile",
+        "hostile_grants:grants",
+        "calls",
+        0.2,
+        ONLY_SQLITE,
+        {"calls": 150, "elsewhere": True},
+        control="the directory in the question",
+    ),
+    Campaign("hostile-transcript", "hostile", "hostile_text:transcript", "texts", 1, BOTH, {"texts": 150}),
+    Campaign(
+        "hostile-transcript-control",
+        "hostile",
+        "hostile_text:transcript",
+        "texts",
+        0.2,
+        ONLY_SQLITE,
+        {"texts": 20, "uncleaned": True},
+        control="the cleaner in front of the terminal",
+    ),
+    Campaign("hostile-repository", "hostile", "hostile_text:repository", "outputs", 1, ONLY_SQLITE, {"clones": 2}),
+    Campaign(
+        "hostile-repository-control",
+        "hostile",
+        "hostile_text:repository",
+        "clones",
+        0.2,
+        ONLY_SQLITE,
+        {"clones": 1, "importing": True},
+        control="starting interpreters with -P",
+    ),
+    Campaign("hostile-sql", "hostile", "hostile_sql:run", "statements", 1, ONLY_POSTGRES, {"statements": 300}),
+    Campaign(
+        "hostile-sql-control",
+        "hostile",
+        "hostile_sql:run",
+        "statements",
+        0.2,
+        ONLY_POSTGRES,
+        {"statements": 100, "owner": True},
+        control="the role of an agent",
     ),
 )
 

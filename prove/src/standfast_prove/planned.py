@@ -24,7 +24,10 @@ LOCKED = statement(
     " WHERE id = :id {for_update}"
 )
 REWORD = statement("UPDATE effect SET intent = :intent, intent_hash = :intent_hash WHERE id = :id")
-DISPATCH = statement("UPDATE effect SET state = 'dispatched', attempt = attempt + 1 WHERE id = :id RETURNING attempt")
+DISPATCH = statement(
+    "UPDATE effect SET state = 'dispatched', attempt = attempt + 1, dispatched_us = :now_us WHERE id = :id"
+    " RETURNING attempt"
+)
 SET_STATE = statement("UPDATE effect SET state = :state WHERE id = :id")
 
 
@@ -78,7 +81,7 @@ def dispatching(effect: str, **asked: Any) -> Any:
         refusal = approvals.require(tx, row, attempt=row["attempt"] + 1, **asked)
         if refusal is not None:
             return refusal
-        attempt: int = tx.one(DISPATCH, id=effect)["attempt"]
+        attempt: int = tx.one(DISPATCH, id=effect, now_us=tx.now_us())["attempt"]
         return attempt
 
     return body

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from standfast import modules
 from standfast.db.contract import Tx
 from standfast.db.store import Store, raised
 from standfast.errors import InvalidInput, StandfastError
@@ -22,7 +23,7 @@ T = TypeVar("T")
 
 def missing(extra: str, package: str) -> ImportError:
     """What to say where an adapter's framework is not installed."""
-    return ImportError(f"this adapter needs {package}, which is not installed\npip install 'standfast[{extra}]'")
+    return ImportError(f"this adapter needs {package}, which is not installed\n{modules.install(extra)}")
 
 
 def opened(store: Standfast | AsyncStandfast | str | os.PathLike[str] | None) -> tuple[Standfast, bool]:

@@ -20,17 +20,18 @@ from standfast import crash, serial
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, Store, query, refused_inside, verb
-from standfast.errors import InvalidInput, NotFound, StandfastError
+from standfast.errors import InvalidInput, NotFound
 from standfast.footings import foreign, journal
+from standfast.footings.checks import PAGE_MAX, page_size
 from standfast.footings.journal import Receipt
 from standfast.ids import is_id, new_id
 from standfast.ledger.opening import Opening
+from standfast.serial.redaction import redacted
 
 SQL = load(__name__)
 
 SIZE_MAX_BYTES = 1024 * 1024
 KEPT_PER_NODE = 20
-PAGE_MAX = 1000
 FOLD_MAX = 5000
 """Messages one fold reads at most; call it again to go on."""
 
@@ -164,57 +165,47 @@ class Checkpoints(Room):
         cursor: serial.Json = None,
         versions: Mapping[str, str] | None = None,
         cache_keys: Collection[str] = (),
-    ) -> Checkpoint | StandfastError:
+    ) -> Checkpoint:
         """Fold everything said up to position `upto`; without it, everything said so far. The messages stay.
 
         Raises InvalidInput for a position nobody has spoken at, and past 1 MiB.
         """
         row = _checked(summary, data, cursor, versions, cache_keys)
         node_id = _node_id(tx, self.scope, where)
-        return node_id if isinstance(node_id, StandfastError) else _added(tx, node_id, upto, row)
+        return _added(tx, node_id, upto, row)
 
     @query
-    def latest(
-        self, tx: Tx, where: object, *, versions: Mapping[str, str] | None = None
-    ) -> Checkpoint | StandfastError | None:
+    def latest(self, tx: Tx, where: object, *, versions: Mapping[str, str] | None = None) -> Checkpoint | None:
         """The newest checkpoint of a node, or None; with `versions`, the newest made with those."""
         node_id = _node_id(tx, self.scope, where)
-        if isinstance(node_id, StandfastError):
-            return node_id
         return _latest(tx, _segments(tx, node_id), dict(versions or {}))
 
     @query
-    def context(
-        self, tx: Tx, where: object, *, last: int = 200, versions: Mapping[str, str] | None = None
-    ) -> Context | StandfastError:
+    def context(self, tx: Tx, where: object, *, last: int = 200, versions: Mapping[str, str] | None = None) -> Context:
         """The newest fold and the messages after it: what a model is given to go on."""
         node_id = _node_id(tx, self.scope, where)
-        return node_id if isinstance(node_id, StandfastError) else _context(tx, node_id, last, dict(versions or {}))
+        return _context(tx, node_id, last, dict(versions or {}))
 
     @query
     def list(
         self, tx: Tx, *, session: object = None, everywhere: bool = False, limit: int = 50, after: str | None = None
-    ) -> CheckpointList | StandfastError:
+    ) -> CheckpointList:
         """The newest first; `after` is the id the last page ended with."""
         session_id = _session_id(tx, self.scope, session)
-        if isinstance(session_id, StandfastError):
-            return session_id
         rows = tx.all(
             SQL.page,
             scope=self.scope,
             everywhere=int(everywhere),
             session_id=session_id,
             after=after or "",
-            limit=max(1, min(limit, PAGE_MAX)),
+            limit=page_size(limit),
         )
         return [_checkpoint(row) for row in rows]
 
     @verb
-    def delete_all(self, tx: Tx, session: object = None, *, everywhere: bool = False) -> int | StandfastError:
+    def delete_all(self, tx: Tx, session: object = None, *, everywhere: bool = False) -> int:
         """Delete the checkpoints of a session, or of this scope; how many there were. Nothing else is lost."""
         session_id = _session_id(tx, self.scope, session)
-        if isinstance(session_id, StandfastError):
-            return session_id
         count = len(tx.all(SQL.delete_all, scope=self.scope, everywhere=int(everywhere), session_id=session_id))
         if count:
             subject, about = session_id or "checkpoint:all", session_id or None
@@ -245,7 +236,7 @@ def _checked(
         raise InvalidInput("versions are texts by name", 'versions={"prompt": "7"}')
     serial.canonical(summary, what="summary")  # NUL and lone surrogates are refused by name
     row: Row = {
-        "summary": summary,
+        "summary": None if summary is None else redacted(summary),
         "data": None if data is None else serial.dumps(data, what="data"),
         "cursor": None if cursor is None else serial.dumps(cursor, what="cursor"),
         "cache_keys": serial.dumps(list(cache_keys), what="cache_keys") if cache_keys else None,
@@ -261,14 +252,14 @@ def _checked(
     return row
 
 
-def _added(tx: Tx, node_id: str, upto: int | None, row: Row) -> Checkpoint | StandfastError:
+def _added(tx: Tx, node_id: str, upto: int | None, row: Row) -> Checkpoint:
     node = tx.maybe(SQL.node, id=node_id)
     if node is None:
-        return NotFound(f"there is no node {node_id}", "standfast session show KEY")
+        raise NotFound(f"there is no node {node_id}", "standfast session show KEY")
     last = node["next_position"] - 1
     upto = last if upto is None else upto
     if not isinstance(upto, int) or isinstance(upto, bool) or not 0 <= upto <= last:
-        return InvalidInput(f"nothing was said at position {upto}: the last one is {last}", "upto is a position")
+        raise InvalidInput(f"nothing was said at position {upto}: the last one is {last}", "upto is a position")
     values = {**row, "session_id": node["session_id"], "node_id": node_id, "from_position": min(1, upto)}
     made = tx.one(SQL.add, id=new_id("chk"), to_position=upto, now_us=tx.now_us(), **values)
     tx.run(SQL.trim, node_id=node_id, keep=KEPT_PER_NODE)
@@ -381,23 +372,27 @@ def _folded(found: Checkpoint) -> Said:
 # -- small parts -----------------------------------------------------------------------------------------------------
 
 
-def _node_id(tx: Tx, scope: str, where: object) -> str | StandfastError:
+def _node_id(tx: Tx, scope: str, where: object) -> str:
     """The node meant by a session, a sub-agent, or an id of either; of a session, its own conversation."""
     named = str(getattr(where, "node_id", None) or getattr(where, "id", where))
     if is_id(named) and named.startswith("nod_"):
         return named
     session = tx.maybe(SQL.session, scope=scope, session=named)
     root = tx.maybe(SQL.child, session_id=session["id"], parent_id="", name="") if session is not None else None
-    return _unknown(named) if root is None else str(root["id"])
+    if root is None:
+        raise _unknown(named)
+    return str(root["id"])
 
 
-def _session_id(tx: Tx, scope: str, session: object) -> str | StandfastError:
+def _session_id(tx: Tx, scope: str, session: object) -> str:
     """The id of a session given as an object, an id or a key; empty for none."""
     if session is None:
         return ""
     named = str(getattr(session, "id", session))
     row = tx.maybe(SQL.session, scope=scope, session=named)
-    return _unknown(named) if row is None else str(row["id"])
+    if row is None:
+        raise _unknown(named)
+    return str(row["id"])
 
 
 def _unknown(named: str) -> NotFound:

@@ -5,8 +5,7 @@ INSERT INTO checkpoint (id, session_id, node_id, from_position, to_position, cur
                         versions, size_bytes, created_us)
 VALUES (:id, :session_id, :node_id, :from_position, :to_position, :cursor, :summary, :data, :cache_keys,
         :versions, :size_bytes, :now_us)
-RETURNING id, session_id, node_id, from_position, to_position, cursor, summary, data, cache_keys, versions,
-          size_bytes, created_us
+RETURNING {columns:checkpoint}
 
 -- name: trim
 DELETE FROM checkpoint
@@ -14,8 +13,7 @@ WHERE node_id = :node_id AND id NOT IN (
     SELECT id FROM checkpoint WHERE node_id = :node_id ORDER BY to_position DESC, created_us DESC, id DESC LIMIT :keep)
 
 -- name: newest
-SELECT id, session_id, node_id, from_position, to_position, cursor, summary, data, cache_keys, versions,
-       size_bytes, created_us
+SELECT {columns:checkpoint}
 FROM checkpoint
 WHERE node_id = :node_id AND to_position < :before
 ORDER BY to_position DESC, created_us DESC, id DESC

@@ -1,12 +1,11 @@
 """The shell a person and a script type into: parse, call one verb, render.
 
-`start` is where the process starts, `main` the command. It opens the doors that must not wait for click, and leaves
-everything else to `app`. Imports stand inside functions on purpose: agents start this hundreds
-of times an hour, and a command pays only for what it uses.
+`main` is the `standfast` command. It runs `hook` before click is imported and leaves every other command to `app`.
+Imports are inside functions on purpose: agents start this hundreds of times an hour, and a command pays only for
+what it uses.
 
     registry.py  which commands there are: one line each; the help screen is made of it
     aliases.py   what people type instead, and what it means
-    later.py     modules that others import and hardly ever use
     app.py       the frame: finding a command, errors, exit codes, Ctrl-C, broken pipes
     frame.py     what a command is made of: options, examples, nouns with verbs
     generate.py  commands made of methods: signature, annotations, docstring
@@ -38,33 +37,14 @@ def main() -> int:
     try:
         if words and words[0] in DOORS:
             return _enter(DOORS[words[0]], words[1:])
-        from standfast.cli.later import later
+        from standfast.cli.app import run
 
-        with later("inspect"):  # click tidies help texts with it, and nothing else
-            from standfast.cli.app import run
         return run(words)
     except KeyboardInterrupt:  # pressed while modules were still loading
         return 130
     finally:
         # All that is left goes with the process. Otherwise the interpreter searches it for cycles as it ends, 20 ms.
         gc.freeze()
-
-
-def start() -> None:
-    """`standfast` as a process of its own. Done, it goes at once: to take the interpreter apart is 4 ms more."""
-    code = main()
-    import atexit
-    import os
-    import threading
-    from contextlib import suppress
-
-    if threading.active_count() == 1:
-        atexit._run_exitfuncs()
-        with suppress(OSError, ValueError, AttributeError):  # full, or closed: the interpreter has its own words for it
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
-    sys.exit(code)
 
 
 def _enter(door: str, words: list[str]) -> int:

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 import click
 
+from standfast import log
 from standfast.cli import exits
 from standfast.cli.frame import Refused, common_options, flag, invoke, unknown, unknown_option
 from standfast.cli.output import Format, Out
@@ -106,7 +107,7 @@ def help_screen(*, everything: bool = False) -> str:
             lines += ["", f"{title}:", *(f"  {entry.name:<{width}}  {entry.summary}" for entry in shown)]
     lines += [
         "",
-        "Every command: --help with examples, --json or --jsonl for programs. -v shows tracebacks.",
+        "Every command: --help with examples, --json or --jsonl for programs. -v logs to stderr.",
         f"{NAME} --version, {NAME} help exit-codes" + ("" if everything else f"; {NAME} help all has the rest."),
     ]
     return "\n".join(lines) + "\n"
@@ -123,6 +124,7 @@ def _print_version(ctx: click.Context, _: click.Parameter | None, given: bool) -
 def _verbose(ctx: click.Context, _: click.Parameter, given: bool) -> None:
     if given:
         ctx.find_root().obj.debug = True
+        log.to_stderr()
 
 
 def _alone() -> None:
@@ -140,7 +142,7 @@ def build() -> House:
     house.params += common_options()
     house.params += [
         flag("--version", callback=_print_version, help="Versions."),
-        flag("-v", callback=_verbose, help="Show tracebacks."),
+        flag("-v", "--verbose", callback=_verbose, help="Log events and tracebacks to stderr."),
     ]
     return house
 
@@ -250,7 +252,7 @@ def _asked_format(words: list[str]) -> Format:
 
 
 def _asked_debug(words: list[str]) -> bool:
-    return bool(words) and words[0] in ("-v", "--debug")
+    return bool(words) and words[0] in ("-v", "--verbose", "--debug")
 
 
 def _flushed(code: int) -> int:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from standfast.cli.frame import command, option, scope_options
 from standfast.cli.output import Out
+
+if TYPE_CHECKING:
+    from standfast.views.brief import Fact
 
 
 @command("brief", examples=("standfast brief", "standfast brief --agent reviewer --max-tokens 600 --json"))
@@ -25,7 +30,11 @@ def brief(out: Out, agent: str | None, max_tokens: int, scope_choice: str | None
     with opened(settings, create=False) as sf:
         made = sf.brief(agent=agent, max_tokens=max_tokens, everywhere=coverage.choice(scope_choice))
     data = made._asdict() | {
-        "sections": [section._asdict() | {"facts": [f._asdict() for f in section.facts]} for section in made.sections]
+        "sections": [section._asdict() | {"facts": [_fact(f) for f in section.facts]} for section in made.sections]
     }
     out.record(data, [made.markdown])
     return None
+
+
+def _fact(fact: Fact) -> dict[str, Any]:
+    return fact._asdict() | {"author": None if fact.author is None else fact.author._asdict()}

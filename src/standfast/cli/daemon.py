@@ -167,6 +167,8 @@ def status_command(out: Out) -> None:
         lines += ["", *out.table(found.parts, PARTS)]
     if found.runs:
         lines += ["", *out.table(found.runs, RUNS)]
+    if found.foreign:
+        lines += ["", *(f"the loop {one['loop']!r} is late: {one['why']}; {one['then']}" for one in found.foreign)]
     out.record(plain(found), lines)
     if found.state == "stopped":
         out.then("standfast daemon start, or for good: standfast daemon install")

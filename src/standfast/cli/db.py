@@ -142,6 +142,33 @@ def trust(out: Out, path: str | None) -> None:
     out.say(f"trusted until it changes: {os.path.abspath(file)}")
 
 
+@db.verb("roles", examples=("standfast db roles --print", "standfast db roles --prefix shop"))
+@option("--prefix", default="standfast", show_default=True, help="What the names of the roles begin with.")
+@option("--print", "dry_run", is_flag=True, help="Print the statements; change nothing.")
+def roles(out: Out, prefix: str, dry_run: bool) -> None:
+    """Create the roles of a PostgreSQL store and set exactly their grants; the same again changes nothing."""
+    from standfast.cli.store import opened
+    from standfast.config import load, people
+    from standfast.errors import InvalidInput
+
+    people.refuse("changes roles")
+    settings = load(quiet=True)
+    if settings.target.engine != "postgres":
+        raise InvalidInput(f"{settings.target.shown} is a file: it has no roles", "standfast db pg URL")
+    opened(settings).close()
+    from standfast.db.postgres.roles import create
+
+    made = create(settings.target.location, prefix, dry_run=dry_run)
+    lines = [f"{line};" for line in made.statements]
+    if not dry_run:
+        lines = [f"{name}: {'created' if name in made.created else 'was there'}, grants set" for name in made.roles]
+    out.record({**made._asdict(), "changed": not dry_run}, lines)
+    if not dry_run:
+        login = f"CREATE ROLE agent_1 LOGIN PASSWORD '…' IN ROLE {prefix}_writer"
+        out.say(f"give each agent a login of its own: {login}")
+    out.then("standfast doctor")
+
+
 def _test(settings: Settings) -> None:
     """Connect once. What the driver says may quote pieces of the URL, so it is masked by the target itself."""
     from standfast.cli.store import opened

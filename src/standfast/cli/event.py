@@ -13,7 +13,7 @@ from standfast.cli.render import Column, clean_lines
 from standfast.footings import hints
 
 if TYPE_CHECKING:
-    from standfast.record.events import Appended, Difference, Event, Folded
+    from standfast.record.events import Appended, Difference, Event
 
 SESSION = "STANDFAST_SESSION"
 INPUT_MAX_BYTES = 16 << 20
@@ -268,37 +268,15 @@ def _hand(out: Out, one: Event, command: tuple[str, ...]) -> None:
     if ended.returncode != 0:
         raise StandfastError(
             f"{command[0]} ended with {ended.returncode} at {_named(one)}: it is not committed and comes again",
-            "what is wrong? then run this again; to pass it over: standfast event seek --help",
+            "what is wrong? then run this again; to pass it over: sf.events.seek in Python",
             code="command_failed",
         )
 
 
 event.generate("consumers", then="event consume {name} {reads} --peek", empty="no consumer reads events here")
-event.generate(
-    "seek",
-    examples=("standfast event seek mailer orders --to beginning", "standfast event seek mailer orders --to 41"),
-    options={"name": {"metavar": "CONSUMER"}, "to": {"type": values.VERSION, "metavar": "VERSION"}},
-    text="{name} is at {cursor}",
-    then="event consume {name} {reads} --peek",
-)
 
 
 # -- folding -----------------------------------------------------------------------------------------
-
-
-@event.verb("fold", examples=("standfast event fold board", "standfast event fold board --at 'tue 03:00' --json"))
-@argument("stream")
-@option("--at", help='A version, a time ("tue 03:00"), or session:KEY, as that session left it.  [default: now]')
-def fold(out: Out, stream: str, at: str | None) -> None:
-    """Show the state STREAM adds up to: each event's data laid over the ones before; null takes a field away."""
-    from standfast.cli.store import opened
-    from standfast.record.events.folding import merged
-
-    with opened(create=False) as sf:
-        sf.events.stream(stream)
-        found: Folded[Any] = sf.events.fold(stream, merged, {}, name="standfast:merged", at=_at(at))
-    out.record(found._asdict(), [_pretty(found.state)])
-    out.then(hints.command("event", "diff", stream, "--from", "0", "--to", str(found.version)))
 
 
 @event.verb(
@@ -351,12 +329,6 @@ def _named(one: Event) -> str:
 
 def _json(value: Any) -> str:
     return "" if value is None else dumps(value)[:SHOWN]
-
-
-def _pretty(state: Any) -> str:
-    import json
-
-    return clean_lines(json.dumps(state, indent=2, ensure_ascii=False, default=str))
 
 
 def _value(text: str | None, form: str) -> Any:

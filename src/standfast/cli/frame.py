@@ -27,7 +27,7 @@ from standfast.cli.output import Format, Out
 F = TypeVar("F", bound=Callable[..., Any])
 P = TypeVar("P", bound=click.Parameter)
 Examples = tuple[str, str]
-LISTS = frozenset(("list", "dead", "runs", "streams", "consumers", "boxes", "caught", "timeline", "search"))
+LISTS = frozenset(("list", "dead", "runs", "streams", "consumers", "caught", "timeline", "search"))
 """What answers with a list: before anything was written it is empty."""
 _WANTED = "wanted_parameters"
 Wanted = list[Callable[[], click.Parameter]]

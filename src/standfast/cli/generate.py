@@ -11,7 +11,7 @@
 - The model that the method returns is the answer (`answers`): a list is a table, one model its fields. With
   `answer=`, a function makes the answer of it.
 
-Only the method that is called is read, and nothing here imports `inspect`: agents start commands all the time.
+Only the method that is called is read: agents start commands all the time.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
+from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -83,15 +84,16 @@ class Parameter(NamedTuple):
 
 def parameters(method: Callable[..., Any]) -> list[Parameter]:
     """The parameters that a caller gives: without `self` and `tx`."""
-    body = getattr(method, "__wrapped__", method)
-    code, count = body.__code__, body.__code__.co_argcount
-    names = code.co_varnames[: count + code.co_kwonlyargcount]
-    defaults = dict(zip(names[count - len(body.__defaults__ or ()) : count], body.__defaults__ or (), strict=True))
-    defaults |= body.__kwdefaults__ or {}
+    found = signature(method).parameters.values()
     return [
-        Parameter(name, body.__annotations__.get(name, ""), defaults.get(name, _REQUIRED), at < count)
-        for at, name in enumerate(names)
-        if name not in ("self", "tx")
+        Parameter(
+            one.name,
+            one.annotation,
+            _REQUIRED if one.default is one.empty else one.default,
+            one.kind is not one.KEYWORD_ONLY,
+        )
+        for one in found
+        if one.name != "self"
     ]
 
 

@@ -1,15 +1,19 @@
 """`standfast hook AGENT`: what an agent's hooks call, hundreds of times an hour.
 
-A guest in somebody else's process. It is entered before click is loaded; it never fails, never
-waits long, and prints nothing but the brief at the start and a refusal by a gate:
+It runs inside an agent's turn. It starts before click is loaded; it never fails, never waits long, and prints nothing
+but the brief at the start and a refusal by a gate:
 
-    read stdin ─▶ one record ─▶ the store, for at most a second ─▶ else the spool
-                      │                        │
-                      └── a tool call? ──▶ gates: from the store, else from their copy
+    read stdin ─▶ one record ─┬─▶ a call or an answer, and nothing waits for this agent: the spool
+                              └─▶ else the store, for at most a second ─▶ else the spool
+                                        │
+                                        └── a tool call? ──▶ gates: from the store, else from their copy
 
-The store is asked on a thread of its own. When time is up the record goes to the spool as well, and
-the process ends without waiting: if the store has it after all, the copy in the spool adds nothing.
-Only a grant that is being used at that moment is waited for: the answer and the record agree.
+Whether anything waits for an agent is in `attention.json` and `gates.json`, which a hook that opens the store brings up
+to date; see `attention`. Such a hook also drains the spool and renews the agent's leases.
+
+A thread of its own opens the store. When its time is over the record goes to the spool as well, and the process ends
+without waiting: if the store has the record after all, the copy in the spool adds nothing. Only for a grant that is
+being used at that moment the hook waits: the answer and the record agree.
 
 One deadline covers everything, reading stdin included. Past it a call is refused if a literal word of a gate occurs in
 it, or if the gates cannot be read either; everything else passes.
@@ -26,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from standfast.config import Settings
     from standfast.interchange.hooks.hearing import Heard
+    from standfast.interchange.hooks.keeping import Kept
 
 WAIT_S = 1.0
 """How long the store may take. A commit takes milliseconds; a stuck one must not be the agent's problem."""
@@ -36,8 +41,11 @@ GRACE_S = 1.5
 READ_MAX_BYTES = 64 << 20
 GATES = "gates.json"
 """In the data directory: the copy of the gates, there once a gate stood anywhere in the store."""
-DRAINED_MAX = 100
-"""Records of a spool that one hook brings home: more would make its agent wait."""
+DRAINED_MAX = 2000
+DRAINED_MAX_S = 0.5
+"""Records of a spool that one hook drains, and for how long: more would make its agent wait."""
+SPOOL_FULL_BYTES = 8 << 20
+"""A larger spool is drained by the next hook, also by one that only reports."""
 
 USAGE = """Usage: standfast hook AGENT < payload.json
 
@@ -226,8 +234,8 @@ class Hearing:
         """What to print: nothing, the brief, or a refusal."""
         from standfast.interchange.hooks import answers
 
-        if self._can_wait():
-            return self._without_the_store()
+        if self._only_reports() and self._spooled():
+            return ""
         thread = threading.Thread(target=self._guarded, name="standfast-hook", daemon=True)
         thread.start()
         thread.join(min(WAIT_S, self.watch.left()))
@@ -251,24 +259,25 @@ class Hearing:
                 self._decision = Decision()
             return self._decision
 
-    def _can_wait(self) -> bool:
-        """Whether this is better left to the next hook: how a tool call ended, which nobody waits for.
+    def _only_reports(self) -> bool:
+        """Whether the record may go to the spool without a look at the store: a tool call or its answer.
 
-        Going to a server costs as much again as the rest of a hook, and this is every second one. Nothing else waits:
-        what comes late opens and ends nothing, so that after a prompt that waited an agent at work would look finished,
-        and after a stop one at rest would look as if it had died. Where a gate stands, or may, the effect it let
-        through has to be settled now.
+        Nothing else may. A spooled record opens and ends nothing: after a spooled prompt an agent at work would look
+        finished, and after a spooled stop an agent at rest would look crashed.
         """
-        from standfast.interchange.hooks.places import KEY
+        from standfast.interchange.hooks import attention
+        from standfast.interchange.hooks.places import KEY, size_bytes
 
-        if self.heard is None or self.heard.kind != "answer" or self.settings is None:
+        settings, heard = self.settings, self.heard
+        if settings is None or heard is None or heard.kind not in ("call", "answer"):
             return False
-        directory = self.settings.data_dir
+        directory = settings.data_dir
         return (
-            self.settings.target.engine == "postgres"
+            attention.nothing_waits(settings, heard.key, heard.at_us)
+            and (settings.target.engine == "postgres" or _is_there(settings.target.location))
             and os.access(directory, os.W_OK)
             and os.path.exists(os.path.join(directory, KEY))
-            and not os.path.exists(os.path.join(directory, GATES))
+            and size_bytes(self._places()[0]) <= SPOOL_FULL_BYTES
         )
 
     # -- with the store ----------------------------------------------------------------------------
@@ -283,44 +292,47 @@ class Hearing:
                 print(f"standfast: {type(error).__name__}: {error}", file=sys.stderr)
 
     def _with_the_store(self) -> None:
+        from standfast.errors import StorageError
         from standfast.handle import connect
         from standfast.interchange.hooks.keeping import Hooks
 
         if self.settings is None or self.heard is None:
             self.kept = self.heard is None and not self.asks
             return
-        if self.settings.target.engine == "postgres":
-            from standfast.db.postgres.binding import one_shot
-
-            one_shot()
         with connect(self.settings, as_actor=True) as sf:
             hooks = Hooks(sf._store)
             kept = hooks.keep(self.heard)
-            if self.asks or self.heard.kind == "answer":
+            if kept.gates and (self.asks or self.heard.kind == "answer"):
                 self._gates(hooks, kept.session_id, kept.gates)
             self.kept = True
             if self.heard.kind in ("start", "compacted"):
                 self.brief = brief(sf)
+            with suppress(OSError, StorageError):  # the next hook opens the store again
                 self._make_key()
-                if hooks.gates():  # somebody may have added them on another host: this one's copy has to know them
-                    sf.gates.mirror()
+                self._refresh(sf, kept)
             self._drain(sf)
 
+    def _refresh(self, sf: Any, kept: Kept) -> None:
+        """Bring `gates.json` and `attention.json` up to the store."""
+        from standfast.interchange.hooks import attention
+        from standfast.interchange.hooks.keeping import LEAVING
+
+        assert self.settings is not None
+        assert self.heard is not None
+        if kept.gates or os.path.exists(os.path.join(self.settings.data_dir, GATES)):
+            sf.gates.mirror()
+        key, now_us = self.heard.key, self.heard.at_us
+        if self.heard.kind in LEAVING:
+            attention.forget(self.settings, key, now_us)
+        elif self.heard.kind != "check":
+            waits = ["gates"] * bool(kept.gates) + ["mail"] * kept.mail
+            attention.refresh(self.settings, key, now_us, homes=kept.homes, waits=waits)
+
     def _gates(self, hooks: Any, session_id: str, rows: list[Any]) -> None:
-        from standfast.interchange.hooks import hearing
+        from standfast.interchange.hooks import gating, hearing
 
         assert self.heard is not None
         store = hooks.store
-        if self.heard.kind != "call":  # an answer, or a call that could not be read
-            rows = hooks.gates(session_id)
-        if not rows:
-            return
-        from standfast.interchange.hooks import gating
-
-        if not os.path.exists(os.path.join(self._data_dir(), GATES)):  # from now on answers may not wait
-            from standfast.ledger.gates import Gates
-
-            Gates(store).mirror()
         try:
             if self.heard.kind == "answer":
                 gating.settle(store, rows, self.heard, hearing.answered(self.payload), session_id)
@@ -353,7 +365,7 @@ class Hearing:
         if found:
             from standfast.interchange.hooks import spool
 
-            spool.drain(sf._store, found, self.settings.data_dir, limit=DRAINED_MAX, within_s=WAIT_S)
+            spool.drain(sf._store, found, self.settings.data_dir, limit=DRAINED_MAX, within_s=DRAINED_MAX_S)
 
     # -- without it --------------------------------------------------------------------------------
 
@@ -362,12 +374,7 @@ class Hearing:
         from standfast.interchange.hooks import hearing
 
         data_dir = self._data_dir()
-        if self.heard is not None:
-            from standfast.config.scope import OUTSIDE
-            from standfast.interchange.hooks import spool
-
-            scope, label = (self.settings.scope, self.settings.label) if self.settings else ("", OUTSIDE)
-            spool.append(self._places(), data_dir, self._actor(), scope, self.heard, label=label)
+        self._spooled()
         if self.missing:
             print(f"standfast: {self.missing}", file=sys.stderr)
         if not self.asks:
@@ -391,6 +398,17 @@ class Hearing:
         except gating.Refusal as refusal:
             return str(refusal)
         return ""
+
+    def _spooled(self) -> bool:
+        """Append the record to a spool. False if there is none, or no spool takes it."""
+        from standfast.config.scope import OUTSIDE
+        from standfast.interchange.hooks import spool
+
+        if self.heard is None:
+            return False
+        scope, label = (self.settings.scope, self.settings.label) if self.settings else ("", OUTSIDE)
+        places = self._places()
+        return spool.append(places, self._data_dir(), self._actor(), scope, self.heard, label=label) is not None
 
     def _had_gates(self) -> bool:
         from standfast.db.store_memory import at, place_of

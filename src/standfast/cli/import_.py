@@ -55,7 +55,7 @@ def _import(out: Out, agent: str, path: str | None, since: str | None, dry_run: 
     from standfast.config import load
 
     # A dry run makes not even a store.
-    with opened(load(":memory:") if dry_run else None, for_long=True) as sf:
+    with opened(load(":memory:") if dry_run else None) as sf:
         shown = _Bar(out)
         report = sf.imports.run(agent, path, since_us=_since_us(since), dry_run=dry_run, progress=shown.step)
         shown.clear()
@@ -92,7 +92,7 @@ def langgraph(out: Out, source: str, dry_run: bool) -> None:
     from standfast.config import MEMORY, load
     from standfast.interchange import langgraph as reader
 
-    with opened(load(MEMORY) if dry_run else load(), for_long=True) as sf:
+    with opened(load(MEMORY) if dry_run else load()) as sf:
         own = sf.settings.target.location if sf.settings.target.engine == "sqlite" else None
         taken = reader.run(sf.threads, source, own=own, dry_run=dry_run)
     out.record(taken._asdict(), text=reader.summary(taken))

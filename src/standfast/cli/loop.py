@@ -45,6 +45,7 @@ COLUMNS = [
     Column("next"),
     Column("last"),
     Column("said", "runs"),
+    Column("account"),
     Column("reason", "why"),
 ]
 RUN_COLUMNS = [
@@ -167,9 +168,17 @@ loop.generate(
     answer=_changed,
     examples=("standfast loop pause nightly --reason 'disk is full'", "standfast loop pause nightly"),
 )
-loop.generate(
-    "resume", answer=_changed, examples=("standfast loop resume nightly", "standfast loop resume nightly --json")
-)
+
+
+@loop.verb("resume", examples=("standfast loop resume nightly", "standfast loop resume nightly --json"))
+@argument("name")
+def resume(sf: Standfast, name: str) -> One:
+    """Resume a loop: its slots run again from now on, and its failures are counted from 0."""
+    if sf.loops.get(name).account is None:
+        _confirm(sf, name, hints.command("loop", "resume", name))
+    return _changed(sf, sf.loops.resume(name))
+
+
 loop.generate(
     "remove", answer=_changed, examples=("standfast loop remove nightly", "standfast loop remove nightly --json")
 )
@@ -323,6 +332,7 @@ def _row(found: Loop, late: Absent | None) -> dict[str, Any]:
         "next": _next(found),
         "last": _at(found.last_slot_us, found.zone),
         "said": shlex.join(found.command)[:60],
+        "account": found.account,
         "reason": f"{late.slots} slots without a row" if late else found.reason,
     }
 
@@ -360,6 +370,7 @@ def _lines_of(out: Out, found: Loop) -> list[str]:
         ("next", _next(found)),
         ("runs", shlex.join(found.command)),
         ("in", found.cwd),
+        ("account", found.account or "none: an older version wrote it"),
         ("with", " ".join(f"{name}={value}" for name, value in found.environment_shown.items())),
         ("catch-up", found.catch_up + more),
         ("overlap", found.overlap),
@@ -480,6 +491,7 @@ def _run_here(out: Out, name: str) -> int:
     if not exists(settings):
         raise NotFound(f"there is no store at {settings.target.shown} yet", "standfast loop add --help")
     with connect(settings) as sf:
+        _confirm(sf, name, hints.command("loop", "run", name, "--here"))
         asked = sf.runs.ask(name)
         try:
             claimed = sf.runs.claim(host=os.uname().nodename, run_id=asked.id)
@@ -495,6 +507,19 @@ def _run_here(out: Out, name: str) -> int:
     if ended.exit_code is None:
         return 1
     return ended.exit_code if ended.exit_code >= 0 else 128 - ended.exit_code
+
+
+def _confirm(sf: Standfast, name: str, again: str) -> None:
+    """Show the command of a loop that another account wrote, and ask, before it runs here for the first time."""
+    from standfast.cli.stored_commands import Stored, confirm, is_confirmed
+    from standfast.config.actor import account
+    from standfast.record.loops.firing import is_foreign
+
+    found = sf.loops.get(name)
+    if is_foreign(sf.engine.name, found.account, (account(), *sf.settings.options.accounts)):
+        stored = Stored(_quoted_all(found.command), found.cwd, (found.account or "an older version", found.actor))
+        if not is_confirmed(stored, sf.settings.data_dir):
+            confirm(stored, sf.settings.data_dir, again)
 
 
 def _perform(sf: Standfast, run: Run) -> Run:

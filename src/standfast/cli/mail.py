@@ -15,7 +15,6 @@ from standfast.cli.values import moment, plain, short
 if TYPE_CHECKING:
     from standfast.handle import Standfast
     from standfast.record.mail import Delivery, Mail
-    from standfast.record.mail.nouns import Swept
 
 SESSION = "STANDFAST_SESSION"
 STATES = ("sent", "leased", "read", "done", "dead", "expired", "any")
@@ -32,7 +31,7 @@ COLUMNS = [
     Column("id", show=short),
     Column("p"),
     Column("box", "to"),
-    Column("sender", "from"),
+    Column("from"),
     Column("state"),
     Column("tries"),
     Column("sent_us", "sent", moment),
@@ -378,47 +377,21 @@ def receipts(
     )
 
 
-mail.generate(
-    "boxes",
-    examples=("standfast mail boxes", "standfast mail boxes --all --json"),
-    then="mail list",
-    empty="no box has mail",
-)
-
-
-@mail.verb("bound", examples=("standfast mail bound reviewer 5000", "standfast mail bound role:builder --usual"))
-@argument("to")
-@argument("bound", type=int, required=False)
-@option("--usual", is_flag=True, help="The usual bound again: 1000.")
-def bound(out: Out, to: str, bound: int | None, usual: bool) -> None:
-    """At most BOUND mails may wait in TO; sending one more is refused, and says so."""
-    from standfast.cli.store import opened
-
-    if usual == (bound is not None):
-        raise click.UsageError("a number, or --usual")
-    with opened() as sf:
-        sf.mail.bound(to, bound)
-    out.record({"box": to, "bound": bound}, [f"{to}: {bound or 'the usual bound'}"])
-    out.then("standfast mail boxes")
-
-
-def _swept(_: Standfast, swept: Swept) -> One:
-    text = f"{len(swept.returned)} returned, {len(swept.dead)} dead, {len(swept.expired)} expired"
-    return One(swept, [text + ("; more is left" if swept.more else "")])
-
-
-mail.generate("sweep", examples=("standfast mail sweep", "standfast mail sweep --limit 1000 --json"), answer=_swept)
-
-
 # -- small parts -------------------------------------------------------------------------------------
 
 
 def _row(found: Mail) -> dict[str, Any]:
+    from standfast.record.mail.rendering import author as author_of
+
+    author = author_of(found)
     return {
         **found._asdict(),
         "p": found.priority,
         "tries": f"{found.attempts}/{found.attempts_max}",
         "by": _holder(found),
+        "from": found.sender if author.name == found.sender else f"{found.sender}, by {author}",
+        "author": author.name,
+        "author_kind": author.kind,
         "about": _about(found),
     }
 

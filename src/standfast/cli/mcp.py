@@ -11,6 +11,7 @@ from standfast.cli.output import Out
 def mcp(out: Out, tools: bool) -> None:
     """Serve the tools of this store to one agent over stdio, until it hangs up. An agent starts this."""
     from standfast.errors import InvalidInput
+    from standfast.modules import install
 
     try:
         from standfast.mcp.callers import Callers
@@ -19,11 +20,11 @@ def mcp(out: Out, tools: bool) -> None:
         if (error.name or "").startswith("standfast"):
             raise
         raise InvalidInput(
-            "the MCP server needs packages that are not installed", "pip install 'standfast[mcp]'", code="missing_extra"
+            "the MCP server needs packages that are not installed", install("mcp"), code="missing_extra"
         ) from error
     from standfast.cli.store import opened
 
-    with opened(for_long=True) as sf:
+    with opened() as sf:
         callers = Callers(sf)
         server = build(sf, callers)
         if tools:

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 @argument("key")
 @option("--by", help="Compare this instead of the command line: the same key must mean the same.")
 @option("--probe", help="In doubt, ask: exit 0 = it was applied (stdout is the result), 3 = it was not.")
-@option("--settle", help='The probe\'s "not applied" counts only this long after the last start.  [default: 10s]')
+@option(
+    "--settle", help='The probe\'s "not applied" counts only this long after the last command ended.  [default: 10s]'
+)
 @option("--until-ok", is_flag=True, help="A non-zero exit means that nothing was done: the next call runs it.")
 @option("--again", is_flag=True, help="Once more, although it was done.")
 @option("--per", type=click.Choice(["hour", "day", "week"]), help="Once in each, by the clock on the wall.")

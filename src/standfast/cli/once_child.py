@@ -60,7 +60,7 @@ def bytes_of(value: Any) -> bytes:
 def _redacted(text: str, redact: bool) -> str:
     if not redact:
         return text
-    from standfast.record.redaction import redacted
+    from standfast.serial.redaction import redacted
 
     return redacted(text)
 

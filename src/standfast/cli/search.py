@@ -82,7 +82,7 @@ def _quoted(word: str) -> str:
 def _shown(hit: dict[str, Any]) -> dict[str, Any]:
     from standfast.views import when
 
-    who = ":".join(part for part in (hit["agent"], hit["role"] or hit["tool"]) if part)
+    who = ":".join(part for part in (hit["author"] or hit["agent"], hit["role"] or hit["tool"]) if part)
     where = hit["session_key"] or hit["id"][-6:]
     return {**hit, "when": when.shown(hit["occurred_us"]).local[4:-3], "who": who, "where": where}
 

@@ -61,7 +61,7 @@ def _all(sf: Standfast, namespace: str) -> Iterator[Entry]:
 def run(sf: Standfast, entries: Sequence[Entry], timeout_s: float) -> list[Entry]:
     """Ask the world about each, one after the other, and record what it said."""
     from standfast.config import people
-    from standfast.record.redaction import redacted
+    from standfast.serial.redaction import redacted
 
     people.refuse("runs stored commands")
     found = []

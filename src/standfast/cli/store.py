@@ -15,21 +15,14 @@ if TYPE_CHECKING:
     from standfast.handle import Standfast
 
 
-def opened(settings: Settings | None = None, *, create: bool = True, for_long: bool = False) -> Standfast:
-    """The configured store. With `create=False`, NotFound where reading would have to make it first.
-
-    `for_long` is for commands that stay, or go through all there is: then a slower start is worth it.
-    """
+def opened(settings: Settings | None = None, *, create: bool = True) -> Standfast:
+    """The configured store. With `create=False`, NotFound where reading would have to make it first."""
     settings = settings or load()
     there = exists(settings)
     if not create and not there:
         raise _no_store(settings)
     from standfast.handle import connect
 
-    if settings.target.engine == "postgres" and not for_long:
-        from standfast.db.postgres.binding import one_shot
-
-        one_shot()
     sf = connect(settings, as_actor=True)
     if there:
         _keep(sf)
@@ -102,36 +95,22 @@ def agent_session(sf: Standfast) -> str | None:
 def attribute(sf: Standfast) -> None:
     """What this command does belongs to the session it is run in: the one named, else the agent's own."""
     named = os.environ.get("STANDFAST_SESSION", "").strip()
-    caller = sf._store.caller
     try:
         if named:
             from standfast.interchange.hooks.keeping import Hooks
 
-            caller.session_id = Hooks(sf._store).session_called(named)
+            session_id = Hooks(sf._store).session_called(named)
         else:
-            caller.session_id = agent_session(sf)
-        if caller.session_id is not None and not sf.settings.outside:
-            _adopt(sf, caller.session_id)
+            session_id = agent_session(sf)
+        if session_id is not None:
+            from standfast.interchange.hooks.keeping import work_in
+
+            work_in(sf._store, session_id, adopt=not sf.settings.outside)
     except StorageError:
         pass  # the command itself will say what is wrong
     except BaseException:
         sf.close()
         raise
-
-
-def _adopt(sf: Standfast, session_id: str) -> None:
-    """A command in a session works in the session's own scope and repository, wherever it is run."""
-    from standfast.footings import repositories
-    from standfast.interchange.hooks.keeping import Hooks
-
-    row = Hooks(sf._store).whose(session_id)
-    if row is None:
-        return
-    caller, label = sf._store.caller, repositories.labelled(row)
-    caller.scope = caller.scope or row["scope"]
-    if not label.outside and label != caller.label:
-        caller.label = label
-        caller.repository = repositories.known(sf._store, caller)
 
 
 class NoStore(NotFound):

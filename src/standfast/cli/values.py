@@ -114,8 +114,6 @@ FUTURE = _Parsed("TIME", _future)
 AGO = _Parsed("TIME", _ago)
 """As PAST; `7d` is seven days ago."""
 JSON = _Parsed("JSON", parsed_json)
-VERSION = _Parsed("VERSION", lambda text: int(text) if text.isdigit() and len(text) < 19 else text)
-"""A version of a stream, or the name of a position: `beginning`, `now`, a cursor."""
 FIELD = _Parsed("NAME=VALUE", _field)
 PAIR = _Parsed("CURSOR", _pair)
 STDIN = _Parsed("TEXT", _stdin)

@@ -18,7 +18,7 @@ def verify(out: Out, receipt: str) -> None:
     """Prove that a RECEIPT, as --json prints it, is still in the journal, unchanged."""
     from standfast.cli.store import opened
 
-    with opened(create=False, for_long=True) as sf:
+    with opened(create=False) as sf:
         event = sf.journal.verify(receipt)
     data = event._asdict()
     out.record({"verified": True, **data}, [f"verified: {event.seq} {event.type} {event.subject} by {event.actor}"])

@@ -92,30 +92,6 @@ def receive(out: Out, source: str, file: str, event_id: str, text: bool, **given
 # -- working -----------------------------------------------------------------------------------------
 
 
-@webhook.verb(
-    "handle",
-    cls=_WithCommand,
-    examples=(
-        "standfast webhook handle stripe -- ./on-stripe.sh",
-        "standfast webhook handle github --kind push --limit 10 -- ./on-push.sh",
-    ),
-)
-@argument("source")
-@option("--kind", help="Only of this kind.")
-@option("--limit", default=1000, show_default=True, type=click.IntRange(1, 1000))
-def handle(out: Out, source: str, kind: str | None, limit: int) -> None:
-    """Run COMMAND for every event of SOURCE that is ready, one after another, until none is left.
-
-    The body is its standard input; STANDFAST_WEBHOOK_ID, _SOURCE, _EVENT_ID and _KIND say which it is.
-    Exit 0 is done; otherwise the event is tried again later. Exits 1 if any failed.
-    """
-    from standfast.cli.webhook_run import rounds
-
-    if not _command():
-        raise click.UsageError("handle it with what? standfast webhook handle SOURCE -- COMMAND")
-    raise click.exceptions.Exit(rounds(out, source, kind, limit, _command()))
-
-
 @webhook.verb("claim", examples=("standfast webhook claim --json", "standfast webhook claim 9k2m4x --for 1h"))
 @argument("event", required=False)
 @option("--source", help="Only from this source.")

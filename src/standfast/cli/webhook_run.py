@@ -1,4 +1,4 @@
-"""How a command handles an event: `standfast webhook receive … -- COMMAND`, `standfast webhook handle`.
+"""How a command handles an event: `standfast webhook receive … -- COMMAND`.
 
 As with `once`, the command is started stopped and is itself the holder: it has the event before it
 begins, and whoever is killed, the next one sees at once whether anybody is still at it. The body
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +18,8 @@ from standfast.cli.output import Out
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
-    from standfast.ledger.webhooks import WebhookEvent, Webhooks
+    from standfast.ledger.webhooks import WebhookEvent
 
-Claim = Callable[["Webhooks"], "WebhookEvent | None"]
 SAID_MAX = 300
 
 
@@ -28,8 +27,7 @@ def answer(out: Out, event: WebhookEvent, argv: tuple[str, ...]) -> int:
     """Handle one event now, or say what came of it before; the exit code."""
     if event.state == "done":
         return _replayed(out, event)
-    ended, code = _handled(out, argv, lambda room: room.claim(event.id))
-    assert ended is not None
+    ended, code = _handled(out, argv, event.id)
     if not out.for_people:
         from standfast.cli.values import plain
 
@@ -41,35 +39,8 @@ def answer(out: Out, event: WebhookEvent, argv: tuple[str, ...]) -> int:
     return code
 
 
-def rounds(out: Out, source: str, kind: str | None, limit: int, argv: tuple[str, ...]) -> int:
-    """Handle what is ready; 1 if anything failed."""
-    from standfast.cli.values import plain
-    from standfast.errors import LeaseLost
-
-    ends = {"done": 0, "received": 0, "dead": 0}
-    events: list[dict[str, Any]] = []
-    lost = 0
-    for _ in range(limit):
-        try:
-            ended, _code = _handled(out, argv, lambda room: room.claim(source=source, kind=kind))
-        except LeaseLost as error:  # too slow: somebody else has that one by now, and the next may go well
-            lost += 1
-            out.error(error.code, error.message, error.hint)
-            continue
-        if ended is None:
-            break
-        ends[ended.state] += 1
-        events.append(plain(ended))
-    words = f"{ends['done']} done, {ends['received']} to be tried again, {ends['dead']} given up"
-    if out.for_people:
-        out.say(f"standfast: {words}")
-    else:
-        out.rows(events, [])
-    return int(ends["received"] + ends["dead"] + lost > 0)
-
-
-def _handled(out: Out, argv: tuple[str, ...], claim: Claim) -> tuple[WebhookEvent | None, int]:
-    """What became of the event that was claimed, and how the command ended."""
+def _handled(out: Out, argv: tuple[str, ...], id: str) -> tuple[WebhookEvent, int]:
+    """Claim the event and run the command: the event as it ended, and the exit code."""
     from standfast.cli.once_child import SIGNALS, Child
     from standfast.config import load
     from standfast.handle import connect
@@ -81,8 +52,7 @@ def _handled(out: Out, argv: tuple[str, ...], claim: Claim) -> tuple[WebhookEven
             child = Child(argv, mask, shown=out.for_people)
             try:
                 with connect(settings, pid=child.pid) as sf:
-                    event = claim(sf.webhooks)
-                    return (None, 0) if event is None else _run(sf, event, child, body)
+                    return _run(sf, sf.webhooks.claim(id), child, body)
             finally:
                 child.never()
     finally:

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from standfast.config.actor import actor as actor_of
-from standfast.config.actor import agent_present, checked
+from standfast.config.actor import agent_present, checked, claimed
 from standfast.config.people import for_people
 from standfast.config.scope import (
     OUTSIDE,
@@ -71,6 +71,8 @@ class Options(NamedTuple):
     """Open a store where it may lose data: on a network file system, in a synchronised folder."""
     artifact_max_bytes: int = 1024 * 1024 * 1024
     """The most bytes one artifact may have."""
+    accounts: tuple[str, ...] = ()
+    """Other accounts (`user@host`) whose loops this account's daemon runs; never from a project's file."""
 
 
 class Choice(NamedTuple):
@@ -163,7 +165,7 @@ def load(
         where=used.where,
         scope=_scope(scope, env, project_values, project or ""),
         label=OUTSIDE if outside else label_of(env, found),
-        actor=checked(actor, "actor", code="invalid_input") if actor is not None else actor_of(env),
+        actor=claimed(checked(actor, "actor", code="invalid_input"), env) if actor is not None else actor_of(env),
         agent=agent_present(env),
         options=_options(global_values | project_values, env),
         choices=tuple(choices),
@@ -356,4 +358,5 @@ def _options(values: Mapping[str, Any], env: Mapping[str, str]) -> Options:
         redact=bool(values.get("redact", True)),
         unsafe_storage=unsafe in ("1", "true", "yes") if unsafe else bool(values.get("unsafe_storage", False)),
         artifact_max_bytes=int(values.get("artifact_max_bytes", Options().artifact_max_bytes)),
+        accounts=tuple(values.get("daemon", {}).get("accounts", ())),
     )

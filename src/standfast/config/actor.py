@@ -2,7 +2,8 @@
 
 `STANDFAST_ACTOR` decides; else the session of the agent whose variables are set; else the
 person and their terminal. An agent that tells no session is `agent:user@host:tty`, so that it
-never holds a lease in the name of the person beside it.
+never holds a lease in the name of the person beside it. Only a process without an agent's variables
+is named `user@host`, with or without a terminal: where they are set, such a name gets the agent's name in front.
 
 Of two agents, one inside the other, the environment does not say which is the inner one. The
 order of the table is a guess at what people do; `STANDFAST_ACTOR` settles it.
@@ -46,6 +47,8 @@ AGENTS = (
 )
 # Tools outside the table may say their name in these.
 NAMED = ("AI_AGENT", "AGENT")
+# The name of an agent is cleared of @, so that it cannot look like a person's.
+_PERSON = r"[^\s:@]+@[^\s:@]+:(?:pts/\d+|tty\w*|console)"
 
 
 def agent_present(environ: Mapping[str, str] | None = None) -> str | None:
@@ -63,7 +66,7 @@ def agent_sign(environ: Mapping[str, str] | None = None) -> tuple[str, str] | No
                 return agent.name, name
     for name in NAMED:
         if value := _set(env, name):
-            return "agent" if value.lower() in ("1", "true", "yes") else value, name
+            return "agent" if value.lower() in ("1", "true", "yes") else value.replace("@", "") or "agent", name
     return None
 
 
@@ -81,7 +84,7 @@ def actor(environ: Mapping[str, str] | None = None) -> str:
     """Who the commands of this environment speak for. Raises InvalidInput if STANDFAST_ACTOR is no name."""
     env = os.environ if environ is None else environ
     if named := env.get("STANDFAST_ACTOR", "").strip():
-        return checked(named, "STANDFAST_ACTOR")
+        return claimed(checked(named, "STANDFAST_ACTOR"), env)
     agent = agent_present(env)
     if agent is None:
         return person(env)
@@ -94,6 +97,19 @@ def actor(environ: Mapping[str, str] | None = None) -> str:
                 if value := _set(env, name):
                     return f"{agent}:{os.uname().nodename}:{value}"
     return f"{agent}:{person(env)}"
+
+
+def claimed(name: str, environ: Mapping[str, str] | None = None) -> str:
+    """The name that a caller chose; with the agent's name in front where an agent chose a person's."""
+    agent = agent_present(environ) if "@" in name.partition(":")[0] else None
+    return name if agent is None else f"{agent}:{name}"[:ACTOR_MAX]
+
+
+def is_person(actor: str) -> bool:
+    """Whether this is the name of a person at a terminal: `user@host:tty`."""
+    import re
+
+    return re.fullmatch(_PERSON, actor) is not None
 
 
 def checked(name: str, what: str, *, code: str = "configuration") -> str:
@@ -110,16 +126,25 @@ def person(environ: Mapping[str, str]) -> str:
     return f"{name}:{terminal}" if terminal else name
 
 
+def account() -> str:
+    """`user@host` of the account that this process runs as. No variable decides it: a daemon compares it."""
+    return f"{_account_name(os.geteuid())}@{os.uname().nodename}"
+
+
 def _user(environ: Mapping[str, str]) -> str:
     for variable in ("USER", "LOGNAME"):
         if value := _set(environ, variable):
             return value
+    return _account_name(os.getuid())
+
+
+def _account_name(uid: int) -> str:
     import pwd
 
     try:
-        return pwd.getpwuid(os.getuid()).pw_name
+        return pwd.getpwuid(uid).pw_name
     except KeyError:  # a container may run as a number that has no name
-        return str(os.getuid())
+        return str(uid)
 
 
 def _terminal() -> str | None:

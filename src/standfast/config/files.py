@@ -21,6 +21,7 @@ from standfast.errors import InvalidInput
 NAME = "config.toml"
 TRUSTED = "trusted.toml"
 FILE_MAX_BYTES = 1 << 20
+ACCOUNTS_MAX = 100
 
 Place = Literal["project", "global"]
 Trust = Literal["trusted", "changed", "unknown"]
@@ -31,17 +32,19 @@ class Key(NamedTuple):
 
     kind: type
     accepted: str
-    project_only: bool = False
+    only: str = ""
+    """The one place that may set it: "project" or "global"."""
 
 
 # docs/configuration.md says the same at length; a test compares the two.
 KEYS = {
     "db_url": Key(str, "a text: a file path, sqlite:PATH or postgresql://…"),
-    "scope": Key(str, "a text: the name that separates this project's keys from others", project_only=True),
+    "scope": Key(str, "a text: the name that separates this project's keys from others", only="project"),
     "notify": Key(list, "a list of texts: a command and its arguments"),
     "redact": Key(bool, "true or false"),
     "unsafe_storage": Key(bool, "true or false"),
     "artifact_max_bytes": Key(int, "a whole number of bytes, 1 or more"),
+    "daemon": Key(dict, 'a table: [daemon] accounts = ["user@host"]', only="global"),
 }
 
 
@@ -103,15 +106,29 @@ def _check(path: str, place: Place, key: str, value: object) -> None:
         near = difflib.get_close_matches(key, KEYS, 1)
         meant = f"; did you mean {near[0]!r}?" if near else ""
         raise refused(path, f"has an unknown key {key!r}{meant}", f"accepted keys: {', '.join(KEYS)}")
-    if known.project_only and place == "global":
+    if known.only == "project" and place == "global":
         raise refused(path, f"has the key {key!r}, which only a project can set", "move it to .standfast/config.toml")
-    fits = isinstance(value, known.kind) and (
-        not isinstance(value, list) or (bool(value) and all(isinstance(word, str) and word for word in value))
-    )
+    if known.only == "global" and place == "project":
+        raise refused(
+            path, f"has the key {key!r}, which no project can set", "move it to config.toml in the data directory"
+        )
+    fits = isinstance(value, known.kind) and (not isinstance(value, list) or _is_words(value))
     if known.kind is int:
         fits = fits and not isinstance(value, bool) and 0 < int(str(value)) < 2**63
-    if not fits or (key == "scope" and not _is_scope(value)):
+    if not fits or (key == "scope" and not _is_scope(value)) or (key == "daemon" and not _is_daemon(value)):
         raise refused(path, f"has a wrong value for {key!r}", f"{key} is {known.accepted}")
+
+
+def _is_words(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(word, str) and word for word in value)
+
+
+def _is_daemon(value: object) -> bool:
+    """Only `accounts`, each `user@host`."""
+    found = value.get("accounts") if isinstance(value, dict) and set(value) <= {"accounts"} else None
+    if not isinstance(found, list) or not _is_words(found) or len(found) > ACCOUNTS_MAX:
+        return False
+    return all(word.isprintable() and all(word.partition("@")[::2]) and len(word) <= 200 for word in found)
 
 
 def _is_scope(value: object) -> bool:

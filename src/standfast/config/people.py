@@ -2,7 +2,7 @@
 
 A command belongs to an agent if the agent's variables are set where it was typed. The methods themselves
 refuse, so that no other command is a way around. This prevents accidents: an agent that unsets its variables, or
-calls the library, is not stopped by it (docs/security.md).
+calls the library, is not stopped by it (docs/operating/security.md).
 """
 
 from __future__ import annotations
@@ -17,8 +17,22 @@ from standfast.errors import ApprovalRequired
 P = ParamSpec("P")
 T = TypeVar("T")
 
-METHODS: dict[str, str] = {}
-"""Every method that `for_people` marks, and what it does."""
+REFUSED = frozenset(
+    (
+        "adds a loop whose command a gate stops",
+        "answers an approval",
+        "changes roles",
+        "gives up a missing store",
+        "redirects the store",
+        "removes a gate",
+        "removes the installed hooks",
+        "resets the store",
+        "resolves an effect that needed approval",
+        "runs stored commands",
+        "trusts a project's configuration",
+    )
+)
+"""The one list: what each method does that is refused to agents. A method of another kind is added here first."""
 
 _commands = [False]
 
@@ -29,11 +43,10 @@ def entered() -> None:
 
 
 def for_people(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Mark a method that only a person may reach by a command; `what` it does, in the third person."""
+    """Mark a method that only a person may reach by a command; `what` it does, as in REFUSED."""
+    assert what in REFUSED, what
 
     def mark(method: Callable[P, T]) -> Callable[P, T]:
-        METHODS[f"{method.__module__}.{method.__qualname__}"] = what
-
         @functools.wraps(method)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
             refuse(what)
@@ -53,6 +66,7 @@ def refuse(what: str) -> None:
 
 def refusal(what: str) -> ApprovalRequired | None:
     """The same as a value, for the body of a transaction."""
+    assert what in REFUSED, what
     found = agent_sign() if _commands[0] else None
     if found is None:
         return None

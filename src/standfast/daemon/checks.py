@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from standfast.clock import SYSTEM
+from standfast.config.actor import account
 from standfast.config.scope import OUTSIDE
 from standfast.daemon import lead, status
 from standfast.errors import NotFound, StandfastError, UnsafeStorage
 from standfast.footings.leases import Lease, who
+from standfast.record.loops.firing import is_foreign
 from standfast.upkeep.doctor import Finding
 
 if TYPE_CHECKING:
@@ -66,12 +68,15 @@ def _stopped(found: Status, *, wanted: int, leader: Lease | None) -> Finding:
 
 
 def _wanted(sf: Standfast) -> int:
-    return len(sf.loops.list(state="active", everywhere=True, limit=1000))
+    """Loops that a daemon of this account would fire."""
+    accounts = (account(), *sf.settings.options.accounts)
+    found = sf.loops.list(state="active", everywhere=True, limit=1000)
+    return sum(not is_foreign(sf.engine.name, one.account, accounts) for one in found)
 
 
 def _leader(sf: Standfast) -> Lease | None:
     try:
-        found = sf.leases.get(lead.NAME)
+        found = sf.leases.get(lead.name_of((account(), *sf.settings.options.accounts)))
     except NotFound:
         return None
     return found if found.standing == "live" else None

@@ -1,14 +1,17 @@
-"""One daemon per store: the lease `daemon`, held in the store itself, so that every machine on it can see it.
+"""One daemon per store and set of accounts: a lease in the store itself, so that every machine on it can see it.
 
-A second daemon stands by and takes over when the first is gone: at once on the same machine, by time from
-another. The lease keeps two from doing the same work for nothing. That nothing is doubled does not
-depend on it: a slot is one row, and a run is claimed with a fence.
+A daemon runs the loops of its own account and of those its configuration lists. A second daemon of the same set
+waits and takes over when the first is gone: at once on the same machine, by time from another. The lease keeps two
+from doing the same work for nothing. That nothing is doubled does not depend on it: a slot is one row, and a run is
+claimed with a fence.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from standfast import serial
 from standfast.clock import SECOND_US
 from standfast.errors import InProgress, LeaseLost, NotFound
 from standfast.footings.leases import renewer, who
@@ -17,16 +20,24 @@ if TYPE_CHECKING:
     from standfast.handle import Standfast
 
 NAME = "daemon"
+NAME_MAX = 200
 RENEW_US = 10 * SECOND_US
 """More often than the renewing thread does: it is there for when this one waits for the store."""
+
+
+def name_of(accounts: Iterable[str]) -> str:
+    """The lease of the daemons that run the loops of exactly these accounts."""
+    text = f"{NAME}:{','.join(sorted(set(accounts)))}"
+    return text if len(text) <= NAME_MAX else f"{NAME}:{serial.hash(text)}"
 
 
 class Lead:
     """Whether this process is the one that fires and runs."""
 
-    def __init__(self, sf: Standfast, note: str) -> None:
+    def __init__(self, sf: Standfast, note: str, accounts: Iterable[str]) -> None:
         self._sf = sf
         self._note = note
+        self._name = name_of(accounts)
         self._fence: int | None = None
         self._renewed_us = 0
         self._renewer = renewer(sf._store)
@@ -61,7 +72,7 @@ class Lead:
         self._renewer.renew()
         try:
             assert self._fence is not None
-            self._sf.leases.renew(NAME, self._fence)
+            self._sf.leases.renew(self._name, self._fence)
             self._renewed_us = now_us
         except (LeaseLost, NotFound):
             self._fence = None
@@ -69,7 +80,7 @@ class Lead:
     def _take(self) -> None:
         before_us = self._sf._store.caller.clock.mono_us()
         try:
-            found = self._sf.leases.get(NAME)
+            found = self._sf.leases.get(self._name)
         except NotFound:
             found = None
         if found is not None and found.standing == "live":
@@ -79,7 +90,7 @@ class Lead:
             self._fence = found.fence  # it was ours: only the answer had been lost
         else:
             try:
-                self._fence = self._sf.leases.acquire(NAME, note=self._note).fence
+                self._fence = self._sf.leases.acquire(self._name, note=self._note).fence
             except InProgress:
                 return  # another was quicker; the next look says who
         self.other = None
@@ -88,5 +99,5 @@ class Lead:
 
     def give_back(self) -> None:
         if self._fence is not None:
-            self._sf.leases.release(NAME, self._fence)
+            self._sf.leases.release(self._name, self._fence)
             self._fence = None

@@ -5,13 +5,14 @@ Everything goes through the public verbs; whoever has the store could do the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from standfast import crash
 from standfast.clock import HOUR_US, MINUTE_US, SECOND_US
 from standfast.errors import StandfastError
 from standfast.footings.journal import remember
+from standfast.record.loops.firing import is_foreign, who_runs
 
 if TYPE_CHECKING:
     from standfast.config import Settings
@@ -29,25 +30,44 @@ WATCH_EVERY_US = 2 * SECOND_US
 
 
 class Firing:
-    """Every slot becomes a row, as soon as it is due."""
+    """Every slot of a loop of these accounts becomes a row, as soon as it is due."""
 
-    def __init__(self, sf: Standfast, counts: dict[str, int]) -> None:
+    def __init__(
+        self, sf: Standfast, counts: dict[str, int], accounts: Sequence[str], foreign: list[dict[str, str]]
+    ) -> None:
         self._sf = sf
         self._counts = counts
+        self._accounts = accounts
+        self._foreign = foreign
+        self._look_us: int | None = None
 
     def step(self) -> int:
+        self._look_around()
         for _ in range(FIRE_ROUNDS):
             # Read first: firing is a write, and every write rings the bell that woke us.
-            due_us = self._sf.loops.next_due_us(runs=False)
+            due_us = self._sf.loops.next_due_us(runs=False, accounts=self._accounts)
             now_us = self._sf.read(lambda tx: tx.now_us())
             if due_us is None:
                 return FIRE_EVERY_US
             if due_us > now_us:
                 return min(due_us - now_us, FIRE_EVERY_US)
             crash.point("daemon.before_fire")
-            self._counts["fired"] += len(self._sf.loops.fire_due())
+            self._counts["fired"] += len(self._sf.loops.fire_due(accounts=self._accounts))
             crash.point("daemon.after_fire")
         return 0
+
+    def _look_around(self) -> None:
+        """Loops that are late because no daemon of their account is there; for `daemon status`."""
+        now_us = self._sf._store.caller.clock.mono_us()
+        if self._look_us is not None and now_us - self._look_us < FIRE_EVERY_US:
+            return
+        self._look_us = now_us
+        late = self._sf.loops.absent(everywhere=True)
+        of_others = [one for one in late if is_foreign(self._sf.engine.name, one.account, self._accounts)]
+        self._foreign[:] = [
+            dict(zip(("loop", "why", "then"), (one.name, *who_runs(one.name, one.account)), strict=True))
+            for one in of_others
+        ]
 
 
 class Sweeping:
@@ -95,6 +115,7 @@ class Watching:
 
     def __init__(self, settings: Settings, reload: Callable[[], Settings], guard: Instance) -> None:
         self._target = settings.target
+        self._accounts = settings.options.accounts
         self._reload = reload
         self._guard = guard
         self.ended: str | None = None
@@ -105,10 +126,12 @@ class Watching:
             self.ended = f"{self._guard.path} was taken away"
             return 0
         try:
-            found = self._reload().target
+            found = self._reload()
         except StandfastError as error:
             # A file that is being edited: what we serve stays what it was. Said once, as every failing part is.
             raise RuntimeError(f"the configuration cannot be read: {error.message}") from error
-        if found != self._target:
-            self.ended = f"the store is {found.shown} now"
+        if found.target != self._target:
+            self.ended = f"the store is {found.target.shown} now"
+        elif found.options.accounts != self._accounts:
+            self.ended = "the configuration lists other accounts now"
         return 0 if self.ended else WATCH_EVERY_US

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,6 +42,8 @@ class Status(NamedTuple):
     counts: dict[str, int]
     note: str | None = None
     """What ended it, or what it waits for."""
+    foreign: Sequence[dict[str, str]] = ()
+    """Loops that are late and that this daemon may not run: loop, why, what to do."""
 
 
 def path_of(data_dir: str) -> str:
@@ -71,7 +74,7 @@ def read(data_dir: str, clock: Clock) -> Status:
     written = _written(data_dir)
     if not found.running:
         base = written or _NOTHING
-        return base._replace(state="stopped", pid=None, process=None, leader=None, parts=[], runs=[])
+        return base._replace(state="stopped", pid=None, process=None, leader=None, parts=[], runs=[], foreign=())
     if written is None or (found.process is not None and written.process != found.process):
         return _NOTHING._replace(state="starting", pid=found.pid, process=found.process)
     return written._replace(pid=found.pid)

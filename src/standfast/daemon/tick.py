@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from standfast import __version__
 from standfast.clock import SECOND_US
+from standfast.config.actor import account
 from standfast.daemon import status
 from standfast.daemon.lead import Lead
 from standfast.daemon.parts import Firing, Sweeping, Watching
@@ -45,14 +46,18 @@ class Daemon:
         self.sf = sf
         self.clock = sf._store.caller.clock
         self.say = say
-        self.lead = Lead(sf, f"standfast daemon on {os.uname().nodename}")
+        self.accounts = (account(), *sf.settings.options.accounts)
+        """Whose loops it runs, its own first."""
+        self.lead = Lead(sf, f"standfast daemon on {os.uname().nodename}", self.accounts)
         self.spool = spool
         self.options = options
         self.draining = False
         self.counts = {"fired": 0, "finished": 0, "adopted": 0}
+        self.foreign: list[dict[str, str]] = []
+        """Loops that are late and of other accounts."""
         self.work = self._made_work()
         parts: dict[str, Callable[[], Part]] = {
-            "fire": lambda: Firing(sf, self.counts),
+            "fire": lambda: Firing(sf, self.counts, self.accounts, self.foreign),
             "run": self._made_work,
             "sweep": lambda: Sweeping(sf),
         }
@@ -68,7 +73,7 @@ class Daemon:
 
     def _made_work(self) -> Work:
         """Made anew it knows nothing, and finds what runs by the rows and the keepers' places."""
-        self.work = Work(self.sf, self.spool, self.options.workers_max, self.counts, self.say)
+        self.work = Work(self.sf, self.spool, self.options.workers_max, self.counts, self.say, self.accounts)
         self.work.draining = self.draining
         return self.work
 
@@ -151,6 +156,7 @@ class Daemon:
             runs=self.work.shown(),
             counts=dict(self.counts),
             note=self.note,
+            foreign=list(self.foreign),
         )
 
 

@@ -13,7 +13,7 @@ its answer wait. What it refuses for good (`LeaseLost`) has been decided by some
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from standfast import crash, handle
@@ -23,7 +23,7 @@ from standfast.daemon import keeper
 from standfast.daemon.children import Child, Result, Spool
 from standfast.errors import Conflict, NotFound
 from standfast.footings.leases import renewer
-from standfast.record.redaction import redacted
+from standfast.serial.redaction import redacted
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
@@ -52,13 +52,20 @@ class Work:
     """What this daemon runs."""
 
     def __init__(
-        self, sf: Standfast, spool: Spool, workers_max: int, counts: dict[str, int], say: Callable[[str], None]
+        self,
+        sf: Standfast,
+        spool: Spool,
+        workers_max: int,
+        counts: dict[str, int],
+        say: Callable[[str], None],
+        accounts: Sequence[str],
     ) -> None:
         self._sf = sf
         self._spool = spool
         self._workers_max = workers_max
         self._counts = counts
         self._say = say
+        self._accounts = accounts
         self._clock = sf._store.caller.clock
         self._host = os.uname().nodename
         self._going: dict[tuple[str, int], Going] = {}
@@ -114,10 +121,11 @@ class Work:
         """Begin what is ready and finds a place; the microseconds until more may be ready."""
         while len(self._going) < self._workers_max:
             # Read first: a claim is a write, and every write rings the bell that woke us.
-            due_us, now_us = self._sf.loops.next_due_us(slots=False), self._sf.read(lambda tx: tx.now_us())
+            due_us = self._sf.loops.next_due_us(slots=False, accounts=self._accounts)
+            now_us = self._sf.read(lambda tx: tx.now_us())
             if due_us is None or due_us > now_us:
                 return LOOK_EVERY_US if due_us is None else due_us - now_us
-            run = self._sf.runs.claim(host=self._host)
+            run = self._sf.runs.claim(host=self._host, accounts=self._accounts)
             if run is None:
                 break
             crash.point("daemon.after_claim")

@@ -43,6 +43,10 @@ READ_MAX_S = 5.0
 """How long one read may pin its snapshot: a pinned snapshot keeps the log from being reused."""
 
 
+def always() -> bool:
+    return True
+
+
 class Caller:
     """Who is asking: carried by each transaction into the journal and the leases."""
 
@@ -184,6 +188,11 @@ class Engine(ABC):
     """The id the store was created with, read at open."""
     epoch: int = 1
     """How often the store was put back in time, plus one; read at open."""
+    newest: tuple[int, int] | None = None
+    """Sequence number and time of the newest journal row that this engine acknowledged. SQLite only: files can lose
+    rows in ways that no server allows."""
+    changes: int = 0
+    """The change counter that was last seen in the header of the database file; it never goes back. SQLite only."""
 
     @abstractmethod
     def write(self, body: Callable[[Tx], T], caller: Caller, *, durable: bool = True) -> T:
@@ -201,8 +210,14 @@ class Engine(ABC):
         """The one place where a caller holds a transaction; bounded, never rerun."""
 
     @abstractmethod
-    def submit(self, body: Callable[[Tx], T], caller: Caller, done: Done[T]) -> None:
-        """Like `write`, without blocking: `done` is called on another thread once it is on disk."""
+    def submit(
+        self, body: Callable[[Tx], T], caller: Caller, done: Done[T], *, wanted: Callable[[], bool] = always
+    ) -> None:
+        """Like `write`, without blocking: `done` is called on another thread once it is on disk.
+
+        `wanted` is asked before the body begins. If it says no, the body is withdrawn: it never runs, and `done` is
+        not called.
+        """
 
     @abstractmethod
     def rows(self, text: str, params: dict[str, object] | None = None) -> Iterator[Row]:

@@ -31,16 +31,19 @@ def _sqlite(path: str) -> int:
 
 
 def _postgres(url: str) -> int:
+    from standfast.db.postgres.address import Address
+    from standfast.db.postgres.connect import connect
     from standfast.db.postgres.driver import psycopg
+    from standfast.db.postgres.faults import Fault
 
     try:
-        with psycopg.connect(url, connect_timeout=10) as connection:
+        with connect(Address(url)) as connection:
             there = connection.execute("SELECT to_regclass('standfast.meta') IS NOT NULL").fetchone()
             if not there or not there[0]:
                 return 0
             text = "SELECT value FROM standfast.meta WHERE key = 'schema_version'"
             row = connection.execute(text).fetchone()
             return int(row[0]) if row else 0
-    except psycopg.Error as error:
+    except (psycopg.Error, Fault) as error:
         # What the driver says may quote pieces of the URL: the kind of the error is enough here.
         raise StorageError(f"the server cannot be asked: {type(error).__name__}", "standfast db") from None

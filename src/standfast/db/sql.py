@@ -10,7 +10,10 @@ A few fragments in braces stand for what the engines spell differently everywher
     {for_update}       FOR UPDATE, likewise
     {lease_over:t}     the lease of row `t` has run out (RULES: monotonic time on one host)
     {lease_live:t}     the opposite
+    {lease_set}        take a lease: the holder, its actor and the columns of `leases.term_of`
+    {lease_none}       no holder and no lease
     {now_us}           the moment of the transaction, also where the server has not told it yet
+    {columns:mail}     the columns of table `mail` that its model reads: db/columns.py; {columns:mail:m} with an alias
     {here:t}           row `t` belongs to :repository or to none; every row if that is NULL: footings/repositories.py
 
 Texts are read by the module's own loader, so that a wheel and a zipapp work alike.
@@ -25,9 +28,11 @@ from collections.abc import Callable
 from functools import cached_property
 from operator import itemgetter
 
+from standfast.db import columns
+
 _NAMED = "\n-- name: "
 _DIALECTS = ("", "[sqlite]", "[postgres]")
-_FRAGMENT = re.compile(r"\{(\w+)(?::(\w+))?\}")
+_FRAGMENT = re.compile(r"\{(\w+)(?::(\w+))?(?::(\w+))?\}")
 # Strings, comments and casts come first so that a colon inside them is not a parameter.
 _TOKEN = re.compile(r"'(?:[^']|'')*'|--[^\n]*|::|:([a-z_][a-z0-9_]*)|%")
 
@@ -54,7 +59,10 @@ _HERE = (
     " OR {t}git_dir IN (SELECT repository.git_dir FROM repository WHERE repository.id = :repository)"
     " OR {t}origin IN (SELECT repository.origin FROM repository WHERE repository.id = :repository))"
 )
+_LEASE = ("lease_until_us", "lease_boot", "lease_mono_us", "lease_for_us")
 for _fragments in _FRAGMENTS.values():
+    _fragments["lease_set"] = ", ".join(f"{name} = :{name}" for name in ("holder", "actor", *_LEASE))
+    _fragments["lease_none"] = ", ".join(f"{name} = NULL" for name in ("holder", *_LEASE))
     _fragments["here"] = _HERE
 
 
@@ -173,8 +181,10 @@ def _strip(text: str) -> str:
 
 def _expand(text: str, dialect: str) -> str:
     def fragment(match: re.Match[str]) -> str:
-        prefix = f"{match.group(2)}." if match.group(2) else ""
-        return _FRAGMENTS[dialect][match.group(1)].replace("{t}", prefix)
+        name, table, alias = match.groups()
+        if name == "columns":
+            return columns.listed(table, alias)
+        return _FRAGMENTS[dialect][name].replace("{t}", f"{table}." if table else "")
 
     return _FRAGMENT.sub(fragment, text)
 

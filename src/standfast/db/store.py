@@ -3,7 +3,8 @@
 `Store` is what every room holds: an engine, who is asking, and where. It survives fork and a
 dead engine by opening a new one on the next call. It pins the store's id and epoch at the first open:
 another store at the same place is refused (`store_replaced`). `Room` is the base of the nouns' rooms;
-`@verb` lets a body join the transaction its room is bound to, or opens one.
+`@verb` lets a body join the transaction its room is bound to, or opens one. A method that checks its arguments first,
+or does something after the commit, is an ordinary method that calls `self._write(lambda tx: …)`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
-from standfast.db.contract import Caller, Done, Engine, Row, Tx, Wake, Watch
+from standfast import log
+from standfast.db.contract import Caller, Done, Engine, Row, Tx, Wake, Watch, always
 from standfast.db.sql import statement
-from standfast.db.store_memory import Memory, behind, replaced
+from standfast.db.store_memory import OVERWRITTEN, Memory, behind, mixed, refuse_lost, replaced
 from standfast.errors import InvalidInput, StandfastError, StorageError
 
 if TYPE_CHECKING:
+    from inspect import Signature
     from typing import Self
 
 T = TypeVar("T")
@@ -51,6 +54,10 @@ class Store:
         self.memory: Memory | None = None
         """What this host remembers of this store; None where nothing is remembered."""
         self._noted = 0
+        self._newest: tuple[int, int] | None = None
+        """The newest journal row that an engine of this handle acknowledged before it was given up."""
+        self._changes = 0
+        """The highest change counter that such an engine saw."""
         self.written = False
         """Whether a durable write went through this handle."""
         self._pid = os.getpid()
@@ -96,6 +103,12 @@ class Store:
                 )
             elif self._engine is not None and self._engine.dead is None:
                 return self._engine
+            reason = self._engine.dead if self._engine is not None else None
+            if self._engine is not None:
+                if getattr(self._engine.dead, "code", "") == OVERWRITTEN:
+                    raise mixed(self.shown)
+                self._newest = self._engine.newest or self._newest
+                self._changes = max(self._engine.changes, self._changes)
             self._engine = None
             engine = self._connect(self.caller)
             try:
@@ -104,17 +117,22 @@ class Store:
                 engine.release()
                 raise
             self._engine = engine
+            log.info("reopened %s: %s", self.shown, reason or "after a fork")
             return engine
 
     def _check_pin(self, engine: Engine) -> None:
-        """It is the same store, and has every journal row behind which an effect was sent."""
+        """It is the same store, and has every journal row that this handle needs: those that were acknowledged to
+        it, and those behind which any process of this host sent an effect."""
         found = (engine.store_id, engine.epoch)
         if found != self.pin:
             raise replaced(self.shown, self.pin, found)
+        if engine.changes < self._changes:
+            raise mixed(self.shown)
         seen = max(self._noted, self.memory.seq() if self.memory is not None else 0)
         last = engine.read(lambda tx: tx.maybe(_LAST), self.caller) if seen else None
         if seen and (last is None or last["seq"] < seen):
             raise behind(self.shown, last["seq"] if last else 0, seen)
+        engine.read(lambda tx: refuse_lost(tx, self.shown, self._newest), self.caller)
 
     def note(self, seq: int, hash: str) -> None:
         """Remember a row that was acknowledged, before anybody acts on it."""
@@ -150,18 +168,18 @@ class Store:
                 if not _forked(engine, error):
                     raise
 
-    def submit(self, body: Callable[[Tx], T], done: Done[T]) -> None:
-        """Like `write`, answered on another thread."""
+    def submit(self, body: Callable[[Tx], T], done: Done[T], *, wanted: Callable[[], bool] = always) -> None:
+        """Like `write`, answered on another thread, and withdrawn if it is not `wanted` when it would begin."""
         engine = self.engine
         self.written = True
 
         def answered(result: T | None, error: BaseException | None) -> Wake | None:
             if error is None or not (isinstance(error, StorageError) and _forked(engine, error)):
                 return done(result, error)
-            self.submit(body, done)
+            self.submit(body, done, wanted=wanted)
             return None
 
-        engine.submit(body, self.caller, answered)
+        engine.submit(body, self.caller, answered, wanted=wanted)
 
     @contextmanager
     def transaction(self) -> Iterator[Tx]:
@@ -228,16 +246,39 @@ class Room:
         """The same room inside a transaction that is already open."""
         return type(self)(self.store, tx)
 
+    def _write(self, body: Callable[[Tx], T | StandfastError]) -> T:
+        """Run `body` in the transaction this room is in, or in one of its own."""
+        return self.store.write(body) if self.tx is None else raised(body(self.tx))
+
+    def _read(self, body: Callable[[Tx], T | StandfastError]) -> T:
+        """Run `body` in the transaction this room is in, or on one consistent snapshot."""
+        return self.store.read(body) if self.tx is None else raised(body(self.tx))
+
+
+class _Public:
+    """The body of a method with the signature that callers use: without `tx`. Made on demand: `inspect` is heavy."""
+
+    __slots__ = ("__wrapped__",)
+
+    def __init__(self, body: Callable[..., object]) -> None:
+        self.__wrapped__ = body
+
+    @property
+    def __signature__(self) -> Signature:
+        import inspect
+
+        found = inspect.signature(self.__wrapped__)
+        return found.replace(parameters=[one for name, one in found.parameters.items() if name != "tx"])
+
 
 def verb(body: Callable[Concatenate[R, Tx, P], T | StandfastError]) -> Callable[Concatenate[R, P], T]:
     """A verb that changes something: one transaction of its own, or part of the one it is in."""
 
     @functools.wraps(body)
     def call(room: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        if room.tx is not None:
-            return raised(body(room, room.tx, *args, **kwargs))
-        return room.store.write(lambda tx: body(room, tx, *args, **kwargs))
+        return room._write(lambda tx: body(room, tx, *args, **kwargs))
 
+    call.__wrapped__ = _Public(body)  # type: ignore[assignment]
     call.body = body  # type: ignore[attr-defined]  # aio submits it without a thread per caller
     return call
 
@@ -247,10 +288,9 @@ def query(body: Callable[Concatenate[R, Tx, P], T | StandfastError]) -> Callable
 
     @functools.wraps(body)
     def call(room: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        if room.tx is not None:
-            return raised(body(room, room.tx, *args, **kwargs))
-        return room.store.read(lambda tx: body(room, tx, *args, **kwargs))
+        return room._read(lambda tx: body(room, tx, *args, **kwargs))
 
+    call.__wrapped__ = _Public(body)  # type: ignore[assignment]
     return call
 
 
@@ -260,7 +300,7 @@ def _forked(engine: Engine, error: StorageError) -> bool:
 
 
 def raised(result: T | StandfastError) -> T:
-    """A body returns its refusal so that the batch it shares is not rolled back; here it is raised."""
+    """A body that has written returns its refusal, so that the write is committed; here it is raised."""
     if isinstance(result, StandfastError):
         raise result
     return result

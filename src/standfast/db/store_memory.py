@@ -20,6 +20,8 @@ from typing import NamedTuple
 
 from standfast.config.people import for_people
 from standfast.config.target import MEMORY, Target, home
+from standfast.db.contract import Tx
+from standfast.db.sql import statement
 from standfast.errors import InvalidInput, StorageError
 
 VARIABLE = "STANDFAST_REMEMBER"
@@ -30,6 +32,9 @@ _SEQ = '{{"seq": {seq:>19}, "hash": {hash:<80}, '
 _TIME = '"time_us": {time_us:>19},\n'
 _SEQ_BYTES = len(_SEQ.format(seq=0, hash=""))
 _TIME_BYTES = len(_TIME.format(time_us=0))
+OVERWRITTEN = "database_overwritten"
+"""The code of the error that an engine ends with if its database file was overwritten in place."""
+_TIME_AT = statement("SELECT time_us FROM event WHERE seq = :seq", name="time_at")
 
 
 class Place(NamedTuple):
@@ -232,6 +237,28 @@ def behind(shown: str, last: int, seen: int) -> StorageError:
         "effects may have been sent that the store has no record of; end this process, then look: standfast doctor",
         code="store_replaced",
     )
+
+
+def mixed(shown: str) -> StorageError:
+    """The error for a handle whose database file was overwritten: with the WAL it is a mixture of two states."""
+    return StorageError(
+        f"the database at {shown} was overwritten or truncated while this process had it open",
+        "nothing was written; end this process, then look: standfast doctor",
+        code="store_replaced",
+    )
+
+
+def refuse_lost(tx: Tx, shown: str, newest: tuple[int, int] | None) -> None:
+    """Raise StorageError("store_replaced") if the journal has lost a row that was acknowledged: (seq, time_us)."""
+    if newest is None:
+        return
+    row = tx.maybe(_TIME_AT, seq=newest[0])
+    if row is None or row["time_us"] != newest[1]:
+        raise StorageError(
+            f"the store at {shown} went back in time: journal row {newest[0]}, acknowledged to this process, is gone",
+            "nothing was written; end this process, then look: standfast doctor",
+            code="store_replaced",
+        )
 
 
 # Writing.

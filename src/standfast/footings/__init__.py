@@ -1,1 +1,1 @@
-"""The footings: what every room stands on. The journal, the leases, the artifacts."""
+"""What every resource uses: the journal, leases, claims, artifacts, and checks of arguments."""

@@ -24,9 +24,10 @@ from standfast.clock import DAY_US
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, Store, query, refused_inside, verb
-from standfast.errors import Conflict, Corrupt, InvalidInput, NotFound, StandfastError, StorageError
+from standfast.errors import Conflict, Corrupt, InvalidInput, NotFound, StorageError
 from standfast.footings import artifact_files as files
 from standfast.footings import journal, repositories
+from standfast.footings.checks import PAGE_MAX, page_size
 from standfast.footings.journal import Receipt
 from standfast.ids import Id, is_id, like_suffix, new_id, short
 
@@ -34,7 +35,6 @@ SQL = load(__name__)
 
 NAME_MAX = 200
 KIND_MAX = 100
-PAGE_MAX = 1000
 GARBAGE_AFTER_US = DAY_US
 """Garbage is left alone this long: it may be somebody's work of a moment ago."""
 FAULTS_MAX = 1000
@@ -130,8 +130,6 @@ def put(
 def read(store: Store, artifact_id: str) -> bytes:
     """The bytes of an artifact, compared with its digest. Raises NotFound; Corrupt naming it."""
     artifact = store.read(lambda tx: _found(tx, store.caller.scope, artifact_id))
-    if isinstance(artifact, StandfastError):
-        raise artifact
     return b"".join(_stored(store, artifact))
 
 
@@ -233,7 +231,7 @@ class Artifacts(Room):
         return self.get(which)
 
     @query
-    def show(self, tx: Tx, which: str) -> Artifact | StandfastError:
+    def show(self, tx: Tx, which: str) -> Artifact:
         """Show an artifact without its bytes, by id, the end of its id, or name (the newest)."""
         return _found(tx, self.scope, which)
 
@@ -248,7 +246,7 @@ class Artifacts(Room):
         everywhere: bool = False,
         limit: int = 50,
         after: Id | None = None,
-    ) -> list[Artifact] | StandfastError:
+    ) -> list[Artifact]:
         """List artifacts, the newest first.
 
         - `session`: only of this session.
@@ -257,8 +255,6 @@ class Artifacts(Room):
         - `after`: start after this id, the last one of the page before.
         """
         session_id = _session_id(tx, self.scope, session)
-        if isinstance(session_id, StandfastError):
-            return session_id
         rows = tx.all(
             SQL.page,
             scope=self.scope,
@@ -267,7 +263,7 @@ class Artifacts(Room):
             kind=kind or "",
             name=name or "",
             after=after or "",
-            limit=_page_size(limit),
+            limit=page_size(limit),
             **repositories.filtered(tx, everywhere=everywhere or session is not None),
         )
         return [_artifact(row) for row in rows]
@@ -282,19 +278,15 @@ class Artifacts(Room):
         return _first(fault for artifact in listed if (fault := _fault(self.store, artifact, whole=True)))
 
     @verb
-    def remove(self, tx: Tx, which: str) -> Artifact | StandfastError:
+    def remove(self, tx: Tx, which: str) -> Artifact:
         """Remove an artifact. A later collection removes its bytes if no other artifact has them.
 
         Raises Conflict while a step or an effect keeps its result in it.
         """
         found = _found(tx, self.scope, which)
-        if isinstance(found, StandfastError):
-            return found
         used = tx.maybe(SQL.used, id=found.id)
         if used is not None:
-            return Conflict(
-                f"artifact {short(found.id)} ({found.name}) holds the result of {used['id']}", code="in_use"
-            )
+            raise Conflict(f"artifact {short(found.id)} ({found.name}) holds the result of {used['id']}", code="in_use")
         return _removed(tx, found.id)
 
     def collect(self) -> Collected:
@@ -313,10 +305,7 @@ class Artifacts(Room):
     def _session(self, session: object) -> str | None:
         if session is None:
             return None
-        found = self.store.read(lambda tx: _session_id(tx, self.scope, session))
-        if isinstance(found, StandfastError):
-            raise found
-        return found
+        return self.store.read(lambda tx: _session_id(tx, self.scope, session))
 
 
 # -- putting ---------------------------------------------------------------------------------------------
@@ -512,23 +501,21 @@ def _write_stream(store: Store, artifact: Artifact, stream: BinaryIO) -> None:
             view = view[stream.write(view) or len(view) :]
 
 
-def _found(tx: Tx, scope: str, which: str) -> Artifact | StandfastError:
+def _found(tx: Tx, scope: str, which: str) -> Artifact:
     row = tx.maybe(SQL.by_id, id=which) if is_id(which) else _by_end_or_name(tx, scope, which)
-    if isinstance(row, StandfastError):
-        return row
     if row is None:
-        return NotFound(f"there is no artifact {serial.clean(which, 60)!r} here", "see them: standfast artifact list")
+        raise NotFound(f"there is no artifact {serial.clean(which, 60)!r} here", "see them: standfast artifact list")
     return _artifact(row)
 
 
-def _by_end_or_name(tx: Tx, scope: str, which: str) -> Row | StandfastError | None:
+def _by_end_or_name(tx: Tx, scope: str, which: str) -> Row | None:
     named = tx.maybe(SQL.by_name, scope=scope, name=which) if "\0" not in which else None
     suffix = like_suffix(which, prefix="art")
     if named is not None or suffix is None:
         return named
     rows = tx.all(SQL.by_suffix, suffix=f"%{suffix}")
     if len(rows) > 1:
-        return InvalidInput(f"{which!r} is the end of more than one artifact's id", "give more of its characters")
+        raise InvalidInput(f"{which!r} is the end of more than one artifact's id", "give more of its characters")
     return rows[0] if rows else None
 
 
@@ -630,20 +617,16 @@ def _spoken_of(tx: Tx, digest: str) -> bool:
 # -- small parts -----------------------------------------------------------------------------------------------
 
 
-def _session_id(tx: Tx, scope: str, session: object) -> str | StandfastError | None:
+def _session_id(tx: Tx, scope: str, session: object) -> str | None:
     """The id of a session given as an object, an id or a key."""
     if session is None:
         return None
     named = str(getattr(session, "id", session))
     row = tx.maybe(SQL.session, scope=scope, session=named)
     if row is None:
-        return NotFound(f"there is no session {serial.clean(named, 60)!r} here", "see them: standfast session list")
+        raise NotFound(f"there is no session {serial.clean(named, 60)!r} here", "see them: standfast session list")
     return str(row["id"])
 
 
 def _artifact(row: Row) -> Artifact:
     return Artifact(*(row[name] for name in Artifact._fields[:-1]))
-
-
-def _page_size(limit: int) -> int:
-    return max(1, min(limit, PAGE_MAX))

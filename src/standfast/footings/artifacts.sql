@@ -6,25 +6,25 @@ INSERT INTO artifact (id, scope, session_id, name, kind, digest, uri, size_bytes
 VALUES (:id, :scope, :session_id, :name, :kind, :digest, :uri, :size_bytes, :retention, :actor, :now_us, :git_dir,
         :origin)
 ON CONFLICT (scope, digest, name, kind) DO NOTHING
-RETURNING id, scope, session_id, name, kind, digest, uri, size_bytes, retention, actor, created_us
+RETURNING {columns:artifact}
 
 -- name: same
-SELECT id, scope, session_id, name, kind, digest, uri, size_bytes, retention, actor, created_us
+SELECT {columns:artifact}
 FROM artifact
 WHERE scope = :scope AND digest = :digest AND name = :name AND kind = :kind
 {for_update}
 
 -- name: retain
 UPDATE artifact SET retention = :retention WHERE id = :id
-RETURNING id, scope, session_id, name, kind, digest, uri, size_bytes, retention, actor, created_us
+RETURNING {columns:artifact}
 
 -- name: by_id
-SELECT id, scope, session_id, name, kind, digest, uri, size_bytes, retention, actor, created_us
+SELECT {columns:artifact}
 FROM artifact
 WHERE id = :id
 
 -- name: by_suffix
-SELECT id, scope, session_id, name, kind, digest, uri, size_bytes, retention, actor, created_us
+SELECT {columns:artifact}
 FROM artifact
 WHERE id LIKE :suffix
 ORDER BY id DESC
@@ -32,14 +32,14 @@ LIMIT 2
 
 -- The newest of a name: names are labels and may be given again.
 -- name: by_name
-SELECT id, scope, session_id, name, kind, digest, uri, size_bytes, retention, actor, created_us
+SELECT {columns:artifact}
 FROM artifact
 WHERE scope = :scope AND name = :name
 ORDER BY created_us DESC, id DESC
 LIMIT 1
 
 -- name: page
-SELECT id, scope, session_id, name, kind, digest, uri, size_bytes, retention, actor, created_us
+SELECT {columns:artifact}
 FROM artifact
 WHERE (:everywhere = 1 OR scope = :scope) AND {here}
   AND (:session_id = '' OR session_id = :session_id)
@@ -51,7 +51,7 @@ LIMIT :limit
 
 -- Every row, whatever its scope: for whoever compares rows and bytes.
 -- name: walk
-SELECT id, scope, session_id, name, kind, digest, uri, size_bytes, retention, actor, created_us
+SELECT {columns:artifact}
 FROM artifact
 WHERE id > :after
 ORDER BY id
@@ -69,7 +69,7 @@ LIMIT 1
 
 -- name: remove
 DELETE FROM artifact WHERE id = :id
-RETURNING id, scope, session_id, name, kind, digest, uri, size_bytes, retention, actor, created_us
+RETURNING {columns:artifact}
 
 -- name: referenced
 SELECT id FROM artifact WHERE digest = :digest LIMIT 1

@@ -23,11 +23,11 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, Store, query
 from standfast.errors import Corrupt, InvalidInput, NotFound, StandfastError
+from standfast.footings.checks import page_size
 
 SQL = load(__name__)
 
 SUMMARY_MAX = 200
-PAGE_MAX = 1000
 _HASHED = (
     "time_us",
     "occurred_us",
@@ -135,7 +135,7 @@ def append(
         state,
         stream,
         version,
-        serial.clean(summary, SUMMARY_MAX) if summary is not None else None,
+        serial.summary(summary, SUMMARY_MAX) if summary is not None else None,
         serial.dumps(data, what="data") if data is not None else None,
     )
     receipt = Receipt(fields)
@@ -181,7 +181,7 @@ class Journal(Room):
     @query
     def about(self, tx: Tx, subject: str, *, after: int = 0, limit: int = 50) -> list[Event]:
         """What happened to one thing, in the order it was written."""
-        rows = tx.all(SQL.about, subject=subject, seq=after, limit=max(1, min(limit, PAGE_MAX)))
+        rows = tx.all(SQL.about, subject=subject, seq=after, limit=page_size(limit))
         return [event(row) for row in rows]
 
     @query
@@ -207,7 +207,7 @@ class Journal(Room):
 
 def following(tx: Tx, after: str | None, limit: int) -> list[Row]:
     """The rows after a cursor, in the order in which every reader meets them."""
-    limit = max(1, min(limit, PAGE_MAX))
+    limit = page_size(limit)
     place = _parse_cursor(tx, after)
     rows: list[Row] = []
     for floor, ceiling in _segments(tx):

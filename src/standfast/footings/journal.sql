@@ -7,38 +7,34 @@ INSERT INTO event (time_us, occurred_us, scope, actor, holder, source, type, sub
 VALUES (:time_us, :occurred_us, :scope, :actor, :holder, :source, :type, :subject, :session_id, :state,
         :stream, :version, :summary, :data, :git_dir, :origin)
 
--- On PostgreSQL a row also says which account of the server wrote it.
+-- On PostgreSQL a row also says which account of the server wrote it: the default of db_user, which no role sets.
 -- name: append [postgres]
 INSERT INTO event (time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
-                   stream, version, summary, data, git_dir, origin, db_user)
+                   stream, version, summary, data, git_dir, origin)
 VALUES (:time_us, :occurred_us, :scope, :actor, :holder, :source, :type, :subject, :session_id, :state,
-        :stream, :version, :summary, :data, :git_dir, :origin, session_user)
+        :stream, :version, :summary, :data, :git_dir, :origin)
 RETURNING seq
 
 -- name: by_seq
-SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
-       stream, version, summary, data, git_dir, origin
+SELECT {columns:event}, git_dir, origin
 FROM event
 WHERE seq = :seq
 
 -- name: newest
-SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
-       stream, version, summary, data
+SELECT {columns:event}
 FROM event
 ORDER BY seq DESC
 LIMIT 1
 
 -- name: newest_about
-SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
-       stream, version, summary, data
+SELECT {columns:event}
 FROM event
 WHERE subject = :subject
 ORDER BY seq DESC
 LIMIT 1
 
 -- name: about
-SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
-       stream, version, summary, data
+SELECT {columns:event}
 FROM event
 WHERE subject = :subject AND seq > :seq
 ORDER BY seq

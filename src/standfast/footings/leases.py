@@ -29,6 +29,7 @@ from standfast.db.sql import Statement, load, statement
 from standfast.db.store import Room, Store, query, refused_inside, verb
 from standfast.errors import InProgress, InvalidInput, LeaseLost, NotFound, StandfastError, StorageError
 from standfast.footings import hints, journal, keys
+from standfast.footings.checks import bounded_us, page_size
 from standfast.footings.journal import Receipt
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ MARGIN_US = 5 * SECOND_US
 """A process stops trusting its own lease this long before it ends: clocks and disks are late."""
 LEASE_MAX_US = 7 * 24 * 60 * MINUTE_US
 NAME_MAX = 500
-PAGE_MAX = 1000
 
 
 class Lease(NamedTuple):
@@ -68,9 +68,7 @@ class Leases(Room):
     __slots__ = ()
 
     @verb
-    def acquire(
-        self, tx: Tx, name: str, *, for_us: int | None = None, note: str | None = None
-    ) -> Lease | StandfastError:
+    def acquire(self, tx: Tx, name: str, *, for_us: int | None = None, note: str | None = None) -> Lease:
         """Hold `name`, alone, for `for_us`. An actor that holds it already keeps its fence.
 
         Raises InProgress naming the holder while somebody alive has it.
@@ -90,18 +88,20 @@ class Leases(Room):
             refusal = in_progress(tx, f"the lock {name!r}", found)
             waiting = hints.command("lock", name, "--wait", "10m")
             hint = f"wait for it: {waiting}    (who holds what: standfast lock)"
-            return InProgress(refusal.message, hint)
+            raise InProgress(refusal.message, hint)
         taken = tx.one(SQL.take, fence=found["fence"], now_us=tx.now_us(), **wanted)
         return _taken(tx, taken, "lease.acquired" if standing.free else "lease.taken_over")
 
     @verb
-    def renew(self, tx: Tx, name: str, fence: int, *, for_us: int | None = None) -> Lease | StandfastError:
+    def renew(self, tx: Tx, name: str, fence: int, *, for_us: int | None = None) -> Lease:
         """Hold on for another term. Not journalled. Raises LeaseLost if another holder came."""
         row = tx.maybe(SQL.extend, scope=self.scope, name=name, fence=fence, **term_of(tx, for_us))
-        return _lease(tx, row) if row is not None else self._lost(tx, name, fence)
+        if row is None:
+            raise self._lost(tx, name, fence)
+        return _lease(tx, row)
 
     @verb
-    def release(self, tx: Tx, name: str, fence: int | None = None) -> Lease | StandfastError:
+    def release(self, tx: Tx, name: str, fence: int | None = None) -> Lease:
         """Give it back; without `fence`, whatever of that name the caller holds, or its actor through a process.
 
         What a dead or late holder has left behind, anybody gives back. Raises LeaseLost if it was not held
@@ -112,12 +112,14 @@ class Leases(Room):
         if fence is None:
             found = tx.maybe(SQL.by_name_for_update, scope=self.scope, name=name)
             if found is None:
-                return _unknown(name)
+                raise _unknown(name)
             if not acts_for(tx, found) and (refusal := _not_yours(tx, found)) is not None:
-                return refusal
+                raise refusal
             fence, holder = found["fence"], found["holder"]
         row = tx.maybe(SQL.let_go, scope=self.scope, name=name, fence=fence, holder=holder)
-        return self._lost(tx, name, fence) if row is None else _taken(tx, row, "lease.released")
+        if row is None:
+            raise self._lost(tx, name, fence)
+        return _taken(tx, row, "lease.released")
 
     @contextmanager
     def hold(self, name: str, *, for_us: int | None = None, note: str | None = None) -> Iterator[Lease]:
@@ -138,14 +140,16 @@ class Leases(Room):
             crash.point("lease.after_release")
 
     @query
-    def get(self, tx: Tx, name: str) -> Lease | StandfastError:
+    def get(self, tx: Tx, name: str) -> Lease:
         row = tx.maybe(SQL.by_name, scope=self.scope, name=name)
-        return _lease(tx, row) if row is not None else _unknown(name)
+        if row is None:
+            raise _unknown(name)
+        return _lease(tx, row)
 
     @query
     def list(self, tx: Tx, *, everywhere: bool = False, after: str = "", limit: int = 50) -> list[Lease]:
         """Who holds what now; those whose time has run out are still listed until somebody takes over."""
-        limit = max(1, min(limit, PAGE_MAX))
+        limit = page_size(limit)
         rows = tx.all(SQL.page, scope=self.scope, everywhere=int(everywhere), after=after, limit=limit)
         return [_lease(tx, row) for row in rows]
 
@@ -216,8 +220,7 @@ def term_of(tx: Tx, for_us: int | None = None, holder: str | None = None) -> Row
     """The columns of a lease that begins now, for this caller or for `holder` in its place."""
     holder = holder or tx.caller.holder
     length = for_us if for_us is not None else default_us(holder)
-    if not 0 < length <= LEASE_MAX_US:
-        raise InvalidInput("a lease lasts longer than nothing and at most 7 days", "for example: --for 30m")
+    bounded_us(length, "lease duration", most_us=LEASE_MAX_US, hint="for example: --for 30m")
     clock = tx.caller.clock
     return {
         "holder": holder,

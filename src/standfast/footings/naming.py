@@ -19,7 +19,7 @@ def row_of(
     prefix: str,
     noun: str,
     by_key: Callable[[str], Row | None] = lambda name: None,
-) -> Row | InvalidInput | None:
+) -> Row | None:
     """What `name` names: by its id, by a key as `by_key` looks it up, by the end of its id. None if nothing is."""
     if not isinstance(name, str):
         raise InvalidInput(f"a {noun} is named by text, not by {type(name).__name__}")
@@ -28,18 +28,16 @@ def row_of(
         row = by_key(name)
     if row is None:
         id = by_end(tx, ends, name, prefix=prefix, noun=noun)
-        if isinstance(id, InvalidInput):
-            return id
         row = tx.maybe(by_id, id=id) if id is not None else None
     return row
 
 
-def by_end(tx: Tx, ends: Statement, text: str, *, prefix: str, noun: str) -> str | InvalidInput | None:
-    """The id that ends with `text`; None if none does, InvalidInput if more than one. `ends` takes a :pattern."""
+def by_end(tx: Tx, ends: Statement, text: str, *, prefix: str, noun: str) -> str | None:
+    """The id that ends with `text`, or None. `ends` takes a :pattern. Raises InvalidInput if more than one id does."""
     suffix = like_suffix(text, prefix=prefix)
     if suffix is None:
         return None
     found = tx.all(ends, pattern=f"{prefix}_%{suffix}")
     if len(found) > 1:
-        return InvalidInput(f"{text!r} is the end of more than one {noun}'s id", "give more of it")
+        raise InvalidInput(f"{text!r} is the end of more than one {noun}'s id", "give more of it")
     return str(found[0]["id"]) if found else None

@@ -84,20 +84,33 @@ def same(tx: Tx, one: Label, other: Label) -> bool:
     return tx.maybe(SQL.leads_to, to_git_dir=other.git_dir or "", to_origin=other.origin or "", **asked) is not None
 
 
+def refuse(tx: Tx, row: Row, what: str) -> None:
+    """Raises Conflict if another repository uses the key of this row."""
+    refusal = refused(tx, row, what)
+    if refusal is not None:
+        raise refusal
+
+
 def refused(tx: Tx, row: Row, what: str, label: Label | None = None) -> Conflict | None:
     """The refusal of a key that another repository uses; None if it may be used here.
 
     `row` has git_dir, origin, id and actor. `label` is the program's, unless it works in a session started elsewhere.
     """
-    here, there = tx.caller.label if label is None else label, labelled(row)
-    if same(tx, there, here):
+    here = tx.caller.label if label is None else label
+    there = other(tx, row, here)
+    if not there:
         return None
     return Conflict(
-        f"{what} belongs to another repository: {serial.clean(there.shown, 300)}{_written(tx, row)}. "
-        f"This is {serial.clean(here.shown, 300)}",
+        f"{what} belongs to another repository: {there}. This is {serial.clean(here.shown, 300)}",
         f"use another key; {SEPARATE}",
         code="other_repository",
     )
+
+
+def other(tx: Tx, row: Row, here: Label) -> str:
+    """The repository of a row and who wrote it, if that is not `here`; otherwise empty."""
+    there = labelled(row)
+    return "" if same(tx, there, here) else f"{serial.clean(there.shown, 300)}{_written(tx, row)}"
 
 
 def _written(tx: Tx, row: Row) -> str:

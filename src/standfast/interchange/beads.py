@@ -13,7 +13,7 @@ from standfast import serial
 from standfast.errors import Conflict, InvalidInput, NotFound
 from standfast.interchange.transcripts.neutral import fit, short_id
 from standfast.interchange.transcripts.reading import pieces
-from standfast.record.redaction import redacted
+from standfast.serial.redaction import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

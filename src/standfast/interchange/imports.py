@@ -22,8 +22,9 @@ from standfast.config.scope import OUTSIDE, Label, normalised, repository
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, Store, query, refused_inside
-from standfast.errors import InvalidInput, NotFound, StandfastError
+from standfast.errors import InvalidInput, NotFound
 from standfast.footings import hints, journal
+from standfast.footings.checks import PAGE_MAX, page_size
 from standfast.ids import new_id
 from standfast.interchange.transcripts import importer as importer_of
 from standfast.interchange.transcripts import reading, writing
@@ -32,7 +33,6 @@ from standfast.interchange.transcripts.reading import HEAD_BYTES, SIZE_UNKNOWN, 
 
 SQL = load(__name__)
 
-PAGE_MAX = 1000
 LOST_RACES_MAX = 1000
 
 Progress = Callable[[str, int, int], object]
@@ -122,7 +122,7 @@ class Imports(Room):
     @query
     def list(self, tx: Tx, *, agent: str = "", after: int = 0, limit: int = 50) -> list[Source]:
         """The sources that were read, in the order they were first seen."""
-        rows = tx.all(SQL.page, agent=agent, after=after, limit=max(1, min(limit, PAGE_MAX)))
+        rows = tx.all(SQL.page, agent=agent, after=after, limit=page_size(limit))
         return [_source(row) for row in rows]
 
     @query
@@ -131,14 +131,14 @@ class Imports(Room):
         return {name: int(value) for name, value in tx.one(SQL.tally, seq=seq).items()}
 
     @query
-    def raw(self, tx: Tx, message_id: str) -> str | StandfastError:
+    def raw(self, tx: Tx, message_id: str) -> str:
         """The record a message came from, as it stood in the file, redacted."""
         row = tx.maybe(SQL.origin, id=message_id)
         if row is None or row["import_seq"] is None:
-            return NotFound(f"no imported message {message_id!r}", "standfast session show KEY")
+            raise NotFound(f"no imported message {message_id!r}", "standfast session show KEY")
         kept = tx.maybe(SQL.raw_at, seq=row["import_seq"], offset=row["import_offset"])
         if kept is None:
-            return NotFound(f"the raw record of {message_id} is not kept")
+            raise NotFound(f"the raw record of {message_id} is not kept")
         return _record_at(kept, row["import_offset"])
 
 

@@ -1,8 +1,7 @@
 -- What was imported, from where, and how far.
 
 -- name: source
-SELECT seq, id, agent, host, path, state, note, native_id, session_id, identity, head, size_bytes, mtime_us, upto,
-       generation, reader, carry, counts, first_us, last_us, created_us, updated_us
+SELECT {columns:import_source}
 FROM import_source
 WHERE agent = :agent AND host = :host AND path = :path
 
@@ -33,8 +32,7 @@ WHERE seq = :seq AND state <> :state
 RETURNING id, session_id, counts
 
 -- name: page
-SELECT seq, id, agent, host, path, state, note, native_id, session_id, identity, head, size_bytes, mtime_us, upto,
-       generation, reader, carry, counts, first_us, last_us, created_us, updated_us
+SELECT {columns:import_source}
 FROM import_source
 WHERE (:agent = '' OR agent = :agent) AND seq > :after
 ORDER BY seq

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from standfast import crash
+from standfast import crash, modules
 from standfast.db.contract import Row
 from standfast.errors import InvalidInput, NotFound
 from standfast.record.threads import Threads, Write
@@ -268,7 +268,7 @@ def _msgpack() -> Any:
     except ImportError:
         raise InvalidInput(
             "reading LangGraph's checkpoints needs its encoding, which is not installed",
-            "pip install 'standfast[langgraph]'",
+            modules.install("langgraph"),
         ) from None
     return ormsgpack
 

@@ -31,7 +31,7 @@ RETURNING id, scope, session_id, effect_id, gate, tool, intent_hash, question_ha
 
 -- One dispatch uses one attempt; the last one consumes the grant. The number comes from the question that was
 -- just built, not from the row.
--- name: consume
+-- name: consume [sqlite]
 UPDATE approval
 SET attempts_used = attempts_used + 1,
     state = CASE WHEN attempts_used + 1 >= :attempts THEN 'consumed' ELSE 'granted' END,
@@ -40,6 +40,17 @@ WHERE id = :id AND state = 'granted' AND question_hash = :question_hash AND atte
   AND expires_us > :now_us
 RETURNING id, scope, session_id, effect_id, gate, tool, intent_hash, question_hash, state, requester, why, approver,
           rationale, method, requested_us, expires_us, answered_us, consumed_us, attempt, attempts, attempts_used
+
+-- On PostgreSQL the trigger effect_grant changes the row when the effect is dispatched, because the role of an agent
+-- may not: this says what it will be.
+-- name: consume [postgres]
+SELECT id, scope, session_id, effect_id, gate, tool, intent_hash, question_hash,
+       CASE WHEN attempts_used + 1 >= :attempts THEN 'consumed' ELSE 'granted' END AS state, requester, why, approver,
+       rationale, method, requested_us, expires_us, answered_us, CAST(:now_us AS bigint) AS consumed_us,
+       CAST(:attempt AS bigint) AS attempt, attempts, attempts_used + 1 AS attempts_used
+FROM approval
+WHERE id = :id AND state = 'granted' AND question_hash = :question_hash AND attempts_used < :attempts
+  AND expires_us > :now_us
 
 -- name: bind
 UPDATE effect SET approval_id = :approval_id WHERE id = :effect_id

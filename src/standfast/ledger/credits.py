@@ -23,8 +23,9 @@ from standfast.clock import iso
 from standfast.db.contract import Engine, Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, Store, query, verb
-from standfast.errors import Conflict, InvalidInput, KeyConflict, NotFound, StandfastError
+from standfast.errors import Conflict, InvalidInput, KeyConflict, NotFound
 from standfast.footings import hints, journal, keys
+from standfast.footings.checks import page_size
 from standfast.footings.journal import Receipt
 from standfast.ids import is_id, new_id
 
@@ -38,7 +39,6 @@ KEY_MAX = 450
 REASON_MAX = 500
 AMOUNT_MAX = 10**12
 """Of one entry. Nine million of the largest still fit into a balance."""
-PAGE_MAX = 1000
 SUMS_MAX = 1000
 """Accounts whose sum a handle remembers, so that the next spend reads only what was added since."""
 REFUND = "refund:"
@@ -137,7 +137,7 @@ class Credits(Room):
         unit: str = UNIT,
         reason: str | None = None,
         occurred_us: int | None = None,
-    ) -> CreditEntry | StandfastError:
+    ) -> CreditEntry:
         """Grant an amount to an account, once per key. A repeated call returns the first entry.
 
         - `key`: the event it belongs to: monthly:invoice_7, topup:payment_9.
@@ -173,11 +173,8 @@ class Credits(Room):
         does not cover it: nothing is written, and the same key may be used later. Raises KeyConflict as `grant` does.
         """
         wanted = _wanted(account, -_amount(amount), key, unit, reason, occurred_us)
-        return self._spend(wanted, None if below_zero else self._known(wanted))
-
-    @verb
-    def _spend(self, tx: Tx, wanted: _Wanted, known: _Known | None) -> CreditEntry | StandfastError:
-        return _add(tx, self.scope, wanted, "credit.spent", known=known)
+        known = None if below_zero else self._known(wanted)
+        return self._write(lambda tx: _add(tx, self.scope, wanted, "credit.spent", known=known))
 
     def _known(self, wanted: _Wanted) -> _Known:
         """A sum over most of the account's entries, made before the transaction, where nobody waits for it."""
@@ -202,7 +199,7 @@ class Credits(Room):
         amount: int | None = None,
         reason: str | None = None,
         occurred_us: int | None = None,
-    ) -> CreditEntry | StandfastError:
+    ) -> CreditEntry:
         """Reverse the entry with this key, once: a spend is paid back, a grant is taken back.
 
         - `amount`: refund only this part.
@@ -214,11 +211,11 @@ class Credits(Room):
         """
         found = tx.maybe(SQL.by_key, scope=self.scope, key=keys.checked(of, "a credit's key"))
         if found is None:
-            return _unknown(of)
+            raise _unknown(of)
         most = abs(found["amount"])
         part = most if amount is None else _amount(amount)
         if part > most:
-            return InvalidInput(f"{serial.clean(of, 80)!r} was {most}: {part} is more than can be refunded")
+            raise InvalidInput(f"{serial.clean(of, 80)!r} was {most}: {part} is more than can be refunded")
         sign = -1 if found["amount"] > 0 else 1
         account, unit = found["account"], found["unit"]
         key = f"{REFUND}{found['key']}"
@@ -246,7 +243,7 @@ class Credits(Room):
         limit: int = 50,
     ) -> BalanceList:
         """By account and unit; of one account, or of all. `after` is the last (account, unit) you have."""
-        asked: Row = {"scope": self.scope, "limit": max(1, min(limit, PAGE_MAX))}
+        asked: Row = {"scope": self.scope, "limit": page_size(limit)}
         asked["at_us"] = serial.INT_MAX if at_us is None else _moment(at_us)
         asked["account"], asked["unit"] = after or ("", "")
         if account is None:
@@ -256,14 +253,16 @@ class Credits(Room):
         return [Balance(*(row[name] for name in Balance._fields)) for row in rows]
 
     @query
-    def get(self, tx: Tx, which: str) -> CreditEntry | StandfastError:
+    def get(self, tx: Tx, which: str) -> CreditEntry:
         """Show the entry with this key or id.
 
         Raises NotFound.
         """
         row = tx.maybe(SQL.by_id, id=which) if is_id(which) else None
         row = row or tx.maybe(SQL.by_key, scope=self.scope, key=keys.checked(which, "a credit's key"))
-        return _entry(row) if row is not None else _unknown(which)
+        if row is None:
+            raise _unknown(which)
+        return _entry(row)
 
     @query
     def list(
@@ -279,7 +278,7 @@ class Credits(Room):
             "scope": self.scope,
             "unit": "" if unit is None else _unit(unit),
             "seq": serial.INT_MAX if after is None else after,
-            "limit": max(1, min(limit, PAGE_MAX)),
+            "limit": page_size(limit),
         }
         if account is None:
             return [_entry(row) for row in tx.all(SQL.page, **asked)]
@@ -289,18 +288,14 @@ class Credits(Room):
 # -- adding ------------------------------------------------------------------------------------------
 
 
-def _add(
-    tx: Tx, scope: str, wanted: _Wanted, type: str, *, known: _Known | None = None
-) -> CreditEntry | StandfastError:
+def _add(tx: Tx, scope: str, wanted: _Wanted, type: str, *, known: _Known | None = None) -> CreditEntry:
     """One entry; with `known`, only if the balance, which begins with that sum, covers it."""
     crash.point("credit.before_add")
     # Entries of one account take turns: on PostgreSQL two spends would not see each other.
     tx.run(SQL.alone, name=f"credit {scope}\n{wanted.account}\n{wanted.unit}")
     found = tx.maybe(SQL.by_key, scope=scope, key=wanted.key)
     if found is None and known is not None:
-        refused = _not_covered(tx, scope, wanted, known)
-        if refused is not None:
-            return refused
+        _refuse_uncovered(tx, scope, wanted, known)
     row = found or tx.maybe(
         SQL.add,
         id=new_id("crd"),
@@ -321,12 +316,12 @@ def _add(
     return _entry(row)._replace(fresh=True, receipt=_told(tx, row, type))
 
 
-def _not_covered(tx: Tx, scope: str, wanted: _Wanted, known: _Known) -> Conflict | None:
+def _refuse_uncovered(tx: Tx, scope: str, wanted: _Wanted, known: _Known) -> None:
     row = tx.one(SQL.balance_since, scope=scope, account=wanted.account, unit=wanted.unit, seq=known.seq)
     balance = known.balance + row["balance"]
     if balance + wanted.amount >= 0:
-        return None
-    return Conflict(
+        return
+    raise Conflict(
         f"{wanted.account} has {balance} {wanted.unit}, and {-wanted.amount} are to be spent",
         "grant some, then ask again with the same key: "
         f"{hints.command('credit', 'add', wanted.account, 'AMOUNT', '--unit', wanted.unit)} --key topup:…",
@@ -334,14 +329,14 @@ def _not_covered(tx: Tx, scope: str, wanted: _Wanted, known: _Known) -> Conflict
     )
 
 
-def _same_or_conflict(row: Row, wanted: _Wanted) -> CreditEntry | KeyConflict:
+def _same_or_conflict(row: Row, wanted: _Wanted) -> CreditEntry:
     if row["hash"] == wanted.hash:
         return _entry(row)
     names = ("account", "unit", "amount")
     differ = [
         f"{name} {row[name]}, not {getattr(wanted, name)}" for name in names if row[name] != getattr(wanted, name)
     ]
-    return KeyConflict(
+    raise KeyConflict(
         f"the key {serial.clean(row['key'], 80)!r} stands for another entry since {iso(row['created_us'])}: "
         f"{'; '.join(differ)}",
         hints.command("credit", "list", row["account"]),

@@ -13,15 +13,15 @@ INSERT INTO credit_entry (id, scope, account, unit, amount, key, hash, reason, a
                           git_dir, origin)
 VALUES (:id, :scope, :account, :unit, :amount, :key, :hash, :reason, :actor, :now_us, :occurred_us, :git_dir, :origin)
 ON CONFLICT (scope, key) DO NOTHING
-RETURNING seq, id, scope, account, unit, amount, key, hash, reason, actor, created_us, occurred_us
+RETURNING {columns:credit_entry}
 
 -- name: by_key
-SELECT seq, id, scope, account, unit, amount, key, hash, reason, actor, created_us, occurred_us
+SELECT {columns:credit_entry}
 FROM credit_entry
 WHERE scope = :scope AND key = :key
 
 -- name: by_id
-SELECT seq, id, scope, account, unit, amount, key, hash, reason, actor, created_us, occurred_us
+SELECT {columns:credit_entry}
 FROM credit_entry
 WHERE id = :id
 
@@ -58,14 +58,14 @@ ORDER BY unit
 LIMIT :limit
 
 -- name: page
-SELECT seq, id, scope, account, unit, amount, key, hash, reason, actor, created_us, occurred_us
+SELECT {columns:credit_entry}
 FROM credit_entry
 WHERE scope = :scope AND seq < :seq AND (:unit = '' OR unit = :unit)
 ORDER BY seq DESC
 LIMIT :limit
 
 -- name: page_of
-SELECT seq, id, scope, account, unit, amount, key, hash, reason, actor, created_us, occurred_us
+SELECT {columns:credit_entry}
 FROM credit_entry
 WHERE scope = :scope AND account = :account AND seq < :seq AND (:unit = '' OR unit = :unit)
 ORDER BY seq DESC

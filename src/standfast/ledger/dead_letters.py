@@ -21,8 +21,9 @@ from standfast.clock import iso
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Store
-from standfast.errors import IllegalTransition, InvalidInput, NotFound, StandfastError
+from standfast.errors import IllegalTransition, InvalidInput, NotFound
 from standfast.footings import journal, naming, notices
+from standfast.footings.checks import page_size
 from standfast.footings.journal import Receipt
 from standfast.ids import new_id, short
 
@@ -31,7 +32,6 @@ SQL = load(__name__)
 SETTLEMENTS = ("retried", "resolved")
 REASON_MAX = 2000
 NOTE_MAX = 4000
-PAGE_MAX = 1000
 
 _LAST = "ddl_z"  # sorts behind every id, in every collation: an id begins with 0 to 7
 
@@ -81,26 +81,35 @@ def bury(tx: Tx, *, scope: str, subject: str, kind: str, reason: str, attempts: 
     return _told(tx, _letter(row), "dead_letter.buried", _sentence(row))
 
 
-def settle(tx: Tx, subject: str, settlement: str, note: str | None = None) -> DeadLetter | StandfastError:
+def settle(tx: Tx, subject: str, settlement: str, note: str | None = None) -> DeadLetter:
     """Close the open letter of `subject`: `retried` or `resolved`, by the caller, with a note.
 
-    NotFound if it was never buried, IllegalTransition if somebody has settled it: who, when and how.
+    Raises NotFound if it was never buried, IllegalTransition if it was settled before: who, when and how.
     """
     if settlement not in SETTLEMENTS:
-        return InvalidInput(f"a dead letter is {' or '.join(SETTLEMENTS)}, not {serial.clean(str(settlement), 40)!r}")
+        raise InvalidInput(f"a dead letter is {' or '.join(SETTLEMENTS)}, not {serial.clean(str(settlement), 40)!r}")
     crash.point("dead_letter.before_settle")
     words = None if note is None else _words(note, NOTE_MAX)
     row = tx.maybe(
         SQL.settle, subject=subject, settlement=settlement, by=tx.caller.actor, note=words, now_us=tx.now_us()
     )
     if row is None:
-        found = one(tx, subject)
-        return found if isinstance(found, StandfastError) else _settled_before(found)
+        raise _settled_before(one(tx, subject))
     said = f"{row['kind']} {short(row['subject'])} {settlement}" + (f": {words}" if words else "")
     return _told(tx, _letter(row), f"dead_letter.{settlement}", said)
 
 
-def one(tx: Tx, which: str) -> DeadLetter | StandfastError:
+def one(tx: Tx, which: str) -> DeadLetter:
+    """As `find`. Raises NotFound."""
+    found = find(tx, which)
+    if found is None:
+        raise NotFound(
+            f"there is no dead letter {serial.clean(which, 60)!r}", "standfast webhook dead, standfast mail dead"
+        )
+    return found
+
+
+def find(tx: Tx, which: str) -> DeadLetter | None:
     """By its id, the end of its id, or the id of what died: the open letter, else the latest of it."""
     row = naming.row_of(
         tx,
@@ -111,13 +120,7 @@ def one(tx: Tx, which: str) -> DeadLetter | StandfastError:
         prefix="ddl",
         noun="dead letter",
     )
-    if isinstance(row, StandfastError):
-        return row
-    if row is None:
-        return NotFound(
-            f"there is no dead letter {serial.clean(which, 60)!r}", "standfast webhook dead, standfast mail dead"
-        )
-    return _letter(row)
+    return None if row is None else _letter(row)
 
 
 def page(
@@ -135,7 +138,7 @@ def page(
         "scope": scope or "",
         "kind": kind or "",
         "after": after or _LAST,
-        "limit": max(1, min(limit, PAGE_MAX)),
+        "limit": page_size(limit),
     }
     return [_letter(row) for row in tx.all(SQL.open_page if open_only else SQL.page, **asked)]
 

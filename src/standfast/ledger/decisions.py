@@ -43,6 +43,7 @@ from standfast.errors import (
     StorageError,
 )
 from standfast.footings import journal, naming, repositories
+from standfast.footings.checks import FAR_FUTURE_US, page_size
 from standfast.footings.journal import Event, Receipt
 from standfast.ids import Id, is_id, new_id, short
 from standfast.ledger.opening import Opening
@@ -57,11 +58,9 @@ WHAT_MAX = 4_000
 TEXT_MAX = 20_000
 TAGS_MAX = 20
 TAG_MAX = 60
-PAGE_MAX = 1000
 UNWRITTEN = "decision:unwritten"
 """The journal's subject for decisions that were made and not written."""
 
-_FOREVER_US = 2**62
 _UNFIT = "[\x00\ud800-\udfff]"  # compiled on first use: what no store can hold
 _TRIES = 5
 
@@ -303,7 +302,7 @@ class Decisions(Room):
         tags: Collection[str] = (),
         agent: str | None = None,
         standing: bool = False,
-    ) -> Decision | StandfastError:
+    ) -> Decision:
         """Record a decision before acting on it. It stays open until you close it with its outcome.
 
         - `why`: the reason.
@@ -317,14 +316,12 @@ class Decisions(Room):
         """
         said = _said(what, why, then, tags, agent)
         place = _session(tx, self.scope, session)
-        if isinstance(place, StandfastError):
-            return place
         if standing:
             return _standing(tx, said, place)
         return _recorded(tx, said, place)
 
     @verb
-    def done(self, tx: Tx, which: str, outcome: object = None) -> Decision | StandfastError:
+    def done(self, tx: Tx, which: str, outcome: object = None) -> Decision:
         """Close an open decision with its outcome.
 
         - `outcome`: what came of it.
@@ -334,7 +331,7 @@ class Decisions(Room):
         return _ended(tx, which, "done", outcome_text(outcome))
 
     @verb
-    def fail(self, tx: Tx, which: str, why: object = None) -> Decision | StandfastError:
+    def fail(self, tx: Tx, which: str, why: object = None) -> Decision:
         """Close an open decision as failed: the plan was not carried out, or did not work.
 
         - `why`: what went wrong.
@@ -342,7 +339,7 @@ class Decisions(Room):
         return _ended(tx, which, "failed", outcome_text(why))
 
     @verb
-    def withdraw(self, tx: Tx, which: str, why: object = None) -> Decision | StandfastError:
+    def withdraw(self, tx: Tx, which: str, why: object = None) -> Decision:
         """Withdraw a standing order, or an open decision that is no longer followed.
 
         - `why`: why it no longer applies.
@@ -350,7 +347,7 @@ class Decisions(Room):
         return _ended(tx, which, "withdrawn", outcome_text(why), also="standing")
 
     @query
-    def show(self, tx: Tx, which: str) -> Decision | StandfastError:
+    def show(self, tx: Tx, which: str) -> Decision:
         """Show one decision, by its id or the end of its id."""
         return _found(tx, which)
 
@@ -369,7 +366,7 @@ class Decisions(Room):
         everywhere: bool = False,
         limit: int = 50,
         after: Id | None = None,
-    ) -> DecisionList | StandfastError:
+    ) -> DecisionList:
         """List decisions: standing orders first, then the newest.
 
         - `agent`: only by this agent or actor.
@@ -384,7 +381,7 @@ class Decisions(Room):
         In Python a time is microseconds, a datetime, or how long ago ("7d", a timedelta).
         """
         if state is not None and state not in STATES:
-            return InvalidInput(f"a decision is never {serial.clean(state, 40)!r}", f"one of: {', '.join(STATES)}")
+            raise InvalidInput(f"a decision is never {serial.clean(state, 40)!r}", f"one of: {', '.join(STATES)}")
         rows = tx.all(
             SQL.page,
             scope=self.scope,
@@ -392,13 +389,13 @@ class Decisions(Room):
             everywhere=int(everywhere),
             agent=agent or "",
             tag=f"%,{_like(_checked_tag(tag))},%" if tag else "",
-            since_us=_moment(tx, since) if since is not None else -_FOREVER_US,
-            until_us=_moment(tx, until) if until is not None else _FOREVER_US,
+            since_us=_moment(tx, since) if since is not None else -FAR_FUTURE_US,
+            until_us=_moment(tx, until) if until is not None else FAR_FUTURE_US,
             text=f"%{_like(text)}%" if text else "",
             state=state or "",
             session=str(getattr(session, "id", session)) if session is not None else "",
             after=after or "",
-            limit=_page_size(limit),
+            limit=page_size(limit),
         )
         return [_decision(row) for row in rows]
 
@@ -417,7 +414,7 @@ class Decisions(Room):
         control: str,
         notes: str | None = None,
         session: object = None,
-    ) -> Caught | StandfastError:
+    ) -> Caught:
         """Record that a decision was made without being recorded, and which control noticed.
 
         - `control`: what noticed it: a review, a check, a person.
@@ -429,8 +426,6 @@ class Decisions(Room):
         what, control = _text(what, "what", WHAT_MAX), _text(control, "control", 200)
         notes = _text(notes, "notes", TEXT_MAX) if notes is not None else None
         place = _session(tx, self.scope, session)
-        if isinstance(place, StandfastError):
-            return place
         data = {"what": what, "control": control, "notes": notes}
         receipt = journal.append(
             tx, "decision.caught", UNWRITTEN, summary=what, data=data, session_id=place["session_id"], source="said"
@@ -448,24 +443,20 @@ class Decisions(Room):
             subject=UNWRITTEN,
             scope=self.scope,
             everywhere=int(everywhere),
-            before_seq=after if after is not None else _FOREVER_US,
-            limit=_page_size(limit),
+            before_seq=after if after is not None else FAR_FUTURE_US,
+            limit=page_size(limit),
             **repositories.filtered(tx, everywhere=everywhere),
         )
         return [_caught(journal.event(row)) for row in rows]
 
     @query
-    def unwritten(
-        self, tx: Tx, session: object, *, limit: int = 50, after: Id | None = None
-    ) -> UnwrittenList | StandfastError:
+    def unwritten(self, tx: Tx, session: object, *, limit: int = 50, after: Id | None = None) -> UnwrittenList:
         """List effects of a session that were sent while no decision was open in it, in order.
 
         - `after`: start after this effect's id, the last one of the page before.
         """
         place = _session(tx, self.scope, session)
-        if isinstance(place, StandfastError):
-            return place
-        rows = tx.all(SQL.unwritten, session_id=place["session_id"], after=after or "", limit=_page_size(limit))
+        rows = tx.all(SQL.unwritten, session_id=place["session_id"], after=after or "", limit=page_size(limit))
         return [Unwritten(**row) for row in rows]
 
 
@@ -559,10 +550,8 @@ def _added(
     return _journalled(tx, "decision.made", _decision(row), session_id=journal_session, label=label)
 
 
-def _ended(tx: Tx, which: str, state: str, outcome: str | None, *, also: str = "open") -> Decision | StandfastError:
+def _ended(tx: Tx, which: str, state: str, outcome: str | None, *, also: str = "open") -> Decision:
     found = _found(tx, which)
-    if isinstance(found, StandfastError):
-        return found
     closed = _closed(tx, found.id, state, outcome, also=also)
     if closed is not None:
         return closed
@@ -572,7 +561,7 @@ def _ended(tx: Tx, which: str, state: str, outcome: str | None, *, also: str = "
     if found.state == "standing":
         hint = f"a standing order is taken back: standfast decision withdraw {short(found.id)}"
     fact = "already, with another outcome" if found.state == state else f"and cannot become {state}"
-    return IllegalTransition(f"decision {short(found.id)} is {found.state} {fact}", hint)
+    raise IllegalTransition(f"decision {short(found.id)} is {found.state} {fact}", hint)
 
 
 def _closed(tx: Tx, id: str, state: str, outcome: str | None, *, also: str = "open") -> Decision | None:
@@ -699,7 +688,7 @@ def _like(text: str) -> str:
 # -- small parts -----------------------------------------------------------------------------------------------
 
 
-def _session(tx: Tx, scope: str, session: object) -> Row | StandfastError:
+def _session(tx: Tx, scope: str, session: object) -> Row:
     """Where a decision stands: the session given as an object, an id or a key, with its own node."""
     if session is None:
         whose: Row = {"home": tx.caller.home, "label": tx.caller.label}
@@ -707,21 +696,19 @@ def _session(tx: Tx, scope: str, session: object) -> Row | StandfastError:
     named = str(getattr(session, "id", session))
     row = tx.maybe(SQL.session, scope=scope, session=named)
     if row is None:
-        return NotFound(f"there is no session {serial.clean(named, 60)!r} here", "see them: standfast session list")
-    if row["id"] != named and (refusal := repositories.refused(tx, row, f"session {row['key']!r}")) is not None:
-        return refusal
+        raise NotFound(f"there is no session {serial.clean(named, 60)!r} here", "see them: standfast session list")
+    if row["id"] != named:
+        repositories.refuse(tx, row, f"session {row['key']!r}")
     label = repositories.labelled(row)
     found: Row = {"session_id": row["id"], "node_id": row["node_id"], "position": row["position"]}
     return {**found, "agent": row["agent"], "home": repositories.home(tx, row["scope"], label), "label": label}
 
 
-def _found(tx: Tx, which: str) -> Decision | StandfastError:
+def _found(tx: Tx, which: str) -> Decision:
     id = which if is_id(which) else naming.by_end(tx, SQL.by_suffix, which, prefix="dec", noun="decision")
-    if isinstance(id, StandfastError):
-        return id
     row = tx.maybe(SQL.by_id, id=id) if id is not None else None
     if row is None:
-        return NotFound(f"there is no decision {serial.clean(which, 60)!r}", "see them: standfast decision list")
+        raise NotFound(f"there is no decision {serial.clean(which, 60)!r}", "see them: standfast decision list")
     return _decision(row)
 
 
@@ -743,7 +730,3 @@ def _caught(event: Event) -> Caught:
         time_us=event.time_us,
         seq=event.seq,
     )
-
-
-def _page_size(limit: int) -> int:
-    return max(1, min(limit, PAGE_MAX))

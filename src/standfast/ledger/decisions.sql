@@ -8,26 +8,22 @@ INSERT INTO decision (id, scope, session_id, node_id, position, what, why, plan,
 VALUES (:id, :scope, :session_id, :node_id, :position, :what, :why, :plan, :identity, :n, :state, :agent, :actor,
         :tags, :now_us, :git_dir, :origin)
 ON CONFLICT DO NOTHING
-RETURNING id, scope, session_id, node_id, position, what, why, plan, n, state, outcome, agent, actor, tags,
-          created_us, closed_us
+RETURNING {columns:decision}
 
 -- name: reached
-SELECT id, scope, session_id, node_id, position, what, why, plan, n, state, outcome, agent, actor, tags,
-       created_us, closed_us
+SELECT {columns:decision}
 FROM decision
 WHERE session_id = :session_id AND identity = :identity AND n = :n
 
 -- name: last_in_session
-SELECT id, scope, session_id, node_id, position, what, why, plan, n, state, outcome, agent, actor, tags,
-       created_us, closed_us
+SELECT {columns:decision}
 FROM decision
 WHERE session_id = :session_id AND identity = :identity
 ORDER BY n DESC
 LIMIT 1
 
 -- name: open_outside
-SELECT id, scope, session_id, node_id, position, what, why, plan, n, state, outcome, agent, actor, tags,
-       created_us, closed_us
+SELECT {columns:decision}
 FROM decision
 WHERE state = 'open' AND scope = :scope AND session_id IS NULL AND identity = :identity
   AND COALESCE(agent, actor) = :by
@@ -35,8 +31,7 @@ ORDER BY created_us
 LIMIT 1
 
 -- name: standing
-SELECT id, scope, session_id, node_id, position, what, why, plan, n, state, outcome, agent, actor, tags,
-       created_us, closed_us
+SELECT {columns:decision}
 FROM decision
 WHERE state = 'standing' AND scope = :scope AND identity = :identity
 
@@ -52,14 +47,12 @@ WHERE s.id = :session OR (s.scope = :scope AND s.key = :session)
 -- name: end
 UPDATE decision SET state = :state, outcome = :outcome, closed_us = :now_us
 WHERE id = :id AND state IN ('open', :also)
-RETURNING id, scope, session_id, node_id, position, what, why, plan, n, state, outcome, agent, actor, tags,
-          created_us, closed_us
+RETURNING {columns:decision}
 
 -- name: reopen
 UPDATE decision SET state = 'open', outcome = NULL, closed_us = NULL
 WHERE id = :id AND state = 'failed'
-RETURNING id, scope, session_id, node_id, position, what, why, plan, n, state, outcome, agent, actor, tags,
-          created_us, closed_us
+RETURNING {columns:decision}
 
 -- name: by_id
 SELECT d.id AS id, d.scope AS scope, d.session_id AS session_id, d.node_id AS node_id, d.position AS position,
@@ -112,8 +105,7 @@ ORDER BY e.first_dispatched_us, e.id
 LIMIT :limit
 
 -- name: caught
-SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state, stream, version,
-       summary, data
+SELECT {columns:event}
 FROM event
 WHERE subject = :subject AND (:everywhere = 1 OR scope = :scope) AND {here} AND seq < :before_seq
 ORDER BY seq DESC

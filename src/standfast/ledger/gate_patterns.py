@@ -36,6 +36,7 @@ BREAK = "\n"
 _REMOVED = {ord(mark): None for mark in "'\"\\"}
 _SPACES = {ord(mark): " " for mark in "(){}[],`=!@"}
 _IFS = re.compile(r"\$\{?IFS\}?")
+_NOTHING = re.compile(r"``|\$\(\)|\$[@*]|\$(?=['\"])")
 _FLAT = re.compile(r"[;&|\n]+|[<>]+[&|]?|[^\s;&|<>]+")
 _LITERAL = re.compile(r"\[[^\]]*\]|[*?\s]+")
 _VARIABLE = re.compile(r"\$\w*|\$[^\w\s]")
@@ -106,10 +107,15 @@ def may_meet(gates: Sequence[Gate], text: str) -> list[Gate]:
 
 
 def flattened(text: str) -> str:
-    """The text without quotes and escapes; a line that ends in a backslash goes on in the next."""
-    text = text.replace("\\\n", " ")
+    """The text without quotes, escapes and what always expands to nothing.
+
+    A line that ends in a backslash goes on in the next, without a space between: `gi\\` and `t` are one word.
+    """
+    text = text.replace("\\\n", "")
     if "IFS" in text:
         text = _IFS.sub(" ", text)
+    if "$" in text or "``" in text:
+        text = _NOTHING.sub("", text)
     return text.translate(_REMOVED)
 
 
@@ -117,12 +123,12 @@ class _Call:
     """The texts of one call, read once for all gates."""
 
     def __init__(self, texts: list[str], late: Callable[[], bool]) -> None:
-        self._texts = texts
+        self._texts = texts = [text.replace("\0", "") for text in texts]  # a shell leaves them out too
         self._late = late
         self._size = sum(map(len, texts))
         self._flat = [flattened(text) for text in texts] if self._size <= TEXT_MAX else []
         self._lines = [" ".join(text.split()) for text in (*texts, *self._flat)] if self._flat else []
-        self._read: _Read | None = None
+        self._reads: list[_Read] = []
 
     def meets(self, pattern: str) -> bool:
         if not self._texts:
@@ -135,16 +141,11 @@ class _Call:
             return True
         if not _some_literal(pattern, whole):
             return False
-        read = self._read = self._read or _Read.of(self._texts)
-        if read.failed:
-            return True
-        parts = list(literals(pattern))
-        if not all(part in whole for part in parts):
-            return False
-        if any(all(part in text for part in parts) for text in read.unread):
-            return True
-        words = pattern.split()
-        return occurs(words, read.flat) or occurs(words, read.words)
+        # Read twice where something expands to nothing: what that hides or releases in one reading counts in the other.
+        joined = [_NOTHING.sub("", text.replace("\\\n", "")) for text in self._texts]
+        both = (self._texts,) if joined == self._texts else (self._texts, joined)
+        self._reads = self._reads or [_Read.of(texts) for texts in both]
+        return any(read.meets(pattern, whole) for read in self._reads)
 
     def _is_line(self, pattern: str) -> bool:
         return any(fnmatchcase(line, pattern) for line in self._lines)
@@ -158,6 +159,17 @@ class _Read(NamedTuple):
     unread: list[str]
     """Texts inside that could not be read, without quotes: one meets a gate if all its literal words occur in it."""
     failed: bool
+
+    def meets(self, pattern: str, whole: str) -> bool:
+        if self.failed:
+            return True
+        parts = list(literals(pattern))
+        if not all(part in whole for part in parts):
+            return False
+        if any(all(part in text for part in parts) for text in self.unread):
+            return True
+        words = pattern.split()
+        return occurs(words, self.flat) or occurs(words, self.words)
 
     @classmethod
     def of(cls, texts: list[str]) -> _Read:

@@ -4,21 +4,21 @@
 INSERT INTO gate (id, scope, pattern, need, why, actor, created_us, git_dir, origin)
 VALUES (:id, :scope, :pattern, :need, :why, :actor, :now_us, :git_dir, :origin)
 ON CONFLICT (scope, pattern) WHERE removed_us IS NULL DO NOTHING
-RETURNING id, scope, pattern, need, why, actor, created_us, removed_us
+RETURNING {columns:gate}
 
 -- name: remove
 UPDATE gate
 SET removed_us = :now_us
 WHERE id = :id AND removed_us IS NULL
-RETURNING id, scope, pattern, need, why, actor, created_us, removed_us
+RETURNING {columns:gate}
 
 -- name: by_pattern
-SELECT id, scope, pattern, need, why, actor, created_us, removed_us
+SELECT {columns:gate}
 FROM gate
 WHERE scope = :scope AND pattern = :pattern AND removed_us IS NULL
 
 -- name: by_suffix
-SELECT id, scope, pattern, need, why, actor, created_us, removed_us
+SELECT {columns:gate}
 FROM gate
 WHERE id LIKE :pattern AND removed_us IS NULL
 LIMIT 2
@@ -26,7 +26,7 @@ LIMIT 2
 -- What holds here: by the repository's id, and by either label, so that no remote that is added or renamed takes a
 -- gate away. `within` is the form of the ids of one scope.
 -- name: page
-SELECT id, scope, pattern, need, why, actor, created_us, removed_us
+SELECT {columns:gate}
 FROM gate
 WHERE removed_us IS NULL AND id > :after
   AND (:everywhere = 1 OR scope IN (:scope, '') OR ((git_dir = :git_dir OR origin = :origin) AND scope LIKE :within))

@@ -92,8 +92,14 @@ class Opening:
         """Parameters for a statement that writes only while this opening owns the session."""
         return {"session_id": self.session_id, "session_fence": self.fence}
 
+    def check(self, tx: Tx) -> None:
+        """Raises LeaseLost unless this opening owns the session. Call it before the body writes."""
+        refusal = self.guard(tx)
+        if refusal is not None:
+            raise refusal
+
     def guard(self, tx: Tx) -> StandfastError | None:
-        """None while this opening owns the session; otherwise the refusal to return."""
+        """None while this opening owns the session; otherwise the refusal, for a body that has written."""
         row = tx.maybe(SQL.owner, session_id=self.session_id)
         if row is None:
             return NotFound(f"session {self.session_key!r} is gone", "standfast session list")

@@ -13,9 +13,11 @@ from typing import Any
 from standfast import serial
 from standfast.clock import DAY_US
 from standfast.errors import KeyConflict, NotFound
+from standfast.footings.authors import Author
 from standfast.handle import Rooms, Standfast
 
 NAMESPACE = "mcp.answers"
+TEXT_MAX = 10_000
 
 Answer = dict[str, Any]
 
@@ -39,9 +41,16 @@ def once(sf: Standfast, key: str | None, tool: str, asked: Answer, do: Callable[
 
 
 def plain(noun: Any, *names: str) -> Answer:
-    """The named fields of a noun that are set."""
+    """The named fields of a noun that are set, each text as one clean line."""
     return {name: _value(getattr(noun, name)) for name in names if getattr(noun, name) not in (None, "", ())}
 
 
+def written_by(author: Author) -> Answer:
+    """The author of the text beside it, and whether a person wrote it."""
+    return {"author": author.name or None, "author_kind": author.kind}
+
+
 def _value(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return [_value(part) for part in value]
+    return serial.clean(value, TEXT_MAX) if isinstance(value, str) else value

@@ -74,10 +74,13 @@ class Callers:
         self._others.clear()
 
     def _open(self, actor: str) -> Standfast:
-        from standfast.interchange.hooks.keeping import Hooks
+        from standfast.interchange.hooks.keeping import Hooks, work_in
 
         sf = handle.connect(self.own.settings._replace(actor=actor), as_actor=True)
-        sf._store.caller.session_id = Hooks(sf._store).session_of(actor)
+        named = os.environ.get("STANDFAST_SESSION", "").strip()
+        session_id = self.own._store.caller.session_id if named else Hooks(sf._store).session_of(actor)
+        if session_id is not None:
+            work_in(sf._store, session_id, adopt=not sf.settings.outside)
         return sf
 
 

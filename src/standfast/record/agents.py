@@ -19,9 +19,10 @@ from standfast.clock import HOUR_US, MINUTE_US
 from standfast.config.scope import home_of
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.db.store import Room, Store, query, verb
-from standfast.errors import InvalidInput, NotFound, StandfastError, StorageError
+from standfast.db.store import Room, Store, query
+from standfast.errors import InvalidInput, NotFound, StorageError
 from standfast.footings import journal, keys, leases
+from standfast.footings.checks import page_size
 from standfast.footings.journal import Receipt
 
 SQL = load(__name__)
@@ -32,7 +33,6 @@ WHY_MAX = 500
 CONFIG_MAX_BYTES = 64 * 1024
 NOTICE_EVERY_US = 5 * MINUTE_US
 STALE_US = HOUR_US
-PAGE_MAX = 1000
 SCAN_PAGE = 200
 SCAN_PAGES_MAX = 50
 """Pages that a search for what is derived or configured reads at most."""
@@ -119,17 +119,14 @@ class Agents(Room):
         columns = {column: value for column, value in given.items() if value is not _KEEP}
         if "status" in columns:
             columns.setdefault("status_why", None)
-        return self._set(checked_name(self.actor if name is None else name), columns)
+        agent = checked_name(self.actor if name is None else name)
+        return self._write(lambda tx: self._changed(tx, agent, columns))
 
-    @verb
-    def _set(self, tx: Tx, name: str, columns: Row) -> Agent | StandfastError:
+    def _changed(self, tx: Tx, name: str, columns: Row) -> Agent:
         if columns.get("task_id") is not None:
             from standfast.record.tasks import changes
 
-            found = changes.find(tx, columns["task_id"])
-            if isinstance(found, StandfastError):
-                return found
-            columns = columns | {"task_id": found["id"]}
+            columns = columns | {"task_id": changes.find(tx, columns["task_id"])["id"]}
         crash.point("agent.before_set")
         tx.run(SQL.add, scope=self.scope, name=name, now_us=tx.now_us(), **tx.caller.labelled())
         row = tx.one(SQL.by_name_for_update, scope=self.scope, name=name)
@@ -142,7 +139,7 @@ class Agents(Room):
         return _agent(tx, row | changed)._replace(receipt=receipt)
 
     @query
-    def get(self, tx: Tx, name: str | None = None) -> Agent | StandfastError:
+    def get(self, tx: Tx, name: str | None = None) -> Agent:
         """Show one agent: its status, what it holds, its configuration; without a name, the caller.
 
         - `name`: the agent.
@@ -152,7 +149,7 @@ class Agents(Room):
         name = self.actor if name is None else name
         row = tx.maybe(SQL.by_name, scope=self.scope, name=checked_name(name))
         if row is None:
-            return NotFound(f"no agent {name!r} is known in this scope", "standfast agent list")
+            raise NotFound(f"no agent {name!r} is known in this scope", "standfast agent list")
         return _agent(tx, row)
 
     @query
@@ -183,7 +180,7 @@ class Agents(Room):
         """
         if status is not None:
             _checked_status(status)
-        limit, wanted = max(1, min(limit, PAGE_MAX)), config or {}
+        limit, wanted = page_size(limit), config or {}
         scope, name = after or (("", "") if everywhere else (self.scope, ""))
         found: list[Agent] = []
         plain = status is None and crashed is None and stale is None and not wanted

@@ -13,13 +13,13 @@ VALUES (:scope, :name, NULL, 'idle', NULL, :now_us, :now_us, :git_dir, :origin)
 ON CONFLICT (scope, name) DO NOTHING
 
 -- name: by_name_for_update
-SELECT scope, name, kind, status, status_why, task_id, config, metadata, holder, first_seen_us, last_seen_us
+SELECT {columns:agent}
 FROM agent
 WHERE scope = :scope AND name = :name
 {for_update}
 
 -- name: by_name
-SELECT scope, name, kind, status, status_why, task_id, config, metadata, holder, first_seen_us, last_seen_us
+SELECT {columns:agent}
 FROM agent
 WHERE scope = :scope AND name = :name
 
@@ -31,7 +31,7 @@ WHERE scope = :scope AND name = :name
 RETURNING name
 
 -- name: page
-SELECT scope, name, kind, status, status_why, task_id, config, metadata, holder, first_seen_us, last_seen_us
+SELECT {columns:agent}
 FROM agent
 WHERE (:everywhere = 1 OR scope = :scope) AND (scope > :after_scope OR (scope = :after_scope AND name > :after))
   AND (:kind = '' OR kind = :kind)

@@ -18,7 +18,7 @@ from standfast import serial
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, query, verb
-from standfast.errors import NotFound, StandfastError, VersionConflict
+from standfast.errors import NotFound, VersionConflict
 from standfast.footings import keys
 from standfast.record import conversations
 from standfast.record.conversations import Line, item_of
@@ -81,57 +81,53 @@ class Chains(Room):
         head_id: str | None,
         revision: str | None,
         agent: str | None = None,
-    ) -> StandfastError | None:
+    ) -> None:
         """The head and its new entries together, over the head with this `revision`; None means that there is none.
 
         Raises VersionConflict if it is another, or names an entry that is not there.
         """
         home = conversations.find(tx, key) or conversations.made(tx, key, agent)
-        if isinstance(home, StandfastError):
-            return home
         tx.maybe(conversations.SQL.lock_node, node_id=home.node_id)
         found = values.look(tx, conversations.place(home), HEAD)
         if (None if found is None else found.value.get("revision")) != revision:
-            return _moved_on(key)
+            raise _moved_on(key)
         added = {link.id for link in links}
         if head_id is not None and head_id not in added and self._row(tx, head_id) is None:
-            return _moved_on(key)
+            raise _moved_on(key)
         if any(self._row(tx, link.id) is not None for link in links):
-            return _moved_on(key)
-        put = values.put(tx, conversations.place(home), HEAD, head)
-        if isinstance(put, StandfastError):
-            return put
-        said = conversations.append(tx, home, [link.line._replace(native=self._native(link.id)) for link in links])
-        return said if isinstance(said, StandfastError) else None
+            raise _moved_on(key)
+        values.put(tx, conversations.place(home), HEAD, head)
+        conversations.append(tx, home, [link.line._replace(native=self._native(link.id)) for link in links])
 
     @verb
-    def delete(self, tx: Tx, key: str, *, revision: str) -> StandfastError | None:
+    def delete(self, tx: Tx, key: str, *, revision: str) -> None:
         """Take the head away, if it still has this revision. The entries stay: forks may stand on them."""
         home = conversations.find(tx, key)
         if home is None:
-            return _moved_on(key)
+            raise _moved_on(key)
         tx.maybe(conversations.SQL.lock_node, node_id=home.node_id)
         found = values.look(tx, conversations.place(home), HEAD)
         if found is None or found.value.get("revision") != revision:
-            return _moved_on(key)
-        removed = values.remove(tx, conversations.place(home), HEAD)
-        return removed if isinstance(removed, StandfastError) else None
+            raise _moved_on(key)
+        values.remove(tx, conversations.place(home), HEAD)
 
     @query
-    def entry(self, tx: Tx, id: str) -> Entry | StandfastError:
+    def entry(self, tx: Tx, id: str) -> Entry:
         """One entry. Raises NotFound."""
         row = self._row(tx, id)
-        return _unknown(id) if row is None else self._entry(row)
+        if row is None:
+            raise _unknown(id)
+        return self._entry(row)
 
     @query
-    def history(self, tx: Tx, head_id: str | None, *, limit: int | None = None) -> list[Entry] | StandfastError:
+    def history(self, tx: Tx, head_id: str | None, *, limit: int | None = None) -> list[Entry]:
         """The entries up to this one, in order, or the last `limit`. Raises NotFound if one is missing."""
         found: list[Entry] = []
         wanted = head_id
         while wanted is not None and len(found) < min(ENTRIES_MAX, ENTRIES_MAX if limit is None else limit):
             row = self._row(tx, wanted)
             if row is None:
-                return _unknown(wanted)
+                raise _unknown(wanted)
             # Mostly the ones before it stand right before it: a page is read, not an entry at a time.
             for one in self._onwards(tx, row):
                 if one["native"] == self._native(wanted):
@@ -151,11 +147,9 @@ class Chains(Room):
     # -- snapshots -------------------------------------------------------------------------------------------
 
     @verb
-    def keep(self, tx: Tx, key: str, lines: Sequence[Line]) -> Ranges | StandfastError:
+    def keep(self, tx: Tx, key: str, lines: Sequence[Line]) -> Ranges:
         """The positions of these messages in a session, in their order; those that are not there yet are added."""
         home = conversations.find(tx, key) or conversations.made(tx, key, None)
-        if isinstance(home, StandfastError):
-            return home
         tx.maybe(conversations.SQL.lock_node, node_id=home.node_id)
         known: dict[str, int] = {}
         new: list[Line] = []
@@ -168,8 +162,6 @@ class Chains(Room):
                     new.append(line._replace(native=native))
         if new:
             said = conversations.append(tx, home, new)
-            if isinstance(said, StandfastError):
-                return said
             known |= {line.native or "": position for line, position in zip(new, said.positions, strict=True)}
         return _ranges([known[native] for native in natives])
 

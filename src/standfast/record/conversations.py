@@ -20,14 +20,17 @@ from standfast.config.scope import Label
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import Statement, load
 from standfast.db.store import Room, query, verb
-from standfast.errors import Conflict, InvalidInput, NotFound, StandfastError
+from standfast.errors import Conflict, InvalidInput, NotFound
 from standfast.footings import journal, keys
 from standfast.ids import is_id, new_id
 from standfast.record import nodes
 from standfast.record.messages import PREVIEW_MAX, ROLE_MAX
 from standfast.record.nodes import POSITION_MAX
+from standfast.record.sessions import finding
+from standfast.record.sessions.finding import unknown
 from standfast.record.state import values
 from standfast.record.state.nouns import Place
+from standfast.serial.redaction import redacted
 
 SQL = load(__name__)
 
@@ -97,8 +100,6 @@ def line(item: Item, *, role: str, summary: str, redact: bool, native: str | Non
         text = serial.dumps({RAW: _escaped(item)}, what="item", limit_bytes=ITEM_MAX_BYTES)
     stored = text
     if redact:
-        from standfast.record.redaction import redacted
-
         stored = redacted(text)
         if stored != text:
             summary = redacted(summary)
@@ -145,14 +146,12 @@ class Conversations(Room):
     @verb
     def add(
         self, tx: Tx, session: str, lines: Sequence[Line], *, agent: str | None = None, home: Home | None = None
-    ) -> Added | StandfastError:
+    ) -> Added:
         """All of them at the end, one after another with nothing between, or none. Makes the session if need be.
 
         `home` is where an earlier call found the conversation: it need not be looked for again.
         """
         where = home or find(tx, session) or made(tx, session, agent)
-        if isinstance(where, StandfastError):
-            return where
         return append(tx, where, lines)
 
     @query
@@ -165,7 +164,7 @@ class Conversations(Room):
         return items_of([_text(row) for row in reversed(rows)])
 
     @verb
-    def take_back(self, tx: Tx, session: str) -> tuple[Item] | StandfastError | None:
+    def take_back(self, tx: Tx, session: str) -> tuple[Item] | None:
         """Retract the newest that stands; None if there is none. It stays in the record, marked."""
         home = find(tx, session)
         if home is None:
@@ -173,30 +172,29 @@ class Conversations(Room):
         tx.maybe(SQL.lock_node, node_id=home.node_id)
         rows = _newest(tx, _stretches(tx, home)[:1], 1)
         if not rows:
-            inherited = standing(tx, home, 1)
-            return _inherited(home) if inherited else None
+            if standing(tx, home, 1):
+                raise _inherited(home)
+            return None
         crash.point("conversation.before_take_back")
         tx.run(SQL.retract, node_id=home.node_id, position=rows[0]["position"], now_us=tx.now_us())
         _tell(tx, home, "message.retracted", rows[0]["id"], rows[0]["role"])
         return (item_of(_text(rows[0])),)
 
     @verb
-    def clear(self, tx: Tx, session: str) -> StandfastError | None:
+    def clear(self, tx: Tx, session: str) -> None:
         """Retract all there is; what is added from now on is the conversation."""
         home = find(tx, session)
         if home is None:
-            return None
+            return
         node = tx.one(SQL.lock_node, node_id=home.node_id)
         if not standing(tx, home, 1):
-            return None
+            return
         crash.point("conversation.before_clear")
         first = _stretches(tx, home)[0].first
-        put = values.put(tx, place(home), CLEARED, node["next_position"])
-        if isinstance(put, StandfastError):
-            return put
+        values.put(tx, place(home), CLEARED, node["next_position"])
         tx.run(SQL.retract, node_id=home.node_id, position=first, now_us=tx.now_us())
         _tell(tx, home, "session.cleared", home.session_id, home.key)
-        return None
+        return
 
 
 def find(tx: Tx, session: str) -> Home | None:
@@ -207,18 +205,14 @@ def find(tx: Tx, session: str) -> Home | None:
     return None if row is None else Home(**row)
 
 
-def made(tx: Tx, session: str, agent: str | None) -> Home | StandfastError:
+def made(tx: Tx, session: str, agent: str | None) -> Home:
     """The conversation of a key that has no session yet."""
     if is_id(session):
-        from standfast.record.sessions.finding import unknown
-
-        return unknown(session)
+        raise unknown(session)
     caller = tx.caller
     new = {"scope": caller.scope, "key": session, "agent": agent, "actor": caller.actor, "now_us": tx.now_us()}
     new |= caller.labelled()
     tx.run(SQL.add_session, id=new_id("ses"), **new)
-    from standfast.record.sessions import finding
-
     row = tx.one(finding.SQL.by_key, scope=caller.scope, key=session)
     if nodes.find(tx, row["id"], ()) is None:
         nodes.add_root(tx, row["id"])
@@ -228,13 +222,13 @@ def made(tx: Tx, session: str, agent: str | None) -> Home | StandfastError:
     return found
 
 
-def append(tx: Tx, home: Home, lines: Sequence[Line]) -> Added | StandfastError:
+def append(tx: Tx, home: Home, lines: Sequence[Line]) -> Added:
     if len(lines) > BATCH_MAX:
-        return InvalidInput(f"{len(lines):,} items at once, and the limit is {BATCH_MAX:,}", "add them in parts")
+        raise InvalidInput(f"{len(lines):,} items at once, and the limit is {BATCH_MAX:,}", "add them in parts")
     crash.point("conversation.before_add")
     reserved = tx.maybe(SQL.reserve, node_id=home.node_id, count=len(lines))
     if reserved is None:
-        return NotFound(f"session {home.key!r} is gone", "standfast session list")
+        raise NotFound(f"session {home.key!r} is gone", "standfast session list")
     first = reserved["position"]
     now_us, actor = tx.now_us(), tx.caller.actor
     for position, said in enumerate(lines, first):

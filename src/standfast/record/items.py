@@ -31,8 +31,8 @@ PARTS_MAX = 64
 KEY_MAX = 2000
 FIELDS_MAX = 1000
 """How many vectors one item may have."""
-VECTORS_MAX = 50_000
-"""How many are compared for one question: with 1,536 dimensions about 5 seconds."""
+VECTORS_MAX = 5_000
+"""How many are compared for one query: with 1,536 dimensions about half a second."""
 
 Path: TypeAlias = "tuple[str, ...]"
 

@@ -97,7 +97,7 @@ class Session(Speaker):
             return  # ended already, or a forked child left its parent's block
         state, reason = _outcome(error, self._paused)
         if reason is not None and self._store.redact:
-            from standfast.record.redaction import redacted
+            from standfast.serial.redaction import redacted
 
             reason = redacted(reason)
         try:

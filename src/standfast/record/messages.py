@@ -18,7 +18,7 @@ from standfast import crash, serial
 from standfast.clock import checked_us
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.errors import InvalidInput, KeyConflict, StandfastError
+from standfast.errors import InvalidInput, KeyConflict
 from standfast.footings import journal, keys
 from standfast.footings.journal import Receipt
 from standfast.ids import new_id
@@ -74,20 +74,22 @@ def utterance(
     spoken = isinstance(content, str)
     stored = content if spoken else text
     if redact:
-        from standfast.record.redaction import redacted
+        from standfast.serial.redaction import redacted
 
         stored = redacted(stored)
     return Utterance(role, "text" if spoken else "json", stored, serial.hash_text(f"{role}\n{text}"), key, occurred_us)
 
 
-def say(tx: Tx, session_id: str, segments: Sequence[Segment], said: Utterance) -> Message | StandfastError:
+def say(tx: Tx, session_id: str, segments: Sequence[Segment], said: Utterance) -> Message:
     """Put one message at the end of a node. One key says once, also if a fork's parent said it."""
     node_id = segments[0].node_id
     if said.key is not None:
         tx.maybe(SQL.lock_node, node_id=node_id)
         before = by_key(tx, segments, said.key)
         if before is not None:
-            return _message(before) if before["hash"] == said.hash else _conflict(said.key, before)
+            if before["hash"] != said.hash:
+                raise _conflict(said.key, before)
+            return _message(before)
     crash.point("message.before_say")
     position = tx.one(SQL.next_position, node_id=node_id)["position"]
     now_us = tx.now_us()

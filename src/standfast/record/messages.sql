@@ -8,8 +8,7 @@ UPDATE node SET next_position = next_position + 1 WHERE id = :node_id RETURNING 
 SELECT id FROM node WHERE id = :node_id {for_update}
 
 -- name: by_key
-SELECT id, session_id, node_id, position, role, format, content, hash, key, actor, created_us, occurred_us,
-       retracted_us
+SELECT {columns:message}
 FROM message
 WHERE node_id = :node_id AND key = :key AND position < :before
 
@@ -23,16 +22,14 @@ VALUES (:id, :session_id, :node_id, :position, :role, :format, :content, :hash, 
 UPDATE session SET preview = :preview WHERE id = :session_id AND preview IS NULL
 
 -- name: last
-SELECT id, session_id, node_id, position, role, format, content, hash, key, actor, created_us, occurred_us,
-       retracted_us
+SELECT {columns:message}
 FROM message
 WHERE node_id = :node_id AND position < :before
 ORDER BY position DESC
 LIMIT :limit
 
 -- name: after
-SELECT id, session_id, node_id, position, role, format, content, hash, key, actor, created_us, occurred_us,
-       retracted_us
+SELECT {columns:message}
 FROM message
 WHERE node_id = :node_id AND position > :after AND position < :before
 ORDER BY position

@@ -4,15 +4,15 @@
 INSERT INTO node (id, session_id, parent_id, name, title, first_position, next_position, created_us)
 VALUES (:id, :session_id, :parent_id, :name, :title, :first_position, :first_position, :now_us)
 ON CONFLICT (session_id, parent_id, name) DO NOTHING
-RETURNING id, session_id, parent_id, name, title, first_position, next_position, created_us
+RETURNING {columns:node}
 
 -- name: node
-SELECT id, session_id, parent_id, name, title, first_position, next_position, created_us
+SELECT {columns:node}
 FROM node
 WHERE session_id = :session_id AND parent_id = :parent_id AND name = :name
 
 -- name: nodes
-SELECT id, session_id, parent_id, name, title, first_position, next_position, created_us
+SELECT {columns:node}
 FROM node
 WHERE session_id = :session_id
 ORDER BY id

@@ -15,10 +15,12 @@ is the worker's part, between `claim` and `finish` and outside any transaction.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from standfast import crash, serial
 from standfast.clock import SECOND_US, format_duration
+from standfast.config.actor import account
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import Statement, load
 from standfast.db.store import Room, Store, query, verb
@@ -31,8 +33,6 @@ from standfast.record.loops.nouns import BACKOFF_MAX_US, RUN_STATES, Job, Loop, 
 from standfast.record.loops.nouns import run as noun
 
 SQL = load(__name__)
-
-leases.renewed("run")
 
 PAGE_MAX = 1000
 HOLDERS_MAX = 1000
@@ -68,21 +68,22 @@ class Runs(Room):
 
     # -- for whoever performs them ---------------------------------------------------------------------
 
-    def claim(self, *, host: str, run_id: str | None = None) -> Run | None:
+    def claim(self, *, host: str, run_id: str | None = None, accounts: Sequence[str] = ()) -> Run | None:
         """One run that is ready, now the caller's, with its attempt and its `job`; or None.
 
-        Its lease is kept as long as this process lives. With `run_id` that very one: raises
+        Only of a loop of the caller's account or of `accounts` (`user@host`).
+        Its lease is kept as long as this process lives. With `run_id` that very one, of any account: raises
         InProgress while another run of its loop goes, IllegalTransition if it does not wait any more.
         """
-        claimed = self._claim(keys.checked(host, "a host"), run_id)
+        claimed = self._claim(keys.checked(host, "a host"), run_id, (account(), *accounts))
         if claimed is not None:
             _at_work(self.store, self.tx)
         return claimed
 
     @verb
-    def _claim(self, tx: Tx, host: str, run_id: str | None) -> Run | StandfastError | None:
+    def _claim(self, tx: Tx, host: str, run_id: str | None, accounts: tuple[str, ...]) -> Run | StandfastError | None:
         crash.point("run.before_claim")
-        row = tx.maybe(SQL.ready, now_us=tx.now_us()) if run_id is None else _waiting(tx, run_id)
+        row = _ready(tx, accounts) if run_id is None else _waiting(tx, run_id)
         if row is None or isinstance(row, StandfastError):
             return row
         other = tx.maybe(SQL.running, loop_id=row["loop_id"])
@@ -426,6 +427,11 @@ def _given_up(tx: Tx, run_id: str, attempt: int) -> Row | StandfastError:
     return leases.in_progress(tx, _named(row), row)
 
 
+def _ready(tx: Tx, accounts: tuple[str, ...]) -> Row | None:
+    found = (tx.maybe(SQL.ready, now_us=tx.now_us(), **whose) for whose in firing.of_accounts(tx, accounts))
+    return next((row for row in found if row is not None), None)
+
+
 def _waiting(tx: Tx, run_id: str) -> Row | StandfastError:
     found = _find(tx, run_id)
     if isinstance(found, StandfastError):
@@ -486,6 +492,7 @@ def _at_work(store: Store, tx: Tx | None) -> None:
     """A process keeps what it claimed for as long as it lives."""
     if not store.caller.holder.startswith("p:"):
         return
+    leases.renewed("run")  # not before: an agent's role on PostgreSQL may not update the table
     start = leases.renewer(store).start
     if tx is None:
         start()

@@ -1,14 +1,15 @@
 -- Runs: claimed, begun, ended. Every change is a compare-and-set with its attempt.
 
--- The next one: its time has come, nothing of its loop runs, and nothing of its loop was due before it.
+-- The next one of an account: its time has come, nothing of its loop runs, and nothing of its loop was due before it.
+-- CROSS JOIN keeps SQLite from beginning with the loops.
 -- name: ready
 SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
        r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
        r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
        r.created_us, r.started_us, r.ended_us, r.git_dir, r.origin,
        l.command, l.cwd, l.environment, l.timeout_us
-FROM run r JOIN loop l ON l.id = r.loop_id
-WHERE r.state = 'queued' AND r.ready_us <= :now_us
+FROM run r CROSS JOIN loop l
+WHERE r.state = 'queued' AND r.ready_us <= :now_us AND l.id = r.loop_id AND COALESCE(l.account, :unowned) = :account
   AND NOT EXISTS (SELECT 1 FROM run o
                   WHERE o.loop_id = r.loop_id AND o.state IN ('queued', 'running') AND o.id <> r.id
                     AND (o.state = 'running' OR o.slot_us < r.slot_us))

@@ -433,6 +433,21 @@ _UNSEEN = (
 )
 
 
+SUMMARY_READ_MAX = 8_000
+
+
+def summary(text: str, limit: int = 200) -> str:
+    """The one way to a summary column: a clean line without secrets of a well-known shape, at most `limit` long.
+
+    Redacted after cleaning, because an escape sequence may part a secret, and before it is cut: half a secret has
+    no shape any more. `redact = false` does not concern summaries: they never have to come back as they were.
+    """
+    from standfast.serial.redaction import redacted
+
+    line = redacted(clean(text[:SUMMARY_READ_MAX], SUMMARY_READ_MAX))
+    return line if len(line) <= limit else line[: max(limit - 1, 0)].rstrip() + "…"
+
+
 def clean(text: str, limit: int = 200) -> str:
     """One line for a summary: nothing that moves the cursor or turns the text, at most `limit` long."""
     head = text[: 16 * limit + 1024]  # a megabyte of output is not searched for 200 characters

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
+from standfast import modules
 from standfast.clock import SYSTEM
 from standfast.config import Settings
 from standfast.db import catalogue
@@ -306,12 +307,15 @@ def _inside(store: OpenStore, settings: Settings, ways: Ways, unchecked: dict[st
     yield Finding("engine", "ok", f"{store.engine.name}: {versions}" if versions else store.engine.name)
     yield from _schema(store)
     yield from _readable("clock", lambda: [_clock(store)], unchecked)
-    yield from _readable("loops", lambda: _loops(store), unchecked)
+    yield from _readable("loops", lambda: _loops(store, settings), unchecked)
     yield from _readable("imports", lambda: _imports(store), unchecked)
     if store.engine.name == "sqlite":
         yield from _inside_a_file(store, facts, ways, settings.target.is_memory)
     else:
+        from standfast.upkeep import server
+
         yield _held_back(store)
+        yield from server.examine(store)
 
 
 def _readable(what: str, look: Callable[[], Iterable[Finding]], unchecked: dict[str, str]) -> Iterator[Finding]:
@@ -327,6 +331,7 @@ def _readable(what: str, look: Callable[[], Iterable[Finding]], unchecked: dict[
 def _agents(settings: Settings, store: OpenStore | None) -> Iterator[Finding]:
     """The agents of this account and their hooks, and what waits for the store to take it."""
     from standfast.interchange.hooks import spool
+    from standfast.interchange.hooks.places import size_bytes
     from standfast.upkeep.agents import checking
     from standfast.upkeep.agents.known import AGENTS
 
@@ -336,7 +341,10 @@ def _agents(settings: Settings, store: OpenStore | None) -> Iterator[Finding]:
         known = store.read(lambda tx: {name: checking.facts(tx, name) for name in names})
     for word in checking.examine(known, settings.project_dir):
         yield Finding(word.id, word.state, word.text, word.remedy)
-    waits = spool.waiting(spool.places(settings.data_dir, settings.project_dir))
+    own, *others = spool.places(settings.data_dir, settings.project_dir)
+    waits = spool.waiting(others)
+    if size_bytes(own) > spool.DRAINED_MAX_BYTES:  # less is usual: hooks that only report write there
+        waits = [own, *waits]
     if waits:
         text = f"what hooks told while the store could not be written waits in {', '.join(waits)}"
         yield Finding("spool", "warn", text, "any command brings it home: standfast status")
@@ -386,7 +394,7 @@ def _history(store: OpenStore) -> Finding:
     version, latest = max((row["version"] for row in rows), default=0), MIGRATIONS[-1].version
     if version > latest:
         text = f"schema {version} is newer than this standfast knows ({latest}); it may still be written"
-        return Finding("schema", "warn", text, "upgrade: pip install --upgrade standfast")
+        return Finding("schema", "warn", text, modules.UPGRADE)
     mark = catalogue.fingerprint(catalogue.wanted(store.engine.name))
     return Finding("schema", "ok", f"schema {version}, every migration and object is there (fingerprint {mark})")
 
@@ -420,8 +428,9 @@ def _imports(store: OpenStore) -> Iterator[Finding]:
         yield Finding("imports", "ok", text)
 
 
-def _loops(store: OpenStore) -> Iterator[Finding]:
+def _loops(store: OpenStore, settings: Settings) -> Iterator[Finding]:
     """Every slot that was due has its row; what has none is worked out from the schedules."""
+    from standfast.config.actor import account
     from standfast.record.loops import firing, schedule
     from standfast.record.loops.nouns import ON_TIME_US
 
@@ -429,7 +438,11 @@ def _loops(store: OpenStore) -> Iterator[Finding]:
     for one in late:
         span = f"{one.slots} slots" if one.slots > 1 else "its slot"
         text = f"the loop {one.name!r} has stopped firing: {span} since {schedule.shown(one.slot_us, one.zone)}"
-        yield Finding("loops", "warn", text, "is the daemon there? standfast daemon status")
+        then = "is the daemon there? standfast daemon status"
+        if firing.is_foreign(store.engine.name, one.account, (account(), *settings.options.accounts)):
+            why, then = firing.who_runs(one.name, one.account)
+            text = f"{text}; {why}"
+        yield Finding("loops", "warn", text, then)
     ahead = store.read(lambda tx: tx.all(statement(_AHEAD), late_us=tx.now_us() + ON_TIME_US, limit=LOOPS_MAX))
     for row in ahead:
         text = f"the loop {row['name']!r} waits: the clock was ahead, to {schedule.shown(row['last_slot_us'])}"

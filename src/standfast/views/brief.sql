@@ -2,14 +2,14 @@
 -- so that a section says how much it leaves out.
 
 -- name: standing
-SELECT id, scope, git_dir, origin, what, why, created_us, count(*) OVER () AS total
+SELECT id, scope, git_dir, origin, what, why, actor, created_us, count(*) OVER () AS total
 FROM decision
 WHERE state = 'standing' AND state IN ('open', 'standing') AND (:everywhere = 1 OR scope IN (:home, ''))
 ORDER BY created_us, id
 LIMIT :limit
 
 -- name: recent
-SELECT id, scope, git_dir, origin, what, outcome, state, COALESCE(agent, actor) AS who, created_us, count(*) OVER () AS total
+SELECT id, scope, git_dir, origin, what, outcome, state, actor, created_us, count(*) OVER () AS total
 FROM decision
 WHERE scope = :home AND state IN ('done', 'failed')
 ORDER BY created_us DESC, id DESC
@@ -17,14 +17,14 @@ LIMIT :limit
 
 -- By id, which grows with time: no index orders the decisions of all scopes by time.
 -- name: recent_anywhere
-SELECT id, scope, git_dir, origin, what, outcome, state, COALESCE(agent, actor) AS who, created_us, count(*) OVER () AS total
+SELECT id, scope, git_dir, origin, what, outcome, state, actor, created_us, count(*) OVER () AS total
 FROM decision
 WHERE state IN ('done', 'failed')
 ORDER BY id DESC
 LIMIT :limit
 
 -- name: mail
-SELECT id, scope, sender, subject, body, sent_us, count(*) OVER () AS total
+SELECT id, scope, sender, subject, body, provenance, sent_us, count(*) OVER () AS total
 FROM mail
 WHERE (:everywhere = 1 OR scope = :scope) AND box = :box AND ended_us IS NULL
   AND (expires_us IS NULL OR expires_us > :now_us)
@@ -59,17 +59,18 @@ ORDER BY c.id DESC
 LIMIT 1
 
 -- name: facts
-SELECT scope, git_dir, origin, namespace, key, value, version, json_schema, verify, verified_us, verdict, actor, updated_us, expires_us,
-       count(*) OVER () AS total
+SELECT {columns:state}, git_dir, origin, count(*) OVER () AS total
 FROM state
 WHERE scope = :home AND namespace = '' AND (expires_us IS NULL OR expires_us > :now_us)
 ORDER BY key
 LIMIT :limit
 
 -- name: facts_anywhere
-SELECT scope, git_dir, origin, namespace, key, value, version, json_schema, verify, verified_us, verdict, actor, updated_us, expires_us,
-       count(*) OVER () AS total
+SELECT {columns:state}, git_dir, origin, count(*) OVER () AS total
 FROM state
 WHERE namespace = '' AND (expires_us IS NULL OR expires_us > :now_us)
 ORDER BY scope, key
 LIMIT :limit
+
+-- name: letter
+SELECT subject FROM dead_letter WHERE id = :id

@@ -9,7 +9,7 @@ report then keeps the first `limit` items of each kind, and counts the rest and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -17,9 +17,13 @@ from standfast.clock import MINUTE_US, format_duration
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import Statement, load
 from standfast.db.store import Room, query
-from standfast.footings import hints, leases
+from standfast.footings import authors, hints, leases
+from standfast.footings.authors import quoted
+from standfast.footings.checks import page_size
 from standfast.ids import short
-from standfast.serial import clean
+from standfast.ledger.effects.words import settling
+from standfast.record.loops import firing, schedule
+from standfast.record.mail.nouns import BOUND_DEFAULT
 from standfast.views import coverage
 from standfast.views.coverage import Place, Places
 
@@ -102,7 +106,7 @@ class Recovery(Room):
         It covers this repository, and outside one the whole store; `everywhere` decides otherwise. What waits
         in other repositories and scopes is counted.
         """
-        limit = max(1, min(limit, LIMIT_MAX))
+        limit = page_size(limit, LIMIT_MAX)
         whole = coverage.covers_all(tx.caller, everywhere)
         kept: dict[str, list[Item]] = {kind: [] for kind in KINDS}
         counts: dict[str, int] = {}
@@ -126,7 +130,7 @@ class Recovery(Room):
     @query
     def why_it_waits(self, tx: Tx, session_id: str) -> str:
         """Why a waiting session waits now; empty if nothing is known."""
-        return _why_it_waits(tx, session_id)
+        return _why_it_waits(tx, session_id, said=str)
 
     @query
     def waiting_elsewhere(self, tx: Tx, kind: str) -> int:
@@ -194,12 +198,10 @@ def _item(kind: str, id: str, what: str, since_us: int, who: str, place: Place, 
 
 
 def _in_doubt(places: Places, gone: _Gone, rows: Iterator[Row]) -> Iterator[Item]:
-    from standfast.ledger.effects.words import settling
-
     for row in rows:
         if row["gave_up_us"] is None and gone.live(row):
             continue
-        why = f": {row['error']}" if row["error"] else ""
+        why = f": {quoted(row['error'])}" if row["error"] else ""
         what = f"{row['tool']} was sent and nobody knows whether it arrived{why}"
         since_us, who = row["dispatched_us"] or row["updated_us"], row["actor"] or leases.who(row["holder"])
         yield _item("effect_in_doubt", row["id"], what, since_us, who, places.of(row), row["session_id"], settling(row))
@@ -207,7 +209,7 @@ def _in_doubt(places: Places, gone: _Gone, rows: Iterator[Row]) -> Iterator[Item
 
 def _approvals(places: Places, rows: Iterator[Row]) -> Iterator[Item]:
     for row in rows:
-        why = f": {row['why']}" if row["why"] else ""
+        why = f": {quoted(row['why'])}" if row["why"] else ""
         what = f"{row['tool']} waits for a yes{why}"
         then = hints.command("approve", short(row["id"]))
         place = places.of(row)
@@ -217,7 +219,7 @@ def _approvals(places: Places, rows: Iterator[Row]) -> Iterator[Item]:
 def _dead(places: Places, rows: Iterator[Row]) -> Iterator[Item]:
     for row in rows:
         times = f"{row['attempts']} attempt{'s' * (row['attempts'] != 1)}"
-        what = f"{row['kind']} {short(row['subject'])} was given up after {times}: {row['reason']}"
+        what = f"{row['kind']} {short(row['subject'])} was given up after {times}: {quoted(row['reason'])}"
         then = hints.command(row["kind"], "retry", short(row["subject"]))
         yield _item("dead_letter", row["id"], what, row["at_us"], row["kind"], places.of(row), None, then)
 
@@ -243,7 +245,7 @@ def _session(places: Places, row: Row, kind: str, what: str) -> Item:
 
 def _decisions(places: Places, rows: Iterator[Row]) -> Iterator[Item]:
     for row in rows:
-        what = f"decided and not finished: {row['what']}"
+        what = f"decided and not finished: {quoted(row['what'])}"
         then = hints.command("decision", "done", short(row["id"]), "--outcome", "TEXT")
         place = places.of_home(row)
         yield _item("decision_open", row["id"], what, row["at_us"], row["actor"], place, row["session_id"], then)
@@ -251,8 +253,6 @@ def _decisions(places: Places, rows: Iterator[Row]) -> Iterator[Item]:
 
 def _boxes(tx: Tx, places: Places, rows: Iterator[Row]) -> Iterator[Item]:
     """Mail for whoever asks, and mail that nobody seems to read. What just came is on its way."""
-    from standfast.record.mail.nouns import BOUND_DEFAULT
-
     for row in rows:
         full = row["waiting"] >= (row["bound"] or BOUND_DEFAULT)
         yours = row["box"] == tx.caller.actor
@@ -275,7 +275,7 @@ def _locks(places: Places, gone: _Gone, rows: Iterator[Row]) -> Iterator[Item]:
         place = places.of(row)
         what = f"the lock {row['name']!r} was never given back"
         then = _in_scope(place, row, "lock", row["name"], "--release")
-        if (row["scope"], row["name"]) == ("", DAEMON):
+        if row["scope"] == "" and row["name"].startswith(f"{DAEMON}:"):
             what, then = "the daemon was killed: no loop is fired until one runs again", "standfast daemon start"
         who = row["actor"] or leases.who(row["holder"])
         yield _item("lock_expired", f"lock:{row['name']}", what, row["at_us"], who, place, None, then)
@@ -288,8 +288,6 @@ def _in_scope(place: Place, row: Row, *words: str) -> str:
 
 def _absent(tx: Tx, places: Places, late_loops: int) -> Iterator[Item]:
     """Worked out from the schedules: it is known also while nothing runs that could have noticed."""
-    from standfast.record.loops import firing, schedule
-
     for late in firing.absent(tx, "", everywhere=True, limit=late_loops):
         since = schedule.shown(late.slot_us, late.zone)
         span = f"{late.slots} slots are absent" if late.slots > 1 else "a slot is absent"
@@ -301,7 +299,7 @@ def _absent(tx: Tx, places: Places, late_loops: int) -> Iterator[Item]:
 def _stopped(places: Places, rows: Iterator[Row]) -> Iterator[Item]:
     for row in rows:
         place = places.of(row)
-        what = f"the loop {row['name']!r} paused itself: {row['reason']}"
+        what = f"the loop {row['name']!r} paused itself: {quoted(row['reason'] or '')}"
         then = hints.command("loop", "runs", row["name"] if place.here else short(row["id"]))
         yield _item("loop_stopped", row["id"], what, row["at_us"], row["actor"], place, None, then)
 
@@ -319,17 +317,18 @@ def _explained(tx: Tx, item: Item) -> Item:
     """The reason, derived from what its effects and requests are now: a stored sentence would age."""
     if item.kind != "session_waiting":
         return item
-    whole = _why_it_waits(tx, item.id)
+    whole = _why_it_waits(tx, item.id, said=quoted)
     if whole.startswith("waits "):
         return item._replace(what=f"{item.what}{whole.removeprefix('waits')}")
     return item._replace(what=f"{item.what}: {whole}" if whole else item.what)
 
 
-def _why_it_waits(tx: Tx, session_id: str) -> str:
+def _why_it_waits(tx: Tx, session_id: str, *, said: Callable[[str], str]) -> str:
+    """`said` quotes what others wrote, or leaves it as it is."""
     rows = tx.all(SQL.waits_for, id=session_id, limit=REASONS_MAX)
     effects = [row for row in rows if row["effect_id"] is not None]
     reason = rows[0]["reason"] if rows else None
-    found = [(row["tool"], words) for row in effects if (words := _blocked_by(tx, row))]
+    found = [(row["tool"], words) for row in effects if (words := _blocked_by(tx, row, said))]
     if not found:  # what the stored reason names may have been settled since
         found = [
             (row["tool"], f"{row['tool']} was settled since ({row['state'].replace('_', ' ')})")
@@ -338,26 +337,26 @@ def _why_it_waits(tx: Tx, session_id: str) -> str:
         ][:1]
     # What the stored sentence says before it names one of these tools has nothing to do with them: "ended by SIGKILL".
     parts = reason.split("; ") if reason else []
-    said = takewhile(lambda part: not any(tool in part for tool, _ in found), parts)
-    return "; ".join([*said, *dict.fromkeys(words for _, words in found)])
+    stored = "; ".join(takewhile(lambda part: not any(tool in part for tool, _ in found), parts))
+    return "; ".join([*([said(stored)] if stored else []), *dict.fromkeys(words for _, words in found)])
 
 
-def _blocked_by(tx: Tx, row: Row) -> str | None:
+def _blocked_by(tx: Tx, row: Row, said: Callable[[str], str]) -> str | None:
     """What keeps this effect from going on now; None if nothing does."""
     if row["state"] == "dispatched":
         doubted = row["gave_up_us"] is not None or not leases.stand(tx, row).live
         return f"{row['tool']} is in doubt" if doubted else None
     if row["state"] != "planned" or row["approval_state"] is None:
         return None
-    why = f": {clean(row['rationale'], 300)}" if row["rationale"] else ""
+    why = f": {said(row['rationale'])}" if row["rationale"] else ""
     past = tx.now_us() >= row["expires_us"]
     if row["approval_state"] == "denied":
-        return f"{row['tool']} was denied by {row['approver']}{why}"
+        return f"{row['tool']} was denied by {authors.name(row['approver'])}{why}"
     if row["approval_state"] == "expired" or (past and row["approval_state"] in ("requested", "granted")):
         ago = f" {_age(tx, row['expires_us'])} ago" if past else ""
         return f"its request for {row['tool']} expired{ago}"
     if row["approval_state"] == "granted":
-        return f"{row['tool']} was granted by {row['approver']}; run it again"
+        return f"{row['tool']} was granted by {authors.name(row['approver'])}; run it again"
     if row["approval_state"] == "requested":
         return f"waits for a yes to {row['tool']}, asked for {_age(tx, row['requested_us'])} ago"
     return None

@@ -17,20 +17,22 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
+from standfast import serial
 from standfast.checkpoint import search_index
 from standfast.checkpoint.search_index import Document, words
 from standfast.config.scope import Label
 from standfast.db.contract import Tx
 from standfast.db.sql import load
-from standfast.db.store import Room, query
-from standfast.errors import InvalidInput, NotFound, StandfastError, StorageError
-from standfast.footings import repositories
+from standfast.db.store import Room
+from standfast.errors import InvalidInput, NotFound, StorageError
+from standfast.footings import authors, repositories
+from standfast.footings.authors import Author
+from standfast.footings.checks import FAR_FUTURE_US, page_size
 from standfast.views import when
 
 SQL = load(__name__)
 
 KINDS = ("message", "decision", "tool_call", "mail", "task")
-LIMIT_MAX = 1000
 TERMS_MAX = 32
 TAIL_MAX = 20_000
 """Things of each kind looked at directly where the index cannot be brought up to date."""
@@ -58,6 +60,10 @@ class Hit(NamedTuple):
     tool: str | None
     occurred_us: int
     snippet: str
+    author: str
+    """The actor that wrote it; of a tool call, the agent that called. Empty if the store does not say."""
+    author_kind: str
+    """`person`, `agent` or `unknown`."""
 
 
 class Hits(NamedTuple):
@@ -115,45 +121,25 @@ class Search(Room):
             with suppress(StorageError):  # busy, or not ours to write: it is looked at directly then
                 search_index.SearchIndex(self.store).catch_up(progress)
         narrowed = {"agent": agent, "repo": repo, "tool": tool, "role": role, "kind": kind}
-        return self._ask(
-            text,
-            since=since,
-            session=session,
-            everywhere=everywhere,
-            narrowed=narrowed,
-            by_rank=by_rank,
-            after=after,
-            limit=limit,
-        )
 
-    @query
-    def _ask(
-        self,
-        tx: Tx,
-        text: str,
-        *,
-        since: str | None,
-        session: str | None,
-        everywhere: bool,
-        narrowed: dict[str, str | None],
-        by_rank: bool,
-        after: str | None,
-        limit: int,
-    ) -> Hits | StandfastError:
-        session_id = None
-        if session is not None:
-            row = tx.maybe(SQL.session_by_key, text=session, scope=self.scope)
-            if row is None:
-                return NotFound(f"no session {session!r} in this scope", "standfast session list")
-            session_id = row["id"]
-        asked = Asked(
-            everywhere=everywhere or narrowed["repo"] is not None,
-            scope=self.scope,
-            since_us=None if since is None else when.since_us(since, tx.now_us()),
-            session_id=session_id,
-            **narrowed,
-        )
-        return _found(tx, parse(text), asked, by_rank=by_rank, after=after, limit=max(1, min(limit, LIMIT_MAX)))
+        def ask(tx: Tx) -> Hits:
+            asked = Asked(
+                everywhere=everywhere or repo is not None,
+                scope=self.scope,
+                since_us=None if since is None else when.since_us(since, tx.now_us()),
+                session_id=None if session is None else _session_id(tx, session),
+                **narrowed,
+            )
+            return _found(tx, parse(text), asked, by_rank=by_rank, after=after, limit=page_size(limit))
+
+        return self._read(ask)
+
+
+def _session_id(tx: Tx, session: str) -> str:
+    row = tx.maybe(SQL.session_by_key, text=session, scope=tx.caller.scope)
+    if row is None:
+        raise NotFound(f"no session {session!r} in this scope", "standfast session list")
+    return str(row["id"])
 
 
 def _found(tx: Tx, terms: list[Term], asked: Asked, *, by_rank: bool, after: str | None, limit: int) -> Hits:
@@ -243,7 +229,7 @@ def _fits(tx: Tx, one: Document, asked: Asked) -> bool:
 
 def _place(after: str | None) -> tuple[int, str]:
     if after is None:
-        return 2**62, ""
+        return FAR_FUTURE_US, ""
     us, _, subject = after.partition(":")
     if not us.lstrip("-").isdigit() or not subject:
         raise InvalidInput(f"{after[:60]!r} is no cursor of a search", "use the `next` of the page before")
@@ -270,6 +256,7 @@ def _hit(tx: Tx, kind: str, subject: str, terms: list[Term], known: Document | N
     if one is None:
         return None
     session = tx.maybe(SQL.session_key, id=one.session_id) if one.session_id is not None else None
+    author = _author(tx, one)
     return Hit(
         kind=one.kind,
         id=one.subject,
@@ -281,7 +268,20 @@ def _hit(tx: Tx, kind: str, subject: str, terms: list[Term], known: Document | N
         tool=one.tool,
         occurred_us=one.occurred_us,
         snippet=snippet(one.text, terms),
+        author=author.name,
+        author_kind=author.kind,
     )
+
+
+def _author(tx: Tx, one: Document) -> Author:
+    if one.kind == "task":
+        return authors.of_events(tx, one.subject, *authors.TASK_TEXT)
+    if one.kind == "mail":
+        row = tx.maybe(SQL.mail_from, id=one.subject)
+        return authors.of(serial.read(row["provenance"]).get("actor") if row is not None else None)
+    statement = {"message": SQL.message_by, "decision": SQL.decision_by}.get(one.kind)
+    row = tx.maybe(statement, id=one.subject) if statement is not None else {"actor": one.agent}
+    return authors.of(row["actor"] if row is not None else None)
 
 
 def snippet(text: str, terms: list[Term]) -> str:

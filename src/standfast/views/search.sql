@@ -69,3 +69,12 @@ SELECT key FROM session WHERE id = :id
 
 -- name: session_by_key
 SELECT id FROM session WHERE id = :text OR (scope = :scope AND key = :text) LIMIT 1
+
+-- name: message_by
+SELECT actor FROM message WHERE id = :id
+
+-- name: decision_by
+SELECT actor FROM decision WHERE id = :id
+
+-- name: mail_from
+SELECT provenance FROM mail WHERE id = :id

@@ -17,9 +17,11 @@ from standfast.clock import MINUTE_US, parse_duration
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, query
-from standfast.errors import InvalidInput, NotFound, StandfastError
+from standfast.errors import InvalidInput, NotFound
 from standfast.footings import repositories
+from standfast.footings.checks import page_size
 from standfast.ids import is_id, like_suffix
+from standfast.record.loops import firing
 from standfast.serial import clean
 from standfast.views import coverage, when
 from standfast.views.when import Moment
@@ -97,7 +99,7 @@ class Timelines(Room):
         type: str | None = None,
         everywhere: bool | None = None,
         limit: int = 500,
-    ) -> Timeline | StandfastError:
+    ) -> Timeline:
         """What was recorded in the `window` around `at`: in this repository, and outside one in the whole store.
 
         `subject` is an id, its last six characters or more, or a name such as `lock:deploy`. Raises InvalidInput
@@ -107,13 +109,8 @@ class Timelines(Room):
         half_us = _window_us(window) // 2
         start_us, until_us = moment.us - half_us, moment.us + half_us
         whole = coverage.covers_all(tx.caller, everywhere)
-        session_id = None
-        if session is not None:
-            found = _session(tx, session, whole)
-            if isinstance(found, StandfastError):
-                return found
-            session_id = found
-        limit = max(1, min(limit, ROWS_MAX))
+        session_id = None if session is None else _session(tx, session, whole)
+        limit = page_size(limit, ROWS_MAX)
         asked: Row = {
             "from_us": start_us,
             "until_us": until_us,
@@ -141,7 +138,7 @@ class Timelines(Room):
             rows.sort(key=lambda row: row["occurred_us"])
         entries = [_entry(row) for row in rows[:limit]]
         if len(about := {entry.subject for entry in entries}) > 1 and subject is not None:
-            return InvalidInput(f"{subject!r} is the end of more than one id", f"one of: {', '.join(sorted(about))}")
+            raise InvalidInput(f"{subject!r} is the end of more than one id", f"one of: {', '.join(sorted(about))}")
         return Timeline(moment, start_us, until_us, entries, gaps, len(rows) > limit)
 
     def _gaps(self, tx: Tx, entries: list[Entry], from_us: int, until_us: int) -> list[Gap]:
@@ -161,17 +158,17 @@ class Timelines(Room):
         return gaps
 
 
-def _session(tx: Tx, session: str, whole: bool) -> str | StandfastError:
+def _session(tx: Tx, session: str, whole: bool) -> str:
     """The id of a session, named by its key, its id or the end of one."""
     found = tx.all(
         SQL.session_by_key, text=session, scope=tx.caller.scope, everywhere=int(whole), ending=_ending(session)
     )
     own = [row for row in found if row["scope"] == tx.caller.scope] or found
     if not own:
-        return NotFound(f"no session {session!r} in this scope", "standfast session list    (--all: every scope)")
+        raise NotFound(f"no session {session!r} in this scope", "standfast session list    (--all: every scope)")
     if len(own) > 1:
         ids = ", ".join(row["id"] for row in own)
-        return InvalidInput(f"more than one session is named {session!r}", f"one of: {ids}")
+        raise InvalidInput(f"more than one session is named {session!r}", f"one of: {ids}")
     return str(own[0]["id"])
 
 
@@ -205,8 +202,6 @@ def _not_run(tx: Tx, asked: Row, type: str | None, told: set[tuple[str, str, int
 
 def _absent(tx: Tx, asked: Row) -> list[Row]:
     """Derived from the schedules: no process had to be alive to notice."""
-    from standfast.record.loops import firing
-
     found = firing.absent(tx, asked["scope"], everywhere=bool(asked["everywhere"]), limit=asked["limit"])
     rows = []
     for late in found:

@@ -33,7 +33,13 @@ HOOKS = {
 }
 
 
+REPORTS = tuple(name for name, given in HOOKS.items() if b"ToolUse" in given)
+"""Hooks that only report: they go to the spool."""
 Starts = dict[str, tuple[list[str], Reach | None]]
+
+
+def _hooks(others: Reach | None) -> Starts:
+    return {name: ([COMMAND, "hook", "claude-code"], at_most(0.035) if name in REPORTS else others) for name in HOOKS}
 
 
 def start(plan: Plan) -> list[Table]:
@@ -45,7 +51,7 @@ def start(plan: Plan) -> list[Table]:
         "standfast --version": ([COMMAND, "--version"], None),
         "standfast where": ([COMMAND, "where"], at_most(0.1)),
         "standfast task list": ([COMMAND, "task", "list"], at_most(0.1)),
-        **{name: ([COMMAND, "hook", "claude-code"], at_most(0.1)) for name in HOOKS},
+        **_hooks(at_most(0.1)),
     }
     return with_postgres(plan, _measured(plan, commands, _environment(plan), "Starting, CPU"))
 
@@ -64,10 +70,10 @@ def _on_postgres(plan: Plan, url: str) -> Table:
     commands: Starts = {
         "open and close": ([sys.executable, "-c", OPEN], None),
         "standfast task list": ([COMMAND, "task", "list"], None),
-        **{name: ([COMMAND, "hook", "claude-code"], at_most(0.1)) for name in HOOKS},
+        **_hooks(None),
     }
     table = _measured(plan, commands, {**_environment(plan), "STANDFAST_DB_URL": url}, "Starting on PostgreSQL, CPU")
-    table.note += " The server's own is not in it. An answer waits in the spool, and whoever comes next brings it home."
+    table.note += " The server's own is not in it. All but hooks that only report import psycopg."
     return table
 
 

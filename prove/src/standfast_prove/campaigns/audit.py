@@ -368,22 +368,11 @@ def _deny(patch: Patching) -> None:
 
 @contextmanager
 def _role(url: str) -> Iterator[str]:
-    """The store's URL for a role that may read every column but payloads."""
-    import psycopg
+    """The store's URL for a login of the role `auditor`, which may read every column but payloads."""
+    from standfast_prove.campaigns.hostile_sql import logins
 
-    role = "auditor_" + url.rpartition("/")[2].partition("?")[0][-12:]
-    with psycopg.connect(url, autocommit=True) as admin:
-        admin.execute(f"CREATE ROLE {role} LOGIN".encode())
-        try:
-            admin.execute(f"GRANT USAGE ON SCHEMA standfast TO {role}".encode())
-            ask = "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'standfast'"
-            for table, column in admin.execute(ask).fetchall():
-                if (table, column) not in DENIED:
-                    admin.execute(f'GRANT SELECT ("{column}") ON standfast."{table}" TO {role}'.encode())
-            yield re.sub(r"//[^@/]*@", f"//{role}@", url)
-        finally:
-            admin.execute(f"DROP OWNED BY {role}".encode())
-            admin.execute(f"DROP ROLE {role}".encode())
+    with logins(url) as (prefix, login):
+        yield f"{login('auditor')}?owner={prefix}_owner"
 
 
 def _denied(sf: standfast.Standfast) -> bool:

@@ -15,9 +15,11 @@ import time
 from collections import Counter
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import standfast
+from standfast.config.actor import account
 from standfast_prove.faults import mounts
 from standfast_prove.faults.daemons import (
     Line,
@@ -226,11 +228,14 @@ def machines(place: Path, *, url: str, rounds: int, seed: int, haste: bool) -> O
     with opened(url, place / "own") as sf, way(port) as line_a, way(port) as line_b:
         firsts = loops(sf, place, ("true", "sleep 0.4"))
         lines = {"alpha": line_a, "beta": line_b}
+        here = account()
+        accounts = [here, *(f"{here.partition('@')[0]}@{host}" for host in lines)]
         outcome.count("network namespaces", sum(bool(line.within) for line in lines.values()))
 
         def start(host: str) -> Running:
             line = lines[host]
-            return Running(place / host, host=host, haste=haste, within=line.within, STANDFAST_DB_URL=line.url(url))
+            how: dict[str, Any] = {"host": host, "haste": haste, "within": line.within, "accounts": accounts}
+            return Running(place / host, **how, STANDFAST_DB_URL=line.url(url))
 
         running = {host: start(host) for host in lines}
         try:

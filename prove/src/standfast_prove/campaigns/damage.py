@@ -117,8 +117,9 @@ def play(place: str, seed: int, acts: int, checked: bool) -> None:
     if not checked:
         from standfast.db.sqlite.guard import Files
 
-        Files.check_names = lambda self: None  # type: ignore[method-assign]  # in this process only
+        Files._check_names = lambda self: None  # type: ignore[method-assign]  # in this process only
         Files._check_contents = lambda self: None  # type: ignore[method-assign]
+        Files.check_index = lambda self: None  # type: ignore[method-assign]
     chance = random.Random(seed)
     with Child("standfast_prove.campaigns.damage:visit") as visitor:
         for n in range(acts):

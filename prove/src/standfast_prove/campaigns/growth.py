@@ -272,7 +272,10 @@ def _forge(place: Path, where: str) -> None:
     forge = statement("UPDATE event SET actor = 'somebody else' WHERE seq = :seq", name="forge")
     lines = [json.loads(line) for line in noted(place / "told")]
     seq = int(next(line["receipt"] for line in lines if "receipt" in line).partition(":")[0])
+    unguard = statement("ALTER TABLE event DISABLE TRIGGER event_guard", name="unguard")
     with _opened(place, where) as sf:
+        if sf.engine.name == "postgres":
+            sf._store.write(lambda tx: tx.run(unguard))
         sf._store.write(lambda tx: tx.run(forge, seq=seq))
 
 

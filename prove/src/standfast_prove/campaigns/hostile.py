@@ -94,23 +94,22 @@ class Lines:
         self._chance = chance
 
     def line(self) -> str:
-        text = self._command()
+        text = self.command()
         for _ in range(self._chance.randint(0, 3)):
             text = self._chance.choice(_WRAPPERS)(self, text)
         for _ in range(self._chance.randint(0, 2)):
             text = self._chance.choice(_NOISE) + text
         return text
 
-    def _command(self) -> str:
+    def command(self) -> str:
         between = [self._chance.choice(OPTIONS) for _ in range(self._chance.choice((0, 0, 1, 2)))]
         ends = ["", " origin", " --force origin main", " # done", " && true", " | cat"]
         return " ".join([self.spelled("git"), *between, self.spelled("push")]) + self._chance.choice(ends)
 
     def spelled(self, word: str) -> str:
         at = self._chance.randrange(1, len(word))
-        return self._chance.choice(
-            (word, word, word, f"'{word}'", f'"{word}"', f"{word[:at]}\\{word[at:]}", f"{word[:at]}''{word[at:]}")
-        )
+        parting = self._chance.choice(("\\", "''", "\\\n"))
+        return self._chance.choice((word, word, word, f"'{word}'", f'"{word}"', f"{word[:at]}{parting}{word[at:]}"))
 
     def quoted(self, text: str) -> str:
         """Quoted so that a shell reads the text itself."""

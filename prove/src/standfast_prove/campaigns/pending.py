@@ -256,6 +256,7 @@ def _due(sf: standfast.Standfast, world: World) -> None:
 
 
 def _due_again(sf: standfast.Standfast, world: World) -> Any:
+    sf.loops.resume("due")  # an older version recorded no account
     sf.loops.fire_due()
     again = sf.loops.fire_due()
     return [[run.state for run in sf.runs.list("due")], len(again), sf.loops.get("due").state]

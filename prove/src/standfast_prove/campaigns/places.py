@@ -6,8 +6,9 @@ random place and dies at a random crash point. A book outside the store has a li
     yesterday    the control: the directory decides the scope, so that one key is several things
     late         requests arrive after their sender has died; needs effects that wait to settle (`settle`)
     varied       a swallowed doubt is followed by the same effect in other words; needs sessions that stop
+    proceed      the control: the program passes over each doubt, so that its session does not stop
 
-Judged: nothing sent, handled or granted twice, and each stop says why.
+Judged: nothing sent, handled or granted twice, nothing left out, and each stop says why.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,9 @@ from standfast_prove.outcome import Outcome
 
 HERE = "standfast_prove.campaigns.places:"
 ORIGIN = "git@github.com:shop/shop.git"
-FUSE_MAX = 60
+SAID = 4
+"""Messages of the LLM in one job."""
+FUSE_MAX = 90
 """Crash points that a program passes before it dies, at most; a whole job has about as many."""
 LATE_S = 1.0
 SETTLE = "2s"
@@ -53,13 +56,14 @@ def run(
     yesterday: bool = False,
     late: bool = False,
     varied: bool = False,
+    proceed: bool = False,
     settle: str | None = SETTLE,
 ) -> Outcome:
     """`jobs` one after another, each with `starts` programs that may die, and a last one that does not."""
     outcome = Outcome("places")
     draw = random.Random(f"places {seed}")
     asked: dict[str, Any] = {"url": url or str(place / "standfast.db"), "place": str(place)}
-    asked |= {"yesterday": yesterday, "late": late, "varied": varied, "settle": settle}
+    asked |= {"yesterday": yesterday, "late": late, "varied": varied, "proceed": proceed, "settle": settle}
     (place / "requests").mkdir()
     with Nursery(words=place / "words") as nursery, _remote(nursery, asked):
         warmed(nursery, postgres=url is not None)
@@ -83,6 +87,7 @@ def _play(
             _start(outcome, nursery, asked, "main", world.places()["main"], 0, program="visit")
         where, cwd = draw.choice(sorted(world.places().items()))
         _start(outcome, nursery, asked, where, cwd, draw.randrange(1, FUSE_MAX))
+    _start(outcome, nursery, asked, "main", world.places()["main"], 0, program="resolve")
     for where in ("outside", "main", "other"):  # the first repository to use a key has it
         ended = _start(outcome, nursery, asked, where, world.places()[where], 0)
         outcome.refuse(ended != 0, f"a program that nobody kills ended with {ended}")
@@ -154,7 +159,7 @@ def work(*, place: str, cwd: str, fuse: int, where: str, job: int, **asked: Any)
     told, world = Oracle(Path(place) / "told"), _World(Path(place), asked["late"])
     if fuse:
         _burn(fuse)
-    with _opened(asked) as sf:
+    with _opened(asked | {"place": place}) as sf:
         for part in (_session, _webhook, _credit, _mail, _stream, _loop):
             try:
                 part(sf, world, job, asked)
@@ -169,8 +174,22 @@ def visit(*, cwd: str, **asked: Any) -> None:
     _opened(asked).close()
 
 
+def resolve(*, cwd: str, place: str, **asked: Any) -> None:
+    """A person waits until every request has arrived, looks into the book, and resolves what has no probe."""
+    os.chdir(cwd)
+    while any((Path(place) / "requests").iterdir()):
+        time.sleep(0.005)
+    arrived = noted(Path(place) / "world")
+    with _opened(asked | {"place": place}) as sf:
+        for effect in sf.effects.in_doubt(everywhere=True):
+            if effect.tool == "say":
+                what = effect.intent["what"]
+                answer = ("applied", what) if what in arrived else ("not_applied", None)
+                sf.effects.resolve(effect.id, answer[0], evidence="the book", result=answer[1])
+
+
 def _opened(asked: dict[str, Any]) -> standfast.Standfast:
-    settings = config.load(asked["url"], data_dir=os.path.join(asked.get("place") or "/tmp", "data"), quiet=True)
+    settings = config.load(asked["url"], data_dir=os.path.join(asked["place"], "data"), quiet=True)
     if asked["yesterday"]:
         settings = settings._replace(scope=settings.label.name, label=OUTSIDE)
     return handle.connect(settings)
@@ -205,6 +224,9 @@ class _World:
         while request.exists():
             time.sleep(0.005)
         return what
+
+    def note(self, what: str) -> None:
+        self._book.note(what)
 
     def find(self, what: str) -> standfast.Applied | standfast.NotApplied:
         return standfast.Applied(what) if what in noted(self._place / "world") else standfast.NotApplied()
@@ -243,14 +265,20 @@ def _session(sf: standfast.Standfast, world: _World, job: int, asked: dict[str, 
         effect(s, f"sent post {job}")
         effect(s, f"sent charge {job}", key=f"charge:{job}")
         if asked["varied"]:
-            _say(s, world, job)
+            for n in range(SAID):
+                _say(s, world, f"sent say {job} {n}", proceed=asked["proceed"])
 
 
-def _say(s: Any, world: _World, job: int) -> None:
+def _say(s: Any, world: _World, what: str, *, proceed: bool) -> None:
     """As a framework does that turns errors into text: the LLM tries again in other words."""
     for words in ("hello", "Hello!", "hello again"):
-        with suppress(EffectInDoubt):
-            s.effect("say", {"job": job, "words": words}, do=lambda _: world.post(f"sent say {job}"))
+        if proceed:
+            s.proceed()
+        try:
+            s.effect("say", {"what": what, "words": words}, do=lambda _: world.post(what))
+        except EffectInDoubt:
+            world.note(f"refused {words}, {what}")
+        else:
             return
 
 
@@ -287,12 +315,14 @@ def _loop(sf: standfast.Standfast, world: _World, job: int, asked: dict[str, Any
 
 def _judge(outcome: Outcome, place: Path, asked: dict[str, Any], jobs: int) -> None:
     world = noted(place / "world")
-    outcome.count("requests", len(world))
+    refused = sum(line.startswith("refused ") for line in world)
+    outcome.count("variations refused", refused)
+    outcome.count("requests", len(world) - refused)
     sent = Counter(line for line in world if line.startswith("sent "))
     outcome.refuse([line for line, times in sent.items() if times > 1], "sent twice")
-    kinds = ("post", "charge", "say") if asked["varied"] else ("post", "charge")
-    missing = {f"sent {kind} {job}" for kind in kinds for job in range(jobs)} - set(sent)
-    outcome.refuse({line for line in missing if not line.startswith("sent say")}, "never sent")
+    wanted = {f"sent {kind} {job}" for kind in ("post", "charge") for job in range(jobs)}
+    wanted |= {f"sent say {job} {n}" for job in range(jobs) for n in range(SAID)} if asked["varied"] else set()
+    outcome.refuse(wanted - set(sent), "never sent")
     outcome.refuse(list(_handled_twice(world)), "handled twice")
     with _opened(asked | {"yesterday": False}) as sf:
         rows = sf.rows("SELECT account, SUM(amount) AS sum FROM credit_entry GROUP BY account")

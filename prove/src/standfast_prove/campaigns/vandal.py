@@ -1,9 +1,10 @@
 """Files of a store are removed, moved, replaced, truncated and mounted over while four processes write.
 
 Each act has a fresh store. Four processes write rows and send effects; a fifth writes to another store beside
-it. When all of them are writing, one act happens, and one more process starts to write. Each process writes on
-until it has been answered several times. Then all are killed, and a new process opens the store, repeats every
-effect and lists the rows.
+it. Each also renews its leases and ignores errors of that, as the renewing thread does. In every second pass
+through the acts no effects are sent, so the memory of stores knows no sequence number. When all of them are
+writing, one act happens, and one more process starts to write. Each process writes on until it has been answered
+several times. Then all are killed, and a new process opens the store, repeats every effect and lists the rows.
 
 The oracle is outside the store: each process appends every answer to a file, with fsync, and each effect
 appends its key to a second file. What must hold:
@@ -43,8 +44,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from standfast.db.contract import Tx
 from standfast_prove.faults.children import Nursery, die_with_parent
-from standfast_prove.faults.rows import Oracle, integrity, keys, noted, put
+from standfast_prove.faults.rows import INSERT, Oracle, integrity, keys, noted, put
 from standfast_prove.outcome import Outcome
 
 SELF = "standfast_prove.campaigns.vandal"
@@ -196,7 +198,8 @@ def run(place: Path, *, seed: int = 0, acts: int = 60, kinds: tuple[str, ...] = 
         for n in range(acts):
             directory = place / f"act{n}"
             directory.mkdir()
-            _Round(nursery, directory, made, names[n % len(names)], chance, outcome, careless).play(known)
+            effects = n // len(names) % 2 == 0
+            _Round(nursery, directory, made, names[n % len(names)], chance, outcome, careless, effects).play(known)
             shutil.rmtree(directory, ignore_errors=True)
             if outcome.bad and not kinds:
                 break
@@ -250,9 +253,11 @@ class _Round:
         chance: random.Random,
         outcome: Outcome,
         careless: bool,
+        effects: bool,
     ) -> None:
         self._nursery, self._place, self._made, self._name = nursery, place, made, name
         self._chance, self._outcome, self._careless = chance, outcome, careless
+        self._effects = effects
         self._directory = place / "store"
         self._path = self._directory / "standfast.db"
         self._beside = place / "beside" / "standfast.db"
@@ -293,11 +298,17 @@ class _Round:
 
     def _start(self, name: str, path: Path) -> int:
         return self._nursery.start(
-            f"{SELF}:write", path=str(path), oracle=str(self._place / f"answers.{name}"), name=name, **self._given
+            f"{SELF}:write",
+            path=str(path),
+            oracle=str(self._place / f"answers.{name}"),
+            name=name,
+            effects=self._effects and name != "beside",
+            **self._given,
         )
 
     def _lines(self, name: str) -> list[str]:
-        return noted(self._place / f"answers.{name}")
+        """What its callers were answered: no caller sees the error of a renewal."""
+        return [line for line in noted(self._place / f"answers.{name}") if not line.startswith("beat")]
 
     def _hear(self, names: list[str], wanted: dict[str, int], when: str) -> bool:
         """Wait until each has been answered so often."""
@@ -375,7 +386,10 @@ class _Round:
 
 
 class _Line(NamedTuple):
-    """One answer, and when its call began and ended: `ack KEY` for a row, `eff KEY` for an effect, `err CODE`."""
+    """One answer, and when its call began and ended.
+
+    `ack KEY` for a row, `eff KEY` for an effect, `err CODE` for an error, `beat CODE` for the error of a renewal.
+    """
 
     kind: str
     what: str
@@ -417,9 +431,10 @@ def prepare(*, path: str, home: str, outbox: str, careless: bool) -> None:
     checkpoint(path)
 
 
-def write(*, path: str, oracle: str, name: str, home: str, outbox: str, careless: bool) -> None:
+def write(*, path: str, oracle: str, name: str, home: str, outbox: str, careless: bool, effects: bool = True) -> None:
     """Write rows and send effects, and note every answer."""
     import standfast
+    from standfast.footings import leases
 
     _settle_in(home, careless=careless)
     answers, box = _Synced(oracle), _Synced(outbox)
@@ -453,8 +468,12 @@ def write(*, path: str, oracle: str, name: str, home: str, outbox: str, careless
 
     for own in count(1):
         key, n = f"k-{name}-{os.getpid()}-{own}", own // EFFECT_EVERY % EFFECTS
-        attempt("ack", key, partial(put, sf, key))
-        if own % EFFECT_EVERY == 0 and name != "beside":
+        try:
+            leases.renewer(sf._store).renew()
+        except standfast.StorageError as error:
+            answers.note(f"beat {error.code} {time.monotonic_ns()} {time.monotonic_ns()}")
+        attempt("ack", key, partial(record, sf, key))
+        if effects and own % EFFECT_EVERY == 0:
             attempt("eff", f"e{n}", partial(send, sf, name, n, box))
         if forks:
             forks.clear()
@@ -469,6 +488,17 @@ def _fork_here() -> None:
         die_with_parent()
         if os.getppid() != parent:  # it was killed before this line
             os._exit(0)
+
+
+def record(sf: Any, key: str) -> None:
+    """One row and its row in the journal, as every method writes them."""
+    from standfast.footings import journal
+
+    def body(tx: Tx) -> None:
+        tx.run(INSERT, key=key, value="1")
+        journal.append(tx, "row.put", key)
+
+    sf._store.write(body)
 
 
 def send(sf: Any, name: str, n: int, box: Oracle) -> None:
@@ -578,7 +608,7 @@ def _judge_ordinary(outcome: Outcome, place: Path, path: Path, names: list[str],
     left = json.loads(answer.read_text())
     answers = [_Line(*line.split(" ")) for name in names for line in noted(place / name)]
     missing = {line.what for line in answers if line.kind == "ack"} - set(left["keys"])
-    alarms = Counter(line.what for line in answers if line.kind == "err")
+    alarms = Counter(line.what for line in answers if line.kind in ("err", "beat"))
     outcome.count("rows acknowledged", sum(line.kind == "ack" for line in answers))
     outcome.count("false alarms", sum(alarms.values()))
     outcome.refuse(sorted(missing)[:20], f"{len(missing)} acknowledged rows are gone")

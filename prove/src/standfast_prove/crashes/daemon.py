@@ -12,7 +12,9 @@ from pathlib import Path
 
 import standfast
 from standfast.clock import MINUTE_US, SECOND_US, SYSTEM
+from standfast.config.actor import account
 from standfast.crash import Schedule
+from standfast.daemon.lead import name_of
 from standfast.daemon.parts import Sweeping
 from standfast_prove.crashes.world import World
 from standfast_prove.faults.daemons import Later, daemon, noted, noting, opened, until
@@ -74,7 +76,7 @@ class Scheduled(World):
                 assert run.stdout_id is not None
                 assert sf.artifacts.get(run.stdout_id) == b"done\n"
             assert sf.runs.left() == []
-            assert sf.leases.get("daemon").holder is None
+            assert sf.leases.get(name_of([account()])).holder is None
         assert os.listdir(self.data / "daemon" / "runs") == []
         self.sound()
 

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -106,10 +106,13 @@ class Running:
         haste: bool = False,
         before: str = "",
         within: tuple[str, ...] = (),
+        accounts: Sequence[str] = (),
         **environment: str,
     ) -> None:
         self.data = data
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if accounts:
+            (data / "config.toml").write_text(f"[daemon]\naccounts = {json.dumps(list(accounts))}\n")
         boot = HOST.format(name=host, boot=f"{host:>08}-boot") if host else ""
         boot += (HASTE if haste else "") + before
         self.words = open(data / "words", "ab")  # noqa: SIM115  closed at the end of the block

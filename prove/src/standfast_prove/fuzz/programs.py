@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import apsw
 
 import standfast
+from standfast import modules
 from standfast.errors import StandfastError
 from standfast_prove.faults import Unavailable
 from standfast_prove.fuzz import CPU_MAX_S
@@ -276,7 +277,7 @@ def requests(place: Path, garbage: Garbage, inputs: int) -> Iterator[object]:
     try:
         import_module("mcp")
     except ImportError:
-        raise Unavailable("the extra mcp is not installed: pip install 'standfast[mcp]'") from None
+        raise Unavailable(f"mcp is not installed: {modules.install('mcp')}") from None
     (place / "data").mkdir(mode=0o700)
     environment = {**os.environ, "STANDFAST_DATA_DIR": str(place / "data"), "HOME": str(place)}
     with (

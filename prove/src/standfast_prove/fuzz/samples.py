@@ -134,7 +134,6 @@ COMMANDS = (
     "mail list bob",
     "mail read --json",
     "mail done m1",
-    "mail bound bob 5",
     "loop add nightly --every 15m -- true",
     "loop list",
     "loop runs nightly --since 1d",

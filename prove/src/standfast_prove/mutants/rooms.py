@@ -141,7 +141,8 @@ MUTANTS: dict[str, Mutant] = {
         "whoever was late ends what another has",
         "model mail",
         both(
-            swapped(delivery, "refusal", lambda _: nothing), swapped(leases, "acts_for", lambda _: lambda tx, row: True)
+            swapped(delivery.CLAIMS, "refusal", lambda _: nothing),
+            swapped(leases, "acts_for", lambda _: lambda tx, row: True),
         ),
     ),
     "mail is sent again": Mutant(
@@ -150,7 +151,7 @@ MUTANTS: dict[str, Mutant] = {
     "the dead keep their mail": Mutant(
         "a killed reader's mail never comes back",
         "sweep mail:Mails",
-        swapped(delivery, "_the_dead", lambda _: lambda tx: []),
+        swapped(delivery.CLAIMS, "dead", lambda _: lambda tx: []),
     ),
     "an attempt has no end": Mutant(
         "nobody knows what became of it", "sweep mail:Mails", without(delivery, "end_attempt")
@@ -168,7 +169,7 @@ MUTANTS: dict[str, Mutant] = {
         "a payment is credited again", "sweep webhooks:Payments", swapped(credits, "_wanted", renamed("key"))
     ),
     "spent without looking": Mutant(
-        "a balance goes below nothing", "model credits", swapped(credits, "_not_covered", lambda _: nothing)
+        "a balance goes below nothing", "model credits", swapped(credits, "_refuse_uncovered", lambda _: nothing)
     ),
     "a swap over any version": Mutant(
         "of two writers one is forgotten",

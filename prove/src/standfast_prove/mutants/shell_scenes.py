@@ -1,4 +1,7 @@
-"""Short scenes for `doctor`, the MCP server, gates and the spool: each ends in AssertionError if its bug is there."""
+"""Short scenes for the store, `doctor`, the MCP server, gates and the spool.
+
+Each ends in AssertionError if its bug is there.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,13 @@ from typing import Any
 
 import standfast
 from standfast import handle
+from standfast.footings import leases
 from standfast.interchange.hooks import spool
 from standfast.interchange.hooks.hearing import Heard
 from standfast.interchange.hooks.keeping import Hooks
 from standfast.ledger import gate_patterns
 from standfast.upkeep.doctor import Finding, examine
+from standfast_prove.raising import raising
 
 HIDE = (
     "PRAGMA writable_schema = ON;"
@@ -41,6 +46,17 @@ def check_foreign_tables(sf: standfast.Standfast) -> None:
     stock_sqlite(sf, "CREATE TABLE _litestream_seq (id INTEGER PRIMARY KEY, seq INTEGER)")
     _examined(sf, fix=True)
     stock_sqlite(sf, "INSERT INTO _litestream_seq (seq) VALUES (1)")
+
+
+def check_lost_rows(sf: standfast.Standfast) -> None:
+    """The WAL is truncated, and the thread that renews leases gets the first error, which it ignores."""
+    stock_sqlite(sf, "PRAGMA wal_checkpoint(TRUNCATE)")
+    sf.state.set("acknowledged", 1)
+    os.truncate(f"{sf.settings.target.location}-wal", 0)
+    with raising(standfast.CommitUnknown):
+        leases.renewer(sf._store).renew()
+    with raising(standfast.StorageError):
+        sf.state.set("later", 1)
 
 
 def check_unknown_arguments(sf: standfast.Standfast) -> None:

@@ -29,7 +29,7 @@ def believed(module: Any, *names: str) -> Patch:
 
 def closed_again(m: Setter) -> None:
     """A task that is closed may be closed by whoever comes late."""
-    m.setattr(changes, "refusal", lambda tx, row, which: None)
+    m.setattr(changes.CLAIMS, "refusal", lambda tx, row, which: None)
     m.setattr(room, "_closed_before", lambda tx, row, which: which)
 
 
@@ -69,8 +69,10 @@ def _found(what: str, patch: Patch) -> Mutant:
 
 MUTANTS: dict[str, Mutant] = {
     "a late worker closes the task": _found("its fence is not compared", closed_again),
-    "a late reader ends the mail": _found("its fence is not compared", believed(delivery, "refusal")),
-    "a late clerk ends the event": _found("its fence is not compared", believed(working, "_refusal")),
+    "a late reader ends the mail": _found("its fence is not compared", believed(delivery.CLAIMS, "refusal")),
+    "a late clerk ends the event": _found(
+        "its fence is not compared", believed(working.CLAIMS, "refusal", "check_held")
+    ),
     "a late runner ends the run": _found(
         "any attempt may", swapped(runs, "_held", lambda _: lambda tx, run_id, attempt: runs._locked(tx, run_id))
     ),

@@ -1,11 +1,12 @@
-"""Bugs of the pin and of the memory of stores, found by the vandal."""
+"""Bugs of the pin and of the memory of stores, found by the vandal and by a scene."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from standfast import handle
-from standfast.db import store_memory
+from standfast.db import store, store_memory
+from standfast.db.sqlite import engine
 from standfast.db.store import Store
 from standfast_prove.mutants.patching import Mutant, both, swapped, without
 
@@ -37,6 +38,11 @@ MUTANTS: dict[str, Mutant] = {
         "campaign vandal",
         swapped(store_memory, "at", lambda _: lambda place: []),
         _acts("rm"),
+    ),
+    "lost rows are not noticed": Mutant(
+        "a handle continues although rows that it acknowledged are gone",
+        "check lost_rows",
+        both(without(store, "refuse_lost"), without(engine, "refuse_lost")),
     ),
     "an older state is not noticed": Mutant(
         "a handle sends again what the store has no record of",

@@ -43,7 +43,7 @@ def check_shown_reason(sf: standfast.Standfast) -> None:
             raise
     sf.approvals.deny(str(asked.approval_id), approver="bob", rationale="not on Friday")
     (item,) = sf.recovery.report().of("session_waiting")
-    assert item.what == "session 'ship' waits: deploy was denied by bob: not on Friday", item.what
+    assert item.what == "session 'ship' waits: deploy was denied by bob: \"not on Friday\"", item.what
 
 
 def check_shown_tokens(sf: standfast.Standfast) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
-from standfast.db.contract import Caller, Done, Engine, Row, Tx, Watch
+from standfast.db.contract import Caller, Done, Engine, Row, Tx, Watch, always
 from standfast.footings import leases
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ class Boundary(Engine):
         self._process.passes("sync")
         self._engine.sync()
 
-    def submit(self, body: Callable[[Tx], T], caller: Caller, done: Done[T]) -> None:
+    def submit(
+        self, body: Callable[[Tx], T], caller: Caller, done: Done[T], *, wanted: Callable[[], bool] = always
+    ) -> None:
         raise NotImplementedError("one thread at a time")
 
     def rows(self, text: str, params: dict[str, object] | None = None) -> Iterator[Row]:

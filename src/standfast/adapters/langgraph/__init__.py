@@ -12,6 +12,7 @@ that comes second is told, with Conflict. A deleted thread stays deleted.
 
 from __future__ import annotations
 
+from standfast import modules
 from standfast.errors import InvalidInput
 
 try:
@@ -19,7 +20,7 @@ try:
     from standfast.adapters.langgraph.store import Store
 except ImportError as error:
     raise InvalidInput(
-        f"LangGraph's checkpoint package is not installed ({error.name})", "pip install 'standfast[langgraph]'"
+        f"LangGraph's checkpoint package is not installed ({error.name})", modules.install("langgraph")
     ) from error
 
 __all__ = ["Saver", "Store", "strict"]

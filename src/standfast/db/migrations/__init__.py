@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from standfast import modules
 from standfast.db.migrations import m0001_initial
 from standfast.db.migrations.migration import Migration
 from standfast.errors import Corrupt, SchemaTooNew
@@ -49,7 +50,7 @@ def refuse(found: int, history: dict[int, str], migrations: Sequence[Migration] 
     if found > latest:
         raise SchemaTooNew(
             f"this store has schema {found}; this standfast knows schemas up to {latest}",
-            "upgrade: pip install --upgrade standfast",
+            modules.UPGRADE,
         )
     for migration in migrations:
         if history.get(migration.version, migration.checksum) != migration.checksum:

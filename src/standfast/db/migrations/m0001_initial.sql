@@ -57,7 +57,8 @@ CREATE TABLE event (
     commit_ref   TEXT,
     ref          TEXT,
     backrefs     TEXT,
-    db_user      TEXT,
+    db_user      TEXT, -- [sqlite]
+    db_user      TEXT DEFAULT session_user, -- [postgres]
     CHECK ((stream IS NULL) = (version IS NULL))
 );
 CREATE INDEX event_by_time ON event (occurred_us);

@@ -2,8 +2,8 @@
 
 `engine` is the story: a body runs inside a pipelined transaction on a pooled connection, and is
 run again where the server asks for it. `registry` keeps one engine per process and URL; `address`
-reads the URL and `dial` goes there; `wire` is the conversation on one connection and `values` what travels
-on it; `binding` says whether psycopg or our own `libpq` speaks for this process; `pool` lends connections;
+reads the URL and `connect` goes there; `wire` is the conversation on one connection and `values` what travels
+on it; `pool` lends connections;
 `tx` is the transaction a body sees; `faults` says what an error means, and `effort` how long to try again;
 `opening` judges the server; `migrate` brings the schema up; `bell` wakes other processes; `workers` serve
 callers who do not wait; `people` is what a person asks.

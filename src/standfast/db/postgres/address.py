@@ -1,19 +1,20 @@
 """Where the server is: the URL, and what libpq is told beside it.
 
-`?pooler=transaction` is ours: it says that a transaction pooler stands in between, and is taken
-out before libpq sees the URL. Whatever a person wrote into the URL stands; what they left out
-gets a bound, because a network may go silent.
+Two parameters are ours and are taken out before libpq sees the URL. `?pooler=transaction` says that there is a
+transaction pooler in between. `?owner=ROLE` says that the caller trusts the role that owns the store. What a person
+wrote into the URL counts; what they left out gets a bound, because a network may go silent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from standfast.config.target import Target, mask
-from standfast.db.postgres.binding import binding
+from standfast.db.postgres.driver import pq, psycopg
 from standfast.errors import InvalidInput
 
 POOLERS = {"transaction": True, "session": False, "none": False, "": False}
+OURS = ("pooler", "owner")
+OWNER = "standfast_owner"
+"""Trusted without being named: `standfast db roles` makes it, and only an administrator can."""
 DEFAULTS: dict[str, str] = {
     "application_name": "standfast",
     "connect_timeout": "10",
@@ -29,13 +30,16 @@ DEFAULTS: dict[str, str] = {
 class Address:
     """One server, one database, one role. Prints itself without its password."""
 
-    __slots__ = ("_target", "params", "pooler", "shown", "url")
+    __slots__ = ("_target", "owner", "params", "pooler", "shown", "url")
 
     def __init__(self, url: str) -> None:
         self.url = url
         self._target = Target("postgres", url)
         self.shown = self._target.shown
-        plain, self.pooler = _without_pooler(url, self.hide)
+        plain, ours = _without_ours(url)
+        self.pooler = self._is_pooler(ours.get("pooler", ""))
+        self.owner = ours.get("owner", OWNER)
+        """The role that may own the store although the caller's role is no member of it."""
         given = self._given(plain)
         self.params: dict[str, str] = DEFAULTS | given
         if "," in given.get("host", ""):
@@ -48,11 +52,10 @@ class Address:
         The driver quotes what it could not read, and that may be the password. Our error is raised after the
         driver's was handled: it must not hang on ours as `__context__`, which error reports print.
         """
-        way = binding()
         try:
-            options = way.Conninfo.parse(plain.encode())
+            options = pq.Conninfo.parse(plain.encode())
             return {option.keyword.decode(): option.val.decode() for option in options if option.val is not None}
-        except way.Error as error:
+        except psycopg.Error as error:
             refusal = InvalidInput(
                 f"{self.shown} is not a PostgreSQL URL: {self.hide(str(error)).strip()}",
                 "write postgresql://USER:PASSWORD@HOST:PORT/DATABASE",
@@ -60,6 +63,12 @@ class Address:
         except UnicodeDecodeError:
             refusal = InvalidInput(f"{self.shown} holds percent codes that are no UTF-8")
         raise refusal
+
+    def _is_pooler(self, value: str) -> bool:
+        if value in POOLERS:
+            return POOLERS[value]
+        shown = f"pooler={self.hide(value)}"
+        raise InvalidInput(f"{shown} is not a kind of pooler", "write pooler=transaction, or leave it out")
 
     @property
     def role(self) -> str:
@@ -76,17 +85,22 @@ class Address:
         return f"Address({self.shown!r})"
 
 
-def _without_pooler(url: str, hide: Callable[[str], str]) -> tuple[str, bool]:
+def _without_ours(url: str) -> tuple[str, dict[str, str]]:
+    """The URL as libpq takes it, and the parameters that only standfast knows."""
     plain, mark, query = url.partition("?")
-    kept, pooler = [], False
+    kept, ours = [], {}
     for part in query.split("&"):
         key, _, value = part.partition("=")
-        if key != "pooler":
+        if key in OURS:
+            ours[key] = _unquoted(value)
+        elif part:
             kept.append(part)
-        elif value in POOLERS:
-            pooler = POOLERS[value]
-        else:
-            shown = f"pooler={hide(value)}"
-            raise InvalidInput(f"{shown} is not a kind of pooler", "write pooler=transaction, or leave it out")
-    rest = "&".join(part for part in kept if part)
-    return plain + (mark + rest if rest else ""), pooler
+    return plain + (mark + "&".join(kept) if kept else ""), ours
+
+
+def _unquoted(value: str) -> str:
+    if "%" not in value:
+        return value
+    from urllib.parse import unquote
+
+    return unquote(value)

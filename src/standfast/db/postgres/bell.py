@@ -22,7 +22,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from standfast.db.contract import Watch
-from standfast.db.postgres.binding import ends_soon
 from standfast.db.postgres.effort import uniform
 from standfast.db.postgres.faults import Fault
 from standfast.errors import StandfastError
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 
 CHANNEL = "standfast"
 APART_S = 0.02
-LATE_S = 0.25
-"""How late a process that ends soon may ring. By then it has mostly closed, and rung while it did."""
 LOOK_FIRST_S = 0.25
 LOOK_LAST_S = 2.0
 RECONNECT_MAX_S = 30.0
@@ -79,8 +76,6 @@ class Bell:
 
     def _run(self) -> None:
         while self._asked.get():
-            if ends_soon():  # it goes on with something else: that would have to open a second connection
-                self._closed.wait(LATE_S)
             self._send_quietly()
             self._closed.wait(APART_S)
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from standfast import modules
 from standfast.errors import StorageError
 
 try:
     import psycopg
     from psycopg import pq
+    from psycopg.pq.abc import PGconn, PGresult
 except ImportError as error:
     raise StorageError(
-        "PostgreSQL needs the extra: pip install 'standfast[postgres]'",
+        f"PostgreSQL needs psycopg: {modules.install('postgres')}",
         f"psycopg is there but cannot start: {error}" if "libpq" in str(error) else "",
         code="extra_missing",
     ) from None
 
-__all__ = ["pq", "psycopg"]
+__all__ = ["PGconn", "PGresult", "pq", "psycopg"]

@@ -21,14 +21,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from standfast import crash, modules
-from standfast.db.contract import Caller, Done, Engine, Row, Tx, Watch
+from standfast import crash, log, modules
+from standfast.db.contract import Caller, Done, Engine, Row, Tx, Watch, always
 from standfast.db.migrations import MIGRATIONS, refuse
 from standfast.db.migrations.migration import Migration
 from standfast.db.postgres import faults, migrate, opening
 from standfast.db.postgres.address import Address
 from standfast.db.postgres.bell import CHANNEL, Bell
-from standfast.db.postgres.dial import connect, dial
+from standfast.db.postgres.connect import connect
 from standfast.db.postgres.effort import Effort
 from standfast.db.postgres.faults import Fault, Remedy
 from standfast.db.postgres.pool import Permit, Pool
@@ -135,7 +135,7 @@ class PostgresEngine(Engine):
             return dict(connection.execute(opening.META).fetchall())
 
     def _dial(self) -> Wire:
-        return Wire(dial(self.address), prepare=self._prepare)
+        return Wire(connect(self.address), prepare=self._prepare)
 
     def retain(self) -> None:
         with self._handles_mutex:
@@ -164,10 +164,14 @@ class PostgresEngine(Engine):
         self._usable()
         return self._perform(self._modes.write if durable else self._modes.relaxed, body, caller)
 
-    def submit(self, body: Callable[[Tx], T], caller: Caller, done: Done[T]) -> None:
+    def submit(
+        self, body: Callable[[Tx], T], caller: Caller, done: Done[T], *, wanted: Callable[[], bool] = always
+    ) -> None:
         self._usable()
 
         def job() -> None:
+            if not wanted():
+                return
             try:
                 result = self.write(body, caller)
             except BaseException as error:  # noqa: BLE001 - whatever it was, the one who waits is told
@@ -276,6 +280,7 @@ class PostgresEngine(Engine):
             raise faults.translated(fault, self.address) from None
         if not effort.pause(fault):
             raise faults.busy(fault, self.address, effort.waited_s(), self._in_the_way()) from None
+        log.info("retry %d: sqlstate %s", effort.tries, fault.sqlstate)
 
     def _in_the_way(self) -> str:
         try:

@@ -134,9 +134,11 @@ def translated(fault: Fault, address: Address) -> StandfastError:
                 code="disk_full",
             )
         case "42501":
+            make = f"let an administrator run: CREATE SCHEMA standfast AUTHORIZATION {address.role}"
+            use = "connect with a role that may do this: docs/postgres.md lists what each role may do"
             return StorageError(
                 f"this role may not do that in {where}: {words}",
-                f"let an administrator run: CREATE SCHEMA standfast AUTHORIZATION {address.role}",
+                make if "for database" in words else use,
                 code="not_permitted",
             )
     return StorageError(f"{where}: {words} ({state or 'no code'})", "standfast doctor says more", code="server_error")

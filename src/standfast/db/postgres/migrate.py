@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from standfast import crash
+from standfast import crash, log
 from standfast.db.contract import DEADLINE_S
 from standfast.db.migrations import MIGRATIONS, ddl, refuse
 from standfast.db.migrations.migration import Migration
@@ -51,7 +51,9 @@ def migrate(connection: psycopg.Connection[Any], migrations: Sequence[Migration]
     for attempt in itertools.count(1):
         try:
             with connection.transaction():
-                _migrate_locked(connection, migrations)
+                found = _migrate_locked(connection, migrations)
+            if found < migrations[-1].version:
+                log.info("migrated from schema %d to %d", found, migrations[-1].version)
             return
         except psycopg.Error as error:
             race = error.sqlstate in _WAITED or (error.sqlstate in _EXISTS and attempt <= _EXISTS_RERUNS_MAX)
@@ -60,11 +62,13 @@ def migrate(connection: psycopg.Connection[Any], migrations: Sequence[Migration]
             time.sleep(random.uniform(0.005, 0.1))
 
 
-def _migrate_locked(connection: psycopg.Connection[Any], migrations: Sequence[Migration]) -> None:
+def _migrate_locked(connection: psycopg.Connection[Any], migrations: Sequence[Migration]) -> int:
+    """Returns the schema that was found."""
     connection.execute(_LOCAL)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
     found = _version(connection)
     if found:
+        _as_owner(connection)
         refuse(found, dict(connection.execute("SELECT version, checksum FROM migration").fetchall()), migrations)
     else:
         _make_room(connection)
@@ -73,12 +77,22 @@ def _migrate_locked(connection: psycopg.Connection[Any], migrations: Sequence[Mi
             crash.point("migrate.before_step")
             _apply(connection, migration)
             crash.point("migrate.after_step")
+    return found
 
 
 def _version(connection: psycopg.Connection[Any]) -> int:
     if _one(connection, "SELECT to_regclass('standfast.meta') IS NULL"):
         return 0
     return int(_one(connection, "SELECT value FROM meta WHERE key = 'schema_version'") or 0)
+
+
+def _as_owner(connection: psycopg.Connection[Any]) -> None:
+    """What a migration adds belongs to the role that owns the store, also if a member of it migrates."""
+    owner = "SELECT quote_ident(pg_get_userbyid(nspowner)) FROM pg_namespace WHERE nspname = 'standfast'"
+    owner += " AND nspowner <> to_regrole(quote_ident(current_user)) AND pg_has_role(nspowner, 'MEMBER')"
+    found = _one(connection, owner)
+    if found is not None:
+        connection.execute(f"SET LOCAL ROLE {found}".encode())
 
 
 def _make_room(connection: psycopg.Connection[Any]) -> None:

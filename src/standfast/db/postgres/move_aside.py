@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from standfast.db.postgres import opening
 from standfast.db.postgres.address import Address
-from standfast.db.postgres.dial import connect
+from standfast.db.postgres.connect import connect
 from standfast.db.postgres.faults import spoken
 
 

@@ -1,6 +1,7 @@
 """The first round trip: which server this is, whether it keeps what it is given, what it holds.
 
-A server that would lose acknowledged writes is refused, like a directory that would. The
+A server that would lose acknowledged writes is refused, like a directory that would. So is a store of a role that
+the caller neither belongs to nor names: the owner's triggers run with the rights of every later caller. The
 schema's version comes with the same trip and without a lock, because agents open a store
 thousands of times and migrate it once.
 """
@@ -17,7 +18,7 @@ from standfast.errors import StorageError, UnsafeStorage
 if TYPE_CHECKING:
     from standfast.db.contract import Row
     from standfast.db.postgres.address import Address
-    from standfast.db.postgres.libpq import PGresult
+    from standfast.db.postgres.driver import PGresult
     from standfast.db.postgres.wire import Wire
 
 OLDEST_SERVER = 130000
@@ -31,7 +32,26 @@ SELECT CAST(current_setting('server_version_num') AS bigint) AS version,
        current_setting('fsync') AS fsync,
        current_setting('server_encoding') AS encoding,
        pg_is_in_recovery() AS standby,
-       pg_backend_pid() AS pid
+       pg_backend_pid() AS pid,
+       CAST(current_user AS text) AS role,
+       (SELECT CAST(pg_get_userbyid(nspowner) AS text) FROM pg_namespace WHERE nspname = 'standfast') AS owner,
+       (SELECT CAST(pg_get_userbyid(relowner) AS text) FROM pg_class
+        WHERE oid = to_regclass('standfast.meta')) AS table_owner
+"""
+# Asked only if the owner is neither the caller nor the role that the URL names. A superuser could run code as anyone
+# without owning the store. Membership is read from the catalogue: pg_has_role says yes to every superuser, who has most
+# to lose.
+STRANGERS = b"""
+WITH RECURSIVE mine (id) AS (
+    SELECT oid FROM pg_roles WHERE rolname = current_user
+    UNION SELECT belongs.roleid FROM pg_auth_members AS belongs JOIN mine ON belongs.member = mine.id
+), owners (id) AS (
+    SELECT nspowner FROM pg_namespace WHERE nspname = 'standfast'
+    UNION SELECT relowner FROM pg_class WHERE relnamespace = to_regnamespace('standfast')
+)
+SELECT CAST(rolname AS text) AS name FROM owners JOIN pg_roles ON pg_roles.oid = owners.id
+WHERE NOT rolsuper AND owners.id NOT IN (SELECT id FROM mine)
+ORDER BY 1
 """
 PRESENT = b"SELECT to_regclass('standfast.meta') IS NULL AS fresh"
 META = b"SELECT key, value FROM standfast.meta"
@@ -68,7 +88,8 @@ class Found(NamedTuple):
 
 
 def look(wire: Wire, address: Address, *, allow_unsafe: bool) -> Found:
-    """One round trip. Raises UnsafeStorage or StorageError for a server that cannot hold a store."""
+    """One round trip, two if another role owns the store. Raises UnsafeStorage or StorageError for a server that
+    cannot hold a store."""
     answers: dict[bytes, list[Row]] = {}
     for text in (SERVER, META, HISTORY, LAST, CLUSTER):  # an error ends what follows it: what may be refused is last
         wire.send(text, sink=_into(answers, text))
@@ -78,6 +99,8 @@ def look(wire: Wire, address: Address, *, allow_unsafe: bool) -> Found:
         raise fault
     server = answers[SERVER][0]
     _judge(server, address, allow_unsafe=allow_unsafe)
+    if not {server["owner"], server["table_owner"]} <= {None, server["role"], address.owner}:
+        _refuse_strangers(wire, address)
     fresh = fault is not None and META not in answers and fault.sqlstate in NO_SUCH_TABLE
     if fault is not None and LAST not in answers and not fresh:
         raise fault
@@ -118,6 +141,21 @@ def _into(answers: dict[bytes, list[Row]], text: bytes) -> Callable[[PGresult], 
         answers[text] = rows_of(answer)
 
     return take
+
+
+def _refuse_strangers(wire: Wire, address: Address) -> None:
+    """Raise if a role that the caller neither belongs to nor names owns the store."""
+    answers: dict[bytes, list[Row]] = {}
+    wire.send(STRANGERS, sink=_into(answers, STRANGERS))
+    wire.collect(ANSWER_S)
+    strangers = [row["name"] for row in answers[STRANGERS] if row["name"] != address.owner]
+    if strangers:
+        raise StorageError(
+            f"the store in {address.shown} belongs to role {', '.join(strangers)}, which your role is no member of: "
+            "its triggers would run with your rights",
+            f"if you trust that role, name it in the URL: ?owner={strangers[0]}; otherwise use another database",
+            code="foreign_owner",
+        )
 
 
 def _judge(server: Row, address: Address, *, allow_unsafe: bool) -> None:

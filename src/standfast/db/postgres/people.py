@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from standfast.db.contract import Row
-from standfast.db.postgres.binding import binding
-from standfast.db.postgres.dial import connect
+from standfast.db.postgres.connect import connect
+from standfast.db.postgres.driver import pq, psycopg
 from standfast.db.postgres.faults import READ_ONLY, Fault, translated
 from standfast.db.postgres.values import Bound, bind, number, persons_query, rows_of
 from standfast.errors import InvalidInput
 
 if TYPE_CHECKING:
     from standfast.db.postgres.address import Address
-    from standfast.db.postgres.driver import psycopg
     from standfast.db.postgres.wire import Wire
 
 ROWS_MAX_S = 60
@@ -93,7 +92,6 @@ def held_back(wire: Wire) -> str:
 
 def rows(address: Address, text: str, params: dict[str, object] | None) -> Iterator[Row]:
     """Stream the rows of a person's query, in a transaction that cannot write."""
-    from standfast.db.postgres.driver import psycopg
 
     class Number(psycopg.adapt.Loader):
         def load(self, data: Any) -> int | float:
@@ -159,5 +157,4 @@ def _ask(wire: Wire, text: bytes) -> list[Row]:
 
 
 def driver_version() -> str:
-    way = binding()
-    return f"{way.name}, libpq {way.version}" if way.name != "libpq" else f"libpq {way.version}"
+    return f"psycopg {psycopg.__version__} ({pq.__impl__}), libpq {pq.version()}"

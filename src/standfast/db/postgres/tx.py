@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from standfast import crash
+from standfast import crash, modules
 from standfast.clock import SYSTEM
 from standfast.db.contract import DEADLINE_S, READ_MAX_S, TRANSACTION_MAX_S, Caller, Numbered, Row, Tx, missing
 from standfast.db.migrations import LATEST
@@ -26,7 +26,7 @@ from standfast.db.sql import MOMENT_US
 from standfast.errors import SchemaTooNew, StorageError
 
 if TYPE_CHECKING:
-    from standfast.db.postgres.libpq import PGresult
+    from standfast.db.postgres.driver import PGresult
     from standfast.db.postgres.wire import Sink, Wire
     from standfast.db.sql import Statement
 
@@ -314,7 +314,7 @@ def _fenced(min_writer: int) -> SchemaTooNew:
     return SchemaTooNew(
         f"the store was upgraded while this process ran with schema {LATEST}: it takes writers from "
         f"schema {min_writer} on",
-        "upgrade and restart this process: pip install --upgrade standfast",
+        modules.UPGRADE,
     )
 
 

@@ -16,7 +16,7 @@ from standfast.errors import InvalidInput
 
 if TYPE_CHECKING:
     from standfast.db.contract import Row
-    from standfast.db.postgres.libpq import PGresult
+    from standfast.db.postgres.driver import PGresult
     from standfast.db.sql import Statement
 
 _PERCENT = re.compile(r"%%|%\((\w+)\)s")

@@ -1,6 +1,6 @@
 """The conversation on one connection: statements are queued, and one flush asks for all answers.
 
-This is libpq's pipeline mode, spoken through the `binding` of this process. psycopg's own pipeline
+This is libpq's pipeline mode, through `psycopg.pq`. psycopg's own pipeline
 sends each statement as it comes; here nothing leaves before `collect`, so that a transaction of any
 number of queued statements costs the round trips it must, and it is known at every moment whether
 COMMIT has left. (Measured on loopback: half the CPU of psycopg's pipeline.)
@@ -17,15 +17,15 @@ import select
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from standfast import modules
-from standfast.db.postgres.binding import CONNECTION_BAD, TRANSACTION_IDLE, ExecStatus, Field, binding, ends_soon
+from standfast.db.postgres.driver import pq, psycopg
 from standfast.db.postgres.faults import Fault
 from standfast.db.postgres.values import Bound
 
 if TYPE_CHECKING:
-    from standfast.db.postgres.libpq import Error, PGconn, PGresult
+    from standfast.db.postgres.driver import PGresult
 
 Sink: TypeAlias = "Callable[[PGresult], None]"
 Plan: TypeAlias = tuple[bytes, tuple[int, ...]]
@@ -34,7 +34,7 @@ Plan: TypeAlias = tuple[bytes, tuple[int, ...]]
 PREPARED_MAX = 500
 """Plans kept on one connection; what comes after is sent in full each time."""
 OWED_S = 10.0
-_OK = frozenset({ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK, ExecStatus.EMPTY_QUERY})
+_OK = frozenset({pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY})
 _NOTHING = Bound([], [], [])
 _GONE = frozenset({b"FATAL", b"PANIC"})
 
@@ -53,7 +53,7 @@ class _Sent:
 class Wire:
     """One connection in pipeline mode. Used by one thread at a time."""
 
-    def __init__(self, connection: PGconn, *, prepare: bool) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], *, prepare: bool) -> None:
         self.prepare = prepare
         self.broken = False
         self.born = time.monotonic()
@@ -66,8 +66,8 @@ class Wire:
         """`_under_way` lists what libpq has sent. False while a step changes both."""
         self._owed = False
         """COMMIT of a read was sent and flushed; the next use of the wire takes its answer."""
-        self._pg = connection
-        self._error: type[Error] = binding().Error
+        self._connection = connection
+        self._pg = connection.pgconn
         self._under_way: deque[_Sent] = deque()
         self._plans: dict[Plan, bytes] = {}
         self._poll = select.poll()
@@ -88,11 +88,11 @@ class Wire:
             self._catch_up()
         self.ended = self._exact = False
         try:
-            if self.prepare and not ends_soon():  # most of its statements come once
+            if self.prepare:
                 self._send_prepared(text, bound)
             else:
                 self._pg.send_query_params(text, bound.values, bound.types, bound.formats)
-        except self._error as error:
+        except psycopg.Error as error:
             raise self._gone(error) from None
         self._under_way.append(_Sent(sink))
         self._exact = True
@@ -116,7 +116,7 @@ class Wire:
             self.send(text)
             self._sync()
             self.broken = self.broken or self._pg.flush() != 0
-        except (Fault, self._error):
+        except (Fault, psycopg.Error):
             self.broken = True
         self._owed = True  # last: an exception before this line leaves a wire that is not reusable
 
@@ -150,7 +150,7 @@ class Wire:
         self.round_trips += 1
         try:
             self._sync()
-        except self._error as error:
+        except psycopg.Error as error:
             raise self._gone(error) from None
         self._receive(within_s)
 
@@ -158,9 +158,9 @@ class Wire:
         self._exact = False
         try:
             answers, fault = self._answers(time.monotonic() + within_s)
-        except self._error as error:
+        except psycopg.Error as error:
             raise self._gone(error) from None
-        self.ended = self._pg.transaction_status == TRANSACTION_IDLE
+        self.ended = self._pg.transaction_status == pq.TransactionStatus.IDLE
         self._exact = True
         for sink, answer in answers:
             sink(answer)
@@ -182,9 +182,9 @@ class Wire:
                 continue
             if sent.plan is not None:
                 self._plans.pop(sent.plan, None)
-            if answer.status == ExecStatus.FATAL_ERROR:
+            if answer.status == pq.ExecStatus.FATAL_ERROR:
                 fault = fault or _fault(answer)
-                if fault.lost or self._pg.status == CONNECTION_BAD:
+                if fault.lost or self._pg.status == pq.ConnStatus.BAD:
                     self.broken = fault.lost = True
                     raise fault
         return answers, fault
@@ -254,9 +254,9 @@ class Wire:
 
     def close(self) -> None:
         self.broken = True
-        self._pg.finish()
+        self._connection.close()
 
-    def _gone(self, error: Error) -> Fault:
+    def _gone(self, error: psycopg.Error) -> Fault:
         self.broken = True
         return Fault(str(error) or type(error).__name__, sqlstate=error.sqlstate or "", lost=True)
 
@@ -271,8 +271,8 @@ class Notices:
     def take(self, notice: PGresult) -> None:
         # By the server's own function, because its words come in any language: the wait for a standby
         # was cut short, and COMMIT will answer as if nothing had happened.
-        if notice.error_field(Field.SOURCE_FUNCTION) == b"SyncRepWaitForLSN":
-            words = notice.error_field(Field.MESSAGE_PRIMARY) or b"the standby did not answer"
+        if notice.error_field(pq.DiagnosticField.SOURCE_FUNCTION) == b"SyncRepWaitForLSN":
+            words = notice.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"the standby did not answer"
             self.warned = words.decode("utf-8", "replace")
 
 
@@ -286,10 +286,10 @@ def _plan_name(plan: Plan) -> bytes:
 
 
 def _fault(answer: PGresult) -> Fault:
-    sqlstate = (answer.error_field(Field.SQLSTATE) or b"").decode()
-    words = answer.error_field(Field.MESSAGE_PRIMARY) or answer.error_message
-    detail = answer.error_field(Field.MESSAGE_DETAIL)
-    severity = answer.error_field(Field.SEVERITY_NONLOCALIZED)
+    sqlstate = (answer.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+    words = answer.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or answer.error_message
+    detail = answer.error_field(pq.DiagnosticField.MESSAGE_DETAIL)
+    severity = answer.error_field(pq.DiagnosticField.SEVERITY_NONLOCALIZED)
     text = words.decode("utf-8", "replace").strip()
     if detail:
         text += f" ({detail.decode('utf-8', 'replace').strip()})"

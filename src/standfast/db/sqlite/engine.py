@@ -26,8 +26,8 @@ from typing import TypeVar
 
 import apsw
 
-from standfast import crash
-from standfast.db.contract import DEADLINE_S, Caller, Done, Engine, Row, Tx, Watch
+from standfast import crash, log, modules
+from standfast.db.contract import DEADLINE_S, Caller, Done, Engine, Row, Tx, Watch, always
 from standfast.db.migrations import MIGRATIONS
 from standfast.db.migrations.migration import Migration
 from standfast.db.sql import statement
@@ -37,7 +37,7 @@ from standfast.db.sqlite.lock import FileLock, busy, cannot_open, holder
 from standfast.db.sqlite.operations import Body, Call, Hold
 from standfast.db.sqlite.tx import SqliteTx
 from standfast.db.sqlite.writer import Writer, answer
-from standfast.db.store_memory import replaced
+from standfast.db.store_memory import refuse_lost, replaced
 from standfast.errors import Busy, CommitUnknown, Corrupt, InvalidInput, SchemaTooNew, StandfastError, StorageError
 
 T = TypeVar("T")
@@ -145,7 +145,7 @@ class SqliteEngine(Engine):
             if mode != "wal":
                 raise StorageError(f"{self.path} cannot use a write-ahead log (it answers {mode})", "standfast doctor")
             migrate.migrate(connection, caller, migrations)
-            self.store_id, self.epoch = migrate.identity(connection)  # opens the WAL and its index
+            self.store_id, self.epoch, _ = migrate.identity(connection)  # opens the WAL and its index
             self._files = files = Files(probe)
             self._heal()  # we would not have heard of an fsync that failed before we had the WAL open
             self._bell = bell.Bell(self.path + ".bell")
@@ -257,11 +257,19 @@ class SqliteEngine(Engine):
         operation = Body(body, caller, durable=durable)
         self._writer.run(operation)
         result: T = operation.result
+        if isinstance(result, StandfastError):
+            raise result
         return result
 
-    def submit(self, body: Callable[[Tx], T], caller: Caller, done: Done[T]) -> None:
+    def submit(
+        self, body: Callable[[Tx], T], caller: Caller, done: Done[T], *, wanted: Callable[[], bool] = always
+    ) -> None:
         self._usable()
-        self._writer.submit(Body(body, caller, durable=True, done=done))
+        self._writer.submit(Body(body, caller, durable=True, done=done, wanted=wanted))
+
+    @property
+    def changes(self) -> int:  # type: ignore[override]
+        return self._files.changes
 
     @property
     def inside(self) -> bool:
@@ -289,15 +297,17 @@ class SqliteEngine(Engine):
         finally:
             self.lock.release()
         if not served:  # a foreign program has the database; the batch is back in the deque
+            log.info("retry: another program has locked the database")
             library.pause(0.05)
             return
         committed = [body for body in served if body.error is None]
         if committed:
             self._batches += 1
             error = self._confirm(any(body.durable for body in committed))
-            if error is not None:
-                for body in committed:
-                    body.error = error
+            if error is None:
+                self.newest = next((body.newest for body in reversed(committed) if body.newest), self.newest)
+            else:
+                _fail(committed, error)
         answer(served)
         if committed:
             self._bell.ring()
@@ -311,7 +321,7 @@ class SqliteEngine(Engine):
             return _fail(batch, self.dead)
         try:
             crash.point("commit.before_begin")
-            self._files.check_names()
+            self._files.check_index()
             return self._run(batch)
         except library.RETRYABLE:
             self.rollback()
@@ -327,7 +337,7 @@ class SqliteEngine(Engine):
         started = time.monotonic() if len(batch) > 1 else 0.0
         for served, body in enumerate(batch, 1):
             try:
-                body.result = body.function(SqliteTx(self.cursor, body.caller))
+                body.run(self.cursor)
             except library.RETRYABLE:
                 if len(batch) == 1:
                     raise
@@ -353,7 +363,7 @@ class SqliteEngine(Engine):
         for body in batch:
             self.connection.execute("SAVEPOINT op")
             try:
-                body.result = body.function(SqliteTx(self.cursor, body.caller))
+                body.run(self.cursor)
                 self.connection.execute("RELEASE op")
             except BaseException as error:
                 if not self.connection.in_transaction:  # a full disk ends the whole transaction
@@ -395,18 +405,20 @@ class SqliteEngine(Engine):
 
     def _check_fence(self) -> None:
         """Another connection committed since our last commit. Is it still our store, and may we still write?"""
-        mine, there = (self.store_id, self.epoch), migrate.identity(self.connection)
-        if there != mine:
-            self.dead = replaced(self.path, mine, there)
-            raise self.dead
-        found = self.connection.execute("PRAGMA user_version").get
-        if found == self._schema:
-            return
-        row = self.connection.execute("SELECT value FROM meta WHERE key = 'min_writer'").get
-        if row is not None and int(row) > self._schema:
+        store_id, epoch, min_writer = migrate.identity(self.connection)
+        mine, there = (self.store_id, self.epoch), (store_id, epoch)
+        try:
+            if there != mine:
+                raise replaced(self.path, mine, there)
+            refuse_lost(SqliteTx(self.cursor, self._caller), self.path, self.newest)
+        except StorageError as error:
+            self.dead = error
+            raise
+        if min_writer > self._schema:
             raise SchemaTooNew(
-                f"the store was upgraded to schema {found} while this process ran with schema {self._schema}",
-                "upgrade and restart this process: pip install --upgrade standfast",
+                f"the store was upgraded to schema {migrate.version(self.connection)} while this process ran with "
+                f"schema {self._schema}",
+                modules.UPGRADE,
             )
 
     def lend(self, hold: Hold) -> None:
@@ -428,6 +440,8 @@ class SqliteEngine(Engine):
         if committed:
             self._batches += 1
             hold.error = self._confirm(True)
+            if hold.error is None:
+                self.newest = hold.result.newest or self.newest
         hold.answer()
         if committed:
             self._bell.ring()
@@ -442,7 +456,7 @@ class SqliteEngine(Engine):
         try:
             if self.dead is not None:
                 raise self.dead
-            self._files.check_names()
+            self._files.check_index()
             self.begin()
         except library.RETRYABLE:
             self.rollback()
@@ -470,7 +484,7 @@ class SqliteEngine(Engine):
         self.dead = self.dead or lost
 
     def translated(self, error: BaseException) -> BaseException:
-        if isinstance(error, CommitUnknown):  # the identity check refused before anything was written
+        if isinstance(error, CommitUnknown):  # the WAL index has lost its name: nothing was written
             self.dead = self.dead or error
         if not isinstance(error, apsw.Error):
             return error

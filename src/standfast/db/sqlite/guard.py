@@ -9,11 +9,12 @@ cancel), over the same bytes: the shared range of the database and the first byt
 opens the store compares them. If another process has one of the three files open and not the others, a file was
 removed or replaced under that process: two WAL indexes for one WAL would damage the store.
 
-*Identity check.* Before a group commit begins, and again after its fsync, the files we write to must be the
-files at their names. `readlink` of our own descriptors shows this; a `stat` of the WAL would make the next fsync
-half as expensive again on current kernels. After the fsync the contents are compared too, because a file that
-is truncated or overwritten in place keeps its name: the header of the database through our descriptor, and the
-WAL against the WAL index.
+*Identity check.* After the fsync of a group commit, the files we wrote to must be the files at their names.
+`readlink` of our own descriptors shows this; a `stat` of the WAL would make the next fsync half as expensive again
+on current kernels. The contents are compared too, because a file that is truncated or overwritten in place keeps
+its name: the header of the database through our descriptor, and the WAL against the WAL index. Each page of the
+database must be in one of the two files. Before a commit only the name of the WAL index is compared: a commit may
+checkpoint, and another program that found no index may have truncated the WAL.
 
 Nothing here opens and closes the database file while SQLite has it open.
 """
@@ -30,6 +31,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from standfast.db.sqlite.migrate import APPLICATION_ID
+from standfast.db.store_memory import OVERWRITTEN
 from standfast.errors import CommitUnknown, StorageError
 
 _F_OFD_GETLK, _F_OFD_SETLK = 36, 37
@@ -123,6 +125,7 @@ class Files:
         self._shm = Descriptor(path + "-shm")
         self.path = path + "-wal"
         self._directory = os.path.dirname(path)
+        self.changes = 0
         if not _LINUX:
             return
         _share(self._database, _SHARED_FIRST, _SHARED_SIZE)
@@ -134,6 +137,7 @@ class Files:
         self._names = self._now_named()
         self._place = _place(self._directory)
         self._header = Header.read(self._database)
+        self.changes = self._header.changes
         self._size = os.lseek(self._database, 0, os.SEEK_END)
 
     def settle(self, *, durable: bool) -> None:
@@ -143,7 +147,7 @@ class Files:
         """
         if durable:
             _sync(self._wal.fd)
-        self.check_names()
+        self._check_names()
         if _LINUX:
             self._check_contents()
 
@@ -152,8 +156,12 @@ class Files:
         self._check_database()
         self._check_wal()
 
-    def check_names(self) -> None:
-        """Cheap enough before each group commit: no write goes into a file that lost its name."""
+    def check_index(self) -> None:
+        """Before a commit: the WAL index still has its name."""
+        if _LINUX and _readlink(self._links[2], dir_fd=self._proc.fd) != self._names[2]:
+            raise _alarm(os.fsdecode(self._names[2]), "was removed or replaced")
+
+    def _check_names(self) -> None:
         if self._now_named() != self._names:
             raise _alarm(self._changed_name(), "was removed or replaced")
 
@@ -186,22 +194,32 @@ class Files:
             if os.pread(self._database, 100, 0) != header.bytes:
                 header = Header.read(self._database)
             if header.follows(self._header) and size >= min(self._size, header.pages * header.page_size):
-                self._header, self._size = header, size
+                self._header, self._size, self.changes = header, size, header.changes
                 return
-        raise _alarm(os.fsdecode(self._names[0]), "was overwritten or truncated")
+        raise self._overwritten()
+
+    def _overwritten(self) -> CommitUnknown:
+        return _alarm(os.fsdecode(self._names[0]), "was overwritten or truncated", code=OVERWRITTEN)
 
     def _check_wal(self) -> None:
-        """All frames that the WAL index counts must be in the WAL, under the index's salt."""
+        """All frames that the WAL index counts are in the WAL, under the index's salt, and no page is missing.
+
+        A page is in the database file if it is not in the WAL. So the file cannot be shorter than the number of
+        pages less the number of frames. This finds an older copy that was written over the file during a checkpoint:
+        its header is the one that this process saw last.
+        """
+        whole = False
         for _ in _tries():
             index = os.pread(self._shm.fd, 48, 0)
             if len(index) == 48:
-                page_size, frames = struct.unpack_from("=HI", index, 14)
+                page_size, frames, pages = struct.unpack_from("=HII", index, 14)
                 page_size = 65536 if page_size == 1 else page_size
                 salt = os.pread(self._wal.fd, 8, 16)
                 size = os.lseek(self._wal.fd, 0, os.SEEK_END)
-                if frames == 0 or (salt == index[32:40] and size >= 32 + frames * (24 + page_size)):
+                whole = frames == 0 or (salt == index[32:40] and size >= 32 + frames * (24 + page_size))
+                if whole and os.lseek(self._database, 0, os.SEEK_END) >= (pages - frames) * page_size:
                     return
-        raise _alarm(self.path, "was overwritten or truncated")
+        raise self._overwritten() if whole else _alarm(self.path, "was overwritten or truncated")
 
     def size_bytes(self) -> int:
         return os.lseek(self._wal.fd, 0, os.SEEK_END)
@@ -259,10 +277,11 @@ def _place(directory: str) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _alarm(path: str, what: str) -> CommitUnknown:
+def _alarm(path: str, what: str, *, code: str | None = None) -> CommitUnknown:
     return CommitUnknown(
         f"{path} {what} while this process was writing to it",
         "look the write up by its key before repeating it; then: standfast doctor",
+        code=code,
     )
 
 

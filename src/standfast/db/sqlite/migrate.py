@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import apsw
 
-from standfast import crash
+from standfast import crash, log
 from standfast.db import catalogue
 from standfast.db.contract import Caller
 from standfast.db.migrations import MIGRATIONS, ddl, refuse
@@ -45,6 +45,8 @@ def migrate(connection: apsw.Connection, caller: Caller, migrations: Sequence[Mi
                 crash.point("migrate.after_step")
         protect(connection, migrations)
         connection.execute("COMMIT")
+        if found < migrations[-1].version:
+            log.info("migrated from schema %d to %d", found, migrations[-1].version)
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
@@ -60,10 +62,10 @@ def _found(connection: apsw.Connection, migrations: Sequence[Migration]) -> int:
     return found
 
 
-def identity(connection: apsw.Connection) -> tuple[str, int]:
-    """The store's id and epoch."""
-    meta = dict(connection.execute("SELECT key, value FROM meta WHERE key IN ('store_id', 'epoch')"))
-    return meta.get("store_id", ""), int(meta.get("epoch", "1"))
+def identity(connection: apsw.Connection) -> tuple[str, int, int]:
+    """The store's id, its epoch, and the lowest schema that may write to it."""
+    meta = dict(connection.execute("SELECT key, value FROM meta WHERE key IN ('store_id', 'epoch', 'min_writer')"))
+    return meta.get("store_id", ""), int(meta.get("epoch", "1")), int(meta.get("min_writer", "0"))
 
 
 def refuse_foreign(connection: apsw.Connection, found: int) -> None:
@@ -112,6 +114,7 @@ def protect(connection: apsw.Connection, migrations: Sequence[Migration] = MIGRA
 
 
 def guard_trigger(table: str, change: str) -> str:
+
     name = catalogue.guard(table, change)
     return f"CREATE TRIGGER {name} BEFORE {change} ON {table} BEGIN SELECT {GUARD}(); END"
 
@@ -122,6 +125,7 @@ def unprotected(connection: apsw.Connection, migrations: Sequence[Migration] = M
     Other tables are never guarded: Litestream writes into its own. The index of words is a virtual table and takes
     no trigger.
     """
+
     there = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     triggers = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'")}
     return [

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from standfast.db.contract import DEADLINE_S, TRANSACTION_MAX_S, Caller, Done, Numbered, Row, Wake
+from standfast.db.contract import DEADLINE_S, TRANSACTION_MAX_S, Caller, Done, Numbered, Row, Wake, always
 from standfast.db.sqlite import forks
 from standfast.db.sqlite.tx import SqliteTx
-from standfast.errors import StorageError
+from standfast.errors import StandfastError, StorageError
 
 if TYPE_CHECKING:
     from standfast.db.contract import Tx
@@ -45,6 +45,10 @@ class Operation:
         with suppress(RuntimeError):  # a caller that was hit by an exception never took the answer before
             self._answered.release()
 
+    def is_wanted(self) -> bool:
+        """In the writer thread, before it begins this."""
+        return not self.gone
+
     def wait(self, timeout_s: float) -> bool:
         """In the caller's thread: True once it is answered."""
         return self._answered.acquire(timeout=max(timeout_s, 0.0))
@@ -53,7 +57,7 @@ class Operation:
 class Body(Operation):
     """A function of a transaction."""
 
-    __slots__ = ("caller", "deadline", "done", "durable", "function")
+    __slots__ = ("caller", "deadline", "done", "durable", "function", "newest", "wanted")
 
     def __init__(
         self,
@@ -62,6 +66,7 @@ class Body(Operation):
         *,
         durable: bool,
         done: Done[Any] | None = None,
+        wanted: Callable[[], bool] = always,
     ) -> None:
         super().__init__()
         self.function = function
@@ -69,7 +74,24 @@ class Body(Operation):
         self.durable = durable
         self.done = done
         """Called with the answer, if no caller waits for it (event loops)."""
+        self.wanted = wanted
         self.deadline = 0.0 if done is None else time.monotonic() + DEADLINE_S
+        self.newest: tuple[int, int] | None = None
+        """The last journal row that it inserted."""
+
+    def is_wanted(self) -> bool:
+        return not self.gone and self.wanted()
+
+    def run(self, cursor: apsw.Cursor) -> None:
+        """A refusal that the function raises before it wrote anything is its answer: nothing is rolled back."""
+        tx, before = SqliteTx(cursor, self.caller), cursor.connection.total_changes()
+        try:
+            self.result = self.function(tx)
+        except StandfastError as refusal:
+            if isinstance(refusal, StorageError) or cursor.connection.total_changes() != before:
+                raise
+            self.result = refusal
+        self.newest = tx.newest
 
     def call_back(self) -> Wake | None:
         """Hand the answer to `done`; returns what to do after all callbacks of the batch."""

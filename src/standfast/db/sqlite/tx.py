@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SqliteTx(Tx):
-    __slots__ = ("_cursor", "_forks")
+    __slots__ = ("_cursor", "_forks", "newest")
 
     dialect = "sqlite"
 
@@ -27,6 +27,8 @@ class SqliteTx(Tx):
         self.after = None
         self._cursor = cursor
         self._forks = forks.count()
+        self.newest: tuple[int, int] | None = None
+        """Sequence number and time of the last journal row that was inserted here."""
 
     def _own(self) -> None:
         """Refuse a transaction that a forked child inherited."""
@@ -84,7 +86,8 @@ class SqliteTx(Tx):
             self._cursor.execute(statement.sqlite, values)
         except UNFIT as error:
             raise refused(dict(zip(statement.names, values, strict=True)), error) from None
-        row.seq = self._cursor.connection.last_insert_rowid()
+        row.seq = seq = self._cursor.connection.last_insert_rowid()
+        self.newest = (seq, self.now_us())
 
     def now_us(self) -> int:
         if self._now_us is None:

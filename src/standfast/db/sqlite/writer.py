@@ -7,7 +7,8 @@ that hits it at any bytecode (a signal handler, an asynchronous exception, Ctrl-
 caller (RULES §15).
 
 The thread takes the file lock first and operations second. An operation that is still in the deque can be withdrawn
-with one `deque.remove`: by a deadline, by Ctrl-C, by an exception. `deque.popleft` and `deque.remove` are
+with one `deque.remove`: by a deadline, by Ctrl-C, by an exception. A body of a cancelled task stays in the deque, and
+the thread passes over it. `deque.popleft` and `deque.remove` are
 atomic, so an operation is either withdrawn or begun.
 
 Callers never change a flag that another caller reads: only the thread sets `_asleep` and `_stopped`.
@@ -235,7 +236,7 @@ class Writer:
                 operation = self._waiting.popleft()
             except IndexError:
                 return None
-            if not operation.gone:
+            if operation.is_wanted():
                 operation.begun = True
                 return operation
 

@@ -62,11 +62,11 @@ def _set(words: str) -> frozenset[str]:
 
 _RUNNING = _set(
     "bash sh zsh fish powershell shell exec execute run runner command cmd terminal process spawn script ssh pty "
-    "console subprocess invoke eval"
+    "console subprocess invoke eval stdin keys keystrokes tmux repl kernel cell sandbox"
 )
 _COMMANDS = _set(
     "command commands cmd cmds script scripts argv args arguments shell program executable code commandline "
-    "command_line cmdline run exec"
+    "command_line cmdline run exec stdin chars keys keystrokes"
 )
 # They read or write files, or talk: their texts are no commands. (`Task` and `agent` start an agent with hooks.)
 _FILE_TOOLS = _set(
@@ -321,7 +321,7 @@ def _said(base: Heard, payload: dict[str, Any], clean: _Cleaner) -> Heard:
     if base.kind == "prompt" and text is not None:
         text = clean.text(text)
         facts["prompt"] = _cut(text, PROMPT_MAX)
-        return base._replace(summary=serial.clean(text[:1000], SUMMARY_MAX), facts=facts)
+        return base._replace(summary=serial.summary(text, SUMMARY_MAX), facts=facts)
     for name in ("message", "error", "error_type", "summary", "task_description", "title", "agent_transcript_path"):
         if isinstance(payload.get(name), str):
             facts[name] = _cut(clean.text(payload[name]), 1000)
@@ -356,13 +356,13 @@ class _Cleaner:
 
     def text(self, text: str) -> str:
         if self._redact:
-            from standfast.record.redaction import redacted
+            from standfast.serial.redaction import redacted
 
             text = redacted(text)
         return fit(text)
 
     def line(self, text: str) -> str:
-        return serial.clean(self.text(text), SUMMARY_MAX)
+        return serial.summary(text, SUMMARY_MAX)
 
     def input(self, given: Any) -> str | None:
         if given is None:

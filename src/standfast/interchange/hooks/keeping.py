@@ -23,7 +23,7 @@ from standfast.config.scope import OUTSIDE, Label, scope_of
 from standfast.db.contract import Caller, Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, Store, query, verb
-from standfast.errors import StandfastError
+from standfast.errors import Conflict, NotFound
 from standfast.footings import journal, leases, repositories
 from standfast.ids import new_id
 from standfast.interchange.hooks.hearing import Heard
@@ -55,13 +55,17 @@ TYPES = {
 
 
 class Kept(NamedTuple):
-    """Where a record went, and the gates that stand there."""
+    """Where a record went, and what waits for its agent."""
 
     session_id: str
     new: bool
     """False if it was known already."""
     gates: list[Row]
-    """Only for a tool call that is about to be made."""
+    """The gates that apply to the agent. Empty after a stop or an end, as are the next two."""
+    homes: tuple[str, ...] = ()
+    """The homes of these gates: of the agent's directory and of its session."""
+    mail: bool = False
+    """Whether mail waits in the box of the agent or of its session."""
 
 
 class Hooks(Room):
@@ -75,9 +79,12 @@ class Hooks(Room):
         crash.point("hook.before_keep")
         kept = _keep(tx, heard, late=False)
         leases.renew_held(tx)
-        if heard.kind != "call":
+        if heard.kind in LEAVING or heard.kind == "check":
             return kept
-        return kept._replace(gates=_gates(tx, kept.session_id))
+        homes = _homes(tx, kept.session_id)
+        boxes = {"scope": tx.caller.scope, "own_box": tx.caller.actor, "session_box": f"session:{heard.key}"}
+        mail = tx.maybe(SQL.mail_waits, now_us=tx.now_us(), **boxes) is not None
+        return kept._replace(gates=_gates(tx, homes), homes=homes, mail=mail)
 
     @verb
     def hold(self, tx: Tx, heard: Heard, gate: str, why: str) -> None:
@@ -115,7 +122,7 @@ class Hooks(Room):
 
         With a session, also those of its own repository: an agent may have left it.
         """
-        return _gates(tx, session_id)
+        return _gates(tx, _homes(tx, session_id))
 
     @query
     def whose(self, tx: Tx, session_id: str) -> Row | None:
@@ -147,17 +154,35 @@ class Hooks(Room):
         return [row["cwd"] for row in rows]
 
 
+def work_in(store: Store, session_id: str, *, adopt: bool) -> None:
+    """What the caller does belongs to this session; with `adopt`, also to its scope and repository."""
+    caller = store.caller
+    caller.session_id = session_id
+    row = Hooks(store).whose(session_id) if adopt else None
+    if row is None:
+        return
+    label = repositories.labelled(row)
+    caller.scope = caller.scope or row["scope"]
+    if not label.outside and label != caller.label:
+        caller.label = label
+        caller.repository = repositories.known(store, caller)
+
+
 def told_of(tx: Tx, agent: str) -> tuple[int | None, int]:
     """When anything was last heard of an agent's sessions, and how many of its files were ever imported."""
     return tx.one(SQL.last_heard, agent=agent)["us"], tx.one(SQL.imported, agent=agent)["files"]
 
 
-def _gates(tx: Tx, session_id: str | None) -> list[Row]:
+def _homes(tx: Tx, session_id: str | None) -> tuple[str, str]:
+    """Whose gates apply: those of the caller's directory, and of the session, which may have begun elsewhere."""
     row = tx.maybe(SQL.whose, id=session_id) if session_id else None
     own = tx.caller.home if row is None else repositories.home(tx, row["scope"], repositories.labelled(row))
-    homes = {"home": tx.caller.home, "session_home": own}
-    rows = tx.all(SQL.gates, limit=GATES_MAX, **homes, **tx.caller.labelled())
-    return [one for one in rows if one["scope"] in ("", *homes.values()) or scope_of(one["scope"]) == tx.caller.scope]
+    return tx.caller.home, own
+
+
+def _gates(tx: Tx, homes: tuple[str, str]) -> list[Row]:
+    rows = tx.all(SQL.gates, limit=GATES_MAX, home=homes[0], session_home=homes[1], **tx.caller.labelled())
+    return [one for one in rows if one["scope"] in ("", *homes) or scope_of(one["scope"]) == tx.caller.scope]
 
 
 def keep_late(
@@ -260,8 +285,10 @@ def _open(tx: Tx, heard: Heard, key: str | None = None) -> str | None:
         "actor": tx.caller.actor,
         **leases.term_of(tx, LEASE_US),
     }
-    opened = owning.open_or_resume(tx, key or heard.key, wanted, alone=False, join=None)
-    return None if isinstance(opened, StandfastError) else opened.record.id
+    try:
+        return owning.open_or_resume(tx, key or heard.key, wanted, alone=False, join=None).record.id
+    except (Conflict, NotFound):
+        return None
 
 
 def _stand(tx: Tx, heard: Heard, row: Row) -> None:

@@ -78,11 +78,18 @@ UPDATE effect SET context = :context, updated_us = :now_us
 WHERE id = :id AND attempt = :attempt AND state = 'dispatched'
 
 -- name: gates
-SELECT id, scope, pattern, need, why, actor, created_us, removed_us
+SELECT {columns:gate}
 FROM gate
 WHERE removed_us IS NULL AND (scope IN (:home, :session_home, '') OR git_dir = :git_dir OR origin = :origin)
 ORDER BY id
 LIMIT :limit
+
+-- Mail that the agent or its session could read now.
+-- name: mail_waits
+SELECT seq FROM mail
+WHERE scope = :scope AND box IN (:own_box, :session_box) AND ended_us IS NULL AND holder IS NULL
+  AND ready_us <= :now_us AND (expires_us IS NULL OR expires_us > :now_us)
+LIMIT 1
 
 -- The newest session an agent's hooks or transcripts told of.
 -- name: last_heard

@@ -34,5 +34,14 @@ def waiting(places: list[str]) -> list[str]:
     return found
 
 
+def size_bytes(place: str) -> int:
+    """How much waits in a spool; 0 if there is none."""
+    try:
+        with os.scandir(place) as files:
+            return sum(file.stat(follow_symlinks=False).st_size for file in files)
+    except OSError:
+        return 0
+
+
 def _ours(name: str) -> bool:
     return name in (OPEN, LOST) or name.endswith((ASIDE, ASIDE + TORN))

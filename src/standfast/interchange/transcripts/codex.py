@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
+from standfast import modules
 from standfast.errors import InvalidInput
 from standfast.interchange.transcripts.neutral import (
     Batch,
@@ -137,7 +138,7 @@ def _unpacked(path: str) -> IO[bytes]:
     try:
         import zstandard  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
-        raise InvalidInput(f"{path} is compressed with zstd", "pip install 'standfast[zstd]'") from None
+        raise InvalidInput(f"{path} is compressed with zstd", modules.install("zstd")) from None
     return io.BufferedReader(zstandard.open(path, "rb"))
 
 

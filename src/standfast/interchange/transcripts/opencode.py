@@ -38,7 +38,7 @@ from standfast.interchange.transcripts.reading import (
     document,
     in_pieces,
 )
-from standfast.record.redaction import redacted
+from standfast.serial.redaction import redacted
 
 STATUS = {"completed": "ok", "error": "error", "running": "unknown", "pending": "unknown"}
 KNOWN = frozenset(

@@ -23,7 +23,7 @@ from typing import IO, Any, NamedTuple
 
 from standfast.errors import InvalidInput
 from standfast.interchange.transcripts.neutral import Batch
-from standfast.record.redaction import redacted, suspicious
+from standfast.serial.redaction import redacted, suspicious
 
 LINE_MAX_BYTES = 64 * 1024 * 1024
 PIECE_BYTES = 4 * 1024 * 1024

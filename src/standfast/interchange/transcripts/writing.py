@@ -18,7 +18,7 @@ from standfast.config.scope import Label
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.footings import journal, keys, repositories
-from standfast.ids import new_id, several
+from standfast.ids import new_id
 from standfast.interchange.transcripts.neutral import Batch, Folded, Said, Thread, Used
 from standfast.interchange.transcripts.reading import Place
 from standfast.record import nodes
@@ -319,7 +319,7 @@ def _say(tx: Tx, agent: str, fresh: list[Said], homes: dict[Thread, _Home], seq:
             "import_offset": offset,
         }
 
-    tx.many(SQL.message, map(row, several("msg", len(fresh)), fresh))
+    tx.many(SQL.message, (row(new_id("msg"), one) for one in fresh))
     return placed
 
 
@@ -390,7 +390,7 @@ def _call(
             "import_offset": row.get("offset"),
         }
 
-    tx.many(SQL.tool_call, map(whole, several("tcl", len(rows)), rows.items()))
+    tx.many(SQL.tool_call, (whole(new_id("tcl"), one) for one in rows.items()))
     return len(rows)
 
 
@@ -435,7 +435,7 @@ def _use(tx: Tx, batch: Batch, homes: dict[Thread, _Home], seq: int) -> None:
 
     for statement, last_wins in ((SQL.usage_largest, False), (SQL.usage_newest, True)):
         chosen = [used for used in batch.used.values() if used.last_wins is last_wins]
-        tx.many(statement, map(row, several("usg", len(chosen)), chosen))
+        tx.many(statement, (row(new_id("usg"), one) for one in chosen))
     for response in batch.dropped:
         tx.run(SQL.drop_usage, response=response)
 

@@ -300,7 +300,7 @@ def effect(
     approve     a person has to say yes to each
     attempts    how many dispatches one grant allows, 1 to 10; the approver reads the number
     returns     the type of the result, where the annotation does not say it
-    settle      a probe's "not there" counts only this long after the last dispatch; default 10 s
+    settle      a probe's "not there" counts only this long after the last attempt could send; default 10 s
     per         "store": tool and `by` are one effect in every session; default "session"
     """
     given = {"by": by, "idempotent": idempotent, "not_applied": not_applied, "approve": approve, "attempts": attempts}

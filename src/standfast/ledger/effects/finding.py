@@ -24,7 +24,7 @@ BEGUN: set[tuple[str, int]] = set()
 LEFT: set[tuple[str, int]] = set()
 """Attempts whose call has ended in this process while the store could not record it."""
 DOUBTS_MAX = 100
-"""Effects under way in one session that are judged; more than these are not sent side by side."""
+"""Effects under way that are judged at a time; equal ones in other sessions: at all."""
 
 
 class Go(NamedTuple):
@@ -64,6 +64,8 @@ class Stopped(NamedTuple):
     doubts: tuple[Doubt, ...]
     elsewhere: str | None = None
     """Of the same effect in another session: where that is."""
+    repository: str = ""
+    """Of the same effect in another repository: which, and the account that wrote it."""
 
 
 class Finding(NamedTuple):
@@ -182,15 +184,19 @@ def stopped(tx: Tx, wanted: Wanted, id: str = "") -> Stopped | None:
     for row in tx.all(transitions.SQL.same_elsewhere, session_id=session_id or "", limit=DOUBTS_MAX, **about):
         doubt = doubtful(tx, row) if row["id"] != id else None
         if doubt is not None:
-            return Stopped((doubt,), _where(tx, row["session_id"]))
+            return Stopped((doubt,), _where(tx, row["session_id"]), repositories.other(tx, row, wanted.repository(tx)))
     return None
 
 
 def unsettled(tx: Tx, session_id: str, id: str = "") -> tuple[Doubt, ...]:
-    """The effects of a session that are in doubt and not passed over, the oldest first; `id` is left out."""
-    rows = tx.all(transitions.SQL.under_way, session_id=session_id, limit=DOUBTS_MAX)
-    doubts = [doubt for row in rows if row["id"] != id and (doubt := doubtful(tx, row)) is not None]
-    return tuple(doubt for doubt in doubts if not _passed_over(tx, doubt.row))
+    """The oldest effects of a session that are in doubt and not passed over; `id` is left out."""
+    after = ""
+    while rows := tx.all(transitions.SQL.under_way, session_id=session_id, after=after, limit=DOUBTS_MAX):
+        doubts = [doubt for row in rows if row["id"] != id and (doubt := doubtful(tx, row)) is not None]
+        if found := tuple(doubt for doubt in doubts if not _passed_over(tx, doubt.row)):
+            return found
+        after = rows[-1]["id"]
+    return ()
 
 
 def _passed_over(tx: Tx, row: Row) -> bool:
@@ -242,9 +248,13 @@ def _sent(tx: Tx, row: Row, wanted: Wanted, *, resent: bool = False) -> Go | Sta
 
 
 def unsettled_us(tx: Tx, row: Row, settle_us: int) -> int:
-    """How long a probe's "not there" does not count yet. At most `settle_us`, also if the wall clock was set back."""
-    dispatched_us: int = row["dispatched_us"]
-    return max(0, min(settle_us, dispatched_us + settle_us - tx.now_us()))
+    """How long a probe's "not there" does not count yet. At most `settle_us`, also if the wall clock was set back.
+
+    The attempt may have sent until its function ended. A killed process may have sent just before it was found dead,
+    but not after its lease.
+    """
+    last_us: int = row["gave_up_us"] or row["lease_until_us"] or row["dispatched_us"]
+    return max(0, min(settle_us, last_us + settle_us - tx.now_us()))
 
 
 def dispatch(tx: Tx, row: Row, *, for_us: int | None, holder: str | None) -> Go | Stopped | StandfastError:

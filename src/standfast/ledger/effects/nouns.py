@@ -106,8 +106,6 @@ def found_task(tx: Tx, scope: str, task: str) -> str | StandfastError:
         prefix="tsk",
         noun="task",
     )
-    if isinstance(row, StandfastError):
-        return row
     if row is None:
         return NotFound(f"there is no task {serial.clean(task, 80)!r} here", "standfast task list")
     return str(row["id"])
@@ -123,8 +121,6 @@ def find(tx: Tx, scope: str, effect: str, *, lock: bool = False) -> Row | Standf
         if row is not None:
             return repositories.refused(tx, row, f"the key {effect!r} of {words.named(row)}") or row
         id = naming.by_end(tx, SQL.by_suffix, effect, prefix="eff", noun="effect")
-        if isinstance(id, StandfastError):
-            return id
         row = tx.maybe(by_id, id=id) if id is not None else None
     if row is None:
         shown = serial.clean(str(effect), 80)

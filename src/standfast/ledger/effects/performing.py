@@ -12,8 +12,8 @@ inside one call.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from standfast import crash, serial
@@ -251,13 +251,28 @@ def _acted(store: Store, work: Work, go: Go, call: Call) -> str:
         with foreign.inside(work.tool):
             value = work.act(serial.read(row["intent"]) if go.resent else None, call)
     except BaseException as error:
-        declared = (NotApplied, foreign.Nested, *work.options.not_applied)
-        unsent = isinstance(error, declared) or foreign.never_ran(error, work.function)
-        if unsent and not go.resent:  # of a repetition it says nothing about the attempt that was in doubt before
-            _failed(store, row, error)
-        else:
-            _gave_up(store, work, row, error)
+        unsent = isinstance(error, (NotApplied, *work.options.not_applied)) or foreign.never_ran(error, work.function)
+        with _left_unless_recorded(row):
+            if unsent and not go.resent:  # of a repetition it says nothing about the attempt that was in doubt before
+                _failed(store, row, error)
+            else:
+                _gave_up(store, work, row, error)
         raise
+    with _left_unless_recorded(row):
+        return _returned(store, work, row, value)
+
+
+@contextmanager
+def _left_unless_recorded(row: Row) -> Iterator[None]:
+    """The call has ended. If its end is not recorded, this process counts the attempt as in doubt."""
+    try:
+        yield
+    except BaseException:
+        finding.LEFT.add((row["id"], row["attempt"]))
+        raise
+
+
+def _returned(store: Store, work: Work, row: Row, value: Any) -> str:
     crash.point("effect.before_done")
     try:
         text = serial.canonical(value, what=f"{work.tool}: result")
@@ -286,7 +301,6 @@ def _recorded(store: Store, row: Row, result: str | None, artifact_id: str | Non
     except LeaseLost:
         raise
     except BaseException as error:
-        finding.LEFT.add((row["id"], row["attempt"]))
         error.add_note(
             f"{words.shown(row)} was done, and its result may not be recorded; look it up: "
             f"standfast effect show {short(row['id'])}; if it is in doubt: {words.settling(row)}"

@@ -50,7 +50,8 @@ SELECT id, scope, session_id, node_id, task_id, tool, key, n, by_hash, intent_ha
        first_dispatched_us, dispatched_us, ended_us, updated_us, result_shape, git_dir, origin
 FROM effect
 WHERE state = 'dispatched' AND state IN ('planned', 'dispatched') AND COALESCE(session_id, '') = :session_id
-ORDER BY planned_us, id
+  AND id > :after
+ORDER BY id
 LIMIT :limit
 
 -- The same tool and fields in another session, under way. Two keys of the callers' own are two things.

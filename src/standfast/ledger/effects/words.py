@@ -119,8 +119,9 @@ def stopped(found: Stopped, wanted: str, probed: str = "") -> EffectInDoubt:
     row = found.doubts[0].row
     about = in_doubt(found.doubts[0], probed)
     if found.elsewhere is not None:
-        message = f"{about.message}; it is the same effect {found.elsewhere}, so it was not sent here"
-        hint = about.hint
+        of = f" of {found.repository}" if found.repository else ""
+        message = f"{about.message}; it is the same effect {found.elsewhere}{of}, so it was not sent here"
+        hint = f"{about.hint}\n{repositories.SEPARATE}" if found.repository else about.hint
     else:
         others = f" (and {len(found.doubts) - 1} more)" if len(found.doubts) > 1 else ""
         message = f"{about.message}{others}; the session is stopped, so {wanted} was not sent"

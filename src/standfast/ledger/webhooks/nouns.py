@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from standfast import serial
 from standfast.db.contract import Row, Tx
-from standfast.errors import InvalidInput
 from standfast.footings import leases
+from standfast.footings.checks import whole
 from standfast.footings.journal import Event, Receipt
 from standfast.ids import short
 from standfast.ledger.dead_letters import DeadLetter
@@ -106,6 +106,4 @@ def named(row: Row) -> str:
 
 
 def checked_attempts(number: object) -> int:
-    if type(number) is not int or not 1 <= number <= ATTEMPTS_MAX:
-        raise InvalidInput(f"attempts_max is a whole number from 1 to {ATTEMPTS_MAX}", "for example: --attempts-max 5")
-    return number
+    return whole(number, "attempts_max", least=1, most=ATTEMPTS_MAX, hint="for example: --attempts-max 5")

@@ -9,20 +9,20 @@ from standfast import crash, serial
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, query, raised, refused_inside, verb
-from standfast.errors import InvalidInput, LeaseLost, StandfastError
-from standfast.footings import foreign, journal, keys, leases
+from standfast.errors import InvalidInput, LeaseLost
+from standfast.footings import foreign, journal, keys
+from standfast.footings.checks import bounded_us, page_size
+from standfast.footings.claims import keep_while_alive
 from standfast.footings.journal import Event
 from standfast.ids import Id, short
 from standfast.ledger import dead_letters
 from standfast.ledger.dead_letters import DeadLetter
 from standfast.ledger.webhooks import receiving, working
 from standfast.ledger.webhooks.nouns import ATTEMPTS_DEFAULT, NAME_MAX, STATES, Handled, Shown, WebhookEvent, event_of
-from standfast.ledger.webhooks.receiving import Delivery
 from standfast.ledger.webhooks.working import Changed, Which
 
 SQL = load(__name__)
 
-PAGE_MAX = 1000
 ROUND_MAX = 1000
 HISTORY_MAX = 200
 
@@ -67,12 +67,8 @@ class Webhooks(Room):
             refused_inside(self.tx, "webhooks.receive(do=…)")
             _awaitable(do)
         got = receiving.delivery(source, event_id, payload, kind=kind, ignore=ignore, attempts_max=attempts_max)
-        event = self._receive(got)
+        event = self._write(lambda tx: receiving.receive(tx, self.scope, got))
         return event if do is None else self._answered(event, do)
-
-    @verb
-    def _receive(self, tx: Tx, got: Delivery) -> WebhookEvent | StandfastError:
-        return receiving.receive(tx, self.scope, got)
 
     def _answered(self, event: WebhookEvent, do: Do) -> WebhookEvent:
         if event.state == "done":
@@ -119,31 +115,31 @@ class Webhooks(Room):
         command. Raises InProgress if the named one is held by somebody alive, IllegalTransition if it
         is over.
         """
-        changed = self._claim(which, source or "", kind or "", for_us)
+
+        def claim(tx: Tx) -> Changed:
+            if which is not None:
+                return working.claim(tx, which, for_us)
+            return working.claim_next(tx, source=source or "", kind=kind or "", for_us=for_us)
+
+        changed = self._write(claim)
         self._tell(changed)
         event = raised(changed.event)
         if event is not None:
-            _keep(self, event)
+            keep_while_alive(self.store, self.tx, event.holder)
         return event
 
     @verb
-    def _claim(self, tx: Tx, which: Which | None, source: str, kind: str, for_us: int | None) -> Changed:
-        if which is None:
-            return working.claim_next(tx, source=source, kind=kind, for_us=for_us)
-        return working.claim(tx, which, for_us)
-
-    @verb
-    def renew(self, tx: Tx, which: Which, *, for_us: int | None = None) -> WebhookEvent | StandfastError:
+    def renew(self, tx: Tx, which: Which, *, for_us: int | None = None) -> WebhookEvent:
         """Renew the lease of an event that you hold.
 
         - `for_us`: from now.  [default: the duration of the claim]
 
         Not journalled. Raises LeaseLost if the caller no longer holds it.
         """
-        return working.renew(tx, which, for_us)
+        return event_of(tx, working.CLAIMS.renew(tx, which, for_us))
 
     @verb
-    def done(self, tx: Tx, which: Which, result: serial.Json = None) -> WebhookEvent | StandfastError:
+    def done(self, tx: Tx, which: Which, result: serial.Json = None) -> WebhookEvent:
         """Record that an event was handled; refused (exit 4) if another holder has it.
 
         - `result`: the answer to every later delivery: JSON, or text.
@@ -162,19 +158,17 @@ class Webhooks(Room):
 
         Raises LeaseLost if the caller does not hold it.
         """
-        if again_us is not None and not 0 <= again_us <= working.AGAIN_MAX_US:
-            raise InvalidInput("a webhook is tried again at once or within 30 days", "for example: --again-in 5m")
+        if again_us is not None:
+            bounded_us(
+                again_us, "again_us", least_us=0, most_us=working.AGAIN_MAX_US, hint="for example: --again-in 5m"
+            )
         if not isinstance(reason, str):
             raise InvalidInput(f"a reason is text, not {type(reason).__name__}")
-        changed = self._fail(which, reason, again_us, dead)
+        changed = self._write(lambda tx: working.fail(tx, which, reason, again_us=again_us, dead=dead))
         self._tell(changed)
         event = raised(changed.event)
         assert event is not None
         return event
-
-    @verb
-    def _fail(self, tx: Tx, which: Which, reason: str, again_us: int | None, dead: bool) -> Changed:
-        return working.fail(tx, which, reason, again_us=again_us, dead=dead)
 
     def handle(self, source: str, fn: Do, *, kind: str | None = None, limit: int = ROUND_MAX) -> Handled:
         """Call `fn(event)` for every event of `source` that is ready, one after another, until none is left.
@@ -209,7 +203,7 @@ class Webhooks(Room):
     # -- what is dead ----------------------------------------------------------------------------------
 
     @verb
-    def retry(self, tx: Tx, which: Which, *, note: str | None = None) -> WebhookEvent | StandfastError:
+    def retry(self, tx: Tx, which: Which, *, note: str | None = None) -> WebhookEvent:
         """Make an event ready now. A dead letter gets all its attempts again.
 
         - `note`: what has changed.
@@ -219,7 +213,7 @@ class Webhooks(Room):
         return working.retry(tx, which, note)
 
     @verb
-    def resolve(self, tx: Tx, which: Which, *, note: str, result: serial.Json = None) -> WebhookEvent | StandfastError:
+    def resolve(self, tx: Tx, which: Which, *, note: str, result: serial.Json = None) -> WebhookEvent:
         """Settle a dead letter that a person handled in another way: it is done.
 
         - `note`: how it was handled.
@@ -243,22 +237,18 @@ class Webhooks(Room):
     # -- looking -------------------------------------------------------------------------------------
 
     @query
-    def get(self, tx: Tx, which: Which) -> WebhookEvent | StandfastError:
+    def get(self, tx: Tx, which: Which) -> WebhookEvent:
         """By id, the end of an id, or `source/event id`. Raises NotFound."""
-        row = working.find(tx, which)
-        return row if isinstance(row, StandfastError) else event_of(tx, row)
+        return event_of(tx, working.find(tx, which))
 
     @query
-    def show(self, tx: Tx, which: Which) -> Shown | StandfastError:
+    def show(self, tx: Tx, which: Which) -> Shown:
         """Everything about one: the event, its dead letter, every change. Raises NotFound."""
         row = working.find(tx, which)
-        if isinstance(row, StandfastError):
-            return row
-        letter = dead_letters.one(tx, row["id"])
         events = tx.all(journal.SQL.about, subject=row["id"], seq=0, limit=HISTORY_MAX)
         return Shown(
             event_of(tx, row),
-            letter if isinstance(letter, DeadLetter) else None,
+            dead_letters.find(tx, row["id"]),
             tuple(journal.event(event) for event in events),
         )
 
@@ -273,7 +263,7 @@ class Webhooks(Room):
         everywhere: bool = False,
         after: Id | None = None,
         limit: int = 50,
-    ) -> EventList | StandfastError:
+    ) -> EventList:
         """List received events, the newest first.
 
         - `state`: only in this state.
@@ -282,7 +272,7 @@ class Webhooks(Room):
         - `after`: start after this id, the last one of the page before.
         """
         if state is not None and state not in STATES:
-            return InvalidInput(
+            raise InvalidInput(
                 f"{serial.clean(str(state), 40)!r} is no state of a webhook event", f"one of {', '.join(STATES)}"
             )
         asked: Row = {
@@ -291,7 +281,7 @@ class Webhooks(Room):
             "source": source or "",
             "kind": kind or "",
             "after": after or _LAST,
-            "limit": max(1, min(limit, PAGE_MAX)),
+            "limit": page_size(limit),
         }
         if state == "received":
             rows = tx.all(SQL.waiting, **asked)
@@ -330,15 +320,3 @@ def _called(fn: Do, event: WebhookEvent) -> serial.Json:
 def _reason(error: BaseException) -> str:
     words = serial.clean(str(error), 1000)
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
-
-
-def _keep(room: Webhooks, event: WebhookEvent) -> None:
-    """A process keeps what it claimed for as long as it lives."""
-    caller = room.store.caller
-    if event.holder != caller.holder or not caller.holder.startswith("p:"):
-        return
-    start = leases.renewer(room.store).start
-    if room.tx is None:
-        start()
-    else:
-        room.tx.after = [*(room.tx.after or ()), start]

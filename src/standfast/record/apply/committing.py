@@ -11,9 +11,14 @@ from standfast.db.sql import load
 from standfast.db.store import Store, raised, refused_inside
 from standfast.errors import InvalidInput, KeyConflict
 from standfast.footings import journal, keys, repositories
+from standfast.ledger.gates import Gates
 from standfast.record.apply import planning
 from standfast.record.apply.nouns import MODES, Applied, Change, Item
 from standfast.record.apply.spec import Spec, local
+from standfast.record.loops import keeping
+from standfast.record.state import values
+from standfast.record.state.nouns import Place
+from standfast.record.tasks import Tasks, sightings
 from standfast.record.tasks import changes as tasks
 
 SQL = load(__name__)
@@ -40,8 +45,6 @@ def apply(store: Store, spec: Spec, *, key: str | None, mode: str) -> Applied:
         applied = _committed(store, tx, spec, key)
     if spec.of("gates"):
         # Also when it was applied before: whoever did may have died between the commit and the copy.
-        from standfast.ledger.gates import Gates
-
         Gates(store).mirror()
     return applied
 
@@ -119,8 +122,6 @@ class _Making:
         return tuple(made)
 
     def _task(self, item: Item, change: Change) -> str:
-        from standfast.record.tasks import Tasks, sightings
-
         if change.action == "new":
             return str(raised(sightings.add(self._tx, item.wanted)).id)
         fields = {
@@ -132,8 +133,6 @@ class _Making:
 
     def _tie(self, item: Item, change: Change) -> None:
         """What it waits for and belongs to, once everything is there."""
-        from standfast.record.tasks import Tasks
-
         room, names = Tasks(self._store, self._tx), local(self._spec.of("tasks"))
 
         def id_of(word: str) -> str:
@@ -145,21 +144,14 @@ class _Making:
             room.edit(str(change.ref), parent=id_of(item.given["parent"]))
 
     def _loop(self, item: Item, change: Change) -> str:
-        from standfast.record.loops import keeping
-
         return str(raised(keeping.add(self._tx, item.wanted)).id)
 
     def _state(self, item: Item, change: Change) -> str:
-        from standfast.record.state import values
-        from standfast.record.state.nouns import Place
-
         place = Place(self._tx.caller.home, item.given.get("namespace", ""))
         raised(values.put(self._tx, place, item.given["key"], item.given["value"], item.wanted))
         return place.subject(item.given["key"])
 
     def _gate(self, item: Item, change: Change) -> str:
-        from standfast.ledger.gates import Gates
-
         scope = "" if item.given.get("global") else None
         return Gates(self._store, self._tx).add(scope=scope, **item.wanted).id
 

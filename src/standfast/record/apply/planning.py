@@ -7,9 +7,14 @@ from typing import Any, NamedTuple
 
 from standfast import serial
 from standfast.db.contract import Row, Tx
-from standfast.errors import InvalidInput, StandfastError
+from standfast.errors import Conflict, InvalidInput, NotFound
+from standfast.ledger import gates
 from standfast.record.apply.nouns import Applied, Change, Item
 from standfast.record.apply.spec import Spec, local
+from standfast.record.loops import keeping, schedule
+from standfast.record.state import schemas, values
+from standfast.record.state.nouns import Place
+from standfast.record.tasks import changes, graph
 
 TASK_FIELDS = {
     "title": "title",
@@ -56,8 +61,6 @@ def plan(tx: Tx, spec: Spec) -> tuple[tuple[Change, ...], tuple[str, ...]]:
 
 def task_row(tx: Tx, item: Item) -> Row | None:
     """The newest episode of it."""
-    from standfast.record.tasks import changes
-
     return tx.maybe(changes.SQL.by_fingerprint, scope=tx.caller.home, fingerprint=item.wanted.fingerprint)
 
 
@@ -81,8 +84,6 @@ def _task(tx: Tx, item: Item, names: dict[str, Item]) -> Found:
 
 
 def _new_needs(tx: Tx, row: Row, item: Item, referred: dict[str, str | None]) -> dict[str, serial.Json]:
-    from standfast.record.tasks import graph
-
     has = {other.id for other in graph.needs(tx, row["id"])}
     more = [name for name in item.given.get("needs", ()) if referred.get(name) not in has]
     return {"needs": _differs(sorted(has), sorted({*has, *more}))} if more else {}
@@ -90,30 +91,28 @@ def _new_needs(tx: Tx, row: Row, item: Item, referred: dict[str, str | None]) ->
 
 def _resolved(tx: Tx, item: Item, names: dict[str, Item]) -> tuple[dict[str, str | None], str | None]:
     """Ids of the tasks it speaks of, None for those that this file makes; and the first that is nowhere."""
-    from standfast.record.tasks import changes
-
     ids: dict[str, str | None] = {}
     for word in _references(item):
         if word in names:
             row = task_row(tx, names[word])
             ids[word] = row["id"] if row is not None else None
             continue
-        found = changes.find(tx, word)
-        if isinstance(found, StandfastError):
-            return ids, found.message
-        ids[word] = found["id"]
+        try:
+            ids[word] = changes.find(tx, word)["id"]
+        except (NotFound, InvalidInput) as refusal:
+            return ids, refusal.message
     return ids, None
 
 
 def _circle(tx: Tx, row: Row, item: Item, referred: dict[str, str | None]) -> str | None:
     """Whether tasks that are there already would wait for each other."""
-    from standfast.record.tasks import changes, graph
-
     for word in item.given.get("needs", ()):
-        other = None if referred.get(word) is None else tx.maybe(changes.SQL.by_id, id=referred[word])
-        refused = None if other is None else graph.would_circle(tx, row["id"], other)
-        if refused is not None:
-            return refused.message
+        other = None if referred.get(word) is None else tx.maybe(changes.CLAIMS.by_id, id=referred[word])
+        try:
+            if other is not None:
+                graph.refuse_circle(tx, row["id"], other)
+        except Conflict as refusal:
+            return refusal.message
     return None
 
 
@@ -126,8 +125,6 @@ def _unresolved(item: Item, word: str) -> str:
 
 
 def _loop(tx: Tx, item: Item, names: dict[str, Item]) -> Found:
-    from standfast.record.loops import keeping, schedule
-
     row = tx.maybe(keeping.SQL.by_name, scope=tx.caller.scope, name=item.wanted.name)
     columns = item.wanted.columns
     when = schedule.of(columns["kind"], columns["schedule"], columns["zone"], tx.now_us())
@@ -147,9 +144,6 @@ def _moved(row: Row | None, columns: Row) -> bool:
 
 
 def _state(tx: Tx, item: Item, names: dict[str, Item]) -> Found:
-    from standfast.record.state import schemas, values
-    from standfast.record.state.nouns import Place
-
     place = Place(tx.caller.home, item.given.get("namespace", ""))
     key, value = item.given["key"], item.given["value"]
     row = tx.maybe(values.SQL.get, **place.named(key))
@@ -172,8 +166,6 @@ def _state(tx: Tx, item: Item, names: dict[str, Item]) -> Found:
 
 
 def _gate(tx: Tx, item: Item, names: dict[str, Item]) -> Found:
-    from standfast.ledger import gates
-
     scope = "" if item.given.get("global") else tx.caller.home
     row = tx.maybe(gates.SQL.by_pattern, scope=scope, pattern=item.wanted["pattern"])
     if row is None:

@@ -10,8 +10,15 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from standfast import serial
+from standfast.clock import parse_duration
 from standfast.errors import InvalidInput
+from standfast.ledger import gates
 from standfast.record.apply.nouns import Item
+from standfast.record.loops.room import wanted
+from standfast.record.state import schemas
+from standfast.record.state.nouns import VALUE_MAX_BYTES, Place, checked_term, command_text
+from standfast.record.state.values import Wish
+from standfast.record.tasks import sightings
 
 SPEC_MAX_BYTES = 1024 * 1024
 ITEMS_MAX = 300
@@ -163,8 +170,6 @@ def _expect(fits: bool, name: str, wanted: str, value: Any) -> Any:
 
 
 def _duration(name: str, value: Any) -> int:
-    from standfast.clock import parse_duration
-
     try:
         return parse_duration(_expect(isinstance(value, str), name, 'a duration such as "30m"', value))
     except InvalidInput as error:
@@ -202,8 +207,6 @@ _FORMS: dict[str, Callable[[str, Any], Any]] = {
 
 
 def _task(place: str, fields: dict[str, Any]) -> Item:
-    from standfast.record.tasks import sightings
-
     renamed = {"cool_down": "cool_down_us", "due": "due_us"}
     told = {renamed.get(name, name): value for name, value in fields.items() if name not in ("name", "parent", "needs")}
     if len(fields.get("needs", ())) > NEEDS_MAX:
@@ -213,8 +216,6 @@ def _task(place: str, fields: dict[str, Any]) -> Item:
 
 
 def _loop(place: str, fields: dict[str, Any]) -> Item:
-    from standfast.record.loops.room import wanted
-
     renamed = {"backoff": "backoff_us", "timeout": "timeout_us"}
     told = {renamed.get(name, name): value for name, value in fields.items()}
     made = wanted(told.pop("name"), told.pop("command"), **told)
@@ -222,10 +223,6 @@ def _loop(place: str, fields: dict[str, Any]) -> Item:
 
 
 def _state(place: str, fields: dict[str, Any]) -> Item:
-    from standfast.record.state import schemas
-    from standfast.record.state.nouns import VALUE_MAX_BYTES, Place, checked_term, command_text
-    from standfast.record.state.values import Wish
-
     key = fields["key"]
     Place("", fields.get("namespace", "")).named(key)
     serial.dumps(fields["value"], what="value", limit_bytes=VALUE_MAX_BYTES)
@@ -241,8 +238,6 @@ def _state(place: str, fields: dict[str, Any]) -> Item:
 
 
 def _gate(place: str, fields: dict[str, Any]) -> Item:
-    from standfast.ledger import gates
-
     made = {
         "pattern": gates.checked_pattern(fields["pattern"]),
         "need": gates.checked_need(fields.get("need", "approval")),

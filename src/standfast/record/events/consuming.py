@@ -21,9 +21,10 @@ from standfast.db.contract import Row, Tx, Watch
 from standfast.db.sql import load
 from standfast.errors import InvalidInput, NotFound, StandfastError, VersionConflict
 from standfast.footings import journal, keys
+from standfast.footings.checks import PAGE_MAX, page_size
 from standfast.footings.journal import Event
 from standfast.record.events import following, reading
-from standfast.record.events.nouns import NAME_MAX, PAGE_MAX, Batch, Consumer, page_size, stream_name
+from standfast.record.events.nouns import NAME_MAX, Batch, Consumer, stream_name
 
 if TYPE_CHECKING:
     from standfast.record.events.room import Events
@@ -80,11 +81,11 @@ def poll(tx: Tx, name: str, stream: str | None, type: str | None, limit: int, *,
     return Polled(batch, more, young)
 
 
-def commit(tx: Tx, batch: Batch) -> Consumer | StandfastError:
+def commit(tx: Tx, batch: Batch) -> Consumer:
     """Move the place from where the batch began to where it ends."""
     at = named(tx.caller.scope, batch.consumer, batch.stream)
     if not re.fullmatch(_PLACE if batch.stream else _CURSOR, batch.cursor):
-        return InvalidInput(f"{serial.clean(batch.cursor, 40)!r} is no place", "commit what poll gave you")
+        raise InvalidInput(f"{serial.clean(batch.cursor, 40)!r} is no place", "commit what poll gave you")
     if not batch.moved:
         return _stands(tx, batch, at)
     crash.point("event.before_commit")
@@ -94,22 +95,22 @@ def commit(tx: Tx, batch: Batch) -> Consumer | StandfastError:
     else:
         row = tx.maybe(SQL.first, **moved, **tx.caller.labelled())
     if row is None:
-        return _moved_on(tx, batch, at)
+        raise _moved_on(tx, batch, at)
     return Consumer(at["scope"], at["name"], at["stream"], batch.cursor, moved["version"], tx.now_us())
 
 
-def begin(tx: Tx, name: str, stream: str | None, start: str) -> Consumer | StandfastError:
+def begin(tx: Tx, name: str, stream: str | None, start: str) -> Consumer:
     """Make sure that it is there; where it stands already, it stays."""
     at = named(tx.caller.scope, name, stream)
     if start not in ("beginning", "now"):
-        return InvalidInput(f"{serial.clean(start, 40)!r}: a consumer begins at the beginning, or now")
+        raise InvalidInput(f"{serial.clean(start, 40)!r}: a consumer begins at the beginning, or now")
     cursor = _now(tx, stream) if start == "now" else _nothing(stream)
     moved: Row = {"cursor": cursor, "version": _version(cursor), "now_us": tx.now_us()}
     tx.maybe(SQL.first, **moved, **at, **tx.caller.labelled())
     return consumer(tx, at)
 
 
-def seek(tx: Tx, name: str, stream: str | None, to: str | int) -> Consumer | StandfastError:
+def seek(tx: Tx, name: str, stream: str | None, to: str | int) -> Consumer:
     """Put the place somewhere else by hand: to see events again, or never."""
     at = named(tx.caller.scope, name, stream)
     if to == "beginning":
@@ -118,13 +119,13 @@ def seek(tx: Tx, name: str, stream: str | None, to: str | int) -> Consumer | Sta
         cursor = _now(tx, stream)
     elif stream and isinstance(to, int) and not isinstance(to, bool):
         if not 0 <= to <= reading.last_version(tx, stream):
-            return InvalidInput(f"stream {stream!r} has {reading.last_version(tx, stream)} events, not {to}")
+            raise InvalidInput(f"stream {stream!r} has {reading.last_version(tx, stream)} events, not {to}")
         cursor = f"v:{to}"
     elif not stream and isinstance(to, str):
         journal.following(tx, to, 1)  # refuses what is no cursor
         cursor = to
     else:
-        return InvalidInput("seek to where?", 'a version of its stream, "beginning" or "now"')
+        raise InvalidInput("seek to where?", 'a version of its stream, "beginning" or "now"')
     before = place(tx, name, stream)
     crash.point("event.before_seek")
     moved: Row = {"cursor": cursor, "version": _version(cursor), "now_us": tx.now_us()}
@@ -134,20 +135,20 @@ def seek(tx: Tx, name: str, stream: str | None, to: str | int) -> Consumer | Sta
     return Consumer(**row)
 
 
-def forget(tx: Tx, name: str, stream: str | None) -> Consumer | StandfastError:
+def forget(tx: Tx, name: str, stream: str | None) -> Consumer:
     at = named(tx.caller.scope, name, stream)
     crash.point("event.before_seek")
     row = tx.maybe(SQL.forget, **at)
     if row is None:
-        return _unknown(at)
+        raise _unknown(at)
     journal.append(tx, "consumer.forgotten", f"consumer:{name}", summary=name, data={"was": row["cursor"]})
     return Consumer(**row)
 
 
-def consumer(tx: Tx, at: Row) -> Consumer | StandfastError:
+def consumer(tx: Tx, at: Row) -> Consumer:
     row = tx.maybe(SQL.get, **at)
     if row is None:
-        return _unknown(at)
+        raise _unknown(at)
     behind = reading.last_version(tx, row["stream"]) - row["version"] if row["stream"] else None
     return Consumer(**row, behind=behind)
 
@@ -242,11 +243,10 @@ def _version(cursor: str) -> int:
     return int(cursor[2:]) if cursor.startswith("v:") else 0
 
 
-def _stands(tx: Tx, batch: Batch, at: Row) -> Consumer | StandfastError:
+def _stands(tx: Tx, batch: Batch, at: Row) -> Consumer:
     """Nothing to commit changes nothing; whoever has never committed anything stands at its beginning."""
-    found = consumer(tx, at)
-    if batch.before or not isinstance(found, NotFound):
-        return found
+    if batch.before or tx.maybe(SQL.get, **at) is not None:
+        return consumer(tx, at)
     behind = reading.last_version(tx, at["stream"]) if at["stream"] else None
     return Consumer(at["scope"], at["name"], at["stream"], _nothing(at["stream"]), 0, tx.now_us(), behind)
 

@@ -21,9 +21,10 @@ from standfast.db.sql import load
 from standfast.db.store import Store
 from standfast.errors import InvalidInput
 from standfast.footings import foreign, keys
+from standfast.footings.checks import PAGE_MAX
 from standfast.footings.journal import Event
 from standfast.record.events import reading
-from standfast.record.events.nouns import NAME_MAX, PAGE_MAX, Change, Folded, Upcasts, upcasted
+from standfast.record.events.nouns import NAME_MAX, Change, Folded, Upcasts, upcasted
 from standfast.record.events.reading import Moment
 
 SQL = load(__name__)

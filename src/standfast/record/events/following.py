@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Self
 
+from standfast import log
 from standfast.db.contract import Tx, Watch
 from standfast.db.store import Store
 from standfast.footings import journal
+from standfast.footings.checks import PAGE_MAX
 from standfast.footings.journal import Event
 from standfast.record.events import reading
-from standfast.record.events.nouns import PAGE_MAX
 
 LOOK_AGAIN_S = 1.0
 HELD_BACK_EVERY_S = 10.0
@@ -64,12 +65,6 @@ def look_durably(store: Store, stream: str | None, type: str | None, cursor: str
     return found
 
 
-def _logged(sentence: str) -> None:
-    import logging
-
-    logging.getLogger("standfast").warning(sentence)
-
-
 class Following:
     """Events as they come, without an end; or until nothing came for `idle_s`. Close it, or use `with`."""
 
@@ -79,7 +74,7 @@ class Following:
         self._store, self._stream, self._type = store, stream, type
         self.patience_s = idle_s
         """How long it waits for the next one; None: for ever."""
-        self.on_held_back: Callable[[str], object] = _logged
+        self.on_held_back: Callable[[str], object] = log.warning
         """Called with a sentence when another transaction keeps newer events from this reader."""
         self._held_back = ""
         self._asked_s = time.monotonic()

@@ -17,7 +17,6 @@ STREAM_MAX = 200
 TYPE_MAX = 200
 NAME_MAX = 200
 KEY_MAX = 200
-PAGE_MAX = 1000
 APPEND_MAX = 1000
 """Events of one append_many at most: they hold every other writer of the stream meanwhile."""
 CHAIN_MAX = 32
@@ -132,13 +131,18 @@ class Consumer(NamedTuple):
         return self.stream or "--journal"
 
     @property
+    def stream_shown(self) -> str:
+        """The stream, or `(journal)`, for people."""
+        return self.stream or "(journal)"
+
+    @property
     def place(self) -> tuple[str, str]:
         """Where a list goes on: `after=`."""
         return self.name, self.stream
 
     @staticmethod
     def columns() -> tuple[str, ...]:
-        return "name consumer", "reads", "cursor at", "behind", "updated_us moved"
+        return "name consumer", "stream_shown stream", "cursor at", "behind", "updated_us moved"
 
 
 class Batch(NamedTuple):
@@ -265,10 +269,6 @@ def checked_version(version: object, what: str) -> int | None:
 def checked_type(type: object) -> str | None:
     """A type to look for, or its first words."""
     return None if type is None else keys.checked(type, "an event's type", limit=TYPE_MAX)
-
-
-def page_size(limit: int) -> int:
-    return max(1, min(limit, PAGE_MAX))
 
 
 def upcasted(event: Event, upcasts: Upcasts | None) -> Event:

@@ -17,16 +17,16 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import InvalidInput, NotFound
 from standfast.footings import hints, journal
+from standfast.footings.checks import FAR_FUTURE_US, no_cursor, page_size
 from standfast.footings.journal import Event
 from standfast.record.events import appending
-from standfast.record.events.nouns import Listed, Stream, page_size
+from standfast.record.events.nouns import Listed, Stream
 
 SQL = load(__name__)
 
 Moment: TypeAlias = "int | datetime | str | Any"
 """A version, a time with its zone, a session's key or id, or an open session."""
 
-EVER_US = 2**62
 DISORDER_MAX = 1000
 """Within so many events of a stream, times may be out of order."""
 
@@ -40,7 +40,7 @@ def page(tx: Tx, stream: str, *, after: int = 0, upto: int | None = None, limit:
 
 def rows(tx: Tx, stream: str, *, after: int, upto: int | None = None, limit: int) -> list[Row]:
     asked: Row = {"scope": tx.caller.scope, "stream": stream, "after": after, "limit": limit}
-    return tx.all(SQL.page, upto=EVER_US if upto is None else upto, **asked)
+    return tx.all(SQL.page, upto=FAR_FUTURE_US if upto is None else upto, **asked)
 
 
 def listed(
@@ -71,11 +71,11 @@ def listed(
 
 def _by_version(tx: Tx, asked: Row, *, newest: bool, after: str | None) -> list[Row]:
     if newest:
-        return tx.all(SQL.newest, before=EVER_US, **asked)
+        return tx.all(SQL.newest, before=FAR_FUTURE_US, **asked)
     version = version_in(after)
     if asked["type"] is None:
         asked.pop("type")
-        return tx.all(SQL.page, after=version, upto=EVER_US, **asked)
+        return tx.all(SQL.page, after=version, upto=FAR_FUTURE_US, **asked)
     return tx.all(SQL.of_type, after=version, **asked)
 
 
@@ -89,15 +89,15 @@ def _by_time(
     newest: bool,
     after: str | None,
 ) -> list[Row]:
-    asked |= {"everywhere": int(everywhere), "until_us": EVER_US if until_us is None else until_us}
-    from_us = -EVER_US if since_us is None else since_us
+    asked |= {"everywhere": int(everywhere), "until_us": FAR_FUTURE_US if until_us is None else until_us}
+    from_us = -FAR_FUTURE_US if since_us is None else since_us
     if newest:
         return tx.all(SQL.between_newest, from_us=from_us, **asked)
     seq = 0
     if after is not None:
         match = _NEXT.match(after)
         if not match or match.group(2) is None:
-            raise InvalidInput(f"{serial.clean(after, 40)!r} is not a place in this list", "use the page's own `next`")
+            raise no_cursor(after)
         from_us, seq = max(from_us, int(match.group(2))), int(match.group(3))
     return tx.all(SQL.between, from_us=from_us, seq=seq, **asked)
 
@@ -111,10 +111,10 @@ def version_in(after: str | None) -> int:
     return int(match.group(1))
 
 
-def stream(tx: Tx, name: str) -> Stream | NotFound:
+def stream(tx: Tx, name: str) -> Stream:
     row = tx.maybe(SQL.stream, scope=tx.caller.scope, name=name)
     if row is None or not row["version"]:
-        return unknown(name)
+        raise unknown(name)
     return Stream(**row)
 
 

@@ -1,16 +1,14 @@
 -- Reading events: by stream in the order of their versions, by time, and single places of a stream.
 
 -- name: page
-SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
-       stream, version, summary, data
+SELECT {columns:event}
 FROM event
 WHERE scope = :scope AND stream = :stream AND version > :after AND version <= :upto
 ORDER BY version
 LIMIT :limit
 
 -- name: newest
-SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
-       stream, version, summary, data
+SELECT {columns:event}
 FROM event
 WHERE scope = :scope AND stream = :stream AND version < :before
   AND (CAST(:type AS text) IS NULL OR type = :type OR substr(type, 1, length(CAST(:type AS text)) + 1) = :type || '.')
@@ -18,8 +16,7 @@ ORDER BY version DESC
 LIMIT :limit
 
 -- name: of_type
-SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
-       stream, version, summary, data
+SELECT {columns:event}
 FROM event
 WHERE scope = :scope AND stream = :stream AND version > :after
   AND (type = :type OR substr(type, 1, length(CAST(:type AS text)) + 1) = :type || '.')
@@ -27,8 +24,7 @@ ORDER BY version
 LIMIT :limit
 
 -- name: between
-SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
-       stream, version, summary, data
+SELECT {columns:event}
 FROM event
 WHERE occurred_us >= :from_us AND occurred_us < :until_us AND (occurred_us > :from_us OR seq > :seq)
   AND (:everywhere = 1 OR scope = :scope)
@@ -38,8 +34,7 @@ ORDER BY occurred_us, seq
 LIMIT :limit
 
 -- name: between_newest
-SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state,
-       stream, version, summary, data
+SELECT {columns:event}
 FROM event
 WHERE occurred_us >= :from_us AND occurred_us < :until_us
   AND (:everywhere = 1 OR scope = :scope)

@@ -10,8 +10,9 @@ from standfast import crash, serial
 from standfast.clock import checked_us
 from standfast.db.contract import Tx
 from standfast.db.store import Room, query, refused_inside, verb
-from standfast.errors import InvalidInput, StandfastError
+from standfast.errors import InvalidInput
 from standfast.footings import journal
+from standfast.footings.checks import page_size
 from standfast.footings.journal import Event
 from standfast.record.events import appending, consuming, folding, reading
 from standfast.record.events.consuming import Consuming
@@ -30,7 +31,6 @@ from standfast.record.events.nouns import (
     checked_version,
     item,
     made,
-    page_size,
     stream_name,
 )
 from standfast.record.events.reading import Moment
@@ -93,21 +93,12 @@ class Events(Room):
     ) -> AppendedList:
         checked_version(expected_version, "expected_version")
         named = None if session is None else str(getattr(session, "id", session))
-        appended = self._append(stream_name(stream), tuple(items), expected_version, key, named)
+        name = stream_name(stream)
+        appended = self._write(
+            lambda tx: appending.append(tx, name, items, expected_version=expected_version, key=key, session=named)
+        )
         crash.point("event.after_append")
         return appended
-
-    @verb
-    def _append(
-        self,
-        tx: Tx,
-        stream: str,
-        items: tuple[Item, ...],
-        expected_version: int | None,
-        key: str | None,
-        session: str | None,
-    ) -> AppendedList:
-        return appending.append(tx, stream, items, expected_version=expected_version, key=key, session=session)
 
     # -- reading -------------------------------------------------------------------------------------
 
@@ -119,11 +110,13 @@ class Events(Room):
         return reading.page(tx, stream_name(stream), after=after, upto=upto, limit=page_size(limit))
 
     @query
-    def get(self, tx: Tx, stream: str, version: int) -> Event | StandfastError:
+    def get(self, tx: Tx, stream: str, version: int) -> Event:
         """One event. Raises NotFound."""
         checked_version(version, "version")
         found = reading.page(tx, stream_name(stream), after=version - 1, upto=version, limit=1)
-        return found[0] if found else reading.missing(tx, stream, version)
+        if not found:
+            raise reading.missing(tx, stream, version)
+        return found[0]
 
     @query
     def list(
@@ -157,7 +150,7 @@ class Events(Room):
         )
 
     @query
-    def stream(self, tx: Tx, name: str) -> Stream | StandfastError:
+    def stream(self, tx: Tx, name: str) -> Stream:
         """A stream and its last version. Raises NotFound."""
         return reading.stream(tx, stream_name(name))
 
@@ -196,9 +189,7 @@ class Events(Room):
     # -- consuming -----------------------------------------------------------------------------------
 
     @verb
-    def consumer(
-        self, tx: Tx, name: str, stream: str | None = None, *, start: str = "beginning"
-    ) -> Consumer | StandfastError:
+    def consumer(self, tx: Tx, name: str, stream: str | None = None, *, start: str = "beginning") -> Consumer:
         """The consumer of this name, made if need be: at the beginning, or with start="now" behind what is there.
 
         Without a stream it reads the whole journal of this scope. Not journalled: a place is a read mark.
@@ -224,13 +215,9 @@ class Events(Room):
         A batch in which nothing came changes nothing, also for a consumer that has never committed anything.
         Raises VersionConflict if the place is not where the batch was read: somebody else commits for it.
         """
-        committed = self._commit(batch)
+        committed = self._write(lambda tx: consuming.commit(tx, batch))
         crash.point("event.after_commit")
         return committed
-
-    @verb
-    def _commit(self, tx: Tx, batch: Batch) -> Consumer | StandfastError:
-        return consuming.commit(tx, batch)
 
     def consume(
         self,
@@ -255,7 +242,7 @@ class Events(Room):
         return consuming.page(tx, limit=limit, after=after)
 
     @verb
-    def seek(self, tx: Tx, name: str, stream: str | None = None, *, to: str | int) -> Consumer | StandfastError:
+    def seek(self, tx: Tx, name: str, stream: str | None = None, *, to: str | int) -> Consumer:
         """Move a consumer's cursor. It reads later events next, and skips or repeats the others.
 
         - `stream`: the stream it reads; without it, the whole journal.
@@ -264,7 +251,7 @@ class Events(Room):
         return consuming.seek(tx, name, stream, to)
 
     @verb
-    def forget(self, tx: Tx, name: str, stream: str | None = None) -> Consumer | StandfastError:
+    def forget(self, tx: Tx, name: str, stream: str | None = None) -> Consumer:
         """Forget a consumer and its place. Raises NotFound."""
         return consuming.forget(tx, name, stream)
 

@@ -13,13 +13,14 @@ fires nothing twice, and the schema refuses a second row for a slot anyway.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from standfast import crash
 from standfast.clock import format_duration
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.footings import journal, repositories
+from standfast.footings import hints, journal, repositories
 from standfast.ids import new_id
 from standfast.record.loops import schedule
 from standfast.record.loops.nouns import ON_TIME_US, QUEUED_MAX, SINGLE_MAX, Absent, Run, run
@@ -93,11 +94,22 @@ def _planned(when: schedule.Schedule, slot_us: int, now_us: int, newest: list[in
     return Plan(chosen, passed, older, when.after(now_us))
 
 
-def fire_due(tx: Tx, limit: int) -> Fired:
-    """Every loop that is due, of every scope, up to `limit` of them."""
+def of_accounts(tx: Tx, accounts: Sequence[str]) -> list[Row]:
+    """Parameters of a statement about loops, once for each account, the caller's own first.
+
+    A loop of an older version has no account. In a file it is the caller's: the file is private. On a server it is
+    not run until a person adds or resumes it.
+    """
+    unowned = accounts[0] if tx.dialect == "sqlite" else ""
+    return [{"account": account, "unowned": unowned} for account in dict.fromkeys(accounts)]
+
+
+def fire_due(tx: Tx, limit: int, accounts: Sequence[str]) -> Fired:
+    """Every loop of these accounts that is due, of every scope, up to `limit` of them."""
     crash.point("loop.before_fire")
     fired = Fired([], [], [])
-    for row in tx.all(SQL.due, now_us=tx.now_us(), limit=limit):
+    whose = of_accounts(tx, accounts)
+    for row in [row for one in whose for row in tx.all(SQL.due, now_us=tx.now_us(), limit=limit, **one)][:limit]:
         if len(fired.runs) >= ROWS_MAX:
             break
         try:
@@ -253,9 +265,23 @@ def _advance(tx: Tx, row: Row, made: Plan) -> None:
     )
 
 
-def next_due_us(tx: Tx, *, slots: bool = True, runs: bool = True) -> int | None:
+def next_due_us(tx: Tx, *, slots: bool, runs: bool, accounts: Sequence[str]) -> int | None:
     asked = [one for one, wanted in ((SQL.next_slot, slots), (SQL.next_ready, runs)) if wanted]
-    return min((row["us"] for one in asked if (row := tx.maybe(one)) is not None), default=None)
+    found = [tx.maybe(one, **whose) for one in asked for whose in of_accounts(tx, accounts)]
+    return min((row["us"] for row in found if row is not None), default=None)
+
+
+def is_foreign(dialect: str, account: str | None, accounts: Sequence[str]) -> bool:
+    """Whether a daemon of these accounts may not run a loop of `account`."""
+    return account not in accounts if account is not None else dialect != "sqlite"
+
+
+def who_runs(name: str, account: str | None) -> tuple[str, str]:
+    """Why no daemon here runs a loop of another account, and what to do."""
+    if account is None:
+        return "it has no account: an older version wrote it", hints.command("loop", "resume", name)
+    line = f'[daemon] accounts = ["{clean(account, 200)}"]'
+    return f"it belongs to {account}", f"start a daemon there, or let this one run it: {line} in config.toml"
 
 
 def absent(tx: Tx, scope: str, *, everywhere: bool, limit: int) -> list[Absent]:
@@ -271,7 +297,8 @@ def absent(tx: Tx, scope: str, *, everywhere: bool, limit: int) -> list[Absent]:
         until_us = max([slot_us, *when.newest(slot_us, now_us, 1)])
         slots = max(1, when.count(slot_us, until_us))
         about = (row["id"], row["scope"], row["name"], row["zone"])
-        found.append(Absent(*about, slot_us, until_us, slots, row["last_slot_us"], row["git_dir"], row["origin"]))
+        label = (row["git_dir"], row["origin"], row["account"])
+        found.append(Absent(*about, slot_us, until_us, slots, row["last_slot_us"], *label))
     return found
 
 

@@ -1,13 +1,14 @@
--- Firing: due loops are taken in the order of their slots; whoever holds one already is passed over.
+-- Firing: due loops are taken in the order of their slots; one that another transaction holds is passed over. Only
+-- loops of one account are asked for; :unowned is the account that loops without one count for, or ''.
 
 -- name: due
 SELECT id, scope, name, kind, schedule, zone, command, cwd, environment, catch_up, catch_up_max, overlap, timeout_us,
        retries_max, backoff_us, failures_max, failures, state, reason, spec_hash, anchor_us, next_slot_us,
-       last_slot_us, actor, created_us, updated_us, git_dir, origin,
+       last_slot_us, actor, created_us, updated_us, git_dir, origin, account, host,
        (SELECT COUNT(*) FROM run o WHERE o.loop_id = loop.id AND o.state IN ('queued', 'running')) AS open_runs,
        (SELECT MIN(o.slot_us) FROM run o WHERE o.loop_id = loop.id AND o.state IN ('queued', 'running')) AS open_slot_us
 FROM loop
-WHERE next_slot_us IS NOT NULL AND next_slot_us <= :now_us
+WHERE next_slot_us IS NOT NULL AND next_slot_us <= :now_us AND COALESCE(account, :unowned) = :account
 ORDER BY next_slot_us
 LIMIT :limit
 {skip_locked}
@@ -39,15 +40,16 @@ RETURNING id
 -- name: next_slot
 SELECT next_slot_us AS us
 FROM loop
-WHERE next_slot_us IS NOT NULL
+WHERE next_slot_us IS NOT NULL AND COALESCE(account, :unowned) = :account
 ORDER BY next_slot_us
 LIMIT 1
 
--- What waits behind another run of its loop is not ready, whatever its time.
+-- What waits behind another run of its loop is not ready, whatever its time. CROSS JOIN keeps SQLite from beginning
+-- with the loops.
 -- name: next_ready
 SELECT r.ready_us AS us
-FROM run r
-WHERE r.state = 'queued'
+FROM run r CROSS JOIN loop l
+WHERE r.state = 'queued' AND l.id = r.loop_id AND COALESCE(l.account, :unowned) = :account
   AND NOT EXISTS (SELECT 1 FROM run o
                   WHERE o.loop_id = r.loop_id AND o.state IN ('queued', 'running') AND o.id <> r.id
                     AND (o.state = 'running' OR o.slot_us < r.slot_us))
@@ -55,7 +57,7 @@ ORDER BY r.ready_us, r.seq
 LIMIT 1
 
 -- name: late
-SELECT id, scope, git_dir, origin, name, kind, schedule, zone, anchor_us, next_slot_us, last_slot_us
+SELECT id, scope, git_dir, origin, account, name, kind, schedule, zone, anchor_us, next_slot_us, last_slot_us
 FROM loop
 WHERE next_slot_us IS NOT NULL AND next_slot_us < :late_us AND state = 'active' AND (:everywhere = 1 OR scope = :scope)
   AND {here}

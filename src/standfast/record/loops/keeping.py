@@ -46,6 +46,11 @@ class Wanted(NamedTuple):
 
     name: str
     columns: Row
+    account: str
+    """`user@host` of the account that wants it."""
+
+    def written_by(self) -> Row:
+        return by(self.account)
 
     @property
     def hash(self) -> str:
@@ -85,6 +90,7 @@ def add(tx: Tx, wanted: Wanted) -> Loop | StandfastError:
             actor=tx.caller.actor,
             now_us=now_us,
             **new,
+            **wanted.written_by(),
             **tx.caller.labelled(),
         )
     if made is not None:
@@ -99,7 +105,7 @@ def add(tx: Tx, wanted: Wanted) -> Loop | StandfastError:
     if found is None or found["state"] == "removed":
         return _past(columns)
     if found["spec_hash"] == wanted.hash:
-        return loop(found, change="same")
+        return loop(_adopted(tx, found, wanted.account), change="same")
     return _changed(tx, found, wanted, anchor_us, next_slot_us)
 
 
@@ -126,10 +132,27 @@ def _changed(tx: Tx, old: Row, wanted: Wanted, anchor_us: int, next_slot_us: int
         now_us=tx.now_us(),
         **columns,
         **settled,
+        **wanted.written_by(),
     )
     data = {name: [_harmless(name, old[name]), _harmless(name, columns[name])] for name in differing}
     told = _told(tx, row, "loop.changed", f"{row['name']}: {', '.join(differing)}", data)
     return loop(row, told, change="changed")
+
+
+def by(account: str) -> Row:
+    """The columns that say who wrote a loop."""
+    return {"account": account, "host": account.rpartition("@")[2]}
+
+
+def _adopted(tx: Tx, row: Row, account: str) -> Row:
+    """A loop of an older version belongs to the account that adds or resumes it."""
+    if row["account"] is not None:
+        return row
+    taken = tx.maybe(SQL.adopt, id=row["id"], now_us=tx.now_us(), **by(account))
+    if taken is None:
+        return row
+    _told(tx, taken, "loop.changed", f"{taken['name']}: account", {"account": [None, account]})
+    return taken
 
 
 def pause(tx: Tx, row: Row, reason: str) -> Loop | StandfastError:
@@ -148,11 +171,12 @@ def pause(tx: Tx, row: Row, reason: str) -> Loop | StandfastError:
     return loop(stopped, _told(tx, stopped, "loop.paused", f"{row['name']}: {reason}"))
 
 
-def resume(tx: Tx, row: Row) -> Loop | StandfastError:
+def resume(tx: Tx, row: Row, account: str) -> Loop | StandfastError:
     """Its slots are run again from now on. Slots of an active loop that a wrong clock has put far off come near."""
     if row["state"] not in ("active", "paused"):
         return _over(row, "resumed")
     crash.point("loop.before_resume")
+    row = _adopted(tx, row, account)
     schedule.checked_zone(row["zone"])
     when = schedule.of(row["kind"], row["schedule"], row["zone"], row["anchor_us"])
     if row["next_slot_us"] is None:  # put off because its schedule could not be read: its slots were never looked at
@@ -213,7 +237,7 @@ def find(tx: Tx, which: str | Loop) -> Row | StandfastError:
         noun="loop",
     )
     if row is not None:
-        if isinstance(row, StandfastError) or name != row["name"]:
+        if name != row["name"]:
             return row
         return repositories.refused(tx, row, f"loop {name!r}") or row
     return NotFound(

@@ -4,33 +4,33 @@
 -- name: create
 INSERT INTO loop (id, scope, name, kind, schedule, zone, command, cwd, environment, catch_up, catch_up_max, overlap,
                   timeout_us, retries_max, backoff_us, failures_max, failures, state, spec_hash, anchor_us,
-                  next_slot_us, actor, created_us, updated_us, git_dir, origin)
+                  next_slot_us, actor, created_us, updated_us, git_dir, origin, account, host)
 VALUES (:id, :scope, :name, :kind, :schedule, :zone, :command, :cwd, :environment, :catch_up, :catch_up_max, :overlap,
         :timeout_us, :retries_max, :backoff_us, :failures_max, 0, 'active', :spec_hash, :anchor_us,
-        :next_slot_us, :actor, :now_us, :now_us, :git_dir, :origin)
+        :next_slot_us, :actor, :now_us, :now_us, :git_dir, :origin, :account, :host)
 ON CONFLICT (scope, name) WHERE state <> 'removed' DO NOTHING
 RETURNING id, scope, name, kind, schedule, zone, command, cwd, environment, catch_up, catch_up_max, overlap, timeout_us,
        retries_max, backoff_us, failures_max, failures, state, reason, spec_hash, anchor_us, next_slot_us,
-       last_slot_us, actor, created_us, updated_us, git_dir, origin
+       last_slot_us, actor, created_us, updated_us, git_dir, origin, account, host
 
 -- name: by_name
 SELECT id, scope, name, kind, schedule, zone, command, cwd, environment, catch_up, catch_up_max, overlap, timeout_us,
        retries_max, backoff_us, failures_max, failures, state, reason, spec_hash, anchor_us, next_slot_us,
-       last_slot_us, actor, created_us, updated_us, git_dir, origin
+       last_slot_us, actor, created_us, updated_us, git_dir, origin, account, host
 FROM loop
 WHERE scope = :scope AND name = :name AND state <> 'removed'
 
 -- name: by_id
 SELECT id, scope, name, kind, schedule, zone, command, cwd, environment, catch_up, catch_up_max, overlap, timeout_us,
        retries_max, backoff_us, failures_max, failures, state, reason, spec_hash, anchor_us, next_slot_us,
-       last_slot_us, actor, created_us, updated_us, git_dir, origin
+       last_slot_us, actor, created_us, updated_us, git_dir, origin, account, host
 FROM loop
 WHERE id = :id
 
 -- name: by_id_for_update
 SELECT id, scope, name, kind, schedule, zone, command, cwd, environment, catch_up, catch_up_max, overlap, timeout_us,
        retries_max, backoff_us, failures_max, failures, state, reason, spec_hash, anchor_us, next_slot_us,
-       last_slot_us, actor, created_us, updated_us, git_dir, origin
+       last_slot_us, actor, created_us, updated_us, git_dir, origin, account, host
 FROM loop
 WHERE id = :id
 {for_update}
@@ -41,7 +41,7 @@ SELECT id FROM loop WHERE id LIKE :pattern LIMIT 2
 -- name: page
 SELECT id, scope, name, kind, schedule, zone, command, cwd, environment, catch_up, catch_up_max, overlap, timeout_us,
        retries_max, backoff_us, failures_max, failures, state, reason, spec_hash, anchor_us, next_slot_us,
-       last_slot_us, actor, created_us, updated_us, git_dir, origin
+       last_slot_us, actor, created_us, updated_us, git_dir, origin, account, host
 FROM loop
 WHERE (:everywhere = 1 OR scope = :scope) AND (:state = '' OR state = :state) AND (:state <> '' OR state <> 'removed')
   AND {here}
@@ -55,11 +55,11 @@ SET kind = :kind, schedule = :schedule, zone = :zone, command = :command, cwd = 
     catch_up = :catch_up, catch_up_max = :catch_up_max, overlap = :overlap, timeout_us = :timeout_us,
     retries_max = :retries_max, backoff_us = :backoff_us, failures_max = :failures_max, spec_hash = :spec_hash,
     state = :state, reason = :reason, anchor_us = :anchor_us, next_slot_us = :next_slot_us, actor = :actor,
-    updated_us = :now_us
+    account = :account, host = :host, updated_us = :now_us
 WHERE id = :id AND spec_hash = :old_hash AND state <> 'removed'
 RETURNING id, scope, name, kind, schedule, zone, command, cwd, environment, catch_up, catch_up_max, overlap, timeout_us,
        retries_max, backoff_us, failures_max, failures, state, reason, spec_hash, anchor_us, next_slot_us,
-       last_slot_us, actor, created_us, updated_us, git_dir, origin
+       last_slot_us, actor, created_us, updated_us, git_dir, origin, account, host
 
 -- name: set_state
 UPDATE loop
@@ -67,7 +67,15 @@ SET state = :state, reason = :reason, failures = :failures, next_slot_us = :next
 WHERE id = :id AND state = :old_state
 RETURNING id, scope, name, kind, schedule, zone, command, cwd, environment, catch_up, catch_up_max, overlap, timeout_us,
        retries_max, backoff_us, failures_max, failures, state, reason, spec_hash, anchor_us, next_slot_us,
-       last_slot_us, actor, created_us, updated_us, git_dir, origin
+       last_slot_us, actor, created_us, updated_us, git_dir, origin, account, host
+
+-- A loop of an older version has no account: who resumes it takes it.
+-- name: adopt
+UPDATE loop SET account = :account, host = :host, updated_us = :now_us
+WHERE id = :id AND account IS NULL
+RETURNING id, scope, name, kind, schedule, zone, command, cwd, environment, catch_up, catch_up_max, overlap, timeout_us,
+       retries_max, backoff_us, failures_max, failures, state, reason, spec_hash, anchor_us, next_slot_us,
+       last_slot_us, actor, created_us, updated_us, git_dir, origin, account, host
 
 -- What waits is not begun any more; what runs ends by itself.
 -- name: cancel_queued

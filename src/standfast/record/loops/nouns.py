@@ -80,6 +80,9 @@ class Loop(NamedTuple):
     git_dir: str | None
     origin: str | None
     """The repository it was added in: its git directory and its origin."""
+    account: str | None
+    """`user@host` of the account that wrote it: a daemon of that account runs it. None: an older version wrote it."""
+    host: str | None
     change: str | None = None
     """What `add` did: new, same or changed."""
     receipt: Receipt | None = None
@@ -172,9 +175,11 @@ class Absent(NamedTuple):
     """The last of them, so far."""
     slots: int
     last_slot_us: int | None
+    """The newest slot that has a row."""
     git_dir: str | None
     origin: str | None
-    """The newest slot that has a row."""
+    account: str | None
+    """Whose daemon should fire it."""
 
 
 _LOOP = Loop._fields[: Loop._fields.index("change")]
@@ -285,7 +290,7 @@ def _storable(text: str, what: str) -> str:
 
 def shown_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """What may be seen of an environment: never the value of what looks like a secret."""
-    from standfast.record.redaction import redacted
+    from standfast.serial.redaction import redacted
 
     return {
         name: "(not shown)" if re.search(_SECRET, name) or ("://" in value and "@" in value) else redacted(value)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from standfast import serial
+from standfast.config.actor import account
 from standfast.db.contract import Tx
 from standfast.db.store import Room, query, verb
 from standfast.errors import StandfastError
@@ -134,11 +135,17 @@ class Loops(Room):
         row = keeping.locked(tx, name)
         return row if isinstance(row, StandfastError) else keeping.pause(tx, row, reason)
 
+    def resume(self, name: str) -> Loop:
+        """Resume a loop: its slots run again from now on, and its failures are counted from 0.
+
+        A loop without an account becomes yours.
+        """
+        return self._resume(name, account())
+
     @verb
-    def resume(self, tx: Tx, name: str) -> Loop | StandfastError:
-        """Resume a loop: its slots run again from now on, and its failures are counted from 0."""
+    def _resume(self, tx: Tx, name: str, account: str) -> Loop | StandfastError:
         row = keeping.locked(tx, name)
-        return row if isinstance(row, StandfastError) else keeping.resume(tx, row)
+        return row if isinstance(row, StandfastError) else keeping.resume(tx, row, account)
 
     @verb
     def remove(self, tx: Tx, name: str) -> Loop | StandfastError:
@@ -148,12 +155,13 @@ class Loops(Room):
 
     # -- for whoever fires: the daemon, with no private way in ---------------------------------------
 
-    def fire_due(self, *, limit: int = 100) -> RunList:
+    def fire_due(self, *, limit: int = 100, accounts: Sequence[str] = ()) -> RunList:
         """Give every slot that is due its row, in every scope of the store; up to `limit` loops at once.
 
-        What is to be run is queued. More may be due: ask `next_due_us`.
+        Only loops of the caller's account and of `accounts` (`user@host`). What is to be run is queued. More may be
+        due: ask `next_due_us`.
         """
-        fired = self._fire_due(limit)
+        fired = self._fire_due(limit, (account(), *accounts))
         for one in fired.missed:
             span = schedule.shown(one.first_us, one.zone) + (f" and {one.slots - 1} more" if one.slots > 1 else "")
             hint = hints.command("loop", "runs", one.name)
@@ -164,13 +172,16 @@ class Loops(Room):
         return fired.runs
 
     @verb
-    def _fire_due(self, tx: Tx, limit: int) -> firing.Fired:
-        return firing.fire_due(tx, max(1, min(limit, keeping.PAGE_MAX)))
+    def _fire_due(self, tx: Tx, limit: int, accounts: tuple[str, ...]) -> firing.Fired:
+        return firing.fire_due(tx, max(1, min(limit, keeping.PAGE_MAX)), accounts)
+
+    def next_due_us(self, *, slots: bool = True, runs: bool = True, accounts: Sequence[str] = ()) -> int | None:
+        """When there is something to do next for these accounts: a slot to fire, or a queued run to claim."""
+        return self._next_due_us(slots, runs, (account(), *accounts))
 
     @query
-    def next_due_us(self, tx: Tx, *, slots: bool = True, runs: bool = True) -> int | None:
-        """When there is something to do next: a slot to fire, or a queued run to claim."""
-        return firing.next_due_us(tx, slots=slots, runs=runs)
+    def _next_due_us(self, tx: Tx, slots: bool, runs: bool, accounts: tuple[str, ...]) -> int | None:
+        return firing.next_due_us(tx, slots=slots, runs=runs, accounts=accounts)
 
     @query
     def absent(self, tx: Tx, *, everywhere: bool = False, limit: int = 100) -> AbsentList:
@@ -219,7 +230,7 @@ def wanted(
         "backoff_us": checked_number(backoff_us, "backoff_us", 0, BACKOFF_MAX_US),
         "failures_max": checked_number(failures_max, "failures_max", 0, 1_000_000),
     }
-    return keeping.Wanted(checked_name(name), columns)
+    return keeping.Wanted(checked_name(name), columns, account())
 
 
 def _moment_us(at: int | datetime | None) -> int | None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from standfast.db.contract import Tx
 from standfast.db.sql import load
-from standfast.errors import InvalidInput, NotFound, StandfastError
+from standfast.errors import InvalidInput, NotFound
 from standfast.footings import keys
 from standfast.ids import is_id, prefix_of, short
 
@@ -42,12 +42,12 @@ def checked(address: object, what: str = "an address") -> str:
     return name.strip() if kind == "agent" and name.partition(":")[0] not in KINDS else f"{kind}:{name.strip()}"
 
 
-def placed(tx: Tx, address: str) -> Place | StandfastError:
+def placed(tx: Tx, address: str) -> Place:
     """Where mail to `address` goes: a session's id leads to the box of its key, in its own scope."""
     id = address.removeprefix("session:")
     if not (is_id(id) and prefix_of(id) == "ses"):
         return Place(tx.caller.scope, address)
     row = tx.maybe(SQL.session_box, id=id)
     if row is None:
-        return NotFound(f"there is no session {short(id)}", "see them: standfast session list --all")
+        raise NotFound(f"there is no session {short(id)}", "see them: standfast session list --all")
     return Place(row["scope"], f"session:{row['key']}")

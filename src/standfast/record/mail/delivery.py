@@ -14,9 +14,9 @@ from standfast import crash, serial
 from standfast.clock import MINUTE_US, iso
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.db.store import Store
-from standfast.errors import IllegalTransition, InProgress, LeaseLost, NotFound, StandfastError
-from standfast.footings import journal, leases, naming
+from standfast.errors import IllegalTransition, InProgress
+from standfast.footings import journal, leases
+from standfast.footings.claims import FREE, Claims, found
 from standfast.footings.journal import Receipt
 from standfast.ids import short
 from standfast.ledger import dead_letters
@@ -26,17 +26,12 @@ from standfast.record.mail.nouns import REASON_MAX, Mail, Swept, expired, mail
 
 SQL = load(__name__)
 
-leases.renewed("mail")
-
 Which = str | Mail
 """A mail as callers name it: its id, the end of its id, its key, or the mail itself."""
 
-HOLDERS_MAX = 1000
-"""Processes that hold mail, judged at each claim."""
 BURIED_MAX = 100
 """Dead letters one claim may leave behind on its way to a mail that is ready."""
 SEEN_EVERY_US = MINUTE_US
-_NOBODY = ("holder", "lease_until_us", "lease_boot", "lease_mono_us", "lease_for_us")
 
 
 class Claimed(NamedTuple):
@@ -49,48 +44,26 @@ class Claimed(NamedTuple):
 # -- finding -----------------------------------------------------------------------------------------
 
 
-def find(tx: Tx, which: Which) -> Row | StandfastError:
-    """By id, by key in this scope, or by the end of an id."""
-    name = which.id if isinstance(which, Mail) else which
-    row = naming.row_of(
-        tx,
-        name,
-        by_id=SQL.by_id,
-        by_key=lambda text: tx.maybe(SQL.by_key, scope=tx.caller.scope, key=text),
-        ends=SQL.by_suffix,
-        prefix="mal",
-        noun="mail",
-    )
-    return row if row is not None else _unknown(name)
+def named(row: Row) -> str:
+    subject = f" ({serial.clean(row['subject'], 60)})" if row["subject"] else ""
+    return f"mail {short(row['id'])} to {row['box']}{subject}"
 
 
-def locked(tx: Tx, which: Which) -> Row | StandfastError:
-    """The row, and nobody else changes it until this transaction ends."""
-    if isinstance(which, Mail):
-        id = which.id  # on PostgreSQL a round trip less
-    else:
-        row = find(tx, which)
-        if isinstance(row, StandfastError):
-            return row
-        id = row["id"]
-    return tx.maybe(SQL.by_id_for_update, id=id) or _unknown(id)
-
-
-def _unknown(name: str) -> NotFound:
-    return NotFound(f"there is no mail {serial.clean(name, 80)!r}", "standfast mail list --state any --all")
-
-
-def refusal(tx: Tx, row: Row, which: Which) -> LeaseLost | None:
-    """Why the caller may not speak for this mail now, if so."""
-    claimed = isinstance(which, Mail) and which.holder == tx.caller.holder
-    if claimed and row["fence"] != which.fence:  # type: ignore[union-attr]
-        return leases.lost(named(row), row, which.fence)  # type: ignore[union-attr]
-    if row["holder"] is None or leases.acts_for(tx, row) or not leases.stand(tx, row).live:
-        return None
-    return LeaseLost(
-        f"{named(row)} is held by {leases.who(row['holder'])} with fence {row['fence']}, not by {tx.caller.actor}",
-        f"it comes back if its holder does not end it; see standfast mail show {short(row['id'])}",
-    )
+CLAIMS = Claims(
+    Mail,
+    "mail",
+    prefix="mal",
+    noun="mail",
+    by_key=lambda tx, text: tx.maybe(SQL.by_key, scope=tx.caller.scope, key=text),
+    named=named,
+    hints=(
+        "standfast mail list --state any --all",
+        "standfast mail read {id}",
+        "it comes back if its holder does not end it; see standfast mail show {id}",
+    ),
+    renewal=", kept = 1",
+)
+find, locked = CLAIMS.find, CLAIMS.locked
 
 
 # -- taking ------------------------------------------------------------------------------------------
@@ -103,7 +76,7 @@ def claim_next(tx: Tx, place: Place, *, thread_id: str, for_us: int | None, look
     """
     crash.point("mail.before_claim")
     if look:
-        expire_the_dead(tx)
+        CLAIMS.expire_dead(tx)
     where: Row = {"scope": place.scope, "box": place.box}
     asked = where | {"thread_id": thread_id, "now_us": tx.now_us_if_known()} | tx.lease_clock_if_known()
     buried: list[DeadLetter] = []
@@ -111,7 +84,7 @@ def claim_next(tx: Tx, place: Place, *, thread_id: str, for_us: int | None, look
         row = tx.maybe(SQL.ready, **asked)
         if row is None and not look:
             look = True
-            expire_the_dead(tx)
+            CLAIMS.expire_dead(tx)
             row = tx.maybe(SQL.ready, **asked)
         if row is None:
             break
@@ -135,43 +108,22 @@ def _seen(tx: Tx, where: Row) -> None:
 def is_ready(tx: Tx, place: Place, thread_id: str) -> bool:
     """Whether a claim would find something, without writing anything; also if a process died with some mail."""
     asked: Row = {"scope": place.scope, "box": place.box, "thread_id": thread_id, "now_us": tx.now_us_if_known()}
-    return tx.maybe(SQL.peek, **(asked | tx.lease_clock_if_known())) is not None or bool(_the_dead(tx))
+    return tx.maybe(SQL.peek, **(asked | tx.lease_clock_if_known())) is not None or bool(CLAIMS.dead(tx))
 
 
-def take(tx: Tx, row: Row, for_us: int | None) -> Row | StandfastError:
-    """This very mail, locked, for the caller: as it is if the caller has it, taken if nobody alive does."""
-    refused = _not_to_be_taken(tx, row)
-    if refused is not None:
-        return refused
+def take(tx: Tx, row: Row, for_us: int | None) -> Row:
+    """This very mail, locked, for the caller: as it is if the caller has it, taken if no live holder does.
+
+    Raises InProgress, IllegalTransition.
+    """
+    _refuse_ended(tx, row)
     if leases.stand(tx, row).live:
         if row["holder"] != tx.caller.holder and not leases.acts_for(tx, row):
-            return _in_progress(tx, row)
+            raise _in_progress(tx, row)
         return row
     if row["holder"] is not None:
         row = _lost_attempt(tx, row)
     return _take(tx, row, for_us)[0]
-
-
-def expire_the_dead(tx: Tx) -> None:
-    for holder in _the_dead(tx):
-        tx.run(SQL.expire_lease, holder=holder)
-
-
-def _the_dead(tx: Tx) -> list[str]:
-    """Processes that hold mail and are known to be dead."""
-    rows = tx.all(SQL.processes, own=tx.caller.holder, limit=HOLDERS_MAX)
-    return [row["holder"] for row in rows if leases.is_gone(row["holder"], tx.caller.clock)]
-
-
-def at_work(store: Store, tx: Tx | None, claimed: Mail) -> None:
-    """A process keeps what it claimed for as long as it lives, and has not gone on to the next."""
-    if claimed.holder != store.caller.holder or not claimed.holder.startswith("p:"):
-        return
-    start = leases.renewer(store).start
-    if tx is None:
-        start()
-    else:
-        tx.after = [*(tx.after or ()), start]
 
 
 def _taken(tx: Tx, row: Row, for_us: int | None) -> Mail:
@@ -183,22 +135,22 @@ def _take(tx: Tx, row: Row, for_us: int | None) -> tuple[Row, Receipt]:
     term = leases.term_of(tx, for_us)
     written = term | {"actor": tx.caller.actor}
     n, fence = row["attempts"] + 1, row["fence"] + 1
-    tx.defer(SQL.take, _there, id=row["id"], fence=row["fence"], **written)
+    tx.defer(SQL.take, found, id=row["id"], fence=row["fence"], **written)
     begun: Row = {"actor": tx.caller.actor, "holder": term["holder"], "now_us": tx.now_us()}
-    tx.defer(SQL.begin_attempt, _there, id=row["id"], n=n, fence=fence, **begun)
+    tx.defer(SQL.begin_attempt, found, id=row["id"], n=n, fence=fence, **begun)
     taken = row | written | {"state": "leased", "fence": fence, "attempts": n, "kept": 1}
     data: dict[str, serial.Json] = {"fence": fence, "attempt": n, "by": term["holder"]}
     return taken, told(tx, taken, "mail.leased", data=data)
 
 
-def _not_to_be_taken(tx: Tx, row: Row) -> IllegalTransition | None:
+def _refuse_ended(tx: Tx, row: Row) -> None:
     late = row["ended_us"] is None and not leases.stand(tx, row).live and expired(tx, row)
     if row["ended_us"] is None and not late:
-        return None
+        return
     state = "expired" if late else row["state"]
     again = "retry" if state in ("dead", "expired") else "show"
     why = f": {row['reason']}" if row["reason"] else ""
-    return IllegalTransition(f"{named(row)} is {state}{why}", f"standfast mail {again} {short(row['id'])}")
+    raise IllegalTransition(f"{named(row)} is {state}{why}", f"standfast mail {again} {short(row['id'])}")
 
 
 def _in_progress(tx: Tx, row: Row) -> InProgress:
@@ -226,40 +178,16 @@ def let_age(tx: Tx, held: Mail) -> None:
     tx.run(SQL.let_age, id=held.id, fence=held.fence, holder=held.holder)
 
 
-def renew(tx: Tx, which: Which, for_us: int | None) -> Mail | StandfastError:
-    row = locked(tx, which)
-    if isinstance(row, StandfastError):
-        return row
-    refused = refusal(tx, row, which) or _not_held(tx, row)
-    if refused is not None:
-        return refused
-    term = leases.term_of(tx, for_us or row["lease_for_us"], row["holder"])
-    tx.defer(SQL.extend, _there, id=row["id"], fence=row["fence"], **term)
-    return mail(tx, row | term | {"kept": 1})
-
-
-def _not_held(tx: Tx, row: Row) -> LeaseLost | None:
-    if leases.acts_for(tx, row):
-        return None
-    return LeaseLost(f"{named(row)} is not held by {tx.caller.actor}", f"standfast mail read {short(row['id'])}")
-
-
 # -- ending ------------------------------------------------------------------------------------------
 
 
-def done(tx: Tx, which: Which, note: str | None) -> Mail | StandfastError:
-    """End it, taken or not. Said again by whoever ended it, the first time stands."""
+def done(tx: Tx, which: Which, note: str | None) -> Mail:
+    """End it, taken or not. If the same caller ended it before, the first call counts."""
     row = locked(tx, which)
-    if isinstance(row, StandfastError):
-        return row
     if row["state"] == "done":
         return _done_before(tx, row, which)
-    refused = refusal(tx, row, which)
-    if refused is not None:
-        return refused
+    CLAIMS.check(tx, row, which)
     held = row if leases.acts_for(tx, row) else take(tx, row, None)
-    if isinstance(held, StandfastError):
-        return held
     crash.point("mail.before_done")
     end_attempt(tx, held, "done", note)
     return _finished(tx, held, "done", note, "mail.done", grow=0)
@@ -267,11 +195,9 @@ def done(tx: Tx, which: Which, note: str | None) -> Mail | StandfastError:
 
 def back(
     tx: Tx, which: Which, outcome: str, reason: str | None, *, ready_us: int | None = None
-) -> tuple[Mail, DeadLetter | None] | StandfastError:
+) -> tuple[Mail, DeadLetter | None]:
     """Give it back, ready now or later. After its last attempt it is a dead letter instead."""
     row = _held_row(tx, which)
-    if isinstance(row, StandfastError):
-        return row
     crash.point("mail.before_back")
     words = reason or f"{outcome} by {tx.caller.actor}, without a reason"
     end_attempt(tx, row, outcome, words)
@@ -282,11 +208,9 @@ def back(
     return mail(tx, free, told(tx, free, f"mail.{outcome}", summary=words, data=data)), None
 
 
-def refuse(tx: Tx, which: Which, reason: str) -> tuple[Mail, DeadLetter | None] | StandfastError:
-    """Nobody should try it again: a dead letter at once."""
+def refuse(tx: Tx, which: Which, reason: str) -> tuple[Mail, DeadLetter | None]:
+    """A dead letter at once: no further attempt is made."""
     row = _held_row(tx, which)
-    if isinstance(row, StandfastError):
-        return row
     crash.point("mail.before_back")
     end_attempt(tx, row, "refused", reason)
     return bury(tx, row, f"refused by {tx.caller.actor}: {reason}")
@@ -322,13 +246,13 @@ def bury(tx: Tx, row: Row, reason: str) -> tuple[Mail, DeadLetter]:
 def sweep(tx: Tx, limit: int) -> tuple[Swept, tuple[DeadLetter, ...]]:
     """Give back what nobody holds any more, in every scope; write down what has expired."""
     crash.point("mail.before_sweep")
-    expire_the_dead(tx)
+    CLAIMS.expire_dead(tx)
     returned: list[str] = []
     buried: list[DeadLetter] = []
     lapsed = tx.all(SQL.lapsed, limit=limit, **tx.lease_clock())
     for row in lapsed:
-        found = lose(tx, row)
-        buried.append(found) if isinstance(found, DeadLetter) else returned.append(row["id"])
+        lost = lose(tx, row)
+        buried.append(lost) if isinstance(lost, DeadLetter) else returned.append(row["id"])
     overdue = tx.all(SQL.overdue, limit=limit, now_us=tx.now_us())
     for row in overdue:
         _expire(tx, row)
@@ -353,7 +277,7 @@ def _expire(tx: Tx, row: Row) -> Row:
 def revive(tx: Tx, row: Row, *, attempts: int, expires_us: int | None, note: str | None) -> Mail:
     """A dead or expired mail into its box again, with more attempts; its old ones stay written down."""
     given: Row = {"attempts_max": row["attempts"] + attempts, "expires_us": expires_us, "reason": note}
-    tx.defer(SQL.revive, _there, id=row["id"], fence=row["fence"], **given)
+    tx.defer(SQL.revive, found, id=row["id"], fence=row["fence"], **given)
     was = row["state"]
     row = row | given | {"state": "sent", "ready_us": 0, "fence": row["fence"] + 1, "ended_us": None}
     data: dict[str, serial.Json] = {"was": was, "attempts_max": row["attempts_max"]}
@@ -366,24 +290,19 @@ def revive(tx: Tx, row: Row, *, attempts: int, expires_us: int | None, note: str
 def end_attempt(tx: Tx, row: Row, outcome: str, reason: str | None) -> None:
     """The attempt that is under way ends; a holder always has one."""
     given: Row = {"n": row["attempts"], "outcome": outcome, "reason": reason, "now_us": tx.now_us()}
-    tx.defer(SQL.end_attempt, _there, id=row["id"], **given)
+    tx.defer(SQL.end_attempt, found, id=row["id"], **given)
 
 
-def _held_row(tx: Tx, which: Which) -> Row | StandfastError:
-    """The row, held by the caller: taken if nobody has it, for somebody who says so without having read it."""
-    row = locked(tx, which)
-    if isinstance(row, StandfastError):
-        return row
-    refused = refusal(tx, row, which)
-    if refused is not None:
-        return refused
+def _held_row(tx: Tx, which: Which) -> Row:
+    """The row, held by the caller: taken if it is free, for a caller that ends it without having read it."""
+    row = CLAIMS.own(tx, which)
     return row if row["ended_us"] is None and leases.acts_for(tx, row) else take(tx, row, None)
 
 
 def _free(tx: Tx, row: Row, reason: str | None, *, ready_us: int | None) -> Row:
     given: Row = {"reason": reason, "ready_us": row["ready_us"] if ready_us is None else ready_us}
-    tx.defer(SQL.give_back, _there, id=row["id"], fence=row["fence"], **given)
-    return row | dict.fromkeys(_NOBODY) | given | {"state": "sent", "fence": row["fence"] + 1, "kept": 0}
+    tx.defer(SQL.give_back, found, id=row["id"], fence=row["fence"], **given)
+    return row | FREE | given | {"state": "sent", "fence": row["fence"] + 1, "kept": 0}
 
 
 def _finished(tx: Tx, row: Row, state: str, reason: str | None, type: str, *, grow: int) -> Mail:
@@ -392,20 +311,16 @@ def _finished(tx: Tx, row: Row, state: str, reason: str | None, type: str, *, gr
     read_us = row["read_us"] or (tx.now_us() if state == "done" else None)
     actor = tx.caller.actor if state == "done" else row["actor"]
     given: Row = {"state": state, "reason": words, "actor": actor, "read_us": read_us}
-    tx.defer(SQL.finish, _there, id=row["id"], fence=row["fence"], grow=grow, now_us=tx.now_us(), **given)
-    row = row | dict.fromkeys(_NOBODY) | given | {"ended_us": tx.now_us(), "fence": row["fence"] + grow, "kept": 0}
+    tx.defer(SQL.finish, found, id=row["id"], fence=row["fence"], grow=grow, now_us=tx.now_us(), **given)
+    row = row | FREE | given | {"ended_us": tx.now_us(), "fence": row["fence"] + grow, "kept": 0}
     data: dict[str, serial.Json] = {"fence": row["fence"], "attempt": row["attempts"]}
     return mail(tx, row, told(tx, row, type, summary=words, data=data))
 
 
-def _done_before(tx: Tx, row: Row, which: Which) -> Mail | StandfastError:
-    claimed = isinstance(which, Mail) and which.holder == tx.caller.holder
-    ours = row["fence"] == which.fence if claimed else row["actor"] == tx.caller.actor  # type: ignore[union-attr]
-    if ours:
+def _done_before(tx: Tx, row: Row, which: Which) -> Mail:
+    if CLAIMS.ended_by_caller(tx, row, which):
         return mail(tx, row)
-    if claimed:
-        return leases.lost(named(row), row, which.fence)  # type: ignore[union-attr]
-    return IllegalTransition(
+    raise IllegalTransition(
         f"{named(row)} was done by {row['actor']} at {iso(row['ended_us'])}", f"standfast mail show {short(row['id'])}"
     )
 
@@ -435,12 +350,3 @@ def told(tx: Tx, row: Row, type: str, *, summary: str | None = None, data: seria
         state=row["state"],
         scope=row["scope"],
     )
-
-
-def named(row: Row) -> str:
-    subject = f" ({serial.clean(row['subject'], 60)})" if row["subject"] else ""
-    return f"mail {short(row['id'])} to {row['box']}{subject}"
-
-
-def _there(row: Row) -> None:
-    """The row was locked, so the compare-and-set has found it; `defer` asserts that."""

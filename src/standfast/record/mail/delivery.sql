@@ -1,35 +1,13 @@
 -- Delivery: out of the box, to one holder at a time. Every change is on a row that this transaction has locked.
 
--- name: by_id
-SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
-       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
-       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
-FROM mail
-WHERE id = :id
-
--- name: by_id_for_update
-SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
-       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
-       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
-FROM mail
-WHERE id = :id
-{for_update}
-
 -- name: by_key
-SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
-       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
-       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+SELECT {columns:mail}
 FROM mail
 WHERE scope = :scope AND key = :key
 
--- name: by_suffix
-SELECT id FROM mail WHERE id LIKE :pattern ORDER BY id DESC LIMIT 2
-
 -- To be delivered now: its time has come and is not over, and nobody has it.
 -- name: ready
-SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
-       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
-       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+SELECT {columns:mail}
 FROM mail m
 WHERE m.scope = :scope AND m.box = :box AND m.ended_us IS NULL
   AND m.ready_us <= :now_us AND (m.expires_us IS NULL OR m.expires_us > :now_us)
@@ -42,9 +20,7 @@ LIMIT 1
 -- On PostgreSQL the moment is the server's own where it has not told it yet: the question then travels with the
 -- beginning of the transaction.
 -- name: ready [postgres]
-SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
-       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
-       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+SELECT {columns:mail}
 FROM mail m
 WHERE m.scope = :scope AND m.box = :box AND m.ended_us IS NULL
   AND m.ready_us <= {now_us} AND (m.expires_us IS NULL OR m.expires_us > {now_us})
@@ -76,20 +52,6 @@ WHERE m.scope = :scope AND m.box = :box AND m.ended_us IS NULL
 ORDER BY m.priority, m.seq
 LIMIT 1
 
--- Other processes that hold mail: they may have died before their time. Asked without a time, so that on
--- PostgreSQL it travels with the beginning of the transaction.
--- name: processes
-SELECT DISTINCT holder
-FROM mail
-WHERE holder IS NOT NULL AND holder LIKE 'p:%' AND holder <> :own AND lease_until_us > 0
-LIMIT :limit
-
--- A process that is known to be dead holds nothing, whatever its leases say. Its name stays for the reason.
--- name: expire_lease
-UPDATE mail
-SET lease_until_us = 0, lease_boot = NULL, lease_mono_us = 0
-WHERE holder = :holder
-
 -- Somebody looks into the box. Written once a minute, and without touching the row in between: on PostgreSQL
 -- readers of one box would otherwise wait for each other.
 -- name: seen
@@ -100,8 +62,7 @@ ON CONFLICT (scope, box) DO UPDATE SET seen_us = excluded.seen_us, seen_by = exc
 
 -- name: take
 UPDATE mail
-SET state = 'leased', holder = :holder, actor = :actor, lease_until_us = :lease_until_us, lease_boot = :lease_boot,
-    lease_mono_us = :lease_mono_us, lease_for_us = :lease_for_us, kept = 1, fence = fence + 1, attempts = attempts + 1
+SET state = 'leased', {lease_set}, kept = 1, fence = fence + 1, attempts = attempts + 1
 WHERE id = :id AND fence = :fence AND ended_us IS NULL
 RETURNING id
 
@@ -126,25 +87,18 @@ RETURNING id
 -- name: let_age
 UPDATE mail SET kept = 0 WHERE id = :id AND fence = :fence AND holder = :holder AND ended_us IS NULL
 
--- name: extend
-UPDATE mail
-SET lease_until_us = :lease_until_us, lease_boot = :lease_boot, lease_mono_us = :lease_mono_us,
-    lease_for_us = :lease_for_us, kept = 1
-WHERE id = :id AND fence = :fence AND holder = :holder
-RETURNING id
-
 -- The holder goes and the fence grows: whatever the old holder says later is refused.
 -- name: give_back
 UPDATE mail
 SET state = 'sent', reason = :reason, ready_us = :ready_us, fence = fence + 1, kept = 0,
-    holder = NULL, lease_until_us = NULL, lease_boot = NULL, lease_mono_us = NULL, lease_for_us = NULL
+    {lease_none}
 WHERE id = :id AND fence = :fence AND ended_us IS NULL
 RETURNING id
 
 -- name: finish
 UPDATE mail
 SET state = :state, reason = :reason, actor = :actor, ended_us = :now_us, read_us = :read_us, fence = fence + :grow,
-    kept = 0, holder = NULL, lease_until_us = NULL, lease_boot = NULL, lease_mono_us = NULL, lease_for_us = NULL
+    kept = 0, {lease_none}
 WHERE id = :id AND fence = :fence AND ended_us IS NULL
 RETURNING id
 
@@ -157,18 +111,14 @@ RETURNING id
 
 -- Held by nobody any more, in every scope: for the sweep.
 -- name: lapsed
-SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
-       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
-       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+SELECT {columns:mail}
 FROM mail m
 WHERE m.holder IS NOT NULL AND m.ended_us IS NULL AND {lease_over:m}
 LIMIT :limit
 {skip_locked}
 
 -- name: overdue
-SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
-       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
-       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+SELECT {columns:mail}
 FROM mail m
 WHERE m.ended_us IS NULL AND m.expires_us IS NOT NULL AND m.expires_us <= :now_us AND m.holder IS NULL
 ORDER BY m.expires_us

@@ -6,8 +6,9 @@ from standfast import serial
 from standfast.clock import format_duration
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.errors import InvalidInput, StandfastError
+from standfast.errors import InvalidInput, NotFound
 from standfast.footings import journal, leases
+from standfast.footings.checks import no_cursor, page_size
 from standfast.ledger.dead_letters import DeadLetter
 from standfast.record.mail import delivery
 from standfast.record.mail.addresses import Place
@@ -16,7 +17,6 @@ from standfast.record.mail.nouns import BOUND_DEFAULT, ENDED, STATES, Box, Deliv
 
 SQL = load(__name__)
 
-PAGE_MAX = 1000
 SHOWN_MAX = 100
 _LAST_SEQ = 2**63 - 1
 
@@ -30,10 +30,10 @@ def page(
     everywhere: bool,
     limit: int,
     after: str | None,
-) -> list[Mail] | StandfastError:
+) -> list[Mail]:
     """What is to be delivered, in its order; or, by state, what has ended, the newest first."""
     if state is not None and state not in (*STATES, "any"):
-        return InvalidInput(f"a mail is never {serial.clean(state, 40)!r}", f"one of: {', '.join(STATES)}, any")
+        raise InvalidInput(f"a mail is never {serial.clean(state, 40)!r}", f"one of: {', '.join(STATES)}, any")
     last = None if after is None else _row_at(tx, after)
     asked: Row = {
         "scope": place.scope if place else tx.caller.scope,
@@ -61,12 +61,10 @@ def _rows(tx: Tx, place: Place | None, state: str | None, asked: Row, *, first: 
 
 def _row_at(tx: Tx, after: str) -> Row:
     """Where a page ended, by the id of its last mail: that row says its place in every order."""
-    found = delivery.find(tx, after)
-    if isinstance(found, StandfastError):
-        raise InvalidInput(
-            f"{serial.clean(after, 60)!r} is not a place in this list", "use the `next` of the last page"
-        )
-    return found
+    try:
+        return delivery.find(tx, after)
+    except (NotFound, InvalidInput):
+        raise no_cursor(after) from None
 
 
 def receipt(tx: Tx, row: Row) -> Delivery:
@@ -111,10 +109,8 @@ def thread(tx: Tx, thread_id: str, limit: int) -> list[Mail]:
     return [mail(tx, row) for row in tx.all(SQL.thread, thread_id=thread_id, limit=page_size(limit))]
 
 
-def show(tx: Tx, which: Which) -> Shown | StandfastError:
+def show(tx: Tx, which: Which) -> Shown:
     row = delivery.find(tx, which)
-    if isinstance(row, StandfastError):
-        return row
     events = tx.all(SQL.latest_events, id=row["id"], limit=SHOWN_MAX)
     return Shown(
         mail=mail(tx, row),
@@ -144,10 +140,6 @@ def boxes(tx: Tx, *, everywhere: bool, limit: int, after: tuple[str, str]) -> li
         if place in filled and place not in known and (row := tx.maybe(SQL.box, scope=place[0], box=place[1])):
             known[place] = row
     return [_box(place, filled.get(place), known.get(place)) for place in places[:size]]
-
-
-def page_size(limit: int) -> int:
-    return max(1, min(limit, PAGE_MAX))
 
 
 # -- small parts -------------------------------------------------------------------------------------

@@ -2,9 +2,7 @@
 
 -- What is to be delivered from one box, in the order in which it will be.
 -- name: waiting
-SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
-       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
-       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+SELECT {columns:mail}
 FROM mail
 WHERE scope = :scope AND box = :box AND ended_us IS NULL
   AND (priority, seq) > (:priority, :seq)
@@ -14,9 +12,7 @@ LIMIT :limit
 
 -- Of every box of the scope, box by box.
 -- name: waiting_all
-SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
-       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
-       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+SELECT {columns:mail}
 FROM mail
 WHERE ended_us IS NULL AND (:everywhere = 1 OR scope = :scope)
   AND (scope, box, priority, seq) > (:at_scope, :at_box, :priority, :seq)
@@ -26,9 +22,7 @@ LIMIT :limit
 
 -- What has ended in one box, the newest first.
 -- name: ended
-SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
-       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
-       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+SELECT {columns:mail}
 FROM mail
 WHERE scope = :scope AND box = :box AND ended_us IS NOT NULL AND seq < :seq
   AND (:state = '' OR state = :state) AND (:sender = '' OR sender = :sender)
@@ -36,9 +30,7 @@ ORDER BY seq DESC
 LIMIT :limit
 
 -- name: any
-SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
-       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
-       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+SELECT {columns:mail}
 FROM mail
 WHERE seq < :seq AND (:everywhere = 1 OR scope = :scope) AND (:box = '' OR box = :box)
   AND (:state = '' OR state = :state) AND (:sender = '' OR sender = :sender)
@@ -46,9 +38,7 @@ ORDER BY seq DESC
 LIMIT :limit
 
 -- name: sent_by
-SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
-       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
-       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+SELECT {columns:mail}
 FROM mail
 WHERE scope = :scope AND sender = :sender AND seq < :seq
 ORDER BY seq DESC
@@ -56,15 +46,11 @@ LIMIT :limit
 
 -- A conversation: the mail that began it, and every answer.
 -- name: thread
-SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
-       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
-       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+SELECT {columns:mail}
 FROM mail
 WHERE id = :thread_id
 UNION ALL
-SELECT seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
-       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
-       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+SELECT {columns:mail}
 FROM mail
 WHERE thread_id = :thread_id AND thread_id <> id
 ORDER BY seq
@@ -107,15 +93,14 @@ ORDER BY scope, box
 LIMIT :limit
 
 -- name: letters_of
-SELECT id, scope, subject, kind, reason, attempts, created_us, settled_us, settlement, settled_by, note
+SELECT {columns:dead_letter}
 FROM dead_letter
 WHERE subject = :id
 ORDER BY id DESC
 LIMIT :limit
 
 -- name: latest_events
-SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state, stream, version,
-       summary, data
+SELECT {columns:event}
 FROM event
 WHERE subject = :id
 ORDER BY seq DESC

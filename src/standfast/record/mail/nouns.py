@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from standfast import serial
-from standfast.clock import DURATION_MAX_US, format_duration
 from standfast.db.contract import Row, Tx
 from standfast.errors import InvalidInput
 from standfast.footings import keys, leases
+from standfast.footings.checks import whole
 from standfast.footings.journal import Event, Receipt
 from standfast.ledger.dead_letters import DeadLetter
 
@@ -165,18 +165,6 @@ class Box(NamedTuple):
     refused_us: int | None
 
     @property
-    def place(self) -> tuple[str, str]:
-        """Where a list goes on: `after=`."""
-        return self.scope, self.box
-
-    def as_json(self) -> dict[str, Any]:
-        return {**self._asdict(), "full": self.full}
-
-    @staticmethod
-    def columns() -> tuple[str, ...]:
-        return "box", "waiting", "held", "bound", "refused", "seen_us last read"
-
-    @property
     def full(self) -> bool:
         return self.waiting >= self.bound
 
@@ -223,21 +211,15 @@ def checked_subject(subject: str | None) -> str | None:
 
 
 def checked_priority(priority: object) -> int:
-    return _whole(priority, "a priority", 0, PRIORITY_MAX, "0 comes first; 2 is usual")
+    return whole(priority, "a priority", least=0, most=PRIORITY_MAX, hint="0 comes first; 2 is usual")
 
 
 def checked_attempts(attempts: object) -> int:
-    return _whole(attempts, "attempts_max", 1, ATTEMPTS_MAX, f"{ATTEMPTS_DEFAULT} is usual")
+    return whole(attempts, "attempts_max", least=1, most=ATTEMPTS_MAX, hint=f"{ATTEMPTS_DEFAULT} is usual")
 
 
 def checked_bound(bound: object) -> int:
-    return _whole(bound, "a bound", 1, BOUND_MAX, f"{BOUND_DEFAULT} is usual")
-
-
-def checked_term(for_us: object, what: str) -> int:
-    if not isinstance(for_us, int) or isinstance(for_us, bool) or not 0 < for_us <= DURATION_MAX_US:
-        raise InvalidInput(f"{what} is longer than nothing and at most {format_duration(DURATION_MAX_US, parts=1)}")
-    return for_us
+    return whole(bound, "a bound", least=1, most=BOUND_MAX, hint=f"{BOUND_DEFAULT} is usual")
 
 
 def checked_reason(reason: str | None) -> str | None:
@@ -246,11 +228,3 @@ def checked_reason(reason: str | None) -> str | None:
     if not isinstance(reason, str):
         raise InvalidInput(f"a reason is text, not {type(reason).__name__}")
     return serial.clean(reason, REASON_MAX) or None
-
-
-def _whole(number: object, what: str, least: int, most: int, hint: str) -> int:
-    if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
-        raise InvalidInput(
-            f"{what} is a whole number from {least} to {most:,}, not {serial.clean(str(number), 20)}", hint
-        )
-    return number

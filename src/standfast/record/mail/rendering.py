@@ -12,43 +12,44 @@ import json
 
 from standfast import serial
 from standfast.clock import iso
-from standfast.footings import leases
+from standfast.footings import authors, leases
+from standfast.footings.authors import clean_line
 from standfast.ids import short
 from standfast.record.mail.nouns import Mail
-
-LINE_MAX = 100_000
-QUOTE = "> "
 
 
 def rendered(mail: Mail) -> str:
     """Envelope and body; nothing in it moves a cursor or hides."""
-    return "\n".join([*envelope(mail), "", *(f"{QUOTE}{line}".rstrip() for line in body_lines(mail.body))])
+    return "\n".join([*envelope(mail), "", authors.quoted_lines(_text(mail.body))])
 
 
 def envelope(mail: Mail) -> list[str]:
     """What standfast knows about it: who it is from is not for the sender to say."""
     attempt = f", attempt {mail.attempts} of {mail.attempts_max}" if mail.attempts else ""
-    lines = [f"mail {short(mail.id)} to {_one(mail.box)}{attempt}", f"from {_one(mail.sender)} ({_origin(mail)})"]
+    sender = f"from {authors.name(mail.sender)}, written by {author(mail)}, {_origin(mail)}"
+    lines = [f"mail {short(mail.id)} to {authors.name(mail.box)}{attempt}", sender]
     lines.append(f"sent {iso(mail.sent_us)}" + (f", expires {iso(mail.expires_us)}" if mail.expires_us else ""))
     if mail.subject:
-        lines.append(f"subject {_one(mail.subject)}")
+        lines.append(f"subject {authors.quoted(mail.subject)}")
     if mail.reply_to_id:
         lines.append(f"answers mail {short(mail.reply_to_id)}")
     if mail.reason and mail.attempts > 1:
-        lines.append(f"came back: {_one(mail.reason)}")
+        lines.append(f"came back: {authors.quoted(mail.reason)}")
     return lines
+
+
+def author(mail: Mail) -> authors.Author:
+    """The actor that sent it, which is not for the sender to say."""
+    return authors.of(mail.provenance.get("actor"))
 
 
 def body_lines(body: serial.Json) -> list[str]:
     """The body's lines: a text as it is, anything else as indented JSON; nothing invisible in either."""
-    text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False, indent=1, sort_keys=True)
-    return [clean_line(line) for line in text.splitlines()] or [""]
+    return [clean_line(line) for line in _text(body).splitlines()] or [""]
 
 
-def clean_line(line: str) -> str:
-    """One line without anything that moves a cursor or hides; its indentation stays."""
-    indent = line[: len(line) - len(line.lstrip(" \t"))]
-    return indent.expandtabs(4) + serial.clean(line, LINE_MAX)
+def _text(body: serial.Json) -> str:
+    return body if isinstance(body, str) else json.dumps(body, ensure_ascii=False, indent=1, sort_keys=True)
 
 
 def _origin(mail: Mail) -> str:
@@ -56,8 +57,7 @@ def _origin(mail: Mail) -> str:
     found = leases.parse_process(str(about.get("holder") or ""))
     sent = f"process {found.pid} on {found.host}" if found else f"a command on {about.get('host')}"
     session = f", session {about['session']}" if about.get("session") else ""
-    really = "" if about.get("actor") == mail.sender else f"really {about.get('actor')}, "
-    return _one(f"{really}{sent}{session}")
+    return _one(f"{sent}{session}")
 
 
 def _one(text: str) -> str:

@@ -6,10 +6,12 @@ import time
 from typing import TypeAlias
 
 from standfast import crash, serial
-from standfast.db.contract import Tx
+from standfast.db.contract import Row, Tx
 from standfast.db.store import Room, Store, query, refused_inside, verb
 from standfast.errors import IllegalTransition, InProgress, InvalidInput, StandfastError
 from standfast.footings import journal
+from standfast.footings.checks import bounded_us, page_size
+from standfast.footings.claims import keep_while_alive
 from standfast.footings.journal import Event
 from standfast.ids import Id, short
 from standfast.ledger import dead_letters
@@ -29,7 +31,6 @@ from standfast.record.mail.nouns import (
     checked_attempts,
     checked_bound,
     checked_reason,
-    checked_term,
     mail,
 )
 
@@ -81,7 +82,7 @@ class Mails(Room):
         """
         if for_us is not None and expires_us is not None:
             raise InvalidInput("a mail expires at one moment", "one of for_us= and expires_us=")
-        given = sending.letter(
+        draft = sending.letter(
             addresses.checked(to),
             body,
             key=key,
@@ -95,7 +96,7 @@ class Mails(Room):
             sender=sender,
             session=session,
         )
-        return self._send(given)
+        return self._write(lambda tx: sending.send(tx, draft))
 
     def reply(
         self,
@@ -112,7 +113,7 @@ class Mails(Room):
         session: str | None = None,
     ) -> Mail:
         """Answer a mail, to its sender, in its thread. With `done`, the mail is done in the same transaction."""
-        given = sending.letter(
+        draft = sending.letter(
             None,
             body,
             key=key,
@@ -124,21 +125,14 @@ class Mails(Room):
             sender=sender,
             session=session,
         )
-        return self._reply(given, which) if done else self._send(given)
 
-    @verb
-    def _send(self, tx: Tx, given: sending.Letter) -> Mail | StandfastError:
-        return sending.send(tx, given)
-
-    @verb
-    def _reply(self, tx: Tx, given: sending.Letter, which: Which) -> Mail | StandfastError:
-        sent = sending.send(tx, given)
-        if isinstance(sent, StandfastError):
+        def send(tx: Tx) -> Mail | StandfastError:
+            sent = sending.send(tx, draft)
+            if done and isinstance(sent, Mail):
+                delivery.done(tx, which, "answered")  # if it raises, nothing was sent
             return sent
-        ended = delivery.done(tx, which, "answered")
-        if isinstance(ended, StandfastError):
-            raise ended  # answered and done, or neither
-        return sent
+
+        return self._write(send)
 
     # -- receiving -----------------------------------------------------------------------------------
 
@@ -148,7 +142,8 @@ class Mails(Room):
         A process keeps it while it lives, an actor for 15 minutes, or `for_us`, from its last
         command. It comes back unless it is `done`.
         """
-        return self._handed(self._claim(self._box(to), thread, for_us, None, self._look()))
+        box, look = self._box(to), self._look()
+        return self._handed(self._write(lambda tx: self._claim_next(tx, box, thread, for_us, look)))
 
     def read(
         self,
@@ -163,8 +158,17 @@ class Mails(Room):
         Raises InProgress if somebody else has the named one, IllegalTransition if it has ended.
         """
         if which is not None:
-            return self._handed(delivery.Claimed(self._read(which, for_us), ()))
-        return self._handed(self._read_next(self._box(to), thread, for_us, self._look()))
+            return self._handed(self._write(lambda tx: delivery.Claimed(_read_one(tx, which, for_us), ())))
+        box, look = self._box(to), self._look()
+
+        def read_next(tx: Tx) -> delivery.Claimed:
+            claimed = self._claim_next(tx, box, thread, for_us, look)
+            if claimed.mail is None:
+                return claimed
+            row = delivery.mark_read(tx, delivery.locked(tx, claimed.mail), kept=True)
+            return claimed._replace(mail=mail(tx, row, claimed.mail.receipt))
+
+        return self._handed(self._write(read_next))
 
     def follow(
         self,
@@ -183,58 +187,34 @@ class Mails(Room):
         box = self._box(to)
 
         def claim(before: Mail | None) -> Mail | None:
-            return self._handed(self._claim(box, thread, for_us, before, self._look()))
+            look = self._look()
 
-        return Follow(self, claim, lambda: self._is_ready(box, thread), timeout_s)
+            def next(tx: Tx) -> delivery.Claimed:
+                if before is not None:
+                    delivery.go_on(tx, before)
+                return self._claim_next(tx, box, thread, for_us, look)
 
-    @verb
-    def _claim(
-        self, tx: Tx, box: str, thread: Which | None, for_us: int | None, before: Mail | None, look: bool
-    ) -> delivery.Claimed | StandfastError:
-        if before is not None:
-            delivery.go_on(tx, before)
-        return self._claim_next(tx, box, thread, for_us, look)
+            return self._handed(self._write(next))
 
-    @verb
-    def _read(self, tx: Tx, which: Which, for_us: int | None) -> Mail | StandfastError:
-        row = delivery.locked(tx, which)
-        if isinstance(row, StandfastError):
-            return row
-        held = delivery.take(tx, row, for_us)
-        return held if isinstance(held, StandfastError) else mail(tx, delivery.mark_read(tx, held, kept=True))
+        def is_ready() -> bool:
+            return self._read(lambda tx: delivery.is_ready(tx, *self._where(tx, box, thread)))
+
+        return Follow(self, claim, is_ready, timeout_s)
 
     @verb
-    def _read_next(
-        self, tx: Tx, box: str, thread: Which | None, for_us: int | None, look: bool
-    ) -> delivery.Claimed | StandfastError:
-        claimed = self._claim_next(tx, box, thread, for_us, look)
-        if isinstance(claimed, StandfastError) or claimed.mail is None:
-            return claimed
-        row = delivery.locked(tx, claimed.mail)
-        if isinstance(row, StandfastError):
-            return row
-        read = mail(tx, delivery.mark_read(tx, row, kept=True), claimed.mail.receipt)
-        return claimed._replace(mail=read)
-
-    @query
-    def _is_ready(self, tx: Tx, box: str, thread: Which | None) -> bool | StandfastError:
-        where = self._where(tx, box, thread)
-        return where if isinstance(where, StandfastError) else delivery.is_ready(tx, *where)
-
-    @verb
-    def renew(self, tx: Tx, which: Which, *, for_us: int | None = None) -> Mail | StandfastError:
+    def renew(self, tx: Tx, which: Which, *, for_us: int | None = None) -> Mail:
         """Renew the lease of a mail that you hold.
 
         - `for_us`: from now.  [default: the duration of the claim]
 
         Not journalled. Raises LeaseLost if the caller no longer holds it.
         """
-        return delivery.renew(tx, which, for_us)
+        return mail(tx, delivery.CLAIMS.renew(tx, which, for_us) | {"kept": 1})
 
     # -- ending --------------------------------------------------------------------------------------
 
     @verb
-    def done(self, tx: Tx, which: Which, *, note: str | None = None) -> Mail | StandfastError:
+    def done(self, tx: Tx, which: Which, *, note: str | None = None) -> Mail:
         """Record that a mail was handled; refused (exit 4) if another holder has it.
 
         - `note`: what came of it; its sender can read it.
@@ -258,15 +238,22 @@ class Mails(Room):
         """
         if (for_us is None) == (until_us is None):
             raise InvalidInput("defer needs one of for_us and until_us", "in a shell: --for 2h, or --until 'mon 09:00'")
-        later_us = None if for_us is None else checked_term(for_us, "a delay")
-        return self._told(self._back(which, "deferred", checked_reason(reason), later_us, until_us))
+        later_us = None if for_us is None else bounded_us(for_us, "a delay")
+        words = checked_reason(reason)
+
+        def back(tx: Tx) -> Ended:
+            ready_us = until_us if later_us is None else tx.now_us() + later_us
+            return delivery.back(tx, which, "deferred", words, ready_us=ready_us)
+
+        return self._told(self._write(back))
 
     def release(self, which: Which, *, reason: str | None = None) -> Mail:
         """Return a mail to its box for the next reader. It counts as an attempt.
 
         - `reason`: why; its sender can read it.
         """
-        return self._told(self._back(which, "returned", checked_reason(reason), None, None))
+        words = checked_reason(reason)
+        return self._told(self._write(lambda tx: delivery.back(tx, which, "returned", words)))
 
     def refuse(self, which: Which, reason: str) -> Mail:
         """Refuse a mail that no reader can handle: it is a dead letter at once.
@@ -276,18 +263,7 @@ class Mails(Room):
         words = checked_reason(reason)
         if words is None:
             raise InvalidInput("a reason is empty", "say it in words: a person will read it")
-        return self._told(self._refuse(which, words))
-
-    @verb
-    def _back(
-        self, tx: Tx, which: Which, outcome: str, reason: str | None, later_us: int | None, until_us: int | None
-    ) -> Ended | StandfastError:
-        ready_us = until_us if later_us is None else tx.now_us() + later_us
-        return delivery.back(tx, which, outcome, reason, ready_us=ready_us)
-
-    @verb
-    def _refuse(self, tx: Tx, which: Which, reason: str) -> Ended | StandfastError:
-        return delivery.refuse(tx, which, reason)
+        return self._told(self._write(lambda tx: delivery.refuse(tx, which, words)))
 
     def sweep(self, *, limit: int = SWEEP_MAX) -> Swept:
         """Return mail of dead or late readers to its boxes, and mark expired mail. The daemon does this too.
@@ -295,14 +271,11 @@ class Mails(Room):
         At most `limit` of each; `more` says that there may be more. Nothing depends on it: readers judge
         for themselves. It makes what a dead holder left visible where nobody reads.
         """
-        swept, buried = self._sweep(looking.page_size(limit))
+        size = page_size(limit)
+        swept, buried = self._write(lambda tx: delivery.sweep(tx, size))
         for letter in buried:
             self._tell(letter)
         return swept
-
-    @verb
-    def _sweep(self, tx: Tx, limit: int) -> tuple[Swept, tuple[DeadLetter, ...]]:
-        return delivery.sweep(tx, limit)
 
     # -- dead letters --------------------------------------------------------------------------------
 
@@ -339,32 +312,29 @@ class Mails(Room):
 
         Raises Conflict (`box_full`) if there is no room, IllegalTransition if it is not dead.
         """
-        term_us = None if for_us is None else checked_term(for_us, "a mail's time")
-        return self._retry(which, checked_attempts(attempts), term_us, checked_reason(note))
+        term_us = None if for_us is None else bounded_us(for_us, "a mail's time")
+        more, words = checked_attempts(attempts), checked_reason(note)
+        return self._write(lambda tx: self._retried(tx, which, more, term_us, words))
 
-    @verb
-    def _retry(
+    def _retried(
         self, tx: Tx, which: Which | DeadLetter, attempts: int, for_us: int | None, note: str | None
     ) -> Mail | StandfastError:
-        row = delivery.locked(tx, self._subject(tx, which))
-        if isinstance(row, StandfastError):
-            return row
-        row = delivery.written_down(tx, row)
+        row = delivery.written_down(tx, delivery.locked(tx, self._subject(tx, which)))
         if row["state"] not in ("dead", "expired"):
-            return _not_dead(row["state"], delivery.named(row), row["id"])
-        full = sending.room_for(tx, Place(row["scope"], row["box"]))
+            raise _not_dead(row)
+        full = sending.box_full(tx, Place(row["scope"], row["box"]))
         if full is not None:
             return full
         crash.point("mail.before_retry")
         if row["state"] == "dead":
-            letter = dead_letters.one(tx, row["id"])
-            if isinstance(letter, DeadLetter) and letter.open:  # one that was resolved may still be sent again
+            letter = dead_letters.find(tx, row["id"])
+            if letter is not None and letter.open:  # one that was resolved may still be sent again
                 dead_letters.settle(tx, row["id"], "retried", note)
         expires_us = None if for_us is None else tx.now_us() + for_us
         return delivery.revive(tx, row, attempts=attempts, expires_us=expires_us, note=note)
 
     @verb
-    def resolve(self, tx: Tx, which: Which | DeadLetter, *, note: str | None = None) -> DeadLetter | StandfastError:
+    def resolve(self, tx: Tx, which: Which | DeadLetter, *, note: str | None = None) -> DeadLetter:
         """Settle a dead letter that a person handled in another way: it is not delivered again.
 
         - `note`: what was done instead.
@@ -372,20 +342,17 @@ class Mails(Room):
         Raises NotFound if it is no dead letter, IllegalTransition if it was settled: who, when, how.
         """
         row = delivery.locked(tx, self._subject(tx, which))
-        if isinstance(row, StandfastError):
-            return row
         if row["state"] != "dead":
-            return _not_dead(row["state"], delivery.named(row), row["id"])
+            raise _not_dead(row)
         crash.point("mail.before_retry")
         return dead_letters.settle(tx, row["id"], "resolved", checked_reason(note))
 
     # -- receipts ------------------------------------------------------------------------------------
 
     @query
-    def delivered(self, tx: Tx, which: Which) -> Delivery | StandfastError:
+    def delivered(self, tx: Tx, which: Which) -> Delivery:
         """What became of a mail, by its id or its key: the sender's receipt. Raises NotFound."""
-        row = delivery.find(tx, which)
-        return row if isinstance(row, StandfastError) else looking.receipt(tx, row)
+        return looking.receipt(tx, delivery.find(tx, which))
 
     @query
     def receipts(self, tx: Tx, *, sender: str | None = None, limit: int = 50, after: str | None = None) -> DeliveryList:
@@ -421,10 +388,9 @@ class Mails(Room):
     # -- looking -------------------------------------------------------------------------------------
 
     @query
-    def get(self, tx: Tx, which: Which) -> Mail | StandfastError:
+    def get(self, tx: Tx, which: Which) -> Mail:
         """By id, the end of an id, or key. Nothing is marked. Raises NotFound."""
-        row = delivery.find(tx, which)
-        return row if isinstance(row, StandfastError) else mail(tx, row)
+        return mail(tx, delivery.find(tx, which))
 
     @query
     def list(
@@ -437,35 +403,29 @@ class Mails(Room):
         everywhere: bool = False,
         limit: int = 50,
         after: str | None = None,
-    ) -> MailList | StandfastError:
+    ) -> MailList:
         """What is to be delivered, of one box or of all, in its order. Nothing is marked.
 
         `state` is one of sent, leased, read, done, dead, expired, any; what has ended comes newest
         first. `after` is the `place` of the last one you have.
         """
         place = None if to is None else addresses.placed(tx, addresses.checked(to))
-        if isinstance(place, StandfastError):
-            return place
         return looking.page(tx, place, state=state, sender=sender, everywhere=everywhere, limit=limit, after=after)
 
     @query
-    def thread(self, tx: Tx, which: Which, *, limit: int = 50) -> MailList | StandfastError:
+    def thread(self, tx: Tx, which: Which, *, limit: int = 50) -> MailList:
         """The conversation a mail belongs to, the first one first."""
-        row = delivery.find(tx, which)
-        return row if isinstance(row, StandfastError) else looking.thread(tx, row["thread_id"], limit)
+        return looking.thread(tx, delivery.find(tx, which)["thread_id"], limit)
 
     @query
-    def show(self, tx: Tx, which: Which) -> Shown | StandfastError:
+    def show(self, tx: Tx, which: Which) -> Shown:
         """Everything about one mail: every attempt and its reason, its thread, its dead letters, its changes."""
-        row = delivery.find(tx, which)
-        return row if isinstance(row, StandfastError) else looking.show(tx, row["id"])
+        return looking.show(tx, which)
 
     @query
-    def history(self, tx: Tx, which: Which, *, after: int = 0, limit: int = 50) -> EventList | StandfastError:
+    def history(self, tx: Tx, which: Which, *, after: int = 0, limit: int = 50) -> EventList:
         """Every change of it, in order; `after` is the `seq` of the last one you have."""
         row = delivery.find(tx, which)
-        if isinstance(row, StandfastError):
-            return row
         return journal.Journal(self.store, tx).about(row["id"], after=after, limit=limit)
 
     @query
@@ -475,34 +435,23 @@ class Mails(Room):
 
     def bound(self, to: str, bound: int | None) -> None:
         """How many mails may wait in a box before sending is refused; None for the usual bound."""
-        self._bound(addresses.checked(to), None if bound is None else checked_bound(bound))
-
-    @verb
-    def _bound(self, tx: Tx, box: str, bound: int | None) -> journal.Receipt | StandfastError:
-        place = addresses.placed(tx, box)
-        return place if isinstance(place, StandfastError) else sending.set_bound(tx, place, bound)
+        box, most = addresses.checked(to), None if bound is None else checked_bound(bound)
+        self._write(lambda tx: sending.set_bound(tx, addresses.placed(tx, box), most))
 
     # -- small parts ---------------------------------------------------------------------------------
 
     def _box(self, to: str | None) -> str:
         return addresses.checked(self.actor if to is None else to)
 
-    def _where(self, tx: Tx, box: str, thread: Which | None) -> tuple[Place, str] | StandfastError:
+    def _where(self, tx: Tx, box: str, thread: Which | None) -> tuple[Place, str]:
         place = addresses.placed(tx, box)
-        if isinstance(place, StandfastError) or thread is None:
-            return place if isinstance(place, StandfastError) else (place, "")
-        if isinstance(thread, Mail):
-            return place, thread.thread_id
-        found = delivery.find(tx, thread)
-        return found if isinstance(found, StandfastError) else (place, found["thread_id"])
+        if thread is None:
+            return place, ""
+        return place, thread.thread_id if isinstance(thread, Mail) else delivery.find(tx, thread)["thread_id"]
 
-    def _claim_next(
-        self, tx: Tx, box: str, thread: Which | None, for_us: int | None, look: bool
-    ) -> delivery.Claimed | StandfastError:
-        where = self._where(tx, box, thread)
-        if isinstance(where, StandfastError):
-            return where
-        return delivery.claim_next(tx, where[0], thread_id=where[1], for_us=for_us, look=look)
+    def _claim_next(self, tx: Tx, box: str, thread: Which | None, for_us: int | None, look: bool) -> delivery.Claimed:
+        place, thread_id = self._where(tx, box, thread)
+        return delivery.claim_next(tx, place, thread_id=thread_id, for_us=for_us, look=look)
 
     def _look(self) -> bool:
         """Whether it is time to look for holders that have died: in a busy box each claim would ask in vain."""
@@ -517,7 +466,7 @@ class Mails(Room):
         for letter in claimed.buried:
             self._tell(letter)
         if claimed.mail is not None:
-            delivery.at_work(self.store, self.tx, claimed.mail)
+            keep_while_alive(self.store, self.tx, claimed.mail.holder)
             agents.notice(self.store, self.tx)
         return claimed.mail
 
@@ -538,8 +487,8 @@ class Mails(Room):
         if isinstance(which, DeadLetter):
             return which.subject
         if isinstance(which, str) and which.startswith("ddl_"):
-            letter = dead_letters.one(tx, which)
-            return which if isinstance(letter, StandfastError) else letter.subject
+            letter = dead_letters.find(tx, which)
+            return which if letter is None else letter.subject
         return which
 
 
@@ -551,5 +500,12 @@ def _so_far(found: Delivery, until: str) -> bool:
     return until == "read" and found.read_us is not None
 
 
-def _not_dead(state: str, named: str, id: str) -> IllegalTransition:
-    return IllegalTransition(f"{named} is {state}, not a dead letter", f"standfast mail show {short(id)}")
+def _not_dead(row: Row) -> IllegalTransition:
+    return IllegalTransition(
+        f"{delivery.named(row)} is {row['state']}, not a dead letter", f"standfast mail show {short(row['id'])}"
+    )
+
+
+def _read_one(tx: Tx, which: Which, for_us: int | None) -> Mail:
+    held = delivery.take(tx, delivery.locked(tx, which), for_us)
+    return mail(tx, delivery.mark_read(tx, held, kept=True))

@@ -13,8 +13,9 @@ from typing import NamedTuple
 from standfast import crash, serial
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.errors import Conflict, KeyConflict, NotFound, StandfastError
+from standfast.errors import Conflict, KeyConflict, NotFound
 from standfast.footings import hints, journal, keys, leases
+from standfast.footings.checks import bounded_us
 from standfast.footings.journal import Receipt
 from standfast.ids import new_id, short
 from standfast.record.mail import addresses, delivery
@@ -29,7 +30,6 @@ from standfast.record.mail.nouns import (
     checked_attempts,
     checked_priority,
     checked_subject,
-    checked_term,
     mail,
 )
 
@@ -80,7 +80,7 @@ def letter(
         key=None if key is None else keys.checked(key, "a key"),
         subject=checked_subject(subject),
         priority=None if priority is None else checked_priority(priority),
-        for_us=None if for_us is None else checked_term(for_us, "a mail's time"),
+        for_us=None if for_us is None else bounded_us(for_us, "a mail's time"),
         expires_us=expires_us,
         attempts_max=checked_attempts(attempts_max),
         thread=thread,
@@ -92,15 +92,16 @@ def letter(
     )
 
 
-def send(tx: Tx, given: Letter) -> Mail | StandfastError:
-    """One mail in its box. A key that was used before answers with the mail that was sent then."""
+def send(tx: Tx, given: Letter) -> Mail | Conflict:
+    """One mail in its box. A key that was used before answers with the mail that was sent then.
+
+    The refusal of a full box is returned, because it is counted.
+    """
     about = _about(tx, given)
-    if isinstance(about, StandfastError):
-        return about
     before = None if given.key is None else tx.maybe(delivery.SQL.by_key, scope=about["scope"], key=given.key)
     if before is not None:
         return _same_or_conflict(tx, before, about)
-    full = _no_room(tx, Place(about["scope"], about["box"]))
+    full = box_full(tx, Place(about["scope"], about["box"]))
     if full is not None:
         return full
     crash.point("mail.before_send")
@@ -111,11 +112,6 @@ def send(tx: Tx, given: Letter) -> Mail | StandfastError:
     if row["reply_to_id"]:
         data["reply_to"] = row["reply_to_id"]
     return mail(tx, row, delivery.told(tx, row, "mail.sent", data=data))
-
-
-def room_for(tx: Tx, place: Place) -> StandfastError | None:
-    """The refusal of a full box, for what comes back into it."""
-    return _no_room(tx, place)
 
 
 def set_bound(tx: Tx, place: Place, bound: int | None) -> Receipt:
@@ -130,20 +126,12 @@ def set_bound(tx: Tx, place: Place, bound: int | None) -> Receipt:
 # -- small parts -------------------------------------------------------------------------------------
 
 
-def _about(tx: Tx, given: Letter) -> Row | StandfastError:
+def _about(tx: Tx, given: Letter) -> Row:
     """The columns of the mail to be."""
     answers = None if given.reply_to is None else delivery.find(tx, given.reply_to)
     begun = answers if given.thread is None else delivery.find(tx, given.thread)
     session = _session(tx, given.session)
-    for found in (answers, begun, session):
-        if isinstance(found, StandfastError):
-            return found
-    assert not isinstance(answers, StandfastError)
-    assert not isinstance(begun, StandfastError)
-    assert not isinstance(session, StandfastError)
     place = _place(tx, given, answers)
-    if isinstance(place, StandfastError):
-        return place
     id = new_id("mal")
     subject = given.subject if given.subject is not None or answers is None else answers["subject"]
     priority = given.priority if given.priority is not None else answers["priority"] if answers else PRIORITY_DEFAULT
@@ -170,7 +158,7 @@ def _about(tx: Tx, given: Letter) -> Row | StandfastError:
     }
 
 
-def _place(tx: Tx, given: Letter, answers: Row | None) -> Place | StandfastError:
+def _place(tx: Tx, given: Letter, answers: Row | None) -> Place:
     if given.to is not None:
         return addresses.placed(tx, given.to)
     assert answers is not None
@@ -200,16 +188,17 @@ def _provenance(tx: Tx, given: Letter, session: Row | None) -> dict[str, serial.
     }
 
 
-def _session(tx: Tx, session: str | None) -> Row | StandfastError | None:
+def _session(tx: Tx, session: str | None) -> Row | None:
     if session is None:
         return None
     row = tx.maybe(SQL.session, scope=tx.caller.scope, session=session)
     if row is None:
-        return NotFound(f"there is no session {serial.clean(session, 60)!r} here", "see them: standfast session list")
+        raise NotFound(f"there is no session {serial.clean(session, 60)!r} here", "see them: standfast session list")
     return row
 
 
-def _no_room(tx: Tx, place: Place) -> Conflict | None:
+def box_full(tx: Tx, place: Place) -> Conflict | None:
+    """The refusal of a full box. It is written down, so a body returns it."""
     asked: Row = {"scope": place.scope, "box": place.box, "bound_default": BOUND_DEFAULT}
     found = tx.one(SQL.room_left, **asked)
     if found["bound"] - found["waiting"] > NEAR:
@@ -221,17 +210,17 @@ def _no_room(tx: Tx, place: Place) -> Conflict | None:
     tx.run(SQL.refused, now_us=tx.now_us(), scope=place.scope, box=place.box, **tx.caller.labelled())
     return Conflict(
         f"the box {place.box!r} is full: it holds {found['waiting']:,} of at most {found['bound']:,}",
-        f"nothing was sent; see who reads it: standfast mail boxes    "
-        f"(a higher bound: {hints.command('mail', 'bound', place.box, str(2 * found['bound']))})",
+        f"nothing was sent; what waits in it: {hints.command('mail', 'list', place.box)}    "
+        f"(a higher bound: sf.mail.bound in Python)",
         code="box_full",
     )
 
 
-def _same_or_conflict(tx: Tx, row: Row, about: Row) -> Mail | KeyConflict:
+def _same_or_conflict(tx: Tx, row: Row, about: Row) -> Mail:
     if row["hash"] == about["hash"]:
         return mail(tx, row, replayed=True)
     differing = [name for name in ("box", "subject", "reply_to_id", "body") if row[name] != about[name]]
-    return KeyConflict(
+    raise KeyConflict(
         f"the key {row['key']!r} was used for mail {short(row['id'])} to {row['box']!r}, "
         f"and this one differs in: {', '.join(differing)}",
         f"another key for another mail; what was sent: standfast mail show {short(row['id'])}",

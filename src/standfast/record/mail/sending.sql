@@ -23,9 +23,7 @@ INSERT INTO mail (id, scope, box, sender, thread_id, reply_to_id, subject, body,
 VALUES (:id, :scope, :box, :sender, :thread_id, :reply_to_id, :subject, :body, :hash, :key, :priority, 'sent', 0,
         :attempts_max, :provenance, :session_id, 0, :expires_us, 0, 0, :now_us, :git_dir, :origin)
 ON CONFLICT (scope, key) WHERE key IS NOT NULL DO NOTHING
-RETURNING seq, id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, reason, attempts,
-       attempts_max, provenance, session_id, ready_us, expires_us, holder, actor, lease_until_us, lease_boot,
-       lease_mono_us, lease_for_us, kept, fence, sent_us, read_us, ended_us
+RETURNING {columns:mail}
 
 -- name: refused
 INSERT INTO mail_box (scope, box, refused, refused_us, git_dir, origin)

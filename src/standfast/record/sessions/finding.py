@@ -5,40 +5,45 @@ from __future__ import annotations
 from standfast import serial
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.errors import InvalidInput, NotFound, StandfastError
+from standfast.errors import InvalidInput, NotFound
 from standfast.footings import keys, leases, repositories
+from standfast.footings.checks import PAGE_MAX
 from standfast.footings.journal import Receipt
 from standfast.ids import is_id, like_suffix
 from standfast.record.sessions.nouns import SessionRecord
 
 SQL = load(__name__)
 
-PAGE_MAX = 1000
-_FAR_FUTURE = 2**62
 
-
-def find(tx: Tx, session: str) -> Row | StandfastError:
+def find(tx: Tx, session: str) -> Row:
     """By key in this scope, by id, or by the end of an id."""
     row = by_key(tx, session)
-    if isinstance(row, StandfastError):
-        return row
     if row is None and is_id(session):
         row = tx.maybe(SQL.by_id, id=session)
     suffix = like_suffix(session, prefix="ses") if row is None else None
     if suffix is not None:
         rows = tx.all(SQL.by_suffix, pattern=f"%{suffix}")
         if len(rows) > 1:
-            return InvalidInput(f"{session!r} is the end of more than one session's id", "give more of it")
+            raise InvalidInput(f"{session!r} is the end of more than one session's id", "give more of it")
         row = rows[0] if rows else None
-    return row if row is not None else unknown(session)
-
-
-def by_key(tx: Tx, key: str) -> Row | StandfastError | None:
-    """The session of a key; the refusal if another repository uses it."""
-    row = tx.maybe(SQL.by_key, scope=tx.caller.scope, key=keys.checked(key, "a session's key"))
     if row is None:
-        return None
-    return repositories.refused(tx, row, f"session {row['key']!r}") or row
+        raise unknown(session)
+    return row
+
+
+def find_by_id(tx: Tx, id: str) -> Row:
+    row = tx.maybe(SQL.by_id, id=id)
+    if row is None:
+        raise unknown(id)
+    return row
+
+
+def by_key(tx: Tx, key: str) -> Row | None:
+    """The session of a key. Raises Conflict if another repository uses it."""
+    row = tx.maybe(SQL.by_key, scope=tx.caller.scope, key=keys.checked(key, "a session's key"))
+    if row is not None:
+        repositories.refuse(tx, row, f"session {row['key']!r}")
+    return row
 
 
 def unknown(session: str) -> NotFound:
@@ -66,17 +71,6 @@ def crashed(tx: Tx, everywhere: bool, asked: Row) -> list[SessionRecord]:
             break
         after_us = rows[-1]["updated_us"]
     return found[: asked["limit"]]
-
-
-def place(after: str | None) -> tuple[int, str]:
-    if after is None:
-        return _FAR_FUTURE, ""
-    time_us, _, id = after.partition(":")
-    if not time_us.isdigit() or not is_id(id):
-        raise InvalidInput(
-            f"{serial.clean(after, 60)!r} is not a place in this list", "use the `next` of the last page"
-        )
-    return int(time_us), id
 
 
 def record(tx: Tx, row: Row, receipt: Receipt | None = None) -> SessionRecord:

@@ -1,40 +1,30 @@
 -- Sessions as they stand: by key, by id, in pages.
 
 -- name: by_key
-SELECT id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
-       cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-       created_us, updated_us, ended_us, git_dir, origin
+SELECT {columns:session}
 FROM session
 WHERE scope = :scope AND key = :key
 
 -- name: by_id
-SELECT id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
-       cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-       created_us, updated_us, ended_us, git_dir, origin
+SELECT {columns:session}
 FROM session
 WHERE id = :id
 
 -- name: by_suffix
-SELECT id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
-       cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-       created_us, updated_us, ended_us, git_dir, origin
+SELECT {columns:session}
 FROM session
 WHERE id LIKE :pattern
 ORDER BY id
 LIMIT 2
 
 -- name: by_id_for_update
-SELECT id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
-       cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-       created_us, updated_us, ended_us, git_dir, origin
+SELECT {columns:session}
 FROM session
 WHERE id = :id
 {for_update}
 
 -- name: page
-SELECT id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
-       cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-       created_us, updated_us, ended_us, git_dir, origin
+SELECT {columns:session}
 FROM session
 WHERE scope = :scope AND (:state = '' OR state = :state) AND {here}
   AND (updated_us < :before_us OR (updated_us = :before_us AND id < :before_id))
@@ -42,9 +32,7 @@ ORDER BY updated_us DESC, id DESC
 LIMIT :limit
 
 -- name: page_everywhere
-SELECT id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
-       cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-       created_us, updated_us, ended_us, git_dir, origin
+SELECT {columns:session}
 FROM session
 WHERE (:state = '' OR state = :state)
   AND (updated_us < :before_us OR (updated_us = :before_us AND id < :before_id))
@@ -53,9 +41,7 @@ LIMIT :limit
 
 -- Active sessions that somebody holds or held: who of them is gone is judged row by row.
 -- name: held
-SELECT id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
-       cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-       created_us, updated_us, ended_us, git_dir, origin
+SELECT {columns:session}
 FROM session
 WHERE state = 'active' AND holder IS NOT NULL AND (:everywhere = 1 OR scope = :scope) AND {here}
   AND updated_us > :after_us

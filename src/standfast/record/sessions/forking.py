@@ -10,7 +10,7 @@ from __future__ import annotations
 from standfast import serial
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.errors import InvalidInput, KeyConflict, StandfastError
+from standfast.errors import InvalidInput, KeyConflict
 from standfast.ids import new_id
 from standfast.record import nodes
 from standfast.record.nodes import Node
@@ -22,11 +22,11 @@ from standfast.record.sessions.owning import told
 SQL = load(__name__)
 
 
-def fork(tx: Tx, parent: Row, new_key: str | None, at: int | None) -> SessionRecord | StandfastError:
+def fork(tx: Tx, parent: Row, new_key: str | None, at: int | None) -> SessionRecord:
     root = nodes.root(tx, parent["id"])
     position = root.next_position - 1 if at is None else at
     if not 0 <= position < root.next_position:
-        return InvalidInput(
+        raise InvalidInput(
             f"session {parent['key']!r} has no position {position}: it has {root.next_position - 1} messages",
             "at is the last message the fork shares; 0 shares none",
         )
@@ -80,8 +80,8 @@ def _cursor_at(tx: Tx, session_id: str, cut_seq: int) -> str | None:
     return None if row is None else serial.canonical(serial.read(row["data"])["cursor"])
 
 
-def _forked_before(tx: Tx, parent: Row, new_key: str, position: int | None) -> SessionRecord | StandfastError:
+def _forked_before(tx: Tx, parent: Row, new_key: str, position: int | None) -> SessionRecord:
     there = tx.one(finding.SQL.by_key, scope=parent["scope"], key=new_key)
     if there["parent_id"] == parent["id"] and position in (None, there["cut_position"]):
         return record(tx, there)
-    return KeyConflict(f"there is already a session {new_key!r}, and it is another", "fork to a new key")
+    raise KeyConflict(f"there is already a session {new_key!r}, and it is another", "fork to a new key")

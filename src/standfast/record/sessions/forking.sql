@@ -6,9 +6,7 @@ INSERT INTO session (id, scope, key, state, reason, agent, preview, cursor, pare
 VALUES (:id, :scope, :key, 'waiting', :reason, :agent, :preview, :cursor, :parent_id, :cut_node_id, :cut_position,
         :cursor, :cut_seq, 0, :actor, 0, :now_us, :now_us, :git_dir, :origin)
 ON CONFLICT (scope, key) DO NOTHING
-RETURNING id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
-          cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-          created_us, updated_us, ended_us, git_dir, origin
+RETURNING {columns:session}
 
 -- name: last_seq
 SELECT COALESCE(MAX(seq), 0) AS seq FROM event

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from standfast import serial
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.errors import EffectInDoubt, InProgress, StandfastError
+from standfast.errors import EffectInDoubt, InProgress
 from standfast.footings import journal, leases, repositories
 from standfast.footings.journal import Receipt
 from standfast.ids import is_id, new_id
 from standfast.ledger.opening import Opening
 from standfast.record import nodes
 from standfast.record.sessions import finding
-from standfast.record.sessions.finding import record, unknown
+from standfast.record.sessions.finding import record
 from standfast.record.sessions.nouns import REASON_MAX, InDoubt, OpenDecision, Opened, Resumed, SessionRecord
 
 SQL = load(__name__)
@@ -27,28 +27,24 @@ Stops = Mapping[str, tuple[str, str]]
 _TERM = ("holder", "lease_until_us", "lease_boot", "lease_mono_us", "lease_for_us")
 
 
-def open_or_resume(tx: Tx, key: str, wanted: Row, *, alone: bool, join: str | None) -> Opened | StandfastError:
+def open_or_resume(tx: Tx, key: str, wanted: Row, *, alone: bool, join: str | None) -> Opened:
     """Own the session of this key, new or not, or say who does."""
     found = find_to_open(tx, key)
-    if isinstance(found, StandfastError):
-        return found
     if found is None:
         named: Row = {"id": new_id("ses"), "scope": tx.caller.scope, "key": key, **tx.caller.labelled()}
         made = tx.maybe(SQL.create, now_us=tx.now_us(), **named, **wanted)
         if made is not None:
             return new(tx, made)
         found = finding.by_key(tx, key)  # made by another since we looked
-        if isinstance(found, StandfastError):
-            return found
         assert found is not None
     row = tx.one(finding.SQL.by_id_for_update, id=found["id"])
     return open_again(tx, row, wanted, alone=alone, joins=join in (row["id"], row["key"]))
 
 
-def find_to_open(tx: Tx, key: str) -> Row | StandfastError | None:
+def find_to_open(tx: Tx, key: str) -> Row | None:
     """The row of a key, or of an id: an id that is unknown is no key for a new session."""
     if is_id(key):
-        return tx.maybe(finding.SQL.by_id, id=key) or unknown(key)
+        return finding.find_by_id(tx, key)
     return finding.by_key(tx, key)
 
 
@@ -57,7 +53,7 @@ def new(tx: Tx, row: Row) -> Opened:
     return Opened(record(tx, row, told(tx, row, "session.opened")), None, root, ())
 
 
-def open_again(tx: Tx, row: Row, wanted: Row, *, alone: bool, joins: bool) -> Opened | StandfastError:
+def open_again(tx: Tx, row: Row, wanted: Row, *, alone: bool, joins: bool) -> Opened:
     standing = leases.stand(tx, row)
     before = record(tx, row)
     same = standing.live and row["holder"] == tx.caller.holder
@@ -66,7 +62,7 @@ def open_again(tx: Tx, row: Row, wanted: Row, *, alone: bool, joins: bool) -> Op
         kept = tx.one(SQL.extend, id=row["id"], fence=row["fence"], **term)
         return _opened(tx, kept, _found_by_this_opening(tx, before) if joins else before, None)
     if standing.live and not _ours(tx, row, alone=alone):
-        return held(tx, row)
+        raise held(tx, row)
     taken = tx.one(SQL.take_over, id=row["id"], fence=row["fence"], now_us=tx.now_us(), **wanted)
     return _opened(tx, taken, before, _told_of(tx, taken, before))
 
@@ -231,11 +227,11 @@ def found(tx: Tx, before: SessionRecord) -> Resumed:
     )
 
 
-def move(tx: Tx, opening: Opening, cursor: str) -> StandfastError | None:
-    """Set the cursor, while this opening owns the session."""
+def move(tx: Tx, opening: Opening, cursor: str) -> None:
+    """Set the cursor, while this opening owns the session. Raises LeaseLost."""
     moved = tx.maybe(SQL.move, cursor=cursor, now_us=tx.now_us(), holder=opening.holder, **opening.guarded())
     if moved is None:
-        return opening.guard(tx)
+        opening.check(tx)
+        return
     data = {"cursor": serial.read(cursor)}
     journal.append(tx, "session.moved", opening.session_id, session_id=opening.session_id, data=data)
-    return None

@@ -6,9 +6,7 @@ INSERT INTO session (id, scope, key, state, agent, command, cwd, openings, holde
 VALUES (:id, :scope, :key, 'active', :agent, :command, :cwd, 1, :holder, :actor, :lease_until_us, :lease_boot,
         :lease_mono_us, :lease_for_us, 1, :now_us, :now_us, :git_dir, :origin)
 ON CONFLICT (scope, key) DO NOTHING
-RETURNING id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
-          cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-          created_us, updated_us, ended_us, git_dir, origin
+RETURNING {columns:session}
 
 -- name: take_over
 UPDATE session
@@ -17,18 +15,14 @@ SET state = 'active', reason = NULL, ended_us = NULL, agent = COALESCE(:agent, a
     holder = :holder, actor = :actor, lease_until_us = :lease_until_us, lease_boot = :lease_boot,
     lease_mono_us = :lease_mono_us, lease_for_us = :lease_for_us, fence = fence + 1, updated_us = :now_us
 WHERE id = :id AND fence = :fence
-RETURNING id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
-          cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-          created_us, updated_us, ended_us, git_dir, origin
+RETURNING {columns:session}
 
 -- name: extend
 UPDATE session
 SET lease_until_us = :lease_until_us, lease_boot = :lease_boot, lease_mono_us = :lease_mono_us,
     lease_for_us = :lease_for_us
 WHERE id = :id AND fence = :fence AND holder = :holder
-RETURNING id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
-          cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-          created_us, updated_us, ended_us, git_dir, origin
+RETURNING {columns:session}
 
 -- The holder goes; the fence stays until the next opening, except when the hold is ended by
 -- somebody else: then it grows, so that the old holder is refused at once.
@@ -37,9 +31,7 @@ UPDATE session
 SET state = :state, reason = :reason, holder = NULL, lease_until_us = NULL, lease_boot = NULL, lease_mono_us = NULL,
     fence = fence + :grow, updated_us = :now_us, ended_us = :ended_us
 WHERE id = :id AND fence = :fence
-RETURNING id, scope, key, state, reason, agent, preview, command, cwd, cursor, parent_id, cut_node_id, cut_position,
-          cut_seq, openings, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-          created_us, updated_us, ended_us, git_dir, origin
+RETURNING {columns:session}
 
 -- name: move
 UPDATE session

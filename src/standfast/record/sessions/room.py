@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from standfast import crash, serial
+from standfast import crash, log, serial
 from standfast.db.contract import Row, Tx
 from standfast.db.store import Room, query, verb
-from standfast.errors import Conflict, InvalidInput, StandfastError
+from standfast.errors import Conflict, InvalidInput
 from standfast.footings import hints, keys, leases, repositories
+from standfast.footings.checks import page_size, time_and_id
 from standfast.ledger.opening import Opening
-from standfast.record import messages, nodes
+from standfast.record import agents, messages, nodes
 from standfast.record.messages import Message
 from standfast.record.nodes import Node
 from standfast.record.sessions import finding, forking, owning
-from standfast.record.sessions.finding import PAGE_MAX, find, record
+from standfast.record.sessions.finding import find, record
 from standfast.record.sessions.nouns import STATES, InDoubt, Opened, Resumed, SessionRecord
 
 ENDS = {"waiting": "session.paused", "completed": "session.completed", "failed": "session.failed"}
@@ -40,33 +41,19 @@ class Sessions(Room):
         was opened for this very process (`session run`): then this is that opening, not another.
         Raises InProgress naming the holder while somebody alive has it.
         """
-        opened = self._open(key, agent, command, cwd, for_us, alone, join)
-        from standfast.record import agents
+        run = None if command is None else serial.dumps(list(command), what="command")
 
+        def open(tx: Tx) -> Opened:
+            crash.point("session.before_open")
+            wanted: Row = {"agent": agent, "command": run, "cwd": cwd, "actor": tx.caller.actor}
+            wanted |= leases.term_of(tx, for_us)
+            return owning.open_or_resume(tx, key, wanted, alone=alone, join=join)
+
+        opened = self._write(open)
+        if opened.before is not None and opened.before.crashed and self.tx is None:
+            log.info("session %s taken over from %s", key, opened.before.holder)
         agents.notice(self.store, self.tx, agent)
         return opened
-
-    @verb
-    def _open(
-        self,
-        tx: Tx,
-        key: str,
-        agent: str | None,
-        command: tuple[str, ...] | None,
-        cwd: str | None,
-        for_us: int | None,
-        alone: bool,
-        join: str | None,
-    ) -> Opened | StandfastError:
-        crash.point("session.before_open")
-        wanted: Row = {
-            "agent": agent,
-            "command": None if command is None else serial.dumps(list(command), what="command"),
-            "cwd": cwd,
-            "actor": tx.caller.actor,
-            **leases.term_of(tx, for_us),
-        }
-        return owning.open_or_resume(tx, key, wanted, alone=alone, join=join)
 
     @verb
     def end(
@@ -78,22 +65,18 @@ class Sessions(Room):
         reason: str | None = None,
         fence: int | None = None,
         holder: str | None = None,
-    ) -> SessionRecord | StandfastError:
+    ) -> SessionRecord:
         """Give it back: completed, failed or waiting. For its owner, or for anybody once its owner is gone.
 
         With `fence`, LeaseLost if another opening came since. Raises InProgress while another has it.
         """
         if state not in ENDS:
-            return InvalidInput(f"a session ends as {', '.join(ENDS)}, not as {state!r}")
+            raise InvalidInput(f"a session ends as {', '.join(ENDS)}, not as {state!r}")
         row = find(tx, session)
-        if isinstance(row, StandfastError):
-            return row
         return self._ended(tx, tx.one(finding.SQL.by_id_for_update, id=row["id"]), state, reason, fence, holder)
 
     @verb
-    def leave(
-        self, tx: Tx, session: str, *, fence: int, stops: owning.Stops | None = None
-    ) -> SessionRecord | StandfastError:
+    def leave(self, tx: Tx, session: str, *, fence: int, stops: owning.Stops | None = None) -> SessionRecord:
         """Leave the block of an opening: completed, or waiting while a person has to settle something.
 
         `stops` has what stopped calls of this opening, also if the program swallowed the errors.
@@ -104,27 +87,24 @@ class Sessions(Room):
 
     def _ended(
         self, tx: Tx, row: Row, state: str, reason: str | None, fence: int | None, holder: str | None
-    ) -> SessionRecord | StandfastError:
+    ) -> SessionRecord:
         mine = row["holder"] == (holder or tx.caller.holder)
         if fence is not None and not (mine and row["fence"] == fence):
-            return leases.lost(f"session {row['key']!r}", row, fence)
+            raise leases.lost(f"session {row['key']!r}", row, fence)
         if not mine and leases.stand(tx, row).live:
-            return owning.held(tx, row)
+            raise owning.held(tx, row)
         if row["state"] == state and row["holder"] is None:
             return record(tx, row)
         crash.point("session.before_end")
         return owning.let_go(tx, row, state, reason, ENDS[state])
 
     @verb
-    def exited(self, tx: Tx, session: str, *, holder: str, code: int) -> SessionRecord | StandfastError:
+    def exited(self, tx: Tx, session: str, *, holder: str, code: int) -> SessionRecord:
         """The process `holder` has ended with this exit code, a negative one for a signal: end what it held.
 
         A session it ended itself, or that somebody else has by now, stays as it is.
         """
-        row = find(tx, session)
-        if isinstance(row, StandfastError):
-            return row
-        row = tx.one(finding.SQL.by_id_for_update, id=row["id"])
+        row = tx.one(finding.SQL.by_id_for_update, id=find(tx, session)["id"])
         if row["holder"] != holder:
             return record(tx, row)
         crash.point("session.before_end")
@@ -135,33 +115,26 @@ class Sessions(Room):
         return owning.let_go(tx, row, state, reason, ENDS[state])
 
     @verb
-    def proceed(
-        self, tx: Tx, session: str, *, opening: Opening, reason: str | None = None
-    ) -> tuple[InDoubt, ...] | StandfastError:
+    def proceed(self, tx: Tx, session: str, *, opening: Opening, reason: str | None = None) -> tuple[InDoubt, ...]:
         """Pass over the effects of a session that are in doubt now: new effects are sent in spite of them."""
-        refusal = opening.guard(tx)
-        return refusal if refusal is not None else owning.proceed(tx, session, reason)
+        opening.check(tx)
+        return owning.proceed(tx, session, reason)
 
     def keep(self) -> None:
         """Renew what the caller holds from now on, until the store is closed."""
         leases.renewer(self.store).start()
 
     @verb
-    def take(self, tx: Tx, session: str) -> SessionRecord | StandfastError:
+    def take(self, tx: Tx, session: str) -> SessionRecord:
         """End somebody's hold on it, alive or not: the next to open it gets it, the old holder is refused."""
-        row = find(tx, session)
-        if isinstance(row, StandfastError):
-            return row
-        row = tx.one(finding.SQL.by_id_for_update, id=row["id"])
+        row = tx.one(finding.SQL.by_id_for_update, id=find(tx, session)["id"])
         if row["holder"] is None:
-            return Conflict(f"session {row['key']!r} is held by nobody", hints.command("session", "show", row["key"]))
+            raise Conflict(f"session {row['key']!r} is held by nobody", hints.command("session", "show", row["key"]))
         reason = f"taken from {leases.who(row['holder'])} by {tx.caller.actor}"
         return owning.let_go(tx, row, "waiting", reason, "session.taken", grow=1, data={"holder": row["holder"]})
 
     @verb
-    def fork(
-        self, tx: Tx, session: str, new_key: str | None = None, *, at: int | None = None
-    ) -> SessionRecord | StandfastError:
+    def fork(self, tx: Tx, session: str, new_key: str | None = None, *, at: int | None = None) -> SessionRecord:
         """Another session that shares the first `at` messages, and the steps and effects from before them.
 
         Nothing is copied. Without `at`, all there is now; without a key, `fix-42@12`. The same fork
@@ -169,10 +142,7 @@ class Sessions(Room):
         """
         if new_key is not None:
             keys.checked(new_key, "the new key")
-        parent = find(tx, session)
-        if isinstance(parent, StandfastError):
-            return parent
-        return forking.fork(tx, parent, new_key, at)
+        return forking.fork(tx, find(tx, session), new_key, at)
 
     @verb
     def say(
@@ -185,7 +155,7 @@ class Sessions(Room):
         key: str | None = None,
         node: str | None = None,
         occurred_us: int | None = None,
-    ) -> Message | StandfastError:
+    ) -> Message:
         """Put one message at the end of a session, or of its sub-agent `node`. Anyone may.
 
         With a key it is said once. Raises KeyConflict if the key said something else.
@@ -193,8 +163,6 @@ class Sessions(Room):
         said = messages.utterance(role, content, key=key, occurred_us=occurred_us, redact=self.store.redact)
         path = nodes.path_of(node)
         row = find(tx, session)
-        if isinstance(row, StandfastError):
-            return row
         lineage = nodes.lineage(tx, row["id"])
         spoken_in = nodes.open_at(tx, row["id"], path, lineage)
         return messages.say(tx, row["id"], nodes.segments(tx, spoken_in, path, lineage), said)
@@ -202,41 +170,37 @@ class Sessions(Room):
     @query
     def messages(
         self, tx: Tx, session: str, *, last: int = 50, after: int | None = None, node: str | None = None
-    ) -> list[Message] | StandfastError:
+    ) -> list[Message]:
         """The newest `last` in order, without reading the rest; or the next ones behind position `after`."""
         row = find(tx, session)
-        if isinstance(row, StandfastError):
-            return row
         path = nodes.path_of(node)
         found = nodes.find(tx, row["id"], path)
         if found is None:
-            return nodes.unknown(path, row["key"])
+            raise nodes.unknown(path, row["key"])
         segments = nodes.segments(tx, found, path, nodes.lineage(tx, row["id"]))
         return messages.page(tx, segments, last=last, after=after)
 
     @query
-    def nodes(self, tx: Tx, session: str) -> list[Node] | StandfastError:
+    def nodes(self, tx: Tx, session: str) -> list[Node]:
         """The root and the sub-agents, in the order they were made."""
-        row = find(tx, session)
-        return row if isinstance(row, StandfastError) else nodes.all_of(tx, row["id"])
+        return nodes.all_of(tx, find(tx, session)["id"])
 
     @query
-    def get(self, tx: Tx, session: str) -> SessionRecord | StandfastError:
+    def get(self, tx: Tx, session: str) -> SessionRecord:
         """By key, id, or the end of an id. Raises NotFound."""
-        row = find(tx, session)
-        return row if isinstance(row, StandfastError) else record(tx, row)
+        return record(tx, find(tx, session))
 
     @query
     def list(
         self, tx: Tx, *, state: str | None = None, everywhere: bool = False, after: str | None = None, limit: int = 50
-    ) -> list[SessionRecord] | StandfastError:
+    ) -> list[SessionRecord]:
         """The newest first; `after` is the `place` of the last one you have. `state` may be `crashed`."""
         if state is not None and state not in (*STATES, "crashed"):
-            return InvalidInput(f"there is no state {state!r}", f"one of: {', '.join(STATES)}, crashed")
-        asked: Row = {"limit": max(1, min(limit, PAGE_MAX)), "scope": tx.caller.scope}
+            raise InvalidInput(f"there is no state {state!r}", f"one of: {', '.join(STATES)}, crashed")
+        asked: Row = {"limit": page_size(limit), "scope": tx.caller.scope}
         if state == "crashed":
             return finding.crashed(tx, everywhere, asked)
-        before_us, before_id = finding.place(after)
+        before_us, before_id = time_and_id(after)
         asked |= {"state": state or "", "before_us": before_us, "before_id": before_id}
         if everywhere:
             rows = tx.all(finding.SQL.page_everywhere, **asked)

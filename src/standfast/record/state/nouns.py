@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from standfast import serial
-from standfast.clock import DURATION_MAX_US
 from standfast.config.scope import Label, scope_of
 from standfast.db.contract import Row
 from standfast.errors import InvalidInput
 from standfast.footings import keys
+from standfast.footings.checks import bounded_us
 from standfast.footings.journal import Receipt
 
 NAMESPACE_MAX = 200
@@ -115,6 +115,4 @@ def command_text(command: object, actor: str | None) -> str | None:
 
 
 def checked_term(for_us: int | None) -> int | None:
-    if for_us is not None and not 0 < for_us <= DURATION_MAX_US:
-        raise InvalidInput("a value lasts longer than nothing, and at most a hundred years", "for example: --for 30m")
-    return for_us
+    return None if for_us is None else bounded_us(for_us, "a value's duration", hint="for example: --for 30m")

@@ -8,14 +8,14 @@ from typing import Any, TypeAlias
 from standfast import crash, serial
 from standfast.db.contract import Row, Tx
 from standfast.db.store import Room, query, refused_inside, verb
-from standfast.errors import InvalidInput, NotFound, StandfastError, VersionConflict
+from standfast.errors import InvalidInput, NotFound, VersionConflict
 from standfast.footings import foreign, repositories
+from standfast.footings.checks import page_size
 from standfast.ids import is_id
 from standfast.record.state import values
 from standfast.record.state.nouns import KEEP, Entry, Namespace, Place, entry
 from standfast.record.state.values import SQL, Wish
 
-PAGE_MAX = 1000
 ATTEMPTS_MAX = 20
 """How often `update` reads again after another writer was faster, unless told otherwise."""
 EXPIRE_MAX = 1000
@@ -41,13 +41,15 @@ class State(Room):
         Raises NotFound. `returns` is the type the value is read as: a field that is missing takes its default, a
         renamed one is read from its old name too, an unknown one is passed over.
         """
-        found = self._get(key, namespace)
+        found = self._read(lambda tx: self._entry(tx, key, namespace))
         return found if returns is None else found._replace(value=serial.decode(found.value, returns, what=key))
 
-    @query
-    def _get(self, tx: Tx, key: str, namespace: str) -> Entry | StandfastError:
+    def _entry(self, tx: Tx, key: str, namespace: str) -> Entry:
         place = self._place(tx, namespace)
-        return values.look(tx, place, key) or values.unknown(place, key)
+        found = values.look(tx, place, key)
+        if found is None:
+            raise values.unknown(place, key)
+        return found
 
     def _place(self, tx: Tx, namespace: str) -> Place:
         """In this repository; a session's values, whose namespace is its id, are the session's wherever it is."""
@@ -69,7 +71,7 @@ class State(Room):
         for_us: int | None = None,
         json_schema: serial.Json = KEEP,
         verify: str | None = KEEP,
-    ) -> Entry | StandfastError:
+    ) -> Entry:
         """Store it, whatever was there. `for_us` ends it by time.
 
         `json_schema` is checked at this write and every later one; `verify` is a command that only
@@ -91,7 +93,7 @@ class State(Room):
         for_us: int | None = None,
         json_schema: serial.Json = KEEP,
         verify: str | None = KEEP,
-    ) -> Entry | StandfastError:
+    ) -> Entry:
         """Store it only if the version is still this one; 0 means that there must be none yet.
 
         Raises VersionConflict with the version that is there.
@@ -144,22 +146,19 @@ class State(Room):
         crash.point("state.before_swap")
         wish = Wish(for_us=for_us, keep_end=for_us is None)
         try:
-            return self._swap(key, made, namespace, found.version if found else 0, wish)
+            version = found.version if found else 0
+            return self._write(lambda tx: values.put(tx, self._place(tx, namespace), key, made, wish, version=version))
         except NotFound as error:  # it was taken away, or its time came, after it was read
             raise VersionConflict(error.message, error.hint) from None
 
     def _found(self, key: str, namespace: str) -> Entry | None:
         try:
-            return self._get(key, namespace)
+            return self.get(key, namespace=namespace)
         except NotFound:
             return None
 
     @verb
-    def _swap(self, tx: Tx, key: str, value: Any, namespace: str, version: int, wish: Wish) -> Entry | StandfastError:
-        return values.put(tx, self._place(tx, namespace), key, value, wish, version=version)
-
-    @verb
-    def delete(self, tx: Tx, key: str, *, version: int | None = None, namespace: str = "") -> Entry | StandfastError:
+    def delete(self, tx: Tx, key: str, *, version: int | None = None, namespace: str = "") -> Entry:
         """Delete a key with its schema and its command. A later value gets the next version.
 
         - `version`: delete only this version.
@@ -188,13 +187,13 @@ class State(Room):
             "after": after,
             "now_us": tx.now_us(),
         }
-        rows = tx.all(SQL.page_to_verify, limit=_page(limit), **asked)
+        rows = tx.all(SQL.page_to_verify, limit=page_size(limit), **asked)
         return [entry(row) for row in rows]
 
     @verb
     def verified(
         self, tx: Tx, key: str, *, version: int, verdict: str, evidence: str | None = None, namespace: str = ""
-    ) -> Entry | StandfastError:
+    ) -> Entry:
         """Record what was found about one version: fresh, stale or unknown. The version stays.
 
         Raises VersionConflict if the value has changed since: the verdict was about another one.
@@ -209,7 +208,7 @@ class State(Room):
         """Which namespaces hold something here, and how much; a session's is its id."""
         asked = {"after": after or "", "first": int(after is None), "now_us": tx.now_us()}
         where: Row = {"scope": self.scope, "home": self.home, **repositories.filtered(tx)}
-        rows = tx.all(SQL.namespaces, limit=_page(limit), **asked, **where)
+        rows = tx.all(SQL.namespaces, limit=page_size(limit), **asked, **where)
         return [Namespace(row["namespace"], row["n"]) for row in rows]
 
     @query
@@ -221,11 +220,7 @@ class State(Room):
             "after": after,
             "now_us": tx.now_us(),
         }
-        return [entry(row) for row in tx.all(SQL.page, limit=_page(limit), **asked)]
-
-
-def _page(limit: int) -> int:
-    return max(1, min(limit, PAGE_MAX))
+        return [entry(row) for row in tx.all(SQL.page, limit=page_size(limit), **asked)]
 
 
 def _stand_back(attempt: int) -> None:

@@ -8,12 +8,11 @@ from typing import Any
 
 from standfast import crash, serial
 from standfast.db.contract import Tx
-from standfast.errors import NotFound, StandfastError
+from standfast.errors import NotFound
+from standfast.footings.checks import PAGE_MAX
 from standfast.ledger.opening import Opening
 from standfast.record.state.nouns import Entry, Place, entry
 from standfast.record.state.values import SQL, Wish, at_cut, live, put, remove
-
-PAGE_MAX = 1000
 
 
 class SessionState(MutableMapping[str, serial.Json]):
@@ -92,20 +91,23 @@ class SessionState(MutableMapping[str, serial.Json]):
                 return told.entry
         return None
 
-    def _remove(self, tx: Tx, place: Place, key: str) -> Entry | StandfastError:
+    def _remove(self, tx: Tx, place: Place, key: str) -> Entry:
         # In a fork the value may be the parent's: hiding it takes a row of our own.
         own = tx.maybe(SQL.get, **place.named(key))
         if own is None and self._look(tx, key) is not None:
-            hidden = put(tx, place, key, None)
-            if isinstance(hidden, StandfastError):
-                return hidden
+            put(tx, place, key, None)
         return remove(tx, place, key)
 
-    def _write(self, body: Callable[[Tx, Place], Entry | StandfastError]) -> Entry:
+    def _write(self, body: Callable[[Tx, Place], Entry]) -> Entry:
         opening = self._opening
         opening.usable()
         place = Place(opening.scope, opening.session_id, opening.session_id, opening.label)
-        written = opening.store.write(lambda tx: opening.guard(tx) or body(tx, place))
+
+        def guarded(tx: Tx) -> Entry:
+            opening.check(tx)
+            return body(tx, place)
+
+        written = opening.store.write(guarded)
         crash.point("state.after_set")
         return written
 

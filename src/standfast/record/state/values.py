@@ -40,11 +40,11 @@ class Wish(NamedTuple):
 
 def put(
     tx: Tx, place: Place, key: str, value: serial.Json, wish: Wish | None = None, *, version: int | None = None
-) -> Entry | StandfastError:
+) -> Entry:
     """Write one value; with a `version`, only over that one, and 0 is none."""
     wish = wish or Wish()
     if version is not None and not _is_version(version):
-        return InvalidInput("a version is a whole number: 0 for none yet, or the one that was read")
+        raise InvalidInput("a version is a whole number: 0 for none yet, or the one that was read")
     if wish.json_schema is not KEEP and wish.json_schema is not None:
         schemas.check(value, schemas.compiled(wish.json_schema), key)
     row = _row(tx, place, key, value, wish)
@@ -57,15 +57,17 @@ def put(
             schemas.check(value, schemas.compiled(serial.read(found["json_schema"])), key)
             made = _write(tx, row | {"checked": found["json_schema"]}, version)
     if made is None:
-        return _moved_on(tx, place, key, version)
+        raise _moved_on(tx, place, key, version)
     return _told(tx, entry(made), "state.set", place)
 
 
-def remove(tx: Tx, place: Place, key: str, *, version: int | None = None) -> Entry | StandfastError:
+def remove(tx: Tx, place: Place, key: str, *, version: int | None = None) -> Entry:
     crash.point("state.before_delete")
     asked: Row = {"version": version or 0, "actor": tx.caller.actor, "now_us": tx.now_us()}
     gone = tx.maybe(SQL.delete, **asked, **place.named(key))
-    return _moved_on(tx, place, key, version) if gone is None else _told(tx, entry(gone), "state.deleted", place)
+    if gone is None:
+        raise _moved_on(tx, place, key, version)
+    return _told(tx, entry(gone), "state.deleted", place)
 
 
 def look(tx: Tx, place: Place, key: str) -> Entry | None:
@@ -103,18 +105,16 @@ def expire(tx: Tx, limit: int) -> int:
     return len(gone)
 
 
-def verified(
-    tx: Tx, place: Place, key: str, *, version: int, verdict: str, evidence: str | None
-) -> Entry | StandfastError:
+def verified(tx: Tx, place: Place, key: str, *, version: int, verdict: str, evidence: str | None) -> Entry:
     """What its command found about one version. Raises VersionConflict if it is another by now."""
     if verdict not in VERDICTS:
-        return InvalidInput(f"a verdict is {', '.join(VERDICTS)}, not {serial.clean(str(verdict), 40)!r}")
+        raise InvalidInput(f"a verdict is {', '.join(VERDICTS)}, not {serial.clean(str(verdict), 40)!r}")
     words = serial.clean(evidence, EVIDENCE_MAX) if evidence else ""
     crash.point("state.before_verdict")
     asked: Row = {"version": version, "now_us": tx.now_us(), "verdict": f"{verdict}: {words}" if words else verdict}
     row = tx.maybe(SQL.verified, **asked, **place.named(key))
     if row is None:
-        return _moved_on(tx, place, key, version)
+        raise _moved_on(tx, place, key, version)
     found = entry(row)
     receipt = journal.append(
         tx,

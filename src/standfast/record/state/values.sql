@@ -1,12 +1,12 @@
 -- Values by name, with versions that only grow: what is deleted or swept stays as a row whose end is 0.
 
 -- name: get
-SELECT scope, namespace, key, value, version, json_schema, verify, verified_us, verdict, actor, updated_us, expires_us
+SELECT {columns:state}
 FROM state
 WHERE scope = :scope AND namespace = :namespace AND key = :key
 
 -- name: get_for_update
-SELECT scope, namespace, key, value, version, json_schema, verify, verified_us, verdict, actor, updated_us, expires_us
+SELECT {columns:state}
 FROM state
 WHERE scope = :scope AND namespace = :namespace AND key = :key
 {for_update}
@@ -22,8 +22,7 @@ SET value = excluded.value, version = state.version + 1, actor = excluded.actor,
     json_schema = CASE WHEN :keep_schema = 1 THEN state.json_schema ELSE excluded.json_schema END,
     verify = CASE WHEN :keep_verify = 1 THEN state.verify ELSE excluded.verify END
 WHERE :keep_schema = 0 OR COALESCE(state.json_schema, '') = :checked
-RETURNING scope, namespace, key, value, version, json_schema, verify, verified_us, verdict, actor, updated_us,
-    expires_us
+RETURNING {columns:state}
 
 -- Only if the key is not there yet.
 -- name: create
@@ -36,8 +35,7 @@ SET value = excluded.value, version = state.version + 1, actor = excluded.actor,
     json_schema = CASE WHEN :keep_schema = 1 THEN state.json_schema ELSE excluded.json_schema END,
     verify = CASE WHEN :keep_verify = 1 THEN state.verify ELSE excluded.verify END
 WHERE state.expires_us <= :now_us AND (:keep_schema = 0 OR COALESCE(state.json_schema, '') = :checked)
-RETURNING scope, namespace, key, value, version, json_schema, verify, verified_us, verdict, actor, updated_us,
-    expires_us
+RETURNING {columns:state}
 
 -- name: swap
 UPDATE state
@@ -48,8 +46,7 @@ SET value = :value, version = version + 1, actor = :actor, updated_us = :now_us,
 WHERE scope = :scope AND namespace = :namespace AND key = :key AND version = :version
   AND (expires_us IS NULL OR expires_us > :now_us)
   AND (:keep_schema = 0 OR COALESCE(json_schema, '') = :checked)
-RETURNING scope, namespace, key, value, version, json_schema, verify, verified_us, verdict, actor, updated_us,
-    expires_us
+RETURNING {columns:state}
 
 -- The row stays, so that a version is never given twice; its schema and its command go.
 -- name: delete
@@ -58,8 +55,7 @@ SET value = 'null', version = version + 1, json_schema = NULL, verify = NULL, ve
     actor = :actor, updated_us = :now_us, expires_us = 0
 WHERE scope = :scope AND namespace = :namespace AND key = :key AND (:version = 0 OR version = :version)
   AND (expires_us IS NULL OR expires_us > :now_us)
-RETURNING scope, namespace, key, value, version, json_schema, verify, verified_us, verdict, actor, updated_us,
-    expires_us
+RETURNING {columns:state}
 
 -- Empties what nobody can read any more. Its end becomes 0: it is not found here again.
 -- name: expire
@@ -78,18 +74,17 @@ UPDATE state
 SET verified_us = :now_us, verdict = :verdict
 WHERE scope = :scope AND namespace = :namespace AND key = :key AND version = :version AND verify IS NOT NULL
   AND (expires_us IS NULL OR expires_us > :now_us)
-RETURNING scope, namespace, key, value, version, json_schema, verify, verified_us, verdict, actor, updated_us,
-    expires_us
+RETURNING {columns:state}
 
 -- name: page
-SELECT scope, namespace, key, value, version, json_schema, verify, verified_us, verdict, actor, updated_us, expires_us
+SELECT {columns:state}
 FROM state
 WHERE scope = :scope AND namespace = :namespace AND key > :after AND (expires_us IS NULL OR expires_us > :now_us)
 ORDER BY key
 LIMIT :limit
 
 -- name: page_to_verify
-SELECT scope, namespace, key, value, version, json_schema, verify, verified_us, verdict, actor, updated_us, expires_us
+SELECT {columns:state}
 FROM state
 WHERE scope = :scope AND namespace = :namespace AND key > :after AND (expires_us IS NULL OR expires_us > :now_us)
   AND verify IS NOT NULL

@@ -1,8 +1,6 @@
 """Finding a task, changing it, closing it: bodies of transactions, each on a row that is locked.
 
-A change asks first whether somebody else is at it. What the caller holds is known by its holder, by
-its actor (`claim` in one shell, `done` in another), and, where a claimed `Task` is given, by its
-fence: a holder that slept too long is refused even under its own name.
+`footings/claims.py` says who may change a row.
 """
 
 from __future__ import annotations
@@ -13,8 +11,9 @@ from standfast import crash, serial
 from standfast.config.scope import scope_of
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.errors import IllegalTransition, InvalidInput, LeaseLost, NotFound, StandfastError
-from standfast.footings import journal, leases, naming
+from standfast.errors import IllegalTransition, InvalidInput
+from standfast.footings import journal, leases
+from standfast.footings.claims import FREE, Claims, found
 from standfast.footings.journal import Receipt
 from standfast.ids import new_id, short
 from standfast.record.tasks.nouns import (
@@ -34,42 +33,40 @@ Which = str | Task
 # -- finding -----------------------------------------------------------------------------------------
 
 
-def find(tx: Tx, which: Which) -> Row | StandfastError:
-    """By id, by fingerprint in this scope (its newest episode), or by the end of an id."""
-    name = which.id if isinstance(which, Task) else which
-    row = naming.row_of(
-        tx,
-        name,
-        by_id=SQL.by_id,
-        by_key=lambda text: tx.maybe(SQL.by_fingerprint, scope=tx.caller.home, fingerprint=text),
-        ends=SQL.by_suffix,
-        prefix="tsk",
-        noun="task",
-    )
-    return row if row is not None else _unknown(name)
+def named(row: Row) -> str:
+    return f"task {short(row['id'])} ({serial.clean(row['title'], 60)})"
 
 
-def _unknown(name: str) -> NotFound:
-    return NotFound(
-        f"there is no task {serial.clean(name, 80)!r} in this scope", "standfast task list    (--all: every scope)"
-    )
+def _by_fingerprint(tx: Tx, fingerprint: str) -> Row | None:
+    """Its newest episode."""
+    return tx.maybe(SQL.by_fingerprint, scope=tx.caller.home, fingerprint=fingerprint)
 
 
-def locked(tx: Tx, which: Which, *, alone: bool = False) -> Row | StandfastError:
-    """The row, and nobody else changes it until this transaction ends.
+CLAIMS = Claims(
+    Task,
+    "task",
+    prefix="tsk",
+    noun="task",
+    by_key=_by_fingerprint,
+    named=named,
+    hints=(
+        "standfast task list    (--all: every scope)",
+        "standfast task claim {id}",
+        "wait for its holder, or end the hold: standfast task release {id} --force",
+    ),
+)
+find, locked = CLAIMS.find, CLAIMS.locked
 
-    `alone` also keeps sightings of the same problem out, for what opens or closes an episode.
-    """
+
+def locked_alone(tx: Tx, which: Which) -> Row:
+    """The locked row, with sightings of the same problem kept out: for a change that opens or closes an episode."""
     if isinstance(which, Task):
-        id, scope, fingerprint = which.id, which.scope, which.fingerprint  # on PostgreSQL a round trip less
+        id, scope, fingerprint = which.id, which.scope, which.fingerprint
     else:
         row = find(tx, which)
-        if isinstance(row, StandfastError):
-            return row
         id, scope, fingerprint = row["id"], row["scope"], row["fingerprint"]
-    if alone:
-        be_alone(tx, scope, fingerprint)
-    return tx.maybe(SQL.by_id_for_update, id=id) or _unknown(id)
+    be_alone(tx, scope, fingerprint)
+    return CLAIMS.lock(tx, id)
 
 
 def be_alone(tx: Tx, scope: str, name: str) -> None:
@@ -81,20 +78,7 @@ def current(tx: Tx, row: Row) -> Row | None:
     return tx.maybe(SQL.by_fingerprint, scope=row["scope"], fingerprint=row["fingerprint"])
 
 
-# -- whose it is -------------------------------------------------------------------------------------
-
-
-def refusal(tx: Tx, row: Row, which: Which) -> LeaseLost | None:
-    """Why the caller may not change this task now, if so."""
-    claimed = isinstance(which, Task) and which.holder == tx.caller.holder
-    if claimed and row["fence"] != which.fence:  # type: ignore[union-attr]
-        return leases.lost(named(row), row, which.fence)  # type: ignore[union-attr]
-    if row["holder"] is None or leases.acts_for(tx, row) or not leases.stand(tx, row).live:
-        return None
-    return LeaseLost(
-        f"{named(row)} is held by {leases.who(row['holder'])} with fence {row['fence']}, not by {tx.caller.actor}",
-        f"wait for its holder, or end the hold: standfast task release {short(row['id'])} --force",
-    )
+# -- the holder -------------------------------------------------------------------------------------
 
 
 def outsider(tx: Tx, row: Row) -> int:
@@ -113,7 +97,7 @@ def fenced_off(tx: Tx, row: Row) -> dict[str, serial.Json]:
 def change(tx: Tx, row: Row, type: str, *, data: serial.Json = None, **columns: Any) -> Task:
     """Set some columns of a locked row and journal it."""
     row = row | columns | {"updated_us": tx.now_us()}
-    tx.defer(SQL.change, _there, now_us=tx.now_us(), **row)
+    tx.defer(SQL.change, found, now_us=tx.now_us(), **row)
     return task(tx, row, told(tx, row, type, data=data))
 
 
@@ -136,30 +120,24 @@ def close(
         "cool_down_us": row["cool_down_us"] if cool_down_us is None else cool_down_us,
         "actor": tx.caller.actor,
     }
-    tx.defer(SQL.close, _there, id=row["id"], fence=row["fence"], grow=grow, now_us=tx.now_us(), **written)
-    nobody = dict.fromkeys(("holder", "lease_until_us", "lease_boot", "lease_mono_us", "lease_for_us"))
-    row = row | written | nobody | {"state": "closed", "snoozed_until_us": None, "fence": row["fence"] + grow}
+    tx.defer(SQL.close, found, id=row["id"], fence=row["fence"], grow=grow, now_us=tx.now_us(), **written)
+    row = row | written | FREE | {"state": "closed", "snoozed_until_us": None, "fence": row["fence"] + grow}
     row |= {"closed_us": tx.now_us(), "updated_us": tx.now_us()}
     return task(tx, row, told(tx, row, "task.closed", data=data))
 
 
 def let_go(tx: Tx, row: Row, *, grow: int = 0) -> Row:
     """The row without its holder. Not journalled: whoever asks says why."""
-    tx.defer(SQL.let_go, _there, id=row["id"], fence=row["fence"], grow=grow, now_us=tx.now_us())
-    nobody = dict.fromkeys(("holder", "lease_until_us", "lease_boot", "lease_mono_us", "lease_for_us"))
-    return row | nobody | {"fence": row["fence"] + grow, "updated_us": tx.now_us()}
+    tx.defer(SQL.let_go, found, id=row["id"], fence=row["fence"], grow=grow, now_us=tx.now_us())
+    return row | FREE | {"fence": row["fence"] + grow, "updated_us": tx.now_us()}
 
 
 def rest(
     tx: Tx, which: Which, state: str, type: str, *, data: dict[str, serial.Json] | None = None, **columns: Any
-) -> Task | StandfastError:
-    """Snoozed or accepted: nobody works on it for now."""
-    row = locked(tx, which)
-    if isinstance(row, StandfastError):
-        return row
-    refused = refusal(tx, row, which) or _is_closed(row, state)
-    if refused is not None:
-        return refused
+) -> Task:
+    """Snoozed or accepted: out of `next`, without a holder."""
+    row = CLAIMS.own(tx, which)
+    _refuse_closed(row, state)
     crash.point("task.before_change")
     data = {**(data or {}), **fenced_off(tx, row)} or None
     if row["holder"] is not None:
@@ -167,13 +145,11 @@ def rest(
     return change(tx, row, type, data=data, state=state, **columns)
 
 
-def note(tx: Tx, which: Which, text: str) -> Note | StandfastError:
+def note(tx: Tx, which: Which, text: str) -> Note:
     row = find(tx, which)
-    if isinstance(row, StandfastError):
-        return row
     text = checked_text(text, "a note")
     if not text.strip():
-        return InvalidInput("a note is empty", "say it in words")
+        raise InvalidInput("a note is empty", "say it in words")
     id = new_id("tno")
     tx.run(SQL.note, id=id, task_id=row["id"], text=text, actor=tx.caller.actor, now_us=tx.now_us())
     receipt = told(tx, row, "task.noted", summary=text)
@@ -197,18 +173,9 @@ def told(
     )
 
 
-def named(row: Row) -> str:
-    return f"task {short(row['id'])} ({serial.clean(row['title'], 60)})"
-
-
-def _is_closed(row: Row, wanted: str) -> IllegalTransition | None:
-    if row["state"] != "closed":
-        return None
-    return IllegalTransition(
-        f"{named(row)} is closed and cannot become {wanted}: {row['reason']}",
-        f"standfast task reopen {short(row['id'])}",
-    )
-
-
-def _there(row: Row) -> None:
-    """The row was locked, so the compare-and-set has found it; `defer` asserts that."""
+def _refuse_closed(row: Row, wanted: str) -> None:
+    if row["state"] == "closed":
+        raise IllegalTransition(
+            f"{named(row)} is closed and cannot become {wanted}: {row['reason']}",
+            f"standfast task reopen {short(row['id'])}",
+        )

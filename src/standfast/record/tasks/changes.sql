@@ -1,35 +1,12 @@
 -- Tasks: found, changed, closed. Every change is on a row that this transaction has locked.
 
--- name: by_id
-SELECT id, scope, fingerprint, episode, state, reason, title, body, kind, source, priority, labels, branch, assignee,
-       parent_id, session_id, result, occurrences, first_seen_us, last_seen_us, cool_down_us, snoozed_until_us,
-       due_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, created_us, updated_us,
-       closed_us
-FROM task
-WHERE id = :id
-
--- name: by_id_for_update
-SELECT id, scope, fingerprint, episode, state, reason, title, body, kind, source, priority, labels, branch, assignee,
-       parent_id, session_id, result, occurrences, first_seen_us, last_seen_us, cool_down_us, snoozed_until_us,
-       due_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, created_us, updated_us,
-       closed_us
-FROM task
-WHERE id = :id
-{for_update}
-
 -- The newest episode: the only one that may not be closed.
 -- name: by_fingerprint
-SELECT id, scope, fingerprint, episode, state, reason, title, body, kind, source, priority, labels, branch, assignee,
-       parent_id, session_id, result, occurrences, first_seen_us, last_seen_us, cool_down_us, snoozed_until_us,
-       due_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, created_us, updated_us,
-       closed_us
+SELECT {columns:task}
 FROM task
 WHERE scope = :scope AND fingerprint = :fingerprint
 ORDER BY episode DESC
 LIMIT 1
-
--- name: by_suffix
-SELECT id FROM task WHERE id LIKE :pattern ORDER BY id DESC LIMIT 2
 
 -- One sighting, closing or reopening of a problem at a time. The unique indexes alone would do, but
 -- on PostgreSQL a race is then told as an error, and a return could miss the cool-down of a closing
@@ -52,14 +29,14 @@ RETURNING id
 UPDATE task
 SET state = 'closed', reason = :reason, result = :result, cool_down_us = :cool_down_us, snoozed_until_us = NULL,
     closed_us = :now_us, updated_us = :now_us, actor = :actor, fence = fence + :grow,
-    holder = NULL, lease_until_us = NULL, lease_boot = NULL, lease_mono_us = NULL, lease_for_us = NULL
+    {lease_none}
 WHERE id = :id AND fence = :fence AND state <> 'closed'
 RETURNING id
 
 -- The holder goes; the fence grows only if somebody else ends the hold, so that the old holder is refused.
 -- name: let_go
 UPDATE task
-SET holder = NULL, lease_until_us = NULL, lease_boot = NULL, lease_mono_us = NULL, lease_for_us = NULL,
+SET {lease_none},
     fence = fence + :grow, updated_us = :now_us
 WHERE id = :id AND fence = :fence
 RETURNING id

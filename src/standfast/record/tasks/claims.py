@@ -1,8 +1,4 @@
-"""Claims: one of those who ask gets the most urgent task that is ready, with a lease and a fence.
-
-A process that is known to be dead holds nothing: what it held is ready at once. An actor's claim
-ends by time. Whoever takes over gets the next fence, and the old holder is refused from then on.
-"""
+"""Claims of tasks: which task is ready, and what taking it writes. `footings/claims.py` has the rest."""
 
 from __future__ import annotations
 
@@ -11,19 +7,16 @@ from typing import NamedTuple
 from standfast import crash
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.db.store import Store
-from standfast.errors import Conflict, IllegalTransition, InProgress, LeaseLost, StandfastError
+from standfast.errors import Conflict, IllegalTransition, InProgress
 from standfast.footings import leases
+from standfast.footings.claims import found
 from standfast.ids import short
 from standfast.record.tasks import changes
+from standfast.record.tasks.changes import CLAIMS
 from standfast.record.tasks.nouns import Task, task
 
 SQL = load(__name__)
 
-leases.renewed("task")
-
-HOLDERS_MAX = 1000
-"""Processes that hold tasks, judged at each claim."""
 PAGES_MAX = 20
 SHOWN_MAX = 5
 
@@ -44,85 +37,50 @@ class Asked(NamedTuple):
 
 def next_ready(tx: Tx, asked: Asked, limit: int) -> list[Task]:
     """The first `limit` that could be claimed now, in the order in which they would be."""
-    found: list[Task] = []
+    listed: list[Task] = []
     at: Row = {"priority": -1, "created_us": 0, "id": ""}
     for _ in range(PAGES_MAX):
         rows = tx.all(SQL.ready_page, limit=limit, **at, **asked.filters(tx))
-        found += [one for row in rows if (one := task(tx, row)).standing != "live"]
-        if len(rows) < limit or len(found) >= limit:
+        listed += [one for row in rows if (one := task(tx, row)).standing != "live"]
+        if len(rows) < limit or len(listed) >= limit:
             break
         at = {name: rows[-1][name] for name in ("priority", "created_us", "id")}
-    return found[:limit]
+    return listed[:limit]
 
 
 def claim_next(tx: Tx, asked: Asked) -> Task | None:
     """The most urgent one that is ready, or None."""
     crash.point("task.before_claim")
-    _expire_the_dead(tx)
+    CLAIMS.expire_dead(tx)
     row = tx.maybe(SQL.ready, **asked.filters(tx))
     return None if row is None else _taken(tx, row, asked)
 
 
-def claim(tx: Tx, which: changes.Which, asked: Asked) -> Task | StandfastError:
-    """This very one, if nobody alive has it."""
+def claim(tx: Tx, which: changes.Which, asked: Asked) -> Task:
+    """This very one, if no live holder has it. Raises InProgress, Conflict, IllegalTransition."""
     crash.point("task.before_claim")
     row = changes.locked(tx, which)
-    if isinstance(row, StandfastError):
-        return row
-    refused = _not_to_be_claimed(tx, row)
-    if refused is not None:
-        return refused
+    _refuse_unready(tx, row)
     term = leases.term_of(tx, asked.for_us)
     if not leases.stand(tx, row).live:
         return _taken(tx, row, asked)
     if row["holder"] == term["holder"] and row["holder"].startswith("a:"):
-        return _extended(tx, row, term)
-    return _in_progress(tx, row, ours=row["holder"] == term["holder"])
+        return task(tx, CLAIMS.extend(tx, row, term))
+    raise _in_progress(tx, row, ours=row["holder"] == term["holder"])
 
 
-def renew(tx: Tx, which: changes.Which, for_us: int | None) -> Task | StandfastError:
-    """Hold on to it for another term. Not journalled."""
-    row = changes.locked(tx, which)
-    if isinstance(row, StandfastError):
-        return row
-    refused = changes.refusal(tx, row, which) or _not_held(tx, row)
-    if refused is not None:
-        return refused
-    return _extended(tx, row, leases.term_of(tx, for_us or row["lease_for_us"], row["holder"]))
-
-
-def release(tx: Tx, which: changes.Which, *, force: bool) -> Task | StandfastError:
-    """Give it back; with `force`, take it from whoever holds it."""
-    row = changes.locked(tx, which)
-    if isinstance(row, StandfastError):
-        return row
-    refused = None if force else changes.refusal(tx, row, which)
-    if refused is not None or row["holder"] is None:
-        return refused or task(tx, row)
+def release(tx: Tx, which: changes.Which, *, force: bool) -> Task:
+    """Give it back; with `force`, take it from its holder."""
+    row = changes.locked(tx, which) if force else CLAIMS.own(tx, which)
+    if row["holder"] is None:
+        return task(tx, row)
     crash.point("task.before_release")
     free = changes.let_go(tx, row, grow=changes.outsider(tx, row))
     data = {"fence": row["fence"], **changes.fenced_off(tx, row)}
     return task(tx, free, changes.told(tx, free, "task.released", data=data))
 
 
-def at_work(store: Store, tx: Tx | None, claimed: Task) -> None:
-    """A process keeps what it claimed for as long as it lives."""
-    if claimed.holder != store.caller.holder or not claimed.holder.startswith("p:"):
-        return
-    start = leases.renewer(store).start
-    if tx is None:
-        start()
-    else:
-        tx.after = [*(tx.after or ()), start]
-
-
 # -- small parts -------------------------------------------------------------------------------------
-
-
-def _expire_the_dead(tx: Tx) -> None:
-    for row in tx.all(SQL.processes, limit=HOLDERS_MAX):
-        if leases.is_gone(row["holder"], tx.caller.clock):
-            tx.run(SQL.expire, holder=row["holder"])
 
 
 def _taken(tx: Tx, row: Row, asked: Asked) -> Task:
@@ -130,8 +88,8 @@ def _taken(tx: Tx, row: Row, asked: Asked) -> Task:
     term = leases.term_of(tx, asked.for_us)
     written = term | {"actor": tx.caller.actor}
     if row["state"] == "snoozed":
-        tx.defer(SQL.wake, _there, id=row["id"])
-    tx.defer(SQL.take, _there, id=row["id"], fence=row["fence"], now_us=tx.now_us(), **written)
+        tx.defer(SQL.wake, found, id=row["id"])
+    tx.defer(SQL.take, found, id=row["id"], fence=row["fence"], now_us=tx.now_us(), **written)
     taken = row | written | {"state": "open", "snoozed_until_us": None}
     taken |= {"fence": row["fence"] + 1, "updated_us": tx.now_us()}
     if standing.free:
@@ -142,29 +100,15 @@ def _taken(tx: Tx, row: Row, asked: Asked) -> Task:
     return task(tx, taken, told)
 
 
-def _extended(tx: Tx, row: Row, term: Row) -> Task:
-    tx.defer(SQL.extend, _there, id=row["id"], fence=row["fence"], **term)
-    return task(tx, row | term)
-
-
-def _not_to_be_claimed(tx: Tx, row: Row) -> StandfastError | None:
+def _refuse_unready(tx: Tx, row: Row) -> None:
     if row["state"] in ("closed", "accepted"):
-        return IllegalTransition(
+        raise IllegalTransition(
             f"{changes.named(row)} is {row['state']} and not to be claimed", f"standfast task reopen {short(row['id'])}"
         )
     blockers = tx.all(SQL.blockers, id=row["id"], limit=SHOWN_MAX)
-    if not blockers:
-        return None
-    needed = ", ".join(f"{short(one['id'])} ({one['state']})" for one in blockers)
-    return Conflict(f"{changes.named(row)} needs {needed} first", "standfast task next", code="blocked")
-
-
-def _not_held(tx: Tx, row: Row) -> LeaseLost | None:
-    if leases.acts_for(tx, row):
-        return None
-    return LeaseLost(
-        f"{changes.named(row)} is not held by {tx.caller.actor}", f"standfast task claim {short(row['id'])}"
-    )
+    if blockers:
+        needed = ", ".join(f"{short(one['id'])} ({one['state']})" for one in blockers)
+        raise Conflict(f"{changes.named(row)} needs {needed} first", "standfast task next", code="blocked")
 
 
 def _in_progress(tx: Tx, row: Row, *, ours: bool) -> InProgress:
@@ -175,7 +119,3 @@ def _in_progress(tx: Tx, row: Row, *, ours: bool) -> InProgress:
     name = short(row["id"])
     hint = f'yours, also if the answer to a claim was lost: go on with tasks.get("{name}"), or tasks.release("{name}")'
     return InProgress(f"{refusal.message} (this very process)", hint)
-
-
-def _there(row: Row) -> None:
-    """The row was locked, so the compare-and-set has found it; `defer` asserts that."""

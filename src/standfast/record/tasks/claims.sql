@@ -2,10 +2,7 @@
 
 -- Ready: open or awake again, held by nobody, everything it needs closed, nothing unfinished below it.
 -- name: ready
-SELECT id, scope, fingerprint, episode, state, reason, title, body, kind, source, priority, labels, branch, assignee,
-       parent_id, session_id, result, occurrences, first_seen_us, last_seen_us, cool_down_us, snoozed_until_us,
-       due_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, created_us, updated_us,
-       closed_us
+SELECT {columns:task}
 FROM task t
 WHERE t.scope = :scope AND t.state IN ('open', 'snoozed')
   AND (t.state = 'open' OR t.snoozed_until_us <= :now_us)
@@ -22,10 +19,7 @@ LIMIT 1
 
 -- The same, to look at: those held by a process are judged outside.
 -- name: ready_page
-SELECT id, scope, fingerprint, episode, state, reason, title, body, kind, source, priority, labels, branch, assignee,
-       parent_id, session_id, result, occurrences, first_seen_us, last_seen_us, cool_down_us, snoozed_until_us,
-       due_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, created_us, updated_us,
-       closed_us
+SELECT {columns:task}
 FROM task t
 WHERE t.scope = :scope AND t.state IN ('open', 'snoozed')
   AND (t.priority, t.created_us, t.id) > (:priority, :created_us, :id)
@@ -40,38 +34,15 @@ WHERE t.scope = :scope AND t.state IN ('open', 'snoozed')
 ORDER BY t.priority, t.created_us, t.id
 LIMIT :limit
 
--- Processes that hold tasks: they may have died before their time. Asked without a time, so that on
--- PostgreSQL it travels with the beginning of the transaction.
--- name: processes
-SELECT DISTINCT holder
-FROM task
-WHERE holder IS NOT NULL AND holder LIKE 'p:%' AND lease_until_us > 0
-LIMIT :limit
-
--- A process that is known to be dead holds nothing, whatever its leases say. Its name stays for the
--- journal of whoever takes over.
--- name: expire
-UPDATE task
-SET lease_until_us = 0, lease_boot = NULL, lease_mono_us = 0
-WHERE holder = :holder
-
 -- Its state is not written: SQLite would rewrite five indexes for nothing.
 -- name: take
 UPDATE task
-SET holder = :holder, actor = :actor, lease_until_us = :lease_until_us, lease_boot = :lease_boot,
-    lease_mono_us = :lease_mono_us, lease_for_us = :lease_for_us, fence = fence + 1, updated_us = :now_us
+SET {lease_set}, fence = fence + 1, updated_us = :now_us
 WHERE id = :id AND fence = :fence AND state = 'open'
 RETURNING id
 
 -- name: wake
 UPDATE task SET state = 'open', snoozed_until_us = NULL WHERE id = :id AND state = 'snoozed'
-RETURNING id
-
--- name: extend
-UPDATE task
-SET lease_until_us = :lease_until_us, lease_boot = :lease_boot, lease_mono_us = :lease_mono_us,
-    lease_for_us = :lease_for_us
-WHERE id = :id AND fence = :fence AND holder = :holder
 RETURNING id
 
 -- name: blockers

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.errors import Conflict, InvalidInput, StandfastError
+from standfast.errors import Conflict, InvalidInput
 from standfast.ids import short
 from standfast.record.tasks import changes
 from standfast.record.tasks.nouns import Other, Progress, Task, task
@@ -21,40 +21,30 @@ DEPTH_MAX = 64
 SHOWN_MAX = 100
 
 
-def need(tx: Tx, which: changes.Which, on: changes.Which) -> Task | StandfastError:
+def need(tx: Tx, which: changes.Which, on: changes.Which) -> Task:
     row, other = changes.find(tx, which), changes.find(tx, on)
-    if isinstance(row, StandfastError):
-        return row
-    if isinstance(other, StandfastError):
-        return other
     changes.be_alone(tx, row["scope"], "graph")
-    refused = would_circle(tx, row["id"], other)
-    if refused is not None:
-        return refused
+    refuse_circle(tx, row["id"], other)
     if tx.one(SQL.count_needs, id=row["id"])["count"] >= NEEDS_MAX:
-        return InvalidInput(f"{changes.named(row)} needs {NEEDS_MAX} others already", "make a goal of some of them")
+        raise InvalidInput(f"{changes.named(row)} needs {NEEDS_MAX} others already", "make a goal of some of them")
     if tx.maybe(SQL.need, task_id=row["id"], needs_id=other["id"]) is None:
         return task(tx, row)
     return task(tx, row, changes.told(tx, row, "task.needs", summary=other["title"], data={"needs": other["id"]}))
 
 
-def unneed(tx: Tx, which: changes.Which, on: changes.Which) -> Task | StandfastError:
+def unneed(tx: Tx, which: changes.Which, on: changes.Which) -> Task:
     row, other = changes.find(tx, which), changes.find(tx, on)
-    if isinstance(row, StandfastError):
-        return row
-    if isinstance(other, StandfastError):
-        return other
     if tx.maybe(SQL.unneed, task_id=row["id"], needs_id=other["id"]) is None:
         return task(tx, row)
     told = changes.told(tx, row, "task.needs_no_more", summary=other["title"], data={"needs": other["id"]})
     return task(tx, row, told)
 
 
-def would_circle(tx: Tx, waiting: str, on: Row) -> Conflict | None:
-    """The refusal if `on` already waits for the task that is to wait for it. The caller is alone in the graph."""
+def refuse_circle(tx: Tx, waiting: str, on: Row) -> None:
+    """Raises Conflict if `on` already waits for the task that is to wait for it. The caller is alone in the graph."""
     if waiting != on["id"] and tx.maybe(SQL.waits_for, id=waiting, other=on["id"]) is None:
-        return None
-    return Conflict(
+        return
+    raise Conflict(
         f"{changes.named(on)} waits for {short(waiting)} already: each would wait for the other",
         f"see what waits for what: standfast task show {short(on['id'])}",
         code="circle",

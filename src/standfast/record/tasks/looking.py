@@ -5,15 +5,15 @@ from __future__ import annotations
 from standfast import serial
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.errors import InvalidInput, StandfastError
+from standfast.errors import InvalidInput
 from standfast.footings import journal
+from standfast.footings.checks import no_cursor, page_size
 from standfast.ids import is_id
 from standfast.record.tasks import changes, graph, sightings
 from standfast.record.tasks.nouns import STATES, Goal, Note, Other, Shown, Task, like_label, task
 
 SQL = load(__name__)
 
-PAGE_MAX = 1000
 SHOWN_MAX = 100
 
 _LAST_ID = "\x7f"  # behind every id
@@ -30,13 +30,11 @@ def page(
     everywhere: bool,
     limit: int,
     after: str | None,
-) -> list[Task] | StandfastError:
+) -> list[Task]:
     """`named` are the columns that must have a value; one that is None may have any."""
     if state is not None and state not in (*STATES, "any"):
-        return InvalidInput(f"a task is never {serial.clean(state, 40)!r}", f"one of: {', '.join(STATES)}, any")
+        raise InvalidInput(f"a task is never {serial.clean(state, 40)!r}", f"one of: {', '.join(STATES)}, any")
     session_id = sightings.session_of(tx, session)
-    if isinstance(session_id, StandfastError):
-        return session_id
     asked: Row = {name: value or "" for name, value in named.items()} | {
         "scope": tx.caller.home,
         "everywhere": int(everywhere),
@@ -69,9 +67,7 @@ def _place(after: str | None, *, first: str) -> Row:
     created_us, _, rest = rest.partition(":")
     id, _, scope = rest.partition(":")
     if not (priority.isdigit() and created_us.isdigit() and is_id(id)):
-        raise InvalidInput(
-            f"{serial.clean(after, 60)!r} is not a place in this list", "use the `next` of the last page"
-        )
+        raise no_cursor(after)
     return {"priority": int(priority), "created_us": int(created_us), "id": id, "scope": scope}
 
 
@@ -81,10 +77,8 @@ def goals(tx: Tx, *, limit: int, after: str | None) -> list[Goal]:
     return [Goal(task(tx, row), graph.progress(tx, row["id"])) for row in rows]
 
 
-def show(tx: Tx, which: changes.Which) -> Shown | StandfastError:
+def show(tx: Tx, which: changes.Which) -> Shown:
     row = changes.find(tx, which)
-    if isinstance(row, StandfastError):
-        return row
     notes = tx.all(SQL.notes, id=row["id"], limit=SHOWN_MAX)
     episodes = tx.all(SQL.episodes, scope=row["scope"], fingerprint=row["fingerprint"], limit=SHOWN_MAX)
     events = tx.all(SQL.latest_events, id=row["id"], limit=SHOWN_MAX)
@@ -99,7 +93,3 @@ def show(tx: Tx, which: changes.Which) -> Shown | StandfastError:
         episodes=tuple(Other(**one) for one in reversed(episodes)),
         history=tuple(journal.event(one) for one in reversed(events)),
     )
-
-
-def page_size(limit: int) -> int:
-    return max(1, min(limit, PAGE_MAX))

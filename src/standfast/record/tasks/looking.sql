@@ -2,10 +2,7 @@
 
 -- What is not settled, the most urgent first. A snooze that is over counts as open.
 -- name: live
-SELECT id, scope, fingerprint, episode, state, reason, title, body, kind, source, priority, labels, branch, assignee,
-       parent_id, session_id, result, occurrences, first_seen_us, last_seen_us, cool_down_us, snoozed_until_us,
-       due_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, created_us, updated_us,
-       closed_us
+SELECT {columns:task}
 FROM task
 WHERE scope = :scope AND state IN ('open', 'snoozed')
   AND (priority, created_us, id) > (:priority, :created_us, :id)
@@ -18,10 +15,7 @@ ORDER BY priority, created_us, id
 LIMIT :limit
 
 -- name: live_everywhere
-SELECT id, scope, fingerprint, episode, state, reason, title, body, kind, source, priority, labels, branch, assignee,
-       parent_id, session_id, result, occurrences, first_seen_us, last_seen_us, cool_down_us, snoozed_until_us,
-       due_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, created_us, updated_us,
-       closed_us
+SELECT {columns:task}
 FROM task
 WHERE state IN ('open', 'snoozed')
   AND (scope, priority, created_us, id) > (:scope, :priority, :created_us, :id)
@@ -35,10 +29,7 @@ LIMIT :limit
 
 -- What is closed, or accepted: the newest first.
 -- name: settled
-SELECT id, scope, fingerprint, episode, state, reason, title, body, kind, source, priority, labels, branch, assignee,
-       parent_id, session_id, result, occurrences, first_seen_us, last_seen_us, cool_down_us, snoozed_until_us,
-       due_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, created_us, updated_us,
-       closed_us
+SELECT {columns:task}
 FROM task
 WHERE scope = :scope AND state = :state AND id < :id
   AND (:kind = '' OR kind = :kind) AND (:source = '' OR source = :source)
@@ -49,10 +40,7 @@ ORDER BY id DESC
 LIMIT :limit
 
 -- name: any
-SELECT id, scope, fingerprint, episode, state, reason, title, body, kind, source, priority, labels, branch, assignee,
-       parent_id, session_id, result, occurrences, first_seen_us, last_seen_us, cool_down_us, snoozed_until_us,
-       due_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, created_us, updated_us,
-       closed_us
+SELECT {columns:task}
 FROM task
 WHERE id < :id AND (:everywhere = 1 OR scope = :scope) AND (:state = '' OR state = :state)
   AND (:kind = '' OR kind = :kind) AND (:source = '' OR source = :source)
@@ -64,10 +52,7 @@ LIMIT :limit
 
 -- Tasks with tasks below them.
 -- name: goals
-SELECT id, scope, fingerprint, episode, state, reason, title, body, kind, source, priority, labels, branch, assignee,
-       parent_id, session_id, result, occurrences, first_seen_us, last_seen_us, cool_down_us, snoozed_until_us,
-       due_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, created_us, updated_us,
-       closed_us
+SELECT {columns:task}
 FROM task t
 WHERE t.scope = :scope AND t.state IN ('open', 'snoozed')
   AND (t.priority, t.created_us, t.id) > (:priority, :created_us, :id)
@@ -90,8 +75,7 @@ ORDER BY episode DESC
 LIMIT :limit
 
 -- name: latest_events
-SELECT seq, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id, state, stream, version,
-       summary, data
+SELECT {columns:event}
 FROM event
 WHERE subject = :id
 ORDER BY seq DESC

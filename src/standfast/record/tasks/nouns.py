@@ -10,6 +10,7 @@ from standfast import serial
 from standfast.db.contract import Row, Tx
 from standfast.errors import InvalidInput
 from standfast.footings import keys, leases
+from standfast.footings.checks import whole
 from standfast.footings.journal import Event, Receipt
 
 STATES = ("open", "snoozed", "accepted", "closed")
@@ -217,12 +218,7 @@ def checked_name(text: str | None, what: str) -> str | None:
 
 
 def checked_priority(priority: object) -> int:
-    if not isinstance(priority, int) or isinstance(priority, bool) or not 0 <= priority <= PRIORITY_MAX:
-        raise InvalidInput(
-            f"a priority is a whole number from 0 to {PRIORITY_MAX}, not {serial.clean(str(priority), 20)}",
-            "0 comes first; 2 is usual",
-        )
-    return priority
+    return whole(priority, "a priority", least=0, most=PRIORITY_MAX, hint="0 comes first; 2 is usual")
 
 
 def joined_labels(labels: Iterable[str]) -> str:

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, overload
 
 from standfast import crash, serial
-from standfast.clock import DURATION_MAX_US
 from standfast.db.contract import Row, Tx
 from standfast.db.store import Room, query, verb
-from standfast.errors import Conflict, IllegalTransition, InvalidInput, StandfastError
-from standfast.footings import journal, leases
+from standfast.errors import Conflict, IllegalTransition, InvalidInput
+from standfast.footings import authors, journal
+from standfast.footings.authors import Author
+from standfast.footings.checks import bounded_us, page_size
+from standfast.footings.claims import keep_while_alive
 from standfast.footings.journal import Event
 from standfast.ids import short
 from standfast.record import agents
@@ -38,7 +40,6 @@ _KEEP: Any = object()
 # In the room `list` and `next` are verbs, so that the types need other names there.
 TaskList: TypeAlias = "list[Task]"
 GoalList: TypeAlias = "list[Goal]"
-ReportList: TypeAlias = "list[sightings.Report]"
 EventList: TypeAlias = "list[Event]"
 
 
@@ -102,13 +103,8 @@ class Tasks(Room):
             cool_down_us=cool_down_us,
             due_us=due_us,
         )
-        return self._add(seen, tuple(needs), session)
-
-    @verb
-    def _add(
-        self, tx: Tx, seen: sightings.Report, needs: tuple[Which, ...], session: str | None
-    ) -> Task | StandfastError:
-        return sightings.add(tx, seen, needs=needs, session=session)
+        wanted = tuple(needs)
+        return self._write(lambda tx: sightings.add(tx, seen, needs=wanted, session=session))
 
     def sweep(
         self,
@@ -125,11 +121,8 @@ class Tasks(Room):
         """
         if absent_max is not None and absent_max < 1:
             raise InvalidInput("absent_max counts sweeps: 1 or more, or None to close nothing")
-        return self._sweep(source, sightings.reports(source, seen, cool_down_us), absent_max)
-
-    @verb
-    def _sweep(self, tx: Tx, source: str, reports: ReportList, absent_max: int | None) -> Swept | StandfastError:
-        return sightings.sweep(tx, source, reports, absent_max=absent_max)
+        reports = sightings.reports(source, seen, cool_down_us)
+        return self._write(lambda tx: sightings.sweep(tx, source, reports, absent_max=absent_max))
 
     # -- working -------------------------------------------------------------------------------------
 
@@ -154,7 +147,7 @@ class Tasks(Room):
         Ready is what is open and awake, held by nobody alive, with everything it needs closed and
         nothing unfinished below it; and not assigned to anybody but `assignee`, or the caller.
         """
-        return claims.next_ready(tx, _asked(tx, label, kind, source, assignee), looking.page_size(limit))
+        return claims.next_ready(tx, _asked(tx, label, kind, source, assignee), page_size(limit))
 
     @overload
     def claim(self, which: Which, *, for_us: int | None = None) -> Task: ...
@@ -187,38 +180,29 @@ class Tasks(Room):
         command. Raises InProgress if the named one is held by
         somebody alive, Conflict if it needs others first.
         """
-        claimed = self._claim(which, label, kind, source, assignee, for_us)
+
+        def claim(tx: Tx) -> Task | None:
+            asked = _asked(tx, label, kind, source, assignee, for_us)
+            return claims.claim_next(tx, asked) if which is None else claims.claim(tx, which, asked)
+
+        claimed = self._write(claim)
         if claimed is not None:
-            claims.at_work(self.store, self.tx, claimed)
+            keep_while_alive(self.store, self.tx, claimed.holder)
             agents.notice(self.store, self.tx)
         return claimed
 
     @verb
-    def _claim(
-        self,
-        tx: Tx,
-        which: Which | None,
-        label: str | None,
-        kind: str | None,
-        source: str | None,
-        assignee: str | None,
-        for_us: int | None,
-    ) -> Task | StandfastError | None:
-        asked = _asked(tx, label, kind, source, assignee, for_us)
-        return claims.claim_next(tx, asked) if which is None else claims.claim(tx, which, asked)
-
-    @verb
-    def renew(self, tx: Tx, which: Which, *, for_us: int | None = None) -> Task | StandfastError:
+    def renew(self, tx: Tx, which: Which, *, for_us: int | None = None) -> Task:
         """Renew the lease of a task that you hold.
 
         - `for_us`: from now.  [default: the duration of the claim]
 
         Not journalled. Raises LeaseLost if the caller no longer holds it.
         """
-        return claims.renew(tx, which, for_us)
+        return task(tx, changes.CLAIMS.renew(tx, which, for_us))
 
     @verb
-    def release(self, tx: Tx, which: Which, *, force: bool = False) -> Task | StandfastError:
+    def release(self, tx: Tx, which: Which, *, force: bool = False) -> Task:
         """Release a task without closing it.
 
         - `force`: take it from its holder, whose later calls are refused.
@@ -236,7 +220,7 @@ class Tasks(Room):
         result: serial.Json = None,
         reason: str = "done",
         cool_down_us: int | None = None,
-    ) -> Task | StandfastError:
+    ) -> Task:
         """Close a task, claimed or not; refused (exit 4) if another holder has it.
 
         - `result`: what came of it.
@@ -246,14 +230,10 @@ class Tasks(Room):
         A repeated call by the same actor returns the first result. Raises LeaseLost if a live holder has it or the
         given claim was lost; IllegalTransition if another actor closed it.
         """
-        row = changes.locked(tx, which, alone=True)
-        if isinstance(row, StandfastError):
-            return row
+        row = changes.locked_alone(tx, which)
         if row["state"] == "closed":
             return _closed_before(tx, row, which)
-        refused = changes.refusal(tx, row, which)
-        if refused is not None:
-            return refused
+        changes.CLAIMS.check(tx, row, which)
         text = None if result is None else serial.dumps(result, what="result")
         return changes.close(
             tx, row, _reason(reason), result=text, cool_down_us=sightings.checked_cool_down(cool_down_us)
@@ -262,27 +242,25 @@ class Tasks(Room):
     # -- putting aside ---------------------------------------------------------------------------------
 
     @verb
-    def snooze(
-        self, tx: Tx, which: Which, *, until_us: int | None = None, for_us: int | None = None
-    ) -> Task | StandfastError:
+    def snooze(self, tx: Tx, which: Which, *, until_us: int | None = None, for_us: int | None = None) -> Task:
         """Hide a task from `next` for a time. Reports still count, and it is ready again by itself.
 
         - `until_us`: until this time: "mon 09:00", 2026-11-20.
         - `for_us`: for this time: 2h, 3d.
         """
         if (until_us is None) == (for_us is None):
-            return InvalidInput(
+            raise InvalidInput(
                 "snooze needs one of for_us and until_us", "in a shell: --for 2d, or --until 'mon 09:00'"
             )
-        if for_us is not None and not 0 < for_us <= DURATION_MAX_US:
-            return InvalidInput("a snooze lasts longer than nothing and at most a hundred years")
+        if for_us is not None:
+            bounded_us(for_us, "a snooze", hint="for example: --for 2d")
         until_us = until_us if until_us is not None else tx.now_us() + (for_us or 0)
         return changes.rest(
             tx, which, "snoozed", "task.snoozed", snoozed_until_us=until_us, data={"until_us": until_us}
         )
 
     @verb
-    def accept(self, tx: Tx, which: Which, *, reason: str | None = None) -> Task | StandfastError:
+    def accept(self, tx: Tx, which: Which, *, reason: str | None = None) -> Task:
         """Accept a task as it is: reports still count, and no agent is handed it.
 
         - `reason`: why it may stay.
@@ -291,19 +269,17 @@ class Tasks(Room):
         return changes.rest(tx, which, "accepted", "task.accepted", snoozed_until_us=None, reason=words)
 
     @verb
-    def reopen(self, tx: Tx, which: Which) -> Task | StandfastError:
+    def reopen(self, tx: Tx, which: Which) -> Task:
         """Open a task again that was closed, accepted or snoozed; its episode stays the same.
 
         Raises Conflict if a later episode of it is there.
         """
-        row = changes.locked(tx, which, alone=True)
-        if isinstance(row, StandfastError):
-            return row
+        row = changes.locked_alone(tx, which)
         if row["state"] == "open":
             return task(tx, row)
         newest = changes.current(tx, row)
         if newest is not None and newest["id"] != row["id"]:
-            return Conflict(
+            raise Conflict(
                 f"{changes.named(row)} came back as episode {newest['episode']} since: {short(newest['id'])}",
                 f"standfast task show {short(newest['id'])}",
             )
@@ -342,52 +318,34 @@ class Tasks(Room):
             "due_us": due_us,
         }
         columns = {name: value for name, value in given.items() if value is not _KEEP}
-        return self._edit(which, columns, None if parent is _KEEP else parent, moved=parent is not _KEEP)
+        return self._write(lambda tx: _edited(tx, which, columns, parent))
+
+    @query
+    def author(self, tx: Tx, which: Which) -> Author:
+        """The actor that wrote its title and body: one that is no person, if such an actor wrote part of it."""
+        return authors.of_events(tx, changes.find(tx, which)["id"], *authors.TASK_TEXT)
 
     @verb
-    def _edit(self, tx: Tx, which: Which, columns: Row, parent: Which | None, *, moved: bool) -> Task | StandfastError:
-        row = changes.locked(tx, which)
-        above = None if parent is None else changes.find(tx, parent)
-        if isinstance(row, StandfastError):
-            return row
-        if isinstance(above, StandfastError):
-            return above
-        if above is not None:
-            changes.be_alone(tx, row["scope"], "graph")
-            refused = graph.would_circle(tx, above["id"], row)
-            if refused is not None:
-                return refused
-        if moved:
-            columns = columns | {"parent_id": above["id"] if above is not None else None}
-        columns = {name: value for name, value in columns.items() if row[name] != value}
-        if not columns:
-            return task(tx, row)
-        crash.point("task.before_change")
-        told = {name: {"was": row[name], "is": value} for name, value in columns.items() if name != "body"}
-        return changes.change(tx, row, "task.edited", data=told, **columns)
-
-    @verb
-    def note(self, tx: Tx, which: Which, text: str) -> Note | StandfastError:
+    def note(self, tx: Tx, which: Which, text: str) -> Note:
         """Add a note to a task; - reads it from stdin."""
         return changes.note(tx, which, text)
 
     @verb
-    def need(self, tx: Tx, which: Which, on: Which) -> Task | StandfastError:
+    def need(self, tx: Tx, which: Which, on: Which) -> Task:
         """`which` waits until `on` is closed. Raises Conflict if `on` waits for it already."""
         return graph.need(tx, which, on)
 
     @verb
-    def unneed(self, tx: Tx, which: Which, on: Which) -> Task | StandfastError:
+    def unneed(self, tx: Tx, which: Which, on: Which) -> Task:
         """`which` waits for `on` no more."""
         return graph.unneed(tx, which, on)
 
     # -- looking -------------------------------------------------------------------------------------
 
     @query
-    def get(self, tx: Tx, which: Which) -> Task | StandfastError:
+    def get(self, tx: Tx, which: Which) -> Task:
         """By id, the end of an id, or fingerprint (its newest episode). Raises NotFound."""
-        row = changes.find(tx, which)
-        return row if isinstance(row, StandfastError) else task(tx, row)
+        return task(tx, changes.find(tx, which))
 
     @query
     def list(
@@ -405,7 +363,7 @@ class Tasks(Room):
         everywhere: bool = False,
         limit: int = 50,
         after: str | None = None,
-    ) -> TaskList | StandfastError:
+    ) -> TaskList:
         """What is open or snoozed, the most urgent first; `after` is the `place` of the last one you have.
 
         `state` is one of open, snoozed, accepted, closed, any; what is settled comes newest first.
@@ -421,22 +379,19 @@ class Tasks(Room):
         return looking.goals(tx, limit=limit, after=after)
 
     @query
-    def progress(self, tx: Tx, which: Which) -> Progress | StandfastError:
+    def progress(self, tx: Tx, which: Which) -> Progress:
         """What has become of the tasks below a goal, counted now."""
-        row = changes.find(tx, which)
-        return row if isinstance(row, StandfastError) else graph.progress(tx, row["id"])
+        return graph.progress(tx, changes.find(tx, which)["id"])
 
     @query
-    def show(self, tx: Tx, which: Which) -> Shown | StandfastError:
+    def show(self, tx: Tx, which: Which) -> Shown:
         """Everything about one task: notes, what it waits for, its episodes, its newest changes."""
         return looking.show(tx, which)
 
     @query
-    def history(self, tx: Tx, which: Which, *, after: int = 0, limit: int = 50) -> EventList | StandfastError:
+    def history(self, tx: Tx, which: Which, *, after: int = 0, limit: int = 50) -> EventList:
         """Every change of it, in order; `after` is the `seq` of the last one you have."""
         row = changes.find(tx, which)
-        if isinstance(row, StandfastError):
-            return row
         return journal.Journal(self.store, tx).about(row["id"], after=after, limit=limit)
 
 
@@ -454,14 +409,26 @@ def _asked(
     return claims.Asked(like_label(label), kind or "", source or "", assignee or tx.caller.actor, for_us)
 
 
-def _closed_before(tx: Tx, row: Row, which: Which) -> Task | StandfastError:
-    claimed = isinstance(which, Task) and which.holder == tx.caller.holder
-    ours = row["fence"] == which.fence if claimed else row["actor"] == tx.caller.actor  # type: ignore[union-attr]
-    if ours:
+def _edited(tx: Tx, which: Which, columns: Row, parent: Any) -> Task:
+    row = changes.locked(tx, which)
+    if parent is not _KEEP:
+        above = None if parent is None else changes.find(tx, parent)
+        if above is not None:
+            changes.be_alone(tx, row["scope"], "graph")
+            graph.refuse_circle(tx, above["id"], row)
+        columns = columns | {"parent_id": above["id"] if above is not None else None}
+    columns = {name: value for name, value in columns.items() if row[name] != value}
+    if not columns:
         return task(tx, row)
-    if claimed:
-        return leases.lost(changes.named(row), row, which.fence)  # type: ignore[union-attr]
-    return IllegalTransition(
+    crash.point("task.before_change")
+    told = {name: {"was": row[name], "is": value} for name, value in columns.items() if name != "body"}
+    return changes.change(tx, row, "task.edited", data=told, **columns)
+
+
+def _closed_before(tx: Tx, row: Row, which: Which) -> Task:
+    if changes.CLAIMS.ended_by_caller(tx, row, which):
+        return task(tx, row)
+    raise IllegalTransition(
         f"{changes.named(row)} was closed by {row['actor']}: {row['reason']}",
         f"standfast task show {short(row['id'])}",
     )

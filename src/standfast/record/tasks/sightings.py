@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from standfast import crash, serial
-from standfast.clock import DURATION_MAX_US
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.errors import InvalidInput, NotFound, StandfastError
+from standfast.errors import InvalidInput, NotFound
 from standfast.footings import journal, keys, leases
+from standfast.footings.checks import bounded_us
 from standfast.ids import new_id
 from standfast.record.tasks import changes, graph
 from standfast.record.tasks.fingerprint import fingerprint as fingerprint_of
@@ -101,29 +101,21 @@ def report(
 
 
 def checked_cool_down(cool_down_us: int | None) -> int | None:
-    if cool_down_us is not None and not 0 <= cool_down_us <= DURATION_MAX_US:
-        raise InvalidInput("a cool-down lasts from nothing to a hundred years", "for example: --cool-down 30m")
-    return cool_down_us
+    if cool_down_us is None:
+        return None
+    return bounded_us(cool_down_us, "a cool-down", least_us=0, hint="for example: --cool-down 30m")
 
 
-def add(
-    tx: Tx, seen: Report, *, needs: Iterable[changes.Which] = (), session: str | None = None
-) -> Task | StandfastError:
+def add(tx: Tx, seen: Report, *, needs: Iterable[changes.Which] = (), session: str | None = None) -> Task:
     """Open it or count it. `needs` are written once, with a new episode."""
     crash.point("task.before_add")
     session_id = session_of(tx, session)
-    if isinstance(session_id, StandfastError):
-        return session_id
-    parent = _parent(tx, seen.parent)
-    if isinstance(parent, StandfastError):
-        return parent
+    parent = None if seen.parent is None else changes.find(tx, seen.parent)
     counted = _counted(tx, seen, parent, session_id)
     if counted.sighting not in ("new", "returned"):
         return counted
     for other in needs:
-        needed = graph.need(tx, counted, other)
-        if isinstance(needed, StandfastError):
-            raise needed  # nothing of this is kept
+        graph.need(tx, counted, other)  # if it raises, nothing of this is kept
     return counted
 
 
@@ -147,17 +139,13 @@ def _told(tx: Tx, row: Row, type: str, **more: serial.Json) -> journal.Receipt:
     return changes.told(tx, row, type, data={"occurrences": row["occurrences"], **more})
 
 
-def session_of(tx: Tx, session: str | None) -> str | StandfastError | None:
+def session_of(tx: Tx, session: str | None) -> str | None:
     if session is None:
         return None
     row = tx.maybe(SQL.session, scope=tx.caller.scope, session=session)
     if row is None:
-        return NotFound(f"there is no session {serial.clean(session, 60)!r} here", "see them: standfast session list")
+        raise NotFound(f"there is no session {serial.clean(session, 60)!r} here", "see them: standfast session list")
     return str(row["id"])
-
-
-def _parent(tx: Tx, parent: str | None) -> Row | StandfastError | None:
-    return None if parent is None else changes.find(tx, parent)
 
 
 # -- sweeping ------------------------------------------------------------------------------------------
@@ -171,9 +159,7 @@ def sweep(tx: Tx, source: str, reports: list[Report], *, absent_max: int | None)
         changes.be_alone(tx, tx.caller.home, name)  # in one order for all: two sweeps that meet take turns
     opened: list[str] = []
     for one in reports:
-        counted = add(tx, one)
-        if isinstance(counted, StandfastError):
-            raise counted  # a sweep counts as a whole or not at all
+        counted = add(tx, one)  # if it raises, nothing of this sweep is kept
         opened += [counted.id] if counted.sighting in ("new", "returned") else []
     closed = [] if absent_max is None else _close_absent(tx, source, n, absent_max)
     data = {"n": n, "seen": len(reports), "opened": len(opened), "closed": len(closed)}

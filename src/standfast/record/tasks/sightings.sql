@@ -25,20 +25,14 @@ DO UPDATE SET occurrences = task.occurrences + 1, last_seen_us = excluded.last_s
               cool_down_us = COALESCE(excluded.cool_down_us, task.cool_down_us),
               last_sweep = CASE WHEN task.source = excluded.source THEN excluded.last_sweep ELSE task.last_sweep END,
               updated_us = excluded.updated_us
-RETURNING id, scope, fingerprint, episode, state, reason, title, body, kind, source, priority, labels, branch,
-          assignee, parent_id, session_id, result, occurrences, first_seen_us, last_seen_us, cool_down_us,
-          snoozed_until_us, due_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-          created_us, updated_us, closed_us
+RETURNING {columns:task}
 
 -- name: count_cooling
 UPDATE task
 SET occurrences = occurrences + 1, last_seen_us = :now_us, updated_us = :now_us
 WHERE scope = :scope AND fingerprint = :fingerprint
   AND episode = (SELECT MAX(p.episode) FROM task p WHERE p.scope = :scope AND p.fingerprint = :fingerprint)
-RETURNING id, scope, fingerprint, episode, state, reason, title, body, kind, source, priority, labels, branch,
-          assignee, parent_id, session_id, result, occurrences, first_seen_us, last_seen_us, cool_down_us,
-          snoozed_until_us, due_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence,
-          created_us, updated_us, closed_us
+RETURNING {columns:task}
 
 -- name: session
 SELECT id FROM session WHERE id = :session OR (scope = :scope AND key = :session)
@@ -60,10 +54,7 @@ ORDER BY t.last_sweep
 LIMIT :limit
 
 -- name: still_absent
-SELECT id, scope, fingerprint, episode, state, reason, title, body, kind, source, priority, labels, branch, assignee,
-       parent_id, session_id, result, occurrences, first_seen_us, last_seen_us, cool_down_us, snoozed_until_us,
-       due_us, holder, actor, lease_until_us, lease_boot, lease_mono_us, lease_for_us, fence, created_us, updated_us,
-       closed_us
+SELECT {columns:task}
 FROM task
 WHERE id = :id AND last_sweep <= :seen_before AND state IN ('open', 'snoozed')
 {for_update}

@@ -10,8 +10,9 @@ from standfast import crash, serial
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Room, Store, query, refused_inside, verb
-from standfast.errors import Conflict, InvalidInput, NotFound, StandfastError
+from standfast.errors import Conflict, InvalidInput, NotFound
 from standfast.footings import journal
+from standfast.footings.checks import FAR_FUTURE_US, page_size
 from standfast.footings.keys import checked
 from standfast.ids import new_id
 from standfast.record.threads.nouns import Ancestry, Checkpoint, Stored, Thread, Value, Write
@@ -21,7 +22,6 @@ from standfast.record.threads.values import Cache, Known, Part, built, made, spl
 SQL = load(__name__)
 
 PAGE = 20
-PAGE_MAX = 1000
 CHAIN_MAX = 100_000
 CLOSED = "closed"
 """The type of the row that ends a segment for good."""
@@ -117,17 +117,17 @@ class Threads(Room):
         raise AssertionError("a put that builds on nothing found something missing")
 
     @verb
-    def _put(self, tx: Tx, ask: _Put) -> StandfastError | None:
+    def _put(self, tx: Tx, ask: _Put) -> None:
         found = _held(tx, self.scope, ask.thread)
         beginning = ask.parent_id is None and ask.namespace == ""
         if found["deleted_us"] is not None and not beginning:
-            return _deleted(ask.thread)
+            raise _deleted(ask.thread)
         seq = found["seq"]
         place: Row = {"thread_seq": seq, "namespace": ask.namespace}
         if ask.expect_head:
             head = tx.maybe(SQL.latest, **place)
             if head is not None and head["checkpoint_id"] not in (ask.parent_id, ask.id):
-                return _overtaken(ask, head["checkpoint_id"])
+                raise _overtaken(ask, head["checkpoint_id"])
         if ask.kept_from is not None:
             kept = tx.maybe(SQL.parts, checkpoint_id=ask.parent_id, **place)
             if kept is None or kept["parts"] != ask.kept_from:
@@ -149,7 +149,6 @@ class Threads(Room):
         )
         where = f" in {ask.namespace}" if ask.namespace else ""
         journal.append(tx, "thread.saved", found["id"], summary=f"checkpoint {ask.id}{where}")
-        return None
 
     def put_writes(
         self,
@@ -172,16 +171,15 @@ class Threads(Room):
             self._put_writes(thread, rows, replace)
 
     @verb
-    def _put_writes(self, tx: Tx, thread: str, rows: Sequence[Row], replace: bool) -> StandfastError | None:
+    def _put_writes(self, tx: Tx, thread: str, rows: Sequence[Row], replace: bool) -> None:
         found = tx.maybe(SQL.share, scope=self.scope, key=thread) or _held(tx, self.scope, thread)
         if found["deleted_us"] is not None:
-            return _deleted(thread)
+            raise _deleted(thread)
         crash.point("thread.before_writes")
         for row in rows:
             tx.run(SQL.replace_write if replace else SQL.put_write, thread_seq=found["seq"], **row)
         channels = ", ".join(dict.fromkeys(row["channel"] for row in rows))
         journal.append(tx, "thread.wrote", found["id"], summary=f"task {rows[0]['task_id']}: {channels}")
-        return None
 
     # -- reading -------------------------------------------------------------------------------------
 
@@ -357,8 +355,8 @@ class Threads(Room):
     @query
     def threads(self, tx: Tx, *, before_us: int | None = None, limit: int = 50) -> ThreadList:
         """The threads of this scope, the last changed first."""
-        upto = 2**62 if before_us is None else before_us
-        rows = tx.all(SQL.page, scope=self.scope, before_us=upto, limit=max(1, min(limit, PAGE_MAX)))
+        upto = FAR_FUTURE_US if before_us is None else before_us
+        rows = tx.all(SQL.page, scope=self.scope, before_us=upto, limit=page_size(limit))
         return [Thread(**row) for row in rows]
 
     # -- taking away ---------------------------------------------------------------------------------
@@ -404,14 +402,14 @@ class Threads(Room):
         return len(gone)
 
     @verb
-    def copy(self, tx: Tx, source: str, target: str) -> int | StandfastError:
+    def copy(self, tx: Tx, source: str, target: str) -> int:
         """Everything of one thread into another; what the target has stays. How many checkpoints there are."""
         checked(target, "thread")
         found = tx.maybe(SQL.find, scope=self.scope, key=checked(source, "thread"))
         if found is None or found["deleted_us"] is not None:
-            return NotFound(f"there is no thread {source!r} in this scope", "standfast sql 'SELECT key FROM thread'")
+            raise NotFound(f"there is no thread {source!r} in this scope", "standfast sql 'SELECT key FROM thread'")
         if source == target:
-            return InvalidInput("a thread cannot be copied onto itself")
+            raise InvalidInput("a thread cannot be copied onto itself")
         # Both are held, in one order for everybody, so that no checkpoint comes between its values and itself.
         held = {key: _held(tx, self.scope, key) for key in sorted((source, target))}
         found, into = held[source], held[target]

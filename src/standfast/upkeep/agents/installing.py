@@ -27,6 +27,7 @@ from standfast.upkeep.agents.known import AGENTS, ALIASES, BY_NAME, Agent, Scope
 
 BACKUP = ".standfast-backup"
 FILE_MAX_BYTES = 8 << 20
+INSTALL = "in the directory of its source: uv tool install ."
 
 PARTS: dict[str, Any] = {"hooks": entries, "mcp": servers, "skill": skills}
 """What there is to install, and the functions of a text that do it."""
@@ -110,12 +111,10 @@ def program() -> str:
     ]
     found = next((path for path in candidates if path and os.access(path, os.X_OK)), None)
     if found is None:
-        raise InvalidInput("the standfast command is not installed as a file", "uv tool install standfast")
+        raise InvalidInput("the standfast command is not installed as a file", INSTALL)
     parts = os.path.realpath(found).split(os.path.sep)
     if "archive-v0" in parts or any(part.startswith("builds-v") for part in parts):
-        raise InvalidInput(
-            f"{found} is in a cache and will vanish: hooks need a path that stays", "uv tool install standfast"
-        )
+        raise InvalidInput(f"{found} is in a cache and will vanish: hooks need a path that stays", INSTALL)
     return found
 
 

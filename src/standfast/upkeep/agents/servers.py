@@ -28,7 +28,10 @@ ENV_VARS = (
     "STANDFAST_DATA_DIR",
     "STANDFAST_DB_DIRECT_URL",
     "STANDFAST_DB_URL",
+    "STANDFAST_GIT_DIR",
+    "STANDFAST_ORIGIN",
     "STANDFAST_REMEMBER",
+    "STANDFAST_SCOPE",
     "STANDFAST_SESSION",
     "STANDFAST_UNSAFE_STORAGE",
     "XDG_STATE_HOME",
@@ -43,7 +46,7 @@ ENV_VARS = (
     "PGSSLROOTCERT",
     "PGUSER",
 )
-"""What decides the store and the actor. Codex passes on those that are set."""
+"""What decides the store, the actor, the scope and the repository. Codex passes on those that are set."""
 CODEX_PASSES = ("HOME", "LOGNAME", "PATH", "SHELL", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "TZ")
 """What Codex passes on without being asked."""
 

@@ -1,0 +1,98 @@
+"""`attention.json` in the data directory: which agents have nothing waiting, so that their hooks need no store.
+
+A hook that opens the store writes the entry of its session: the store, the homes whose gates apply, and what waits
+(gates, mail). Until the entry is 60 s old, a hook that only reports reads it, and `gates.json`, and spools its
+record. An entry is per session: the hook that finds it old also renews the leases of that session's agent.
+
+The file is a copy. It is replaced as a whole and without a lock: if two hooks write at once, one entry is lost, and
+the next hook of that session opens the store.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from standfast.config import Settings
+
+FILE = "attention.json"
+GATES = "gates.json"
+"""Beside it: the copy of the gates, which exists once the store had a gate."""
+FRESH_US = 60_000_000
+FILE_MAX_BYTES = 1 << 20
+AGENTS_MAX = 1000
+
+
+def nothing_waits(settings: Settings, key: str, now_us: int) -> bool:
+    """Whether both files are fresh and have nothing for the session `key`. False if in doubt."""
+    try:
+        found = _read(settings.data_dir).get(key)
+        if not found or not _is_fresh(found, now_us) or found["store"] != _store(settings) or found["waits"]:
+            return False
+        homes = {"", *found["homes"]}
+        if not homes.issuperset(settings.homes):  # the agent is in another repository, whose gates are not known
+            return False
+        return not any(gate["scope"] in homes for gate in _gates(settings.data_dir))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return False
+
+
+def refresh(settings: Settings, key: str, now_us: int, *, homes: Iterable[str], waits: list[str]) -> None:
+    """Write the entry of the session `key`, and drop those that are no longer fresh."""
+    known = sorted({*homes, *settings.homes})
+    entry = {"at_us": now_us, "store": _store(settings), "homes": known, "waits": waits}
+    _write(settings.data_dir, key, entry, now_us)
+
+
+def forget(settings: Settings, key: str, now_us: int) -> None:
+    """Remove the entry of a session whose turn is over: its next hook opens the store."""
+    if os.path.exists(os.path.join(settings.data_dir, FILE)):
+        _write(settings.data_dir, key, None, now_us)
+
+
+def _write(data_dir: str, key: str, entry: dict[str, Any] | None, now_us: int) -> None:
+    try:
+        agents = {one: found for one, found in _read(data_dir).items() if one != key and _is_fresh(found, now_us)}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        agents = {}
+    if entry is not None and len(agents) < AGENTS_MAX:
+        agents[key] = entry
+    path = os.path.join(data_dir, FILE)
+    temporary = f"{path}.{os.urandom(6).hex()}.tmp"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(fd, "w", encoding="utf-8") as file:  # not synced: after a power loss the next hook writes it again
+        json.dump({"schema_version": 1, "agents": agents}, file)
+    os.replace(temporary, path)
+
+
+def _read(data_dir: str) -> dict[str, Any]:
+    agents: dict[str, Any] = _document(data_dir, FILE).get("agents", {})
+    return agents
+
+
+def _gates(data_dir: str) -> list[dict[str, Any]]:
+    return [gate for gates in _document(data_dir, GATES).get("stores", {}).values() for gate in gates]
+
+
+def _document(data_dir: str, name: str) -> dict[str, Any]:
+    from standfast.config import regular
+
+    try:
+        data = regular.read(os.path.join(data_dir, name), FILE_MAX_BYTES + 1)
+    except FileNotFoundError:
+        return {}
+    document: dict[str, Any] = json.loads(data)
+    return document
+
+
+def _is_fresh(entry: dict[str, Any], now_us: int) -> bool:
+    """Also False for an entry of the future: the clock was set back."""
+    return bool(0 <= now_us - entry["at_us"] < FRESH_US)
+
+
+def _store(settings: Settings) -> list[str]:
+    return [settings.target.shown, settings.scope]
