@@ -555,7 +555,7 @@ def test_a_completion_script_is_printed_and_is_a_script(shell: str, home: Path) 
     [
         ("standfast wh", {"where"}),
         ("standfast do", {"doctor"}),
-        ("standfast --ver", {"--version"}),
+        ("standfast --ver", {"--verbose", "--version"}),
         ("standfast db p", {"pg"}),
         ("standfast doctor --f", {"--fix"}),
         ("standfast completion z", {"zsh"}),
