@@ -144,14 +144,14 @@ def test_pruning_keeps_the_newest_and_gives_back_the_values(saver: Saver) -> Non
 def test_the_room_of_a_deleted_thread_is_used_again(tmp_path: Path) -> None:
     """A file does not become smaller by a delete, and it does not become larger by what takes its place."""
     path, sizes = tmp_path / "standfast.db", []
-    for _ in range(3):
+    for _ in range(5):
         with Saver.from_conn_string(path) as saver:
             for _ in growing(saver, 40, size=20_000):
                 pass
             saver.delete_thread("growing")
         sizes.append(path.stat().st_size)
     assert sizes[0] > 400_000
-    assert sizes[-1] < 1.25 * sizes[0]  # the journal grew, and little else
+    assert sizes[-1] < 1.1 * sizes[1]  # the journal grew, and little else
 
 
 def test_a_thread_is_listed_while_it_is_pruned_and_written(saver: Saver) -> None:
