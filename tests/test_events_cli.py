@@ -101,3 +101,14 @@ def test_consumers_come_in_pages(home: Path) -> None:
     assert [one["name"] for one in first["data"]] == ["a b"]
     assert [one["name"] for one in said("event", "consumers", "--after", first["next"], home=home)] == ["c"]
     assert refused("event", "consumers", "--after", "a b", home=home) == (2, "invalid_input")
+
+
+def test_a_consumer_of_the_journal_is_listed_with_the_journal_as_its_stream(home: Path) -> None:
+    """DESIGN §5, Output: people read `(journal)`; the JSON has the model's empty stream, and `next` works."""
+    said("event", "append", "orders", "placed", home=home)
+    run("event", "consume", "all", "--journal", "--jsonl", home=home)
+    listed = run("event", "consumers", home=home)
+    heading, row = (line.split("\t") for line in listed.stdout.splitlines())
+    assert (heading[:2], row[:2]) == (["consumer", "stream"], ["all", "(journal)"])
+    assert listed.stderr.splitlines() == ["next: standfast event consume all --journal --peek"]
+    assert [one["stream"] for one in said("event", "consumers", home=home)] == [""]
