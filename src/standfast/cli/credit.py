@@ -55,6 +55,7 @@ credit.generate(
 credit.generate(
     "refund",
     answer=_entered,
+    options={"of": {"metavar": "KEY"}},
     examples=("standfast credit refund run:fix-42", "standfast credit refund topup:payment_77 --amount 200"),
 )
 
@@ -86,5 +87,8 @@ credit.generate(
     empty="no credits were granted or spent here",
 )
 credit.generate(
-    "show", "get", examples=("standfast credit show topup:payment_77", "standfast credit show run:fix-42 --json")
+    "show",
+    "get",
+    options={"which": {"metavar": "KEY|ID"}},
+    examples=("standfast credit show topup:payment_77", "standfast credit show run:fix-42 --json"),
 )
