@@ -116,11 +116,13 @@ def campaign(url: str, place: Path, *, seed: int, senders: int, receivers: int, 
                 victim = draw.choice(list(sending))
                 nursery.kill(victim)
                 number = sending.pop(victim)
+                (place / f"sender {number} is done").unlink(missing_ok=True)
                 sending[sender(number)] = number  # from the top: keys send once
             else:
                 victim = draw.choice(receiving)
                 nursery.kill(victim)
                 receiving[receiving.index(victim)] = receiver()
+        receiving.append(receiver())  # a sender may have begun again after all receivers had ended
         codes = [nursery.wait(pid, 120) for pid in [*sending, *receiving]]
     if any(codes):
         return [f"children ended with {codes}: {(place / 'words').read_text()[-1500:]}"]
