@@ -179,6 +179,19 @@ def test_commands_name_the_account_and_show_the_command_of_another_one_first(
     assert noted(tmp_path / "out") == {}
 
 
+def test_resume_of_a_loop_without_an_account_asks_first_on_a_server(sf: standfast.Standfast, tmp_path: Path) -> None:
+    """R24, R32: without a terminal `loop resume` is refused there, and the loop stays without an account."""
+    add(sf, "old", ["true"])
+    sf._store.write(lambda tx: tx.run(UNOWNED))
+    where = {"STANDFAST_DB_URL": sf.settings.target.location, "STANDFAST_DATA_DIR": sf.settings.data_dir}
+    done = run("loop", "resume", "old", home=tmp_path, **where)
+    account = sf.loops.get("old").account
+    if sf.engine.name == "sqlite":
+        assert (done.returncode, account) == (0, MINE), done.stderr
+    else:
+        assert (done.returncode, account, "terminal" in done.stderr) == (5, None, True), done.stderr
+
+
 CONFIG = '[daemon]\naccounts = ["ops@a", "ops@b"]\n'
 
 
