@@ -13,8 +13,12 @@ removed or replaced under that process: two WAL indexes for one WAL would damage
 `readlink` of our own descriptors shows this; a `stat` of the WAL would make the next fsync half as expensive again
 on current kernels. The contents are compared too, because a file that is truncated or overwritten in place keeps
 its name: the header of the database through our descriptor, and the WAL against the WAL index. Each page of the
-database must be in one of the two files. Before a commit only the name of the WAL index is compared: a commit may
-checkpoint, and another program that found no index may have truncated the WAL.
+database must be in one of the two files. Before a commit only the name of the WAL index is compared: another program
+that found no index may have truncated the WAL.
+
+*Checkpoints.* The writer thread checkpoints, under the lock between processes and after an identity check. It notes the
+change counter that the checkpoint left in the `.lock` file. So a process that did not see the checkpoint still knows
+that an older copy of the database is not the store's.
 
 Nothing here opens and closes the database file while SQLite has it open.
 """
@@ -30,6 +34,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from standfast.db.sqlite.lock import FileLock
 from standfast.db.sqlite.migrate import APPLICATION_ID
 from standfast.db.store_memory import OVERWRITTEN
 from standfast.errors import CommitUnknown, StorageError
@@ -72,6 +77,8 @@ class Probe:
     def __init__(self, database: str, *, create: bool = True) -> None:
         self.path = database
         self.database = Descriptor(database, os.O_RDWR | (os.O_CREAT if create else 0))
+        self.shared = False
+        """Whether another engine has the store open."""
         self._found = [self.database]
         """Kept open as long as the engine: closing a `-shm` would drop the locks that SQLite holds on it."""
         if not _LINUX:
@@ -88,6 +95,7 @@ class Probe:
         if len(set(marked)) > 1:
             pairs = zip(("", *SIDE_FILES), marked, strict=True)
             raise Replaced([database + suffix for suffix, there in pairs if not there])
+        self.shared = marked[0]
 
     def close(self) -> None:
         for descriptor in reversed(self._found):
@@ -115,10 +123,11 @@ class Replaced(BlockingIOError):
 class Files:
     """Database, WAL and `-shm` of an open store: their locks, their fsync, their identity."""
 
-    def __init__(self, probe: Probe) -> None:
-        """SQLite has the database open in WAL mode; the probe opened it first."""
+    def __init__(self, probe: Probe, lock: FileLock) -> None:
+        """SQLite has the database open in WAL mode; the probe opened it first. The caller holds the lock."""
         path = probe.path
         self._probe = probe
+        self._lock = lock
         self._database = probe.database.fd
         # No SQLite lock lives on the WAL: opening and closing it is harmless.
         self._wal = Descriptor(path + "-wal")
@@ -139,6 +148,10 @@ class Files:
         self._header = Header.read(self._database)
         self.changes = self._header.changes
         self._size = os.lseek(self._database, 0, os.SEEK_END)
+        if probe.shared and self.changes < lock.changes():
+            raise Replaced([path])
+        if not probe.shared:  # the file may have been restored while no process used it
+            lock.note_changes(max(self.changes, 0))
 
     def settle(self, *, durable: bool) -> None:
         """Everything committed before this call is on disk when it returns, in the files at their names.
@@ -147,6 +160,10 @@ class Files:
         """
         if durable:
             _sync(self._wal.fd)
+        self.check()
+
+    def check(self) -> None:
+        """The identity check. Raises CommitUnknown if a file was removed, replaced or overwritten."""
         self._check_names()
         if _LINUX:
             self._check_contents()
@@ -186,17 +203,31 @@ class Files:
             raise _alarm(self._directory, "was removed or replaced")
 
     def _check_database(self) -> None:
-        """The header changes when any process checkpoints; a checkpoint after VACUUM makes the file smaller."""
+        """The header changes when any process checkpoints; a checkpoint after VACUUM makes the file smaller.
+
+        The change counter is never lower than the one that the last checkpoint of any engine noted. A header that
+        is wrong stays wrong, so the alarm comes at once: a checkpoint could put a valid header back meanwhile.
+        """
         for _ in _tries():
+            # Known before the file is read: other processes and the care thread checkpoint meanwhile.
+            last, noted = self._header, self._lock.changes()
             # The size first: a checkpoint writes the header before it truncates the file.
             size = os.lseek(self._database, 0, os.SEEK_END)
-            header = self._header
+            header = last
             if os.pread(self._database, 100, 0) != header.bytes:
                 header = Header.read(self._database)
-            if header.follows(self._header) and size >= min(self._size, header.pages * header.page_size):
+            if header.changes < noted or not header.follows(last):
+                break
+            if size >= min(self._size, header.pages * header.page_size):
                 self._header, self._size, self.changes = header, size, header.changes
                 return
         raise self._overwritten()
+
+    def note_checkpoint(self) -> None:
+        """After a checkpoint, under the lock: every engine compares the database with what it left."""
+        if _LINUX:
+            self._check_database()
+            self._lock.note_changes(self.changes)
 
     def _overwritten(self) -> CommitUnknown:
         return _alarm(os.fsdecode(self._names[0]), "was overwritten or truncated", code=OVERWRITTEN)
@@ -217,9 +248,16 @@ class Files:
                 salt = os.pread(self._wal.fd, 8, 16)
                 size = os.lseek(self._wal.fd, 0, os.SEEK_END)
                 whole = frames == 0 or (salt == index[32:40] and size >= 32 + frames * (24 + page_size))
-                if whole and os.lseek(self._database, 0, os.SEEK_END) >= (pages - frames) * page_size:
+                if whole and self._holds((pages - frames) * page_size):
                     return
         raise self._overwritten() if whole else _alarm(self.path, "was overwritten or truncated")
+
+    def _holds(self, size: int) -> bool:
+        return self._size >= size or os.lseek(self._database, 0, os.SEEK_END) >= size
+
+    def frames(self) -> int:
+        """The frames in the WAL, as the WAL index counts them."""
+        return int.from_bytes(os.pread(self._shm.fd, 4, 16), sys.byteorder)
 
     def size_bytes(self) -> int:
         return os.lseek(self._wal.fd, 0, os.SEEK_END)
