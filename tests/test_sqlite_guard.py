@@ -323,6 +323,30 @@ def test_a_process_that_writes_once_checkpoints_a_long_log(
     assert sorted(frames) != frames
 
 
+def test_another_store_with_a_higher_change_counter_is_noticed_by_all_processes(path: Path, tmp_path: Path) -> None:
+    """R2: its header looks like a later checkpoint, but the WAL index knows of none. One process alarms the others."""
+    with standfast.open(path, data_dir=tmp_path) as sf:
+        put(sf, "k-before")
+    checkpoint(path)
+    other = tmp_path / "other" / "standfast.db"
+    with standfast.open(other, data_dir=tmp_path) as sf:
+        for n in range(50):
+            put(sf, f"k-{n}", "x" * 3000)
+            checkpoint(other) if n % 10 == 0 else None
+    checkpoint(other)
+    with Child("tests.test_sqlite_guard:write_once_heard", path=str(path)) as idle:
+        idle.expect("open")
+        with standfast.open(path, data_dir=tmp_path) as sf:
+            put(sf, "k-ours")
+            checkpoint(path)  # the idle process did not see it: it could take the copy for this checkpoint
+            put(sf, "k-seen")
+            subprocess.run(["cp", str(other), str(path)], check=True)
+            with pytest.raises(standfast.CommitUnknown, match="was overwritten or truncated"):
+                put(sf, "k-unknown")
+        idle.tell("write")
+        idle.expect("CommitUnknown: database_overwritten")
+
+
 def checkpoint(path: Path, *more: str) -> None:
     """In another process: all of the WAL into the database, and the WAL emptied."""
     script = (

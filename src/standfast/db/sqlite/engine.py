@@ -333,7 +333,7 @@ class SqliteEngine(Engine):
             try:
                 self._files.check()
             except CommitUnknown as error:
-                self.dead = self.dead or error
+                self.dead = error
                 for body in served:
                     body.error = error
 

@@ -134,7 +134,6 @@ class Files:
         self._shm = Descriptor(path + "-shm")
         self.path = path + "-wal"
         self._directory = os.path.dirname(path)
-        self.changes = 0
         if not _LINUX:
             return
         _share(self._database, _SHARED_FIRST, _SHARED_SIZE)
@@ -145,13 +144,17 @@ class Files:
         self._links = tuple(b"%d" % fd for fd in (self._database, self._wal.fd, self._shm.fd))
         self._names = self._now_named()
         self._place = _place(self._directory)
-        self._header = Header.read(self._database)
-        self.changes = self._header.changes
-        self._size = os.lseek(self._database, 0, os.SEEK_END)
+        index, header = Index.read(self._shm.fd), Header.read(self._database)
+        self._seen = _Seen(header, os.lseek(self._database, 0, os.SEEK_END), index)
         if probe.shared and self.changes < lock.changes():
             raise Replaced([path])
         if not probe.shared:  # the file may have been restored while no process used it
             lock.note_changes(max(self.changes, 0))
+
+    @property
+    def changes(self) -> int:
+        """The change counter of the database at the last check."""
+        return self._seen.header.changes if _LINUX else 0
 
     def settle(self, *, durable: bool) -> None:
         """Everything committed before this call is on disk when it returns, in the files at their names.
@@ -167,11 +170,6 @@ class Files:
         self._check_names()
         if _LINUX:
             self._check_contents()
-
-    def _check_contents(self) -> None:
-        self._check_directory()
-        self._check_database()
-        self._check_wal()
 
     def check_index(self) -> None:
         """Before a commit: the WAL index still has its name."""
@@ -202,62 +200,60 @@ class Files:
         if there != self._place:
             raise _alarm(self._directory, "was removed or replaced")
 
-    def _check_database(self) -> None:
-        """The header changes when any process checkpoints; a checkpoint after VACUUM makes the file smaller.
+    def _check_contents(self) -> None:
+        """Directory, database and WAL fit each other, the WAL index, and what the last check saw.
 
-        The change counter is never lower than the one that the last checkpoint of any engine noted. A header that
+        The header changes when any process checkpoints; a checkpoint after VACUUM makes the file smaller. A header that
         is wrong stays wrong, so the alarm comes at once: a checkpoint could put a valid header back meanwhile.
         """
+        self._check_directory()
+        whole = False
         for _ in _tries():
-            # Known before the file is read: other processes and the care thread checkpoint meanwhile.
-            last, noted = self._header, self._lock.changes()
-            # The size first: a checkpoint writes the header before it truncates the file.
+            # These are read before the header, and the size too: a checkpoint truncates the file last.
+            last, noted = self._seen, self._lock.changes()
+            index = Index.read(self._shm.fd)
             size = os.lseek(self._database, 0, os.SEEK_END)
-            header = last
+            header = last.header
             if os.pread(self._database, 100, 0) != header.bytes:
                 header = Header.read(self._database)
-            if header.changes < noted or not header.follows(last):
-                break
-            if size >= min(self._size, header.pages * header.page_size):
-                self._header, self._size, self.changes = header, size, header.changes
+                if not (header.follows(last.header) and self._was_checkpointed(last)):
+                    raise self._overwritten()
+            if header.changes < noted:
+                raise self._overwritten()
+            whole = self._is_whole(index)
+            if whole and size >= max(index.database_bytes, min(last.size, header.pages * header.page_size)):
+                self._seen = _Seen(header, size, index)
                 return
-        raise self._overwritten()
+        raise self._overwritten() if whole else _alarm(self.path, "was overwritten or truncated")
+
+    def _was_checkpointed(self, last: _Seen) -> bool:
+        """Whether the WAL index shows a checkpoint since `last`. If not, the new header is from another program's copy.
+
+        A checkpoint notes its goal in the index before it writes, and its end afterwards. Goal and end also differ
+        after a checkpoint that was killed, and after the WAL was recovered.
+        """
+        now = Index.read(self._shm.fd)
+        return now.checkpoint != last.wal_index.checkpoint or now.goal != now.end
 
     def note_checkpoint(self) -> None:
         """After a checkpoint, under the lock: every engine compares the database with what it left."""
         if _LINUX:
-            self._check_database()
+            self._check_contents()
             self._lock.note_changes(self.changes)
 
     def _overwritten(self) -> CommitUnknown:
+        """The other processes get the alarm too: no header has a change counter as high as the one noted now."""
+        self._lock.note_changes(0xFFFFFFFF)
         return _alarm(os.fsdecode(self._names[0]), "was overwritten or truncated", code=OVERWRITTEN)
 
-    def _check_wal(self) -> None:
-        """All frames that the WAL index counts are in the WAL, under the index's salt, and no page is missing.
-
-        A page is in the database file if it is not in the WAL. So the file cannot be shorter than the number of
-        pages less the number of frames. This finds an older copy that was written over the file during a checkpoint:
-        its header is the one that this process saw last.
-        """
-        whole = False
-        for _ in _tries():
-            index = os.pread(self._shm.fd, 48, 0)
-            if len(index) == 48:
-                page_size, frames, pages = struct.unpack_from("=HII", index, 14)
-                page_size = 65536 if page_size == 1 else page_size
-                salt = os.pread(self._wal.fd, 8, 16)
-                size = os.lseek(self._wal.fd, 0, os.SEEK_END)
-                whole = frames == 0 or (salt == index[32:40] and size >= 32 + frames * (24 + page_size))
-                if whole and self._holds((pages - frames) * page_size):
-                    return
-        raise self._overwritten() if whole else _alarm(self.path, "was overwritten or truncated")
-
-    def _holds(self, size: int) -> bool:
-        return self._size >= size or os.lseek(self._database, 0, os.SEEK_END) >= size
+    def _is_whole(self, index: Index) -> bool:
+        """All frames that the WAL index counts are in the WAL, under the index's salt."""
+        salt = os.pread(self._wal.fd, 8, 16)
+        return index.wal_bytes == 0 or (salt == index.salt and self.size_bytes() >= index.wal_bytes)
 
     def frames(self) -> int:
         """The frames in the WAL, as the WAL index counts them."""
-        return int.from_bytes(os.pread(self._shm.fd, 4, 16), sys.byteorder)
+        return Index.read(self._shm.fd).frames
 
     def size_bytes(self) -> int:
         return os.lseek(self._wal.fd, 0, os.SEEK_END)
@@ -269,6 +265,38 @@ class Files:
         self._shm.close()
         if _LINUX:
             self._proc.close()
+
+
+class Index(NamedTuple):
+    """What the WAL index says in its first 136 bytes."""
+
+    page_size: int
+    frames: int
+    pages: int
+    salt: bytes
+    end: int
+    """The frames that are in the database file: those up to the end of the last checkpoint."""
+    goal: int
+    """The frames that the last checkpoint wanted to write."""
+
+    @classmethod
+    def read(cls, fd: int) -> Index:
+        found = os.pread(fd, 136, 0).ljust(136, b"\xff")  # a shorter file fits no WAL
+        return cls(*struct.unpack("=14xHII8x8s56xI28xI4x", found))
+
+    @property
+    def checkpoint(self) -> tuple[bytes, int, int]:
+        """It changes with each checkpoint, and when the WAL is restarted."""
+        return self.salt, self.end, self.goal
+
+    @property
+    def wal_bytes(self) -> int:
+        return 32 + self.frames * (24 + (self.page_size if self.page_size > 1 else 65536)) if self.frames else 0
+
+    @property
+    def database_bytes(self) -> int:
+        """A page is in the database file if it is not in the WAL, so the file has at least so many bytes."""
+        return (self.pages - self.frames) * (self.page_size if self.page_size > 1 else 65536)
 
 
 class Header(NamedTuple):
@@ -297,6 +325,14 @@ class Header(NamedTuple):
             and self.schema >= last.schema
             and self.application in (APPLICATION_ID, last.application)
         )
+
+
+class _Seen(NamedTuple):
+    """What a check found. One object, because the care thread checks too."""
+
+    header: Header
+    size: int
+    wal_index: Index
 
 
 _readlink = os.readlink
