@@ -48,6 +48,7 @@ _MARK = 0x40000200
 _LINUX = sys.platform == "linux"
 _TRIES = 100
 """Reads of a file that another process may be changing at this moment, a millisecond apart."""
+_INDEX = struct.Struct("=14xHII8x8s56xI28xI4x")
 SIDE_FILES = ("-wal", "-shm")
 
 
@@ -144,8 +145,9 @@ class Files:
         self._links = tuple(b"%d" % fd for fd in (self._database, self._wal.fd, self._shm.fd))
         self._names = self._now_named()
         self._place = _place(self._directory)
-        index, header = Index.read(self._shm.fd), Header.read(self._database)
-        self._seen = _Seen(header, os.lseek(self._database, 0, os.SEEK_END), index)
+        checkpoint, header = _read_index(self._shm.fd)[3:], Header.read(self._database)
+        self._seen = header, os.lseek(self._database, 0, os.SEEK_END), checkpoint
+        """What the last check saw. One object, because the care thread checks too."""
         if probe.shared and self.changes < lock.changes():
             raise Replaced([path])
         if not probe.shared:  # the file may have been restored while no process used it
@@ -154,7 +156,7 @@ class Files:
     @property
     def changes(self) -> int:
         """The change counter of the database at the last check."""
-        return self._seen.header.changes if _LINUX else 0
+        return self._seen[0].changes if _LINUX else 0
 
     def settle(self, *, durable: bool) -> None:
         """Everything committed before this call is on disk when it returns, in the files at their names.
@@ -210,30 +212,31 @@ class Files:
         whole = False
         for _ in _tries():
             # These are read before the header, and the size too: a checkpoint truncates the file last.
-            last, noted = self._seen, self._lock.changes()
-            index = Index.read(self._shm.fd)
+            (last, last_size, last_checkpoint), noted = self._seen, self._lock.changes()
+            page_size, frames, pages, salt, end, goal = _read_index(self._shm.fd)
             size = os.lseek(self._database, 0, os.SEEK_END)
-            header = last.header
+            header = last
             if os.pread(self._database, 100, 0) != header.bytes:
                 header = Header.read(self._database)
-                if not (header.follows(last.header) and self._was_checkpointed(last)):
+                if not (header.follows(last) and self._was_checkpointed(last_checkpoint)):
                     raise self._overwritten()
             if header.changes < noted:
                 raise self._overwritten()
-            whole = self._is_whole(index)
-            if whole and size >= max(index.database_bytes, min(last.size, header.pages * header.page_size)):
-                self._seen = _Seen(header, size, index)
+            whole = frames == 0 or self._is_whole(32 + frames * (24 + page_size), salt)
+            # A page is in the database file if it is not in the WAL.
+            if whole and size >= max((pages - frames) * page_size, min(last_size, header.pages * header.page_size)):
+                self._seen = header, size, (salt, end, goal)
                 return
         raise self._overwritten() if whole else _alarm(self.path, "was overwritten or truncated")
 
-    def _was_checkpointed(self, last: _Seen) -> bool:
+    def _was_checkpointed(self, last: tuple[bytes, int, int]) -> bool:
         """Whether the WAL index shows a checkpoint since `last`. If not, the new header is from another program's copy.
 
         A checkpoint notes its goal in the index before it writes, and its end afterwards. Goal and end also differ
         after a checkpoint that was killed, and after the WAL was recovered.
         """
-        now = Index.read(self._shm.fd)
-        return now.checkpoint != last.wal_index.checkpoint or now.goal != now.end
+        *_, salt, end, goal = _read_index(self._shm.fd)
+        return (salt, end, goal) != last or goal != end
 
     def note_checkpoint(self) -> None:
         """After a checkpoint, under the lock: every engine compares the database with what it left."""
@@ -246,14 +249,13 @@ class Files:
         self._lock.note_changes(0xFFFFFFFF)
         return _alarm(os.fsdecode(self._names[0]), "was overwritten or truncated", code=OVERWRITTEN)
 
-    def _is_whole(self, index: Index) -> bool:
+    def _is_whole(self, size: int, salt: bytes) -> bool:
         """All frames that the WAL index counts are in the WAL, under the index's salt."""
-        salt = os.pread(self._wal.fd, 8, 16)
-        return index.wal_bytes == 0 or (salt == index.salt and self.size_bytes() >= index.wal_bytes)
+        return os.pread(self._wal.fd, 8, 16) == salt and self.size_bytes() >= size
 
     def frames(self) -> int:
         """The frames in the WAL, as the WAL index counts them."""
-        return Index.read(self._shm.fd).frames
+        return _read_index(self._shm.fd)[1]
 
     def size_bytes(self) -> int:
         return os.lseek(self._wal.fd, 0, os.SEEK_END)
@@ -265,38 +267,6 @@ class Files:
         self._shm.close()
         if _LINUX:
             self._proc.close()
-
-
-class Index(NamedTuple):
-    """What the WAL index says in its first 136 bytes."""
-
-    page_size: int
-    frames: int
-    pages: int
-    salt: bytes
-    end: int
-    """The frames that are in the database file: those up to the end of the last checkpoint."""
-    goal: int
-    """The frames that the last checkpoint wanted to write."""
-
-    @classmethod
-    def read(cls, fd: int) -> Index:
-        found = os.pread(fd, 136, 0).ljust(136, b"\xff")  # a shorter file fits no WAL
-        return cls(*struct.unpack("=14xHII8x8s56xI28xI4x", found))
-
-    @property
-    def checkpoint(self) -> tuple[bytes, int, int]:
-        """It changes with each checkpoint, and when the WAL is restarted."""
-        return self.salt, self.end, self.goal
-
-    @property
-    def wal_bytes(self) -> int:
-        return 32 + self.frames * (24 + (self.page_size if self.page_size > 1 else 65536)) if self.frames else 0
-
-    @property
-    def database_bytes(self) -> int:
-        """A page is in the database file if it is not in the WAL, so the file has at least so many bytes."""
-        return (self.pages - self.frames) * (self.page_size if self.page_size > 1 else 65536)
 
 
 class Header(NamedTuple):
@@ -327,12 +297,12 @@ class Header(NamedTuple):
         )
 
 
-class _Seen(NamedTuple):
-    """What a check found. One object, because the care thread checks too."""
-
-    header: Header
-    size: int
-    wal_index: Index
+def _read_index(fd: int) -> tuple[int, int, int, bytes, int, int]:
+    """Of the WAL index: page size, frames in the WAL, pages of the database, salt, and of the last checkpoint the
+    frames that it wrote and those that it wanted to write."""
+    found = os.pread(fd, _INDEX.size, 0).ljust(_INDEX.size, b"\xff")  # a shorter file fits no WAL
+    page_size, *others = _INDEX.unpack(found)
+    return 65536 if page_size == 1 else page_size, *others
 
 
 _readlink = os.readlink
