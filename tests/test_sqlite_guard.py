@@ -17,6 +17,7 @@ import apsw
 import pytest
 
 import standfast
+from standfast.db.contract import Tx
 from standfast.db.sql import statement
 from standfast.db.sqlite import library
 from standfast_prove.faults.children import Child, Nursery, heard, say
@@ -208,6 +209,142 @@ def test_an_older_copy_that_replaces_what_was_just_checkpointed_is_noticed(path:
         subprocess.run(["cp", str(tmp_path / "older.db"), str(path)], check=True)
         with pytest.raises(standfast.CommitUnknown, match="was overwritten or truncated"):
             put(sf, "k-unknown")
+
+
+def test_an_older_copy_is_noticed_by_a_process_that_did_not_see_the_checkpoint(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R2: the writer knows only the old header; the checkpointing process noted the new change counter."""
+    set_limit("REPLACED_S", 0.1, change=monkeypatch.setattr)
+    with standfast.open(path, data_dir=tmp_path) as sf:
+        put(sf, "k-same", "a" * 3000)
+    checkpoint(path)
+    shutil.copyfile(path, tmp_path / "older.db")
+    with Child("tests.test_sqlite_guard:write_once_heard", path=str(path)) as writer:
+        writer.expect("open")
+        with Child("tests.test_sqlite_guard:change_and_checkpoint", path=str(path)) as other:
+            other.expect("checkpointed")
+            assert path.stat().st_size == (tmp_path / "older.db").stat().st_size, "no page is missing in the copy"
+            subprocess.run(["cp", str(tmp_path / "older.db"), str(path)], check=True)
+            writer.tell("write")
+            writer.expect("CommitUnknown: database_overwritten")
+            with pytest.raises(standfast.StorageError, match="was removed or replaced"):
+                standfast.open(path, data_dir=tmp_path)
+
+
+def write_once_heard(path: str) -> None:
+    sf = standfast.open(path, data_dir=os.path.dirname(path))
+    say("open")
+    heard()
+    say(outcome(lambda: put(sf, "k-unknown")))
+
+
+def change_and_checkpoint(path: str) -> None:
+    """Change one row in place, as often as the writer thread needs for a checkpoint and for the next log."""
+    set_limit("CHECKPOINT_FRAMES", 3)
+    sf = standfast.open(path, data_dir=os.path.dirname(path))
+    for value in "bcdef":
+        sf._store.write(lambda tx: tx.run(CHANGE, value=value * 3000))  # noqa: B023
+    say("checkpointed")
+    heard()
+
+
+CHANGE = statement("UPDATE meta SET value = :value WHERE key = 'k-same'")
+
+
+def outcome(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except standfast.CommitUnknown as error:
+        return f"CommitUnknown: {error.code}"
+    return "acknowledged"
+
+
+def test_no_checkpoint_writes_into_a_file_that_was_overwritten(path: Path) -> None:
+    """R2: SQLite's checkpoint inside COMMIT put a valid header into the damaged file, before our check."""
+    with Child("tests.test_sqlite_guard:fill_the_wal", path=str(path)) as writer:
+        writer.expect("ready")
+        os.truncate(path, 0)
+        writer.tell("write")
+        writer.expect("database_overwritten")
+    assert path.stat().st_size == 0
+
+
+def test_a_header_that_is_not_ours_is_an_alarm_at_once(
+    sf: standfast.Standfast, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R2: a check that reads again could meet the valid header of a later checkpoint."""
+    put(sf, "k-before")
+    checkpoint(path)
+    put(sf, "k-seen")
+    set_limit("_TRIES", 10**9, change=monkeypatch.setattr)
+    os.truncate(path, 0)
+    assert isinstance(Task(put, sf, "k-unknown").done(), standfast.CommitUnknown)
+
+
+def test_a_body_that_fails_on_an_overwritten_file_gets_the_alarm(sf: standfast.Standfast, path: Path) -> None:
+    """R2: it may have read pages of another store, so its own error says nothing."""
+
+    def body(tx: Tx) -> None:
+        raise AssertionError("the session has no root")
+
+    put(sf, "k-before")
+    checkpoint(path)
+    put(sf, "k-seen")
+    os.truncate(path, 0)
+    with pytest.raises(standfast.CommitUnknown, match="was overwritten or truncated"):
+        sf._store.write(body)
+
+
+def test_each_checkpoint_of_ours_leaves_a_new_change_counter(
+    sf: standfast.Standfast, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R2: SQLite leaves the counter as it is while no page is added, and an older copy would look the same."""
+    set_limit("CHECKPOINT_FRAMES", 1, change=monkeypatch.setattr)
+    put(sf, "k-same")
+    seen = []
+    for value in "bcdef":
+        sf._store.write(lambda tx: tx.run(CHANGE, value=value))  # noqa: B023
+        seen.append(sf.engine.changes)  # type: ignore[attr-defined]
+    assert sorted(set(seen)) == seen
+
+
+def test_a_process_that_writes_once_checkpoints_a_long_log(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """001-41: a command writes once and ends; the log must not grow with the number of commands."""
+    set_limit("CHECKPOINT_FRAMES", 20, change=monkeypatch.setattr)
+    frames = []
+    for n in range(30):
+        with standfast.open(path, data_dir=tmp_path) as sf:
+            put(sf, f"k-{n}", "x" * 3000)
+            frames.append(sf.engine._files.frames())  # type: ignore[attr-defined]
+    assert max(frames[1:]) < 60
+    assert sorted(frames) != frames
+
+
+def test_another_store_with_a_higher_change_counter_is_noticed_by_all_processes(path: Path, tmp_path: Path) -> None:
+    """R2: its header looks like a later checkpoint, but the WAL index knows of none. One process alarms the others."""
+    with standfast.open(path, data_dir=tmp_path) as sf:
+        put(sf, "k-before")
+    checkpoint(path)
+    other = tmp_path / "other" / "standfast.db"
+    with standfast.open(other, data_dir=tmp_path) as sf:
+        for n in range(50):
+            put(sf, f"k-{n}", "x" * 3000)
+            checkpoint(other) if n % 10 == 0 else None
+    checkpoint(other)
+    with Child("tests.test_sqlite_guard:write_once_heard", path=str(path)) as idle:
+        idle.expect("open")
+        with standfast.open(path, data_dir=tmp_path) as sf:
+            put(sf, "k-ours")
+            checkpoint(path)  # the idle process did not see it: it could take the copy for this checkpoint
+            put(sf, "k-seen")
+            subprocess.run(["cp", str(other), str(path)], check=True)
+            with pytest.raises(standfast.CommitUnknown, match="was overwritten or truncated"):
+                put(sf, "k-unknown")
+        idle.tell("write")
+        idle.expect("CommitUnknown: database_overwritten")
 
 
 def checkpoint(path: Path, *more: str) -> None:
@@ -571,7 +708,6 @@ def spill_and_fail(path: str) -> None:
     sf = standfast.open(path, data_dir=os.path.dirname(path))
 
     def write(n: int) -> None:
-        from standfast.db.contract import Tx
         from standfast_prove.faults.rows import INSERT
 
         def body(tx: Tx) -> None:

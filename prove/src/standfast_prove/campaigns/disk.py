@@ -223,7 +223,7 @@ class _Program:
     def go(self, name: str, *, wrap: int = 0, must: bool = False) -> None:
         """Everything once; what is refused is noted. `must`: nothing is refused any more."""
         if wrap:
-            self._try(lambda: writing.wrap_every(self.open(), wrap), "", must)
+            set_limit("CHECKPOINT_FRAMES", wrap)
         for kind in self._order:
             self._try(lambda: self._write(kind, f"{name}-{kind}"), f"{kind} {name}-{kind}", must)  # noqa: B023
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from standfast_prove.campaigns import writing
 from standfast_prove.faults.children import Nursery
+from standfast_prove.faults.limits import set_limit
 from standfast_prove.faults.operations import Operation, Operations, Told
 from standfast_prove.faults.platter import Image, Platter
 from standfast_prove.faults.rows import INSERT, integrity
@@ -225,7 +226,7 @@ def work(*, path: str, log: str, name: str, wrap: int, without: str) -> None:
 
     writing.take_away(without)
     sf = standfast.open(path, data_dir=os.path.dirname(log))
-    writing.wrap_every(sf, wrap)
+    set_limit("CHECKPOINT_FRAMES", wrap)  # the log is checkpointed and begun again all the time
     ended: list[int] = []
 
     def live(thread: int) -> None:

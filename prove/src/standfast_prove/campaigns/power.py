@@ -23,6 +23,7 @@ from pathlib import Path
 
 from standfast_prove.faults.children import Nursery
 from standfast_prove.faults.disk import Disk, fail_next_sync
+from standfast_prove.faults.limits import set_limit
 from standfast_prove.faults.mounts import Ext4
 from standfast_prove.faults.rows import Oracle, integrity, keys, noted, put
 from standfast_prove.outcome import Outcome
@@ -194,14 +195,12 @@ NOTICED = 9
 
 def write(*, path: str, oracle: str, name: str, synced: bool, wrap: int) -> None:
     import standfast
-    from standfast.db.sql import statement
 
     if not synced:
         os.fdatasync = lambda fd: None  # in this process only
     sf = standfast.open(path, data_dir=os.path.dirname(oracle))
     told = Oracle(oracle)
-    often = statement(f"PRAGMA wal_autocheckpoint={wrap}")
-    sf._store.write(lambda tx: tx.run(often))
+    set_limit("CHECKPOINT_FRAMES", wrap)
     n = 0
     while True:
         try:
@@ -215,17 +214,14 @@ def write(*, path: str, oracle: str, name: str, synced: bool, wrap: int) -> None
 def write_failing(*, path: str, oracle: str, name: str, synced: bool, wrap: int) -> None:
     """Three threads, and a disk that refuses a sync every now and then."""
     import standfast
-    from standfast.db.sql import statement
 
     sf = standfast.open(path, data_dir=os.path.dirname(oracle))
     told, chance = Oracle(oracle), random.Random(name)
-    often = statement(f"PRAGMA wal_autocheckpoint={wrap}")
+    set_limit("CHECKPOINT_FRAMES", wrap)
 
     def write(thread: int) -> None:
         for n in range(1_000_000):
             try:
-                if n % 10 == 0:
-                    sf._store.write(lambda tx: tx.run(often))  # a healed engine has a new connection
                 put(sf, f"{name}-{thread}-{n}", "x" * 300)
             except standfast.StorageError:
                 told.note(UNKNOWN)

@@ -91,12 +91,6 @@ def found(tx: Tx, *, checked: bool = False) -> tuple[list[str], list[str]]:
     return lines, half
 
 
-def wrap_every(sf: Any, pages: int) -> None:
-    """A log so small that it is checkpointed and begun anew all the time; until the connection is another one."""
-    often = statement(f"PRAGMA wal_autocheckpoint={pages}")
-    sf._store.write(lambda tx: tx.run(often))
-
-
 def take_away(protection: str) -> None:
     """In this process only: the product has no such switch."""
     import threading

@@ -50,11 +50,17 @@ SLOW_BATCH_S = 0.05
 """Past this, the rest of a batch waits for the next one: no process holds the lock for long."""
 REPLACED_S = 2.0
 """How long an open waits for a process that closes or reopens a store whose files were replaced."""
+CHECKPOINT_FRAMES = 1000
+"""The writer thread checkpoints each time the WAL has grown by so many frames. SQLite's own automatic checkpoint is
+off: it runs inside COMMIT, and would write into a file that was overwritten since the last identity check."""
+_CHECKPOINT = f"PRAGMA shrink_memory; PRAGMA application_id={migrate.APPLICATION_ID}; PRAGMA wal_checkpoint"
+"""A commit that writes page 1 first, so that each checkpoint leaves a new change counter. SQLite counts from the page
+that it read last, so the page leaves the cache."""
 _CARE_EVERY = 512
 _get_ident = threading.get_ident
 _VERSION = statement("SELECT user_version FROM pragma_user_version")
 _PRAGMAS = """
-PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=1000; PRAGMA journal_size_limit=67108864;
+PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=0; PRAGMA journal_size_limit=67108864;
 PRAGMA foreign_keys=ON; PRAGMA cache_size=-16384; PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0;
 PRAGMA trusted_schema=OFF; PRAGMA secure_delete=ON
 """
@@ -95,6 +101,8 @@ class SqliteEngine(Engine):
         self._forks = forks.count()
         self._batches = 0
         self._slow = 0
+        self._frames = self._checkpointed = 0
+        """Frames in the WAL after our last commit, and at our last checkpoint."""
         self._caring = False
         self._opened = False
         with _opening(self.path):
@@ -136,6 +144,7 @@ class SqliteEngine(Engine):
             self._heal()  # before anything is written
             self.connection = connection = self._connect()
             self.cursor = connection.cursor()
+            connection.set_wal_hook(self._count_frames)
             self._fenced_at = -1
             # Asked before anything is changed: another program's file stays as it is.
             migrate.refuse_foreign(connection, migrate.version(connection))
@@ -146,7 +155,8 @@ class SqliteEngine(Engine):
                 raise StorageError(f"{self.path} cannot use a write-ahead log (it answers {mode})", "standfast doctor")
             migrate.migrate(connection, caller, migrations)
             self.store_id, self.epoch, _ = migrate.identity(connection)  # opens the WAL and its index
-            self._files = files = Files(probe)
+            self._files = files = Files(probe, self.lock)
+            self._frames = files.frames()
             self._heal()  # we would not have heard of an fsync that failed before we had the WAL open
             self._bell = bell.Bell(self.path + ".bell")
         except BaseException:
@@ -308,12 +318,24 @@ class SqliteEngine(Engine):
                 self.newest = next((body.newest for body in reversed(committed) if body.newest), self.newest)
             else:
                 _fail(committed, error)
+        if len(committed) < len(served):
+            self._explain(served)
         answer(served)
         if committed:
             self._bell.ring()
             if self._batches % _CARE_EVERY == 0:
                 self._care()
         self._close_after_alarm()
+
+    def _explain(self, served: list[Body]) -> None:
+        """A body that reads pages of another store may fail in any way. The alarm is its error then."""
+        with suppress(OSError):
+            try:
+                self._files.check()
+            except CommitUnknown as error:
+                self.dead = error
+                for body in served:
+                    body.error = error
 
     def _transact(self, batch: list[Body]) -> list[Body]:
         """Returns the bodies that have an outcome; the others are back in the deque."""
@@ -322,6 +344,7 @@ class SqliteEngine(Engine):
         try:
             crash.point("commit.before_begin")
             self._files.check_index()
+            self._checkpoint_if_due()
             return self._run(batch)
         except library.RETRYABLE:
             self.rollback()
@@ -376,6 +399,27 @@ class SqliteEngine(Engine):
         self.finish()
         self._writer.put_back(again)
         return [body for body in batch if body not in again]
+
+    def _checkpoint_if_due(self) -> None:
+        """Between two transactions, under the file lock."""
+        if self._frames < self._checkpointed:  # the WAL was restarted
+            self._checkpointed = 0
+        if self._frames - self._checkpointed >= CHECKPOINT_FRAMES:
+            self._checkpoint(self.connection, "PASSIVE")
+            self._checkpointed = self._frames
+
+    def _count_frames(self, connection: apsw.Connection, database: str, frames: int) -> int:
+        """SQLite calls it after each commit of the writer thread."""
+        self._frames = frames
+        return apsw.SQLITE_OK
+
+    def _checkpoint(self, connection: apsw.Connection, mode: str) -> None:
+        """The identity check comes first: the WAL's pages would make a valid header of another store's file."""
+        self._own()
+        with suppress(apsw.Error, OSError):  # as in SQLite's own: the frames stay in the WAL
+            self._files.check()
+            connection.execute(f"{_CHECKPOINT}({mode})").fetchall()
+            self._files.note_checkpoint()
 
     def begin(self) -> None:
         self._own()
@@ -457,6 +501,7 @@ class SqliteEngine(Engine):
             if self.dead is not None:
                 raise self.dead
             self._files.check_index()
+            self._checkpoint_if_due()
             self.begin()
         except library.RETRYABLE:
             self.rollback()
@@ -644,15 +689,16 @@ class SqliteEngine(Engine):
         try:
             connection = self._connect()
             # Passive first: it blocks no writer and leaves little to do under the lock.
+            self._files.check()
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             lock = FileLock(self.path + ".lock")
             try:
                 lock.acquire(wait_s)
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                self._checkpoint(connection, "TRUNCATE")
             finally:
                 lock.close()
             connection.close()
-        except (StandfastError, apsw.Error):
+        except (StandfastError, apsw.Error, OSError):
             pass  # The next round tries again; doctor shows a log that stays large.
         finally:
             self._caring = False

@@ -13,8 +13,12 @@ removed or replaced under that process: two WAL indexes for one WAL would damage
 `readlink` of our own descriptors shows this; a `stat` of the WAL would make the next fsync half as expensive again
 on current kernels. The contents are compared too, because a file that is truncated or overwritten in place keeps
 its name: the header of the database through our descriptor, and the WAL against the WAL index. Each page of the
-database must be in one of the two files. Before a commit only the name of the WAL index is compared: a commit may
-checkpoint, and another program that found no index may have truncated the WAL.
+database must be in one of the two files. Before a commit only the name of the WAL index is compared: another program
+that found no index may have truncated the WAL.
+
+*Checkpoints.* The writer thread checkpoints, under the lock between processes and after an identity check. It notes the
+change counter that the checkpoint left in the `.lock` file. So a process that did not see the checkpoint still knows
+that an older copy of the database is not the store's.
 
 Nothing here opens and closes the database file while SQLite has it open.
 """
@@ -30,6 +34,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from standfast.db.sqlite.lock import FileLock
 from standfast.db.sqlite.migrate import APPLICATION_ID
 from standfast.db.store_memory import OVERWRITTEN
 from standfast.errors import CommitUnknown, StorageError
@@ -43,6 +48,7 @@ _MARK = 0x40000200
 _LINUX = sys.platform == "linux"
 _TRIES = 100
 """Reads of a file that another process may be changing at this moment, a millisecond apart."""
+_INDEX = struct.Struct("=14xHII8x8s56xI28xI4x")
 SIDE_FILES = ("-wal", "-shm")
 
 
@@ -72,6 +78,8 @@ class Probe:
     def __init__(self, database: str, *, create: bool = True) -> None:
         self.path = database
         self.database = Descriptor(database, os.O_RDWR | (os.O_CREAT if create else 0))
+        self.shared = False
+        """Whether another engine has the store open."""
         self._found = [self.database]
         """Kept open as long as the engine: closing a `-shm` would drop the locks that SQLite holds on it."""
         if not _LINUX:
@@ -88,6 +96,7 @@ class Probe:
         if len(set(marked)) > 1:
             pairs = zip(("", *SIDE_FILES), marked, strict=True)
             raise Replaced([database + suffix for suffix, there in pairs if not there])
+        self.shared = marked[0]
 
     def close(self) -> None:
         for descriptor in reversed(self._found):
@@ -115,17 +124,17 @@ class Replaced(BlockingIOError):
 class Files:
     """Database, WAL and `-shm` of an open store: their locks, their fsync, their identity."""
 
-    def __init__(self, probe: Probe) -> None:
-        """SQLite has the database open in WAL mode; the probe opened it first."""
+    def __init__(self, probe: Probe, lock: FileLock) -> None:
+        """SQLite has the database open in WAL mode; the probe opened it first. The caller holds the lock."""
         path = probe.path
         self._probe = probe
+        self._lock = lock
         self._database = probe.database.fd
         # No SQLite lock lives on the WAL: opening and closing it is harmless.
         self._wal = Descriptor(path + "-wal")
         self._shm = Descriptor(path + "-shm")
         self.path = path + "-wal"
         self._directory = os.path.dirname(path)
-        self.changes = 0
         if not _LINUX:
             return
         _share(self._database, _SHARED_FIRST, _SHARED_SIZE)
@@ -136,9 +145,18 @@ class Files:
         self._links = tuple(b"%d" % fd for fd in (self._database, self._wal.fd, self._shm.fd))
         self._names = self._now_named()
         self._place = _place(self._directory)
-        self._header = Header.read(self._database)
-        self.changes = self._header.changes
-        self._size = os.lseek(self._database, 0, os.SEEK_END)
+        checkpoint, header = _read_index(self._shm.fd)[3:], Header.read(self._database)
+        self._seen = header, os.lseek(self._database, 0, os.SEEK_END), checkpoint
+        """What the last check saw. One object, because the care thread checks too."""
+        if probe.shared and self.changes < lock.changes():
+            raise Replaced([path])
+        if not probe.shared:  # the file may have been restored while no process used it
+            lock.note_changes(max(self.changes, 0))
+
+    @property
+    def changes(self) -> int:
+        """The change counter of the database at the last check."""
+        return self._seen[0].changes if _LINUX else 0
 
     def settle(self, *, durable: bool) -> None:
         """Everything committed before this call is on disk when it returns, in the files at their names.
@@ -147,14 +165,13 @@ class Files:
         """
         if durable:
             _sync(self._wal.fd)
+        self.check()
+
+    def check(self) -> None:
+        """The identity check. Raises CommitUnknown if a file was removed, replaced or overwritten."""
         self._check_names()
         if _LINUX:
             self._check_contents()
-
-    def _check_contents(self) -> None:
-        self._check_directory()
-        self._check_database()
-        self._check_wal()
 
     def check_index(self) -> None:
         """Before a commit: the WAL index still has its name."""
@@ -185,41 +202,60 @@ class Files:
         if there != self._place:
             raise _alarm(self._directory, "was removed or replaced")
 
-    def _check_database(self) -> None:
-        """The header changes when any process checkpoints; a checkpoint after VACUUM makes the file smaller."""
-        for _ in _tries():
-            # The size first: a checkpoint writes the header before it truncates the file.
-            size = os.lseek(self._database, 0, os.SEEK_END)
-            header = self._header
-            if os.pread(self._database, 100, 0) != header.bytes:
-                header = Header.read(self._database)
-            if header.follows(self._header) and size >= min(self._size, header.pages * header.page_size):
-                self._header, self._size, self.changes = header, size, header.changes
-                return
-        raise self._overwritten()
+    def _check_contents(self) -> None:
+        """Directory, database and WAL fit each other, the WAL index, and what the last check saw.
 
-    def _overwritten(self) -> CommitUnknown:
-        return _alarm(os.fsdecode(self._names[0]), "was overwritten or truncated", code=OVERWRITTEN)
-
-    def _check_wal(self) -> None:
-        """All frames that the WAL index counts are in the WAL, under the index's salt, and no page is missing.
-
-        A page is in the database file if it is not in the WAL. So the file cannot be shorter than the number of
-        pages less the number of frames. This finds an older copy that was written over the file during a checkpoint:
-        its header is the one that this process saw last.
+        The header changes when any process checkpoints; a checkpoint after VACUUM makes the file smaller. A header that
+        is wrong stays wrong, so the alarm comes at once: a checkpoint could put a valid header back meanwhile.
         """
+        self._check_directory()
         whole = False
         for _ in _tries():
-            index = os.pread(self._shm.fd, 48, 0)
-            if len(index) == 48:
-                page_size, frames, pages = struct.unpack_from("=HII", index, 14)
-                page_size = 65536 if page_size == 1 else page_size
-                salt = os.pread(self._wal.fd, 8, 16)
-                size = os.lseek(self._wal.fd, 0, os.SEEK_END)
-                whole = frames == 0 or (salt == index[32:40] and size >= 32 + frames * (24 + page_size))
-                if whole and os.lseek(self._database, 0, os.SEEK_END) >= (pages - frames) * page_size:
-                    return
+            # These are read before the header, and the size too: a checkpoint truncates the file last.
+            (last, last_size, last_checkpoint), noted = self._seen, self._lock.changes()
+            page_size, frames, pages, salt, end, goal = _read_index(self._shm.fd)
+            size = os.lseek(self._database, 0, os.SEEK_END)
+            header = last
+            if os.pread(self._database, 100, 0) != header.bytes:
+                header = Header.read(self._database)
+                if not (header.follows(last) and self._was_checkpointed(last_checkpoint)):
+                    raise self._overwritten()
+            if header.changes < noted:
+                raise self._overwritten()
+            whole = frames == 0 or self._is_whole(32 + frames * (24 + page_size), salt)
+            # A page is in the database file if it is not in the WAL.
+            if whole and size >= max((pages - frames) * page_size, min(last_size, header.pages * header.page_size)):
+                self._seen = header, size, (salt, end, goal)
+                return
         raise self._overwritten() if whole else _alarm(self.path, "was overwritten or truncated")
+
+    def _was_checkpointed(self, last: tuple[bytes, int, int]) -> bool:
+        """Whether the WAL index shows a checkpoint since `last`. If not, the new header is from another program's copy.
+
+        A checkpoint notes its goal in the index before it writes, and its end afterwards. Goal and end also differ
+        after a checkpoint that was killed, and after the WAL was recovered.
+        """
+        *_, salt, end, goal = _read_index(self._shm.fd)
+        return (salt, end, goal) != last or goal != end
+
+    def note_checkpoint(self) -> None:
+        """After a checkpoint, under the lock: every engine compares the database with what it left."""
+        if _LINUX:
+            self._check_contents()
+            self._lock.note_changes(self.changes)
+
+    def _overwritten(self) -> CommitUnknown:
+        """The other processes get the alarm too: no header has a change counter as high as the one noted now."""
+        self._lock.note_changes(0xFFFFFFFF)
+        return _alarm(os.fsdecode(self._names[0]), "was overwritten or truncated", code=OVERWRITTEN)
+
+    def _is_whole(self, size: int, salt: bytes) -> bool:
+        """All frames that the WAL index counts are in the WAL, under the index's salt."""
+        return os.pread(self._wal.fd, 8, 16) == salt and self.size_bytes() >= size
+
+    def frames(self) -> int:
+        """The frames in the WAL, as the WAL index counts them."""
+        return _read_index(self._shm.fd)[1]
 
     def size_bytes(self) -> int:
         return os.lseek(self._wal.fd, 0, os.SEEK_END)
@@ -259,6 +295,14 @@ class Header(NamedTuple):
             and self.schema >= last.schema
             and self.application in (APPLICATION_ID, last.application)
         )
+
+
+def _read_index(fd: int) -> tuple[int, int, int, bytes, int, int]:
+    """Of the WAL index: page size, frames in the WAL, pages of the database, salt, and of the last checkpoint the
+    frames that it wrote and those that it wanted to write."""
+    found = os.pread(fd, _INDEX.size, 0).ljust(_INDEX.size, b"\xff")  # a shorter file fits no WAL
+    page_size, *others = _INDEX.unpack(found)
+    return 65536 if page_size == 1 else page_size, *others
 
 
 _readlink = os.readlink
