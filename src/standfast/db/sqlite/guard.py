@@ -220,7 +220,7 @@ class Files:
                 header = Header.read(self._database)
                 if not (header.follows(last) and self._was_checkpointed(last_checkpoint)):
                     raise self._overwritten()
-            if header.changes < noted:
+            if max(header.changes, 0) < noted:
                 raise self._overwritten()
             whole = frames == 0 or self._is_whole(32 + frames * (24 + page_size), salt)
             # A page is in the database file if it is not in the WAL.
@@ -288,8 +288,11 @@ class Header(NamedTuple):
         return cls(found, 65536 if page_size == 1 else page_size, *numbers)
 
     def follows(self, last: Header) -> bool:
-        """Whether checkpoints can have made `last` into this. A new store's id is in the WAL until the first one."""
-        return (
+        """Whether checkpoints can have made `last` into this. A new store's id is in the WAL until the first one.
+
+        A power loss in a checkpoint leaves a torn header; page 1 is then in the WAL, and the next checkpoint writes it.
+        """
+        return last.changes < 0 or (
             self.page_size == last.page_size
             and self.changes >= max(last.changes, 0)
             and self.schema >= last.schema
