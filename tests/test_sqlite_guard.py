@@ -360,6 +360,21 @@ def checkpoint(path: Path, *more: str) -> None:
     )
 
 
+def test_a_header_that_a_power_loss_tore_is_read_from_the_wal(path: Path, tmp_path: Path) -> None:
+    """000-1: page 1 is in the WAL and torn in the database. The store opens, and a checkpoint mends the header."""
+    write = (
+        "import os, sys, standfast; standfast.open(sys.argv[1], data_dir=sys.argv[2]).state.set('k', 1); os._exit(9)"
+    )
+    subprocess.run([sys.executable, "-c", write, str(path), str(tmp_path)])
+    with open(path, "r+b") as file:
+        file.write(os.urandom(100))
+    with standfast.open(path, data_dir=tmp_path) as sf:
+        sf.state.set("k", 2)
+        checkpoint(path)
+        assert sf.state.set("k", 3).version == 3
+    assert path.read_bytes().startswith(b"SQLite format 3")
+
+
 BACKUP = (
     "import sqlite3, sys; source = sqlite3.connect(f'file:{sys.argv[1]}?mode=ro', uri=True);"
     "source.backup(sqlite3.connect(sys.argv[2]))"

@@ -15,6 +15,7 @@ import standfast
 from standfast.crash import Schedule
 from standfast.interchange.transcripts import reading
 from standfast_prove.crashes.world import World
+from standfast_prove.mutants.patching import Patching
 from standfast_prove.transcripts import append, claude, night, user, write
 
 
@@ -66,7 +67,11 @@ class Imports(World):
             self.all(sf)
 
     def all(self, sf: standfast.Standfast) -> None:
-        reading.PIECE_LINES = 5  # a handful of batches
+        with Patching() as patch:
+            patch.setattr(reading, "PIECE_LINES", 5)  # a handful of batches
+            self._import(sf)
+
+    def _import(self, sf: standfast.Standfast) -> None:
         sf.imports.run("claude-code", self.folder / "claude")
         sf.imports.run("gemini-cli", self.folder / "gemini")
         late = user(f"{self.name}-late", "one more", sessionId=f"{self.name}-main")
