@@ -247,4 +247,4 @@ def test_a_method_keeps_its_source_and_its_words(sf: standfast.Standfast) -> Non
     """R51: the tools that unwrap a method find its body."""
     assert list(inspect.signature(sf.tasks.snooze).parameters) == ["which", "until_us", "for_us"]
     assert "def snooze(" in inspect.getsource(sf.tasks.snooze)
-    assert "Out of `next`" in (inspect.getdoc(sf.tasks.snooze) or "")
+    assert "Hide a task from `next`" in (inspect.getdoc(sf.tasks.snooze) or "")

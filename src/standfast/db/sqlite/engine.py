@@ -54,6 +54,7 @@ CHECKPOINT_FRAMES = 1000
 """The writer thread checkpoints each time the WAL has grown by so many frames. SQLite's own automatic checkpoint is
 off: it runs inside COMMIT, and would write into a file that was overwritten since the last identity check."""
 _CHECKPOINT = f"PRAGMA shrink_memory; PRAGMA application_id={migrate.APPLICATION_ID}; PRAGMA wal_checkpoint"
+_PASSIVE, _TRUNCATE = f"{_CHECKPOINT}(PASSIVE)", f"{_CHECKPOINT}(TRUNCATE)"
 """A commit that writes page 1 first, so that each checkpoint leaves a new change counter. SQLite counts from the page
 that it read last, so the page leaves the cache."""
 _CARE_EVERY = 512
@@ -405,7 +406,7 @@ class SqliteEngine(Engine):
         if self._frames < self._checkpointed:  # the WAL was restarted
             self._checkpointed = 0
         if self._frames - self._checkpointed >= CHECKPOINT_FRAMES:
-            self._checkpoint(self.connection, "PASSIVE")
+            self._checkpoint(self.connection, _PASSIVE)
             self._checkpointed = self._frames
 
     def _count_frames(self, connection: apsw.Connection, database: str, frames: int) -> int:
@@ -413,12 +414,12 @@ class SqliteEngine(Engine):
         self._frames = frames
         return apsw.SQLITE_OK
 
-    def _checkpoint(self, connection: apsw.Connection, mode: str) -> None:
+    def _checkpoint(self, connection: apsw.Connection, text: str) -> None:
         """The identity check comes first: the WAL's pages would make a valid header of another store's file."""
         self._own()
         with suppress(apsw.Error, OSError):  # as in SQLite's own: the frames stay in the WAL
             self._files.check()
-            connection.execute(f"{_CHECKPOINT}({mode})").fetchall()
+            connection.execute(text).fetchall()
             self._files.note_checkpoint()
 
     def begin(self) -> None:
@@ -694,7 +695,7 @@ class SqliteEngine(Engine):
             lock = FileLock(self.path + ".lock")
             try:
                 lock.acquire(wait_s)
-                self._checkpoint(connection, "TRUNCATE")
+                self._checkpoint(connection, _TRUNCATE)
             finally:
                 lock.close()
             connection.close()
