@@ -26,8 +26,8 @@ def refund(order: str, cents: int, reason: str) -> Refund:
 
 
 def agent(sf: standfast.Standfast) -> Refund:
-    with sf.session("refund-1042") as s:
-        return s.effect(refund, order="1042", cents=4200, reason="arrived broken")
+    with sf.session("refund-1042"):
+        return refund("1042", 4200, reason="arrived broken")
 
 
 def person(sf: standfast.Standfast, approval_id: str) -> None:

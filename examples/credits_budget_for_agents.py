@@ -1,4 +1,4 @@
-"""A budget that a fleet of agents shares: whoever asks first gets it, nobody overdraws, a crash costs nothing.
+"""A budget that a fleet of agents shares: the first agent gets it, no agent overdraws, a crash costs nothing.
 
 python examples/credits_budget_for_agents.py
 """
@@ -15,7 +15,7 @@ TEAM, UNIT = "team:platform", "tokens"
 
 def agent(directory: str, name: str) -> None:
     """Spend before you work; the key says what for, so that an agent that is run again pays once."""
-    with standfast.open(data_dir=directory, actor=name) as sf:
+    with standfast.open(data_dir=directory, agent=name) as sf:
         for run in range(4):
             try:
                 sf.credits.spend(TEAM, 300, key=f"run:{name}:{run}", unit=UNIT)

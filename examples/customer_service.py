@@ -1,6 +1,6 @@
 """A customer-service agent that remembers: profile, ticket, conversation and tool calls outlive its processes.
 
-It is cut off in the middle of its second turn: the bank has the refund, and nobody has written that
+It is cut off in the middle of its second turn: the bank has the refund, and the store has no record of that
 down. The next process goes on in that turn: the refund is found, not sent again, and the customer gets
 one answer. Then two agents write to the same customer's profile at once, and nothing is lost.
 
@@ -26,7 +26,7 @@ NOTES = 10
 
 @dataclass(frozen=True)
 class Profile:
-    """What is known of a customer. `sentiment` came later: profiles written before it read as neutral."""
+    """The profile of a customer. `sentiment` came later: older profiles read as neutral."""
 
     name: str
     plan: str = "free"
@@ -57,7 +57,13 @@ def understand(turn: int, text: str) -> Wish:
 # -- the tool: what it does can be seen outside, so it is an effect -----------------------------------------
 
 
-@standfast.effect("bank.refund", by=("order",))
+def find_refund(order: str, cents: int, bank: str) -> str | None:
+    book = Path(bank)
+    found = book.exists() and f"refunded {order}: " in book.read_text()
+    return f"{cents / 100:.2f} EUR for {order}" if found else None
+
+
+@standfast.effect("bank.refund", by=("order",), find=find_refund)
 def refund(order: str, cents: int, bank: str) -> str:
     with Path(bank).open("a") as book:
         book.write(f"refunded {order}: {cents}\n")
@@ -66,18 +72,11 @@ def refund(order: str, cents: int, bank: str) -> str:
     return f"{cents / 100:.2f} EUR for {order}"
 
 
-@refund.probe
-def find_refund(order: str, cents: int, bank: str) -> standfast.Applied | standfast.NotApplied:
-    book = Path(bank)
-    found = book.exists() and f"refunded {order}: " in book.read_text()
-    return standfast.Applied(f"{cents / 100:.2f} EUR for {order}") if found else standfast.NotApplied()
-
-
 # -- the agent -------------------------------------------------------------------------------------------------
 
 
 def serve(bank: str) -> None:
-    """Answer what was not answered yet. Whoever runs this next goes on exactly there."""
+    """Answer the messages without an answer. The next process continues exactly there."""
     with standfast.open() as sf, sf.session(CUSTOMER, agent="support") as s:
         answered = sum(message.role == "assistant" for message in s.messages(last=1000))
         for turn, text in list(enumerate(SAID))[answered:]:
@@ -86,14 +85,14 @@ def serve(bank: str) -> None:
 
 
 def answer(sf: standfast.Standfast, s: standfast.Session, turn: int, text: str, bank: str) -> str:
-    """One turn. Every line may be run again: what is recorded answers."""
+    """One turn. Every line may run again: recorded steps and effects return their results."""
     wish = s.step("understand", understand, turn, text)
     said = "Is there anything else?"
     if wish.problem:
         ticket = sf.tasks.add(wish.problem, source=CUSTOMER, fingerprint=f"{CUSTOMER}:order 7", session=s.key)
         said = f"I am sorry to hear that; I have opened a ticket: {ticket.title}."
     if wish.refund:
-        said = "Done: " + s.effect(refund, order=wish.refund, cents=1250, bank=bank) + "."
+        said = "Done: " + refund(wish.refund, 1250, bank) + "."
     if wish.solved:
         sf.tasks.done(f"{CUSTOMER}:order 7", reason="refunded, the customer is happy")
 
@@ -106,7 +105,7 @@ def answer(sf: standfast.Standfast, s: standfast.Session, turn: int, text: str, 
 
 def take_notes(agent: str) -> None:
     """Another agent on the same customer: what both read and write goes through compare and set."""
-    with standfast.open(actor=agent) as sf:
+    with standfast.open(agent=agent) as sf:
         for n in range(NOTES):
             note = f"{agent} {n}"
 

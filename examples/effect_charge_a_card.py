@@ -7,7 +7,6 @@ then only a person can tell. A refused connection proves that nothing was sent.
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 
 import standfast
@@ -34,7 +33,7 @@ def agent(sf: standfast.Standfast) -> str:
             {"order": "1042", "cents": 4200, "text": "thank you"},
             by="order",
             do=lambda call: Bank().charge(call.intent["cents"], call.key),
-            idempotent=timedelta(hours=24),
+            idempotent="24h",
             not_applied=(ConnectionRefusedError,),
         )
 

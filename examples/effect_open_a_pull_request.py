@@ -1,7 +1,7 @@
-"""A pull request that is opened once: whatever crashes, and however the model words it the next time.
+"""A pull request that is opened once, although its answer is lost and the model words it differently the next time.
 
-The answer to the first request is lost on the way. Nobody can know from here whether it arrived, so
-nothing is sent again blindly: the next call asks the probe, which looks, finds it and settles it.
+The call raises TimeoutError: the request may have arrived. The next call does not send it again blindly. It calls
+`find_pr`, which looks at the server and returns the pull request.
 """
 
 from __future__ import annotations
@@ -20,34 +20,31 @@ class PullRequest:
     branch: str
 
 
-@standfast.effect("github.open_pr", by=("repo", "branch"))  # a title is no identity
+def find_pr(branch: str) -> PullRequest | None:
+    branches = SERVER.read_text().splitlines() if SERVER.exists() else []
+    return PullRequest(branches.index(branch) + 1, branch) if branch in branches else None
+
+
+@standfast.effect("github.open_pr", by=("repo", "branch"), find=find_pr)  # a title is no identity
 def open_pr(repo: str, branch: str, title: str, body: str = "") -> PullRequest:
     with SERVER.open("a") as server:
         server.write(f"{branch}\n")
     raise TimeoutError("the answer was lost")
 
 
-@open_pr.probe
-def find_pr(repo: str, branch: str) -> standfast.Applied | standfast.NotApplied:
-    branches = SERVER.read_text().splitlines() if SERVER.exists() else []
-    if branch in branches:
-        return standfast.Applied(PullRequest(branches.index(branch) + 1, branch))
-    return standfast.NotApplied()
-
-
-@open_pr.undo  # for later: sf.effects.undo(id, open_pr)
+@open_pr.compensate  # for later: sf.effects.compensate(id, open_pr)
 def close_pr(pr: PullRequest) -> None: ...
 
 
 def agent(sf: standfast.Standfast, title: str) -> PullRequest:
-    with sf.session("fix-42") as s:
-        return s.effect(open_pr, repo="a/b", branch="fix-42", title=title)
+    with sf.session("fix-42"):
+        return open_pr("a/b", "fix-42", title=title)
 
 
 with standfast.open() as sf:
     try:
         pr = agent(sf, "Fix the parser")
-    except TimeoutError:  # it carries a note: what is in doubt, and how to settle it by hand
+    except TimeoutError:  # its note names the effect in doubt and the command that settles it
         pr = agent(sf, "Parser: fix")
     print(f"pull request {pr.number}, {len(SERVER.read_text().splitlines())} on the server")
     (effect,) = sf.effects.list(session="fix-42")

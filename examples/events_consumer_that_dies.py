@@ -15,7 +15,7 @@ import standfast
 
 
 def pack(directory: str, *, dies_at: int | None) -> None:
-    with standfast.open(data_dir=directory, actor="packer") as sf:
+    with standfast.open(data_dir=directory, agent="packer") as sf:
         while batch := sf.events.poll("packer", "orders", limit=2):
             with sf.transaction() as tx:
                 for event in batch.events:

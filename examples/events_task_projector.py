@@ -31,7 +31,7 @@ def board(state: Board, event: Event) -> Board:
 
 
 def started_by(old: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    return "started.v2", {**old, "by": "nobody knows"}
+    return "started.v2", {**old, "by": "unknown"}
 
 
 UPCASTS = {"started": started_by}

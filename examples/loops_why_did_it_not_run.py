@@ -1,7 +1,7 @@
 """A nightly job that is tried again when it fails, and the answer to "why did it not run?".
 
-The clock is a manual one, so that a week passes in a moment. The loop that fires and runs stands in for
-`standfast daemon`, which does the same, in processes of their own, on every night of the real week.
+The clock is manual, so a week takes a second. This program fires and runs the loop itself. In real use
+`standfast daemon` does that, with one process per command.
 
 Run it: python examples/loops_why_did_it_not_run.py
 """
@@ -15,7 +15,7 @@ import standfast
 from standfast.clock import ManualClock
 from standfast.record.loops.schedule import shown
 
-NIGHTS = ["works", "flaky", "works", "nobody is there", "nobody is there", "broken", "works"]
+NIGHTS = ["works", "flaky", "works", "no daemon", "no daemon", "broken", "works"]
 JOB = "import sys; night, attempt = sys.argv[1:]; sys.exit(night == 'broken' or (night == 'flaky' and attempt == '1'))"
 
 
@@ -24,7 +24,7 @@ def perform(sf: standfast.Standfast, night: str) -> None:
     while run := sf.runs.claim(host="workstation"):
         assert run.job is not None
         ended = subprocess.run([*run.job.command, night, str(run.attempt)], check=False)
-        sf.runs.finish(run.id, run.attempt, exit_code=ended.returncode, duration_us=1)
+        sf.runs.finish(run.id, run.attempt, exit_code=ended.returncode, duration="1us")
 
 
 def main() -> None:
@@ -34,7 +34,7 @@ def main() -> None:
         sf.loops.add("nightly", job, cron="30 2 * * *", zone="Europe/Berlin", retries_max=1)
         for night in NIGHTS:
             clock.advance("24h")
-            if night == "nobody is there":
+            if night == "no daemon":
                 continue
             sf.loops.fire_due()
             perform(sf, night)

@@ -18,9 +18,9 @@ import standfast
 
 def agent(directory: str) -> str | None:
     """From the top, however often it was started before."""
-    with standfast.open(data_dir=directory, actor="agent") as sf:
-        question = sf.mail.send("role:human", "Which colour, red or blue?", key="colour", for_us=24 * 3600 * 1_000_000)
-        for answer in sf.mail.follow("agent", thread=question.id, timeout_s=0.1):
+    with standfast.open(data_dir=directory, agent="agent") as sf:
+        question = sf.mail.send("role:human", "Which colour, red or blue?", key="colour", for_="1d")
+        for answer in sf.mail.follow("agent", thread=question.id, timeout=0.1):
             sf.mail.done(answer)
             return str(answer.body)
         print(f"no answer yet: {sf.mail.delivered(question).state}")

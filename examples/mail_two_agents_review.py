@@ -13,8 +13,8 @@ import standfast
 
 
 def reviewer(directory: str, name: str, *, dies: bool) -> None:
-    with standfast.open(data_dir=directory, actor=name) as sf:
-        for mail in sf.mail.follow("role:reviewer", timeout_s=0):
+    with standfast.open(data_dir=directory, agent=name) as sf:
+        for mail in sf.mail.follow("role:reviewer", timeout=0):
             print(f"{name} reads {mail.body['pr']!r}, attempt {mail.attempts}", flush=True)
             if dies:
                 os.kill(os.getpid(), signal.SIGKILL)  # it was not done: it comes back at once
@@ -23,7 +23,7 @@ def reviewer(directory: str, name: str, *, dies: bool) -> None:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
-        with standfast.open(data_dir=directory, actor="writer") as sf:
+        with standfast.open(data_dir=directory, agent="writer") as sf:
             asked = sf.mail.send("role:reviewer", {"pr": "#42"}, key="review:42", subject="please review")
             again = sf.mail.send("role:reviewer", {"pr": "#42"}, key="review:42", subject="please review")
             print(f"sent once: {asked.id == again.id}")
@@ -32,10 +32,10 @@ def main() -> None:
                 reviewer(directory, name, dies=dies)
                 os._exit(0)
             os.waitpid(pid, 0)
-        with standfast.open(data_dir=directory, actor="writer") as sf:
-            receipt = sf.mail.wait("review:42", timeout_s=10)
+        with standfast.open(data_dir=directory, agent="writer") as sf:
+            receipt = sf.mail.wait("review:42", timeout=10)
             print(f"{receipt.state} by {receipt.by}; attempts: {[one.outcome for one in receipt.attempts]}")
-            for answer in sf.mail.follow("writer", thread=asked.id, timeout_s=0):
+            for answer in sf.mail.follow("writer", thread=asked.id, timeout=0):
                 print(f"{answer.sender} says: {answer.body['verdict']}")
                 sf.mail.done(answer)
 

@@ -24,7 +24,7 @@ def turn(number: int, question: str) -> str:
 
 
 def main() -> None:
-    for number, question in enumerate(["hello", "what is a lease?", "hello"], 1):
+    for number, question in enumerate(["hello", "why a lease?", "hello"], 1):
         print(turn(number, question))
     with standfast.open() as sf:
         for message in sf.sessions.messages("example:chat"):

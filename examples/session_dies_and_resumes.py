@@ -32,7 +32,7 @@ def write_patch(plan: Plan, path: str) -> str:
 
 
 def agent() -> None:
-    """From the top: every line is run again, and what is recorded answers."""
+    """From the top: every line runs again, and recorded steps and effects return their results."""
     with standfast.open() as sf, sf.session("example:dies") as s:
         plan = s.step("plan", make_plan, "the parser")
         patch = s.step("patch", write_patch, plan, plan.files[0])

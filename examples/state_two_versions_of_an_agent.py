@@ -41,5 +41,5 @@ with standfast.open() as sf:
     try:
         sf.state.swap("customer:7", {}, version=found.version - 1, namespace="shop")
     except standfast.VersionConflict:
-        print("somebody was faster: nothing was written")
+        print("another process was faster: nothing was written")
     sf.state.delete("customer:7", namespace="shop")

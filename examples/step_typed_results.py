@@ -1,4 +1,4 @@
-"""What a step returns has the type its function says, on the first run and ever after.
+"""A step returns the type of its function, on the first run and on later runs.
 
 python examples/step_typed_results.py
 """

@@ -10,9 +10,9 @@ import standfast
 WORLD = [
     ["disk /var is 91% full", "certificate expires in 6 days"],
     ["disk /var is 91% full", "certificate expires in 6 days"],
-    ["disk /var is 91% full"],  # somebody renewed the certificate
+    ["disk /var is 91% full"],  # the certificate was renewed
     ["disk /var is 91% full"],
-    ["certificate expires in 6 days"],  # and somebody else rolled it back
+    ["certificate expires in 6 days"],  # and rolled back by mistake
 ]
 
 

@@ -1,4 +1,4 @@
-"""Two workers share a queue: each task goes to one of them, what a dead one held goes to the other.
+"""Two workers share a queue. Each task goes to one of them, and the tasks of a dead worker go to the other.
 
 Run it: python examples/tasks_two_workers.py
 """
@@ -13,11 +13,11 @@ import standfast
 
 
 def worker(directory: str, name: str, *, dies: bool) -> None:
-    with standfast.open(data_dir=directory, actor=name) as sf:
+    with standfast.open(data_dir=directory, agent=name) as sf:
         while task := sf.tasks.claim():
             print(f"{name} works on {task.title!r} (fence {task.fence})", flush=True)
             if dies:
-                os.kill(os.getpid(), signal.SIGKILL)  # with the task in its hands
+                os.kill(os.getpid(), signal.SIGKILL)  # while it holds the task
             sf.tasks.done(task, result=f"by {name}")
 
 

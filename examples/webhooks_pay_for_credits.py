@@ -1,7 +1,6 @@
 """A payment is delivered three times and credited once; one event cannot be handled, and waits for a person.
 
-The event and the credits it stands for are one transaction: there is no moment at which one of them is
-recorded and the other is not.
+One transaction records the event and its credits. So the store never has one without the other.
 
 python examples/webhooks_pay_for_credits.py
 """
@@ -17,7 +16,7 @@ PAID = {"type": "payment.succeeded", "customer": "ada", "amount": 500, "pending_
 
 
 def on_payment(sf: standfast.Standfast) -> None:
-    """A worker: take what is ready, one after another, until nothing is left."""
+    """A worker: take the ready events one by one until none is left."""
     while event := sf.webhooks.claim(source="stripe"):
         with sf.transaction() as tx:
             entry = tx.credits.grant(event.payload["customer"], event.payload["amount"], key=f"topup:{event.event_id}")

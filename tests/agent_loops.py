@@ -22,12 +22,13 @@ from typing import Any
 
 import standfast
 from standfast import Applied, Call, NotApplied
+from tests import scripted_llms
 
 ASKED = {"repo": "a/b", "branch": "fix-42"}
-Tool = Callable[..., Any]
 HERE = Path(sys.argv[2] if len(sys.argv) > 2 else os.devnull)
-WORLD, STORE, DATA = HERE / "world", str(HERE / "store.db"), str(HERE / "data")
-LIVES = 2
+WORLD, DATA = HERE / "world", str(HERE / "data")
+STORE = os.environ.get("STANDFAST_TEST_STORE", str(HERE / "store.db"))
+LIVES = 3 if "continued" in "".join(sys.argv[1:2]) else 2
 life = 0
 
 
@@ -45,7 +46,7 @@ def look(call: Call) -> Applied | NotApplied:
 
 @standfast.effect("git.push", by=("repo", "branch"))
 def push(call: Call, repo: str, branch: str) -> dict[str, str]:
-    """Push a branch. Nobody can be asked whether it arrived."""
+    """Push a branch. No probe can check whether it arrived."""
     return act(call)
 
 
@@ -57,86 +58,49 @@ def act(call: Call) -> dict[str, str]:
     return {"url": f"pull/{len(WORLD.read_text().splitlines())}"}
 
 
-# -- the loops: each gives the tools to its framework, and returns what the model was told ----------------------
+# -- the loops: each gives the tools to its framework, and returns what the LLM read ------------------------------
 
 
-def plain(tools: list[Tool]) -> str:
+def once(tools: list[scripted_llms.Tool]) -> scripted_llms.Script:
+    """All tools in one turn, and then the end."""
+    return lambda answered: [] if answered else [(tool.__name__, ASKED) for tool in tools]
+
+
+def plain(tools: list[scripted_llms.Tool]) -> str:
     by_name = {tool.__name__: tool for tool in tools}
     return json.dumps([by_name[name](**ASKED) for name in by_name])
 
 
-def langgraph(tools: list[Tool]) -> str:
-    from langchain_core.messages import AIMessage, ToolMessage
-    from langgraph.graph import END, START, MessagesState, StateGraph
-    from langgraph.prebuilt import ToolNode, tools_condition
-
-    def model(state: MessagesState) -> dict[str, Any]:
-        if isinstance(state["messages"][-1], ToolMessage):
-            return {"messages": [AIMessage("done")]}
-        calls = [{"name": tool.__name__, "args": ASKED, "id": f"call-{n}"} for n, tool in enumerate(tools)]
-        return {"messages": [AIMessage("", tool_calls=calls)]}
-
-    graph = StateGraph(MessagesState)
-    graph.add_node("model", model)
-    graph.add_node("tools", ToolNode(tools))
-    graph.add_edge(START, "model")
-    graph.add_conditional_edges("model", tools_condition, {"tools": "tools", END: END})
-    graph.add_edge("tools", "model")
-    asked: Any = {"messages": [("user", "open it")]}
-    said = graph.compile().invoke(asked)["messages"]
-    return json.dumps([json.loads(str(one.content)) for one in said if isinstance(one, ToolMessage)])
+def langgraph(tools: list[scripted_llms.Tool]) -> str:
+    return json.dumps([json.loads(one) for one in scripted_llms.langgraph(tools, once(tools))])
 
 
-def openai_agents(tools: list[Tool]) -> str:
+def langgraph_continued(tools: list[scripted_llms.Tool]) -> str:
+    """The graph of an earlier life goes on from its last checkpoint."""
+    from standfast.adapters.langgraph import Saver
+
+    with Saver.from_conn_string(STORE) as saver:
+        return json.dumps([json.loads(one) for one in scripted_llms.langgraph(tools, once(tools), saver)])
+
+
+def openai_agents(tools: list[scripted_llms.Tool]) -> str:
     return asyncio.run(_openai_agents(tools))
 
 
-async def _openai_agents(tools: list[Tool]) -> str:
-    from agents import (  # type: ignore[import-not-found,unused-ignore]
-        Agent,
-        Model,
-        ModelResponse,
-        Runner,
-        Usage,
-        function_tool,
-        set_tracing_disabled,
-    )
-    from openai.types.responses import (  # type: ignore[import-not-found,unused-ignore]
-        ResponseFunctionToolCall,
-        ResponseOutputMessage,
-        ResponseOutputText,
-    )
+def openai_agents_continued(tools: list[scripted_llms.Tool]) -> str:
+    """The conversation of an earlier life goes on; its prompt is not said again."""
+    return asyncio.run(_openai_agents(tools, continued=True))
 
+
+async def _openai_agents(tools: list[scripted_llms.Tool], *, continued: bool = False) -> str:
     from standfast.adapters.openai_agents import Session
 
-    set_tracing_disabled(True)
-    told: list[str] = []
-
-    class Script(Model):  # type: ignore[misc,unused-ignore]
-        async def get_response(self, system_instructions: Any, input: Any, *rest: Any, **options: Any) -> Any:
-            told[:] = [one["output"] for one in input if one.get("type") == "function_call_output"]
-            output: list[Any] = [
-                ResponseFunctionToolCall(
-                    type="function_call", call_id=f"call-{n}", name=tool.__name__, arguments=json.dumps(ASKED)
-                )
-                for n, tool in enumerate(tools)
-            ]
-            if input[-1].get("type") == "function_call_output":
-                text = ResponseOutputText(type="output_text", text="done", annotations=[])
-                output = [
-                    ResponseOutputMessage(id="1", type="message", role="assistant", status="completed", content=[text])
-                ]
-            return ModelResponse(output=output, usage=Usage(), response_id=None)
-
-        def stream_response(self, *args: Any, **options: Any) -> Any:
-            raise NotImplementedError
-
-    # Without this a refusal would become words for the model, and the run would go on.
-    made = [function_tool(tool, failure_error_function=None) for tool in tools]
-    agent = Agent(name="worker", model=Script(), tools=made)
     async with Session("talk", STORE, repair=True) as session:
-        await Runner.run(agent, "open it", session=session)
-    return json.dumps([_value(one) for one in told[-len(tools) :]])
+        # Without this a refusal would become text for the LLM, and the run would go on.
+        said = await scripted_llms.openai_agents(
+            tools, once(tools), session, continued=continued, failure_error_function=None
+        )
+    return json.dumps([_value(one) for one in said])
 
 
 def _value(text: str) -> Any:
@@ -146,37 +110,25 @@ def _value(text: str) -> Any:
         return json.loads(text.replace("'", '"'))
 
 
-def pydantic_ai(tools: list[Tool]) -> str:
-    from pydantic_ai import Agent  # type: ignore[import-not-found,unused-ignore]
-    from pydantic_ai.messages import (  # type: ignore[import-not-found,unused-ignore]
-        ModelResponse,
-        TextPart,
-        ToolCallPart,
-        ToolReturnPart,
-    )
-    from pydantic_ai.models.function import FunctionModel  # type: ignore[import-not-found,unused-ignore]
-
-    def model(said: list[Any], info: Any) -> Any:
-        if any(isinstance(part, ToolReturnPart) for part in said[-1].parts):
-            return ModelResponse(parts=[TextPart("done")])
-        return ModelResponse(parts=[ToolCallPart(tool.__name__, ASKED, f"call-{n}") for n, tool in enumerate(tools)])
-
-    done = Agent(FunctionModel(model), tools=tools).run_sync("open it")
-    parts = [part for message in done.all_messages() for part in message.parts]
-    return json.dumps([part.content for part in parts if isinstance(part, ToolReturnPart)])
+def pydantic_ai(tools: list[scripted_llms.Tool]) -> str:
+    return json.dumps(scripted_llms.pydantic_ai(tools, once(tools)))
 
 
 MODULES = {
     "plain": (),
     "langgraph": ("langchain_core.messages", "langgraph.graph", "langgraph.prebuilt"),
+    "langgraph_continued": ("langgraph.graph", "langgraph.prebuilt", "standfast.adapters.langgraph"),
     "openai_agents": ("agents", "standfast.adapters.openai_agents"),
+    "openai_agents_continued": ("agents", "standfast.adapters.openai_agents"),
     "openai_agents_awaited": ("agents", "standfast.adapters.openai_agents"),
     "pydantic_ai": ("pydantic_ai", "pydantic_ai.models.function"),
 }
-LOOPS: dict[str, Callable[[list[Tool]], str]] = {
+LOOPS: dict[str, Callable[[list[scripted_llms.Tool]], str]] = {
     "plain": plain,
     "langgraph": langgraph,
+    "langgraph_continued": langgraph_continued,
     "openai_agents": openai_agents,
+    "openai_agents_continued": openai_agents_continued,
     "pydantic_ai": pydantic_ai,
 }
 
@@ -205,7 +157,7 @@ def main() -> None:
         if pid == 0:
             try:
                 said.write_text(live(framework, function))
-            except BaseException:  # noqa: BLE001  # whatever it was, it ends this life, and the test reads it
+            except BaseException:  # noqa: BLE001  # any error ends this life, and the test reads it
                 said.write_text(traceback.format_exc())
                 os._exit(1)
             os._exit(0)

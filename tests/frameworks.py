@@ -12,7 +12,9 @@ import pytest
 from standfast_prove.bench import peers
 
 OPENAI_AGENTS = "openai-agents[sqlalchemy]==0.24.0"
+ANTHROPIC = "anthropic==2.9.0"
 PYDANTIC_AI = "pydantic-ai-slim==2.66.0"
+FASTAPI = "fastapi==0.162.7"
 HARNESS = "pydantic-ai-harness==0.62.0"
 
 

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import standfast
-from standfast.clock import MINUTE_US
 
 Handle = standfast.Standfast
 End = Callable[[Handle, Any], Any]
@@ -27,7 +26,7 @@ class Hold(NamedTuple):
     """Hold it. Raises InProgress, or returns None, while another holder is alive."""
     ends: dict[str, End]
     free: Callable[[Handle], object] = lambda sf: None
-    """What somebody does before it can be taken from a holder that is late."""
+    """An action of another caller before it can take it from a late holder."""
 
 
 def _mail_box(sf: Handle) -> str:
@@ -35,7 +34,7 @@ def _mail_box(sf: Handle) -> str:
 
 
 def _run(sf: Handle) -> str:
-    sf.loops.add("nightly", ["true"], every="1h", retries_max=3, backoff_us=1, cwd="/")
+    sf.loops.add("nightly", ["true"], every="1h", retries_max=3, backoff="1us", cwd="/")
     return sf.runs.ask("nightly").id
 
 
@@ -57,7 +56,7 @@ HOLDS: dict[str, Hold] = {
             "renew": lambda sf, held: sf.tasks.renew(held),
             "release": lambda sf, held: sf.tasks.release(held),
             "done": lambda sf, held: sf.tasks.done(held),
-            "snooze": lambda sf, held: sf.tasks.snooze(held, for_us=MINUTE_US),
+            "snooze": lambda sf, held: sf.tasks.snooze(held, for_="1m"),
             "accept": lambda sf, held: sf.tasks.accept(held),
         },
     ),
@@ -68,7 +67,7 @@ HOLDS: dict[str, Hold] = {
         {
             "renew": lambda sf, held: sf.mail.renew(held),
             "release": lambda sf, held: sf.mail.release(held),
-            "defer": lambda sf, held: sf.mail.defer(held, for_us=MINUTE_US),
+            "defer": lambda sf, held: sf.mail.defer(held, for_="1m"),
             "refuse": lambda sf, held: sf.mail.refuse(held, "not mine"),
             "done": lambda sf, held: sf.mail.done(held),
             "reply": lambda sf, held: sf.mail.reply(held, "late", done=True),
@@ -91,10 +90,10 @@ HOLDS: dict[str, Hold] = {
         lambda sf, id: sf.runs.claim(host="here", run_id=id),
         {
             "started": lambda sf, held: sf.runs.started(held.id, held.attempt, pid=1, process="p:late:1:1:1:1"),
-            "done": lambda sf, held: sf.runs.finish(held.id, held.attempt, exit_code=0, duration_us=1),
-            "fail": lambda sf, held: sf.runs.finish(held.id, held.attempt, exit_code=1, duration_us=1),
-            "give up": lambda sf, held: sf.runs.finish(held.id, held.attempt, timed_out=True, duration_us=1),
-            "cancelled": lambda sf, held: sf.runs.finish(held.id, held.attempt, cancelled=True, duration_us=1),
+            "done": lambda sf, held: sf.runs.finish(held.id, held.attempt, exit_code=0, duration="1us"),
+            "fail": lambda sf, held: sf.runs.finish(held.id, held.attempt, exit_code=1, duration="1us"),
+            "give up": lambda sf, held: sf.runs.finish(held.id, held.attempt, timed_out=True, duration="1us"),
+            "cancelled": lambda sf, held: sf.runs.finish(held.id, held.attempt, cancelled=True, duration="1us"),
             "requeue": lambda sf, held: sf.runs.requeue(held.id, held.attempt, reason="late"),
             "adopt": lambda sf, held: sf.runs.adopt(held.id, held.attempt),
         },

@@ -1,4 +1,4 @@
-"""Payloads as agents send them, and the door as agents enter it."""
+"""Payloads as agents send them, and the entry point that agents call."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-from standfast.interchange.hooks import hearing
-from standfast.interchange.hooks.hearing import Heard
+from standfast.interchange.hooks import payloads
+from standfast.interchange.hooks.payloads import Heard
 
 PROGRAM = str(Path(sysconfig.get_path("scripts")) / "standfast")
 CAPTURED = Path(__file__).resolve().parents[2] / "shared" / "data" / "transcripts" / "hooks"
@@ -28,7 +28,7 @@ def bash(event: str, command: str, *, id: str | None = "t1", **more: Any) -> dic
 
 
 def heard(given: dict[str, Any], *, agent: str = "claude-code", at_us: int = 1_000_000) -> Heard:
-    found = hearing.heard(agent, given, at_us)
+    found = payloads.heard(agent, given, at_us)
     assert found is not None
     return found
 

@@ -9,10 +9,13 @@ it reads the whole journal or writes plain SQL to all rows, is listed in `ALONE`
 
 from __future__ import annotations
 
+import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import apsw
 import psycopg
@@ -20,20 +23,24 @@ import psycopg
 import standfast
 from standfast.ids import new_id
 from standfast_prove.postgres import fresh_database
-from tests.rows import Name, Row, differing, snapshot
+from tests.rows import IN_ONE_TRIP, OWNED, Name, Row, by_name, differing
 from tests.walks import RESOURCES, Names, opened
 
 MODULES = frozenset(
     {
         "test_agents",
+        "test_budgets",
         "test_checkpoints",
         "test_conversations",
+        "test_copies",
         "test_credits",
         "test_dead_letters",
         "test_decisions",
         "test_effects",
         "test_events",
+        "test_knowledge",
         "test_leases",
+        "test_lists",
         "test_loops",
         "test_mail",
         "test_messages",
@@ -81,11 +88,11 @@ def has_neighbours(module: str, function: str) -> bool:
 FINISHED = Names(scope="neighbour.example/finished", actor="neighbour")
 HALFWAY = Names(scope="neighbour.example/halfway", actor="neighbour")
 SWEPT = {"mail", "loops"}
-"""What others look after in every scope of the store: a neighbour leaves nothing of it open."""
+"""Rows that calls of any scope handle: a neighbour leaves none of them open."""
 
 
-def fill(url: str, place: Path) -> dict[Name, Row]:
-    """Let the neighbours work; every row they leave."""
+def fill(url: str, place: Path) -> None:
+    """Let the neighbours work."""
     for names in (FINISHED, HALFWAY):
         with opened(url, place, names) as sf:
             for name, resource in RESOURCES.items():
@@ -94,34 +101,42 @@ def fill(url: str, place: Path) -> dict[Name, Row]:
                     LENGTHS[name] = steps
                 elif name not in SWEPT:
                     list(islice(resource.walk(sf, names), LENGTHS[name] // 2))
-    with opened(url, place, FINISHED) as sf:
-        return snapshot(sf)
 
 
 LENGTHS: dict[str, int] = {}
 STORE_ID = "SELECT value FROM meta WHERE key = 'store_id'"
+Rows = frozenset[tuple[str, Any]]
+"""Each row with its table, as the driver reads it: opening a store for every test would cost more than the test."""
 
 
-class Template:
+class Template(ABC):
     """One filled store on one engine, and its rows."""
 
     def __init__(self, url: str, place: Path, *, neighbours: bool) -> None:
         self.url = url
         standfast.open(url, data_dir=place / "data").close()
-        self.rows = fill(url, place) if neighbours else {}
+        if neighbours:
+            fill(url, place)
+        self.rows = self.read(url) if neighbours else frozenset()
 
-    def unchanged(self, url: str, place: Path) -> None:
+    @abstractmethod
+    def read(self, url: str) -> Rows:
+        """Every row that belongs to a caller."""
+
+    @abstractmethod
+    def named(self, rows: Rows) -> dict[Name, Row]:
+        """The same rows by table and primary key, column by column."""
+
+    def unchanged(self, url: str) -> None:
         """Fails with every row of a neighbour that is not as it was."""
         if not self.rows:
             return
-        with opened(url, place, FINISHED) as sf:
-            now = snapshot(sf)
-        wrong = [
-            f"{table} {key}: {differing(row, now.get((table, key)))}"
-            for (table, key), row in self.rows.items()
-            if now.get((table, key)) != row
-        ]
-        assert wrong == [], "rows of a neighbour were changed"
+        now = self.read(url)
+        lost = self.rows - now
+        if lost:
+            there = self.named(now)
+            wrong = [f"{name}: {differing(row, there.get(name))}" for name, row in self.named(lost).items()]
+            raise AssertionError(f"rows of a neighbour were changed: {wrong}")
 
 
 class FileTemplate(Template):
@@ -131,6 +146,15 @@ class FileTemplate(Template):
             self.store_id = str(connection.execute(STORE_ID).get)
         self.content = Path(url).read_bytes()
 
+    def read(self, url: str) -> Rows:
+        with closing(apsw.Connection(url)) as connection:
+            return frozenset((name, row) for name in OWNED for row in connection.execute(f"SELECT * FROM {name}"))
+
+    def named(self, rows: Rows) -> dict[Name, Row]:
+        with closing(apsw.Connection(self.url)) as connection:
+            columns = {name: [found[1] for found in connection.execute(f"PRAGMA table_info({name})")] for name in OWNED}
+        return by_name((name, dict(zip(columns[name], row, strict=True))) for name, row in rows)
+
     def copy(self, path: Path) -> str:
         path.touch(mode=0o600)
         path.write_bytes(self.content.replace(self.store_id.encode(), new_id("sto").encode()))
@@ -138,6 +162,13 @@ class FileTemplate(Template):
 
 
 class DatabaseTemplate(Template):
+    def read(self, url: str) -> Rows:
+        with psycopg.connect(url, options="-c search_path=standfast") as connection:
+            return frozenset(connection.execute(IN_ONE_TRIP))
+
+    def named(self, rows: Rows) -> dict[Name, Row]:
+        return by_name((name, json.loads(row)) for name, row in rows)
+
     @contextmanager
     def copy(self, server_url: str) -> Iterator[str]:
         with fresh_database(server_url, template=self.url.rpartition("/")[2].partition("?")[0]) as url:

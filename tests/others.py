@@ -32,7 +32,7 @@ sf = standfast.open(os.environ["OTHER_URL"], data_dir=os.environ["OTHER_DATA"])
 
 
 class Other:
-    """One process; gone at the end of the block, whatever happened in it."""
+    """One process; it ends with the block, also after an error."""
 
     def __init__(self, url: str, data: Path, code: str, *, cwd: Path | None = None, **environment: str) -> None:
         self._process = subprocess.Popen(
@@ -70,7 +70,7 @@ class Other:
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """As a crash would end it; it is reaped, so nobody takes it for alive."""
+        """End it as a crash would, and reap it, so that it does not count as alive."""
         self._process.kill()
         self._process.wait()
 

@@ -12,12 +12,14 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 import standfast
 from standfast.record.conversations import Conversations, line
 from standfast.record.items import Change
+from standfast.record.mail import Mail
 
 ORIGIN = "git@github.com:shop/shop.git"
 OTHER_ORIGIN = "https://github.com/else/where"
@@ -81,6 +83,28 @@ def step(sf: standfast.Standfast) -> str:
         return str(s.step("plan", lambda: uuid.uuid4().hex))
 
 
+def subagent(sf: standfast.Standfast) -> str:
+    with sf.session("team") as s, s.subagent("reviewer") as reviewer:
+        return reviewer.node_id
+
+
+def message(sf: standfast.Standfast) -> str:
+    with sf.session("talks") as s:
+        return s.say("user", "fix the parser", key="request").id
+
+
+def ask(sf: standfast.Standfast) -> str:
+    def answer(question: Mail) -> str:
+        SENT.append(question.id)
+        return uuid.uuid4().hex
+
+    with sf.session("asks") as s, ThreadPoolExecutor() as pool:
+        asked = pool.submit(s.ask, "lead", {"pr": 7}, key="review:7", timeout="1m")
+        while not asked.done():
+            sf.mail.answer("lead", answer, timeout=0.05)
+        return str(asked.result())
+
+
 def effect(sf: standfast.Standfast) -> str:
     with sf.session("sends") as s:
         return str(s.effect("mail.send", {"to": "ada"}, do=_send))
@@ -89,6 +113,16 @@ def effect(sf: standfast.Standfast) -> str:
 def effect_key(sf: standfast.Standfast) -> str:
     with sf.session(f"charges-{uuid.uuid4().hex}") as s:
         return str(s.effect("card.charge", {"cents": 100}, key="charge:42", do=_send))
+
+
+def effect_per_store(sf: standfast.Standfast) -> str:
+    with sf.session(f"refunds-{uuid.uuid4().hex}") as s:
+        return str(s.effect("card.refund", {"order": 42}, by="order", per="store", do=_send))
+
+
+def apply(sf: standfast.Standfast) -> str:
+    applied = sf.apply({"tasks": [{"title": "rotate the keys"}]}, key="fleet:7", mode="commit")
+    return str(applied.refs)
 
 
 def _send(call: standfast.Call) -> str:
@@ -117,9 +151,13 @@ def credit(sf: standfast.Standfast) -> str:
     return f"balance {sf.credits.balance('ada')}"
 
 
+def spend(sf: standfast.Standfast) -> str:
+    return sf.credits.spend("bob", 5, key="call:7", below_zero=True).id
+
+
 def lock(sf: standfast.Standfast) -> str:
     try:
-        held = sf.leases.acquire("deploy", for_us=600_000_000)
+        held = sf.leases.acquire("deploy", for_="10m")
     except standfast.InProgress:
         held = sf.leases.get("deploy")
     return f"{held.fence} since {held.acquired_us}"
@@ -142,6 +180,10 @@ def consumer(sf: standfast.Standfast) -> str:
     handled = [str(event.seq) for event in sf.events.consume("books", "invoices")]
     SENT.extend(handled)
     return f"{len(sf.events.consumers())} at {sf.events.consumer('books', 'invoices').version}"
+
+
+def artifact(sf: standfast.Standfast) -> str:
+    return sf.artifacts.put(b"3 tests failed", name="build.log", kind="log").id
 
 
 def agent(sf: standfast.Standfast) -> str:
@@ -170,8 +212,8 @@ def _no_value(name: str) -> object:
 
 
 def conversation(sf: standfast.Standfast) -> str:
-    room = Conversations(sf._store)
-    room.add("talk-1", [line({"role": "user", "content": "hello"}, role="user", summary="hello", redact=False)])
+    resource = Conversations(sf._store)
+    resource.add("talk-1", [line({"role": "user", "content": "hello"}, role="user", summary="hello", redact=False)])
     (row,) = sf.rows("SELECT count(*) AS n FROM session WHERE key = 'talk-1'")
     return f"{row['n']} session"
 
@@ -209,8 +251,13 @@ KEYED: dict[str, Operation] = {
     "session": session,
     "session values": session_values,
     "step": step,
+    "subagent": subagent,
+    "message": message,
+    "ask": ask,
     "effect": effect,
     "effect key": effect_key,
+    "effect per store": effect_per_store,
+    "apply": apply,
     "once": once,
     "loop": loop,
 }
@@ -218,10 +265,12 @@ KEYED: dict[str, Operation] = {
 SHARED: dict[str, Operation] = {
     "webhook": webhook,
     "credit": credit,
+    "spend": spend,
     "lock": lock,
     "mail": mail,
     "event stream": event_stream,
     "consumer": consumer,
+    "artifact": artifact,
     "agent": agent,
     "item": item,
     "thread": thread,

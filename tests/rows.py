@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,10 +58,10 @@ TABLES = _listed()
 
 OWNED = [name for name in TABLES if name not in UNOWNED]
 _EACH = {name: statement(f"SELECT * FROM {name}", name=f"every_{name}") for name in OWNED}
-_IN_ONE_TRIP = statement(
-    " UNION ALL ".join(f"SELECT '{name}' AS name, CAST(to_jsonb({name}) AS text) AS row FROM {name}" for name in OWNED),
-    name="every",
+IN_ONE_TRIP = " UNION ALL ".join(
+    f"SELECT '{name}' AS name, CAST(to_jsonb({name}) AS text) AS row FROM {name}" for name in OWNED
 )
+_IN_ONE_TRIP = statement(IN_ONE_TRIP, name="every")
 
 
 def snapshot(sf: standfast.Standfast) -> dict[Name, Row]:
@@ -69,6 +70,10 @@ def snapshot(sf: standfast.Standfast) -> dict[Name, Row]:
         rows = [(found["name"], json.loads(found["row"])) for found in sf.read(lambda tx: tx.all(_IN_ONE_TRIP))]
     else:
         rows = sf.read(lambda tx: [(name, row) for name in OWNED for row in tx.all(_EACH[name])])
+    return by_name(rows)
+
+
+def by_name(rows: Iterable[tuple[str, Row]]) -> dict[Name, Row]:
     return {(name, tuple(row[column] for column in TABLES[name].unique[0][0])): row for name, row in rows}
 
 

@@ -17,9 +17,13 @@ import pytest
 
 import standfast
 from standfast import config, handle
-from standfast.clock import MINUTE_US, Clock
+from standfast.clock import Clock
+from standfast.config.scope import Label
 from standfast.record.items import Change
 from standfast.record.threads import Write
+
+HERE = "here"
+"""The repository of the working directory, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class Names:
     event: str = "evt-1"
     account: str = "acme"
     unit: str = "credits"
+    budget: str = "team"
     loop: str = "nightly"
     session: str = "fix-42"
     agent: str = "builder"
@@ -45,6 +50,7 @@ class Names:
     what: str = "use the parser"
     path: str = "memory"
     thread: str = "t-1"
+    repository: str = HERE
 
     def with_other(self, field: str, number: int) -> Names:
         return replace(self, **{field: f"{getattr(self, field)}-{number}"})
@@ -65,6 +71,8 @@ def opened(
 ) -> standfast.Standfast:
     """The store as one caller sees it: an actor in a repository, or a process. The one place that says how."""
     settings = config.load(url, data_dir=place / "data", actor=names.actor, scope=names.scope)
+    if names.repository != HERE:
+        settings = settings._replace(label=Label(None, names.repository))
     return handle.connect(settings, clock=clock, as_actor=as_actor, pid=pid)
 
 
@@ -81,8 +89,8 @@ def locks(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
     reread = lambda: sf.leases.get(n.lock)  # noqa: E731
     lock = sf.leases.acquire(n.lock, note="release 7")
     yield Step(lock, reread)
-    yield Step(sf.leases.acquire(n.lock, for_us=20 * MINUTE_US), reread)
-    yield Step(sf.leases.renew(n.lock, lock.fence, for_us=30 * MINUTE_US), reread)
+    yield Step(sf.leases.acquire(n.lock, for_="20m"), reread)
+    yield Step(sf.leases.renew(n.lock, lock.fence, for_="30m"), reread)
     yield Step(sf.leases.release(n.lock, lock.fence), reread)
     lock = sf.leases.acquire(n.lock)
     yield Step(lock, reread)
@@ -97,7 +105,7 @@ def state(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
     reread = lambda: sf.state.get(n.key, **at)  # noqa: E731
     yield Step(sf.state.set(n.key, {"a": 1}, **at, json_schema={"type": "object"}, verify="make check"), reread)
     yield Step(sf.state.verified(n.key, version=1, verdict="fresh", evidence="ran it", **at), reread)
-    yield Step(sf.state.swap(n.key, {"a": 2}, version=1, **at, for_us=60 * MINUTE_US), reread)
+    yield Step(sf.state.swap(n.key, {"a": 2}, version=1, **at, for_="1h"), reread)
     yield Step(sf.state.verified(n.key, version=2, verdict="stale", **at), reread)
     yield Step(sf.state.update(n.key, lambda value: {**value, "b": 1}, **at), reread)
     yield Step(sf.state.delete(n.key, **at))
@@ -116,21 +124,21 @@ def tasks(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
     yield Step(seen("parser is flaky"), reread)
     second = seen("docs are stale")
     yield Step(second, lambda: t.get(second.id))
-    yield Step(t.edit(first.id, priority=1, labels=["x", "y"], body="why", branch="fix", assignee=sf.actor), reread)
+    yield Step(t.edit(first.id, priority=1, labels=["x", "y"], body="why", branch="fix", assignee=sf.agent), reread)
     yield Step(t.note(first.id, "look at line 4"))
     yield Step(t.need(first.id, second.id), reread)
     yield Step(t.unneed(first.id, second.id), reread)
-    yield Step(t.snooze(first.id, for_us=60 * MINUTE_US), reread)
+    yield Step(t.snooze(first.id, for_="1h"), reread)
     yield Step(t.reopen(first.id), reread)
     yield Step(t.accept(first.id, reason="known"), reread)
     yield Step(t.reopen(first.id), reread)
     claimed = t.claim(first.id)
     yield Step(claimed, reread)
-    yield Step(t.renew(claimed, for_us=30 * MINUTE_US), reread)
+    yield Step(t.renew(claimed, for_="30m"), reread)
     yield Step(t.release(claimed), reread)
     claimed = t.claim(first.id)
     yield Step(claimed, reread)
-    yield Step(t.done(claimed, result={"pr": 7}, cool_down_us=60 * MINUTE_US), reread)
+    yield Step(t.done(claimed, result={"pr": 7}, cool_down="1h"), reread)
     yield Step(seen("parser is flaky"), reread)  # it cools down, and is counted
     for _ in range(4):  # the second one is absent for the fourth time: closed
         yield Step(t.sweep(n.source, seen=["new problem"]))
@@ -157,7 +165,7 @@ def streams(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
     yield Step(e.delete_snapshots(f"sum {n.consumer}", n.stream))
     yield Step(e.forget(n.consumer, n.stream).name)
     yield Step([event.version for event in e.poll(n.consumer, n.stream).events])
-    with e.consume(n.consumer, n.stream, idle_s=0) as consuming:
+    with e.consume(n.consumer, n.stream, idle=0) as consuming:
         yield Step([event.version for event in consuming])
 
 
@@ -169,11 +177,11 @@ def mail(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
     yield Step(first, reread)
     claimed = m.claim(n.box)
     yield Step(claimed, reread)
-    yield Step(m.renew(claimed, for_us=30 * MINUTE_US), reread)
+    yield Step(m.renew(claimed, for_="30m"), reread)
     yield Step(m.release(claimed, reason="busy"), reread)
     claimed = m.read(to=n.box)
     yield Step(claimed, reread)
-    yield Step(m.defer(claimed, for_us=1), reread)
+    yield Step(m.defer(claimed, for_="1us"), reread)
     claimed = m.read(first.id)
     yield Step(claimed, reread)
     answer = m.reply(claimed, {"ok": True}, done=True, key=f"{n.key} {n.box} answer")
@@ -185,13 +193,13 @@ def mail(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
     yield Step(m.retry(second), lambda: m.get(second.id))
     claimed = m.claim(n.box)
     yield Step(m.refuse(claimed, "not mine"), lambda: m.get(second.id))
-    yield Step(m.resolve(second, note="told by phone"))
+    yield Step(m.resolve(second, note="called them"))
     third = m.send(n.box, "hello")
-    for one in m.follow(n.box, timeout_s=0):
+    for one in m.follow(n.box, timeout=0):
         yield Step(m.done(one, note="read"), lambda: m.get(third.id))
     yield Step(m.sweep())
     yield Step(reread())
-    yield Step(m.send(n.box, "left for later"))  # whoever claims next in another scope must not get it
+    yield Step(m.send(n.box, "left for later"))  # a claim in another scope must not get it
 
 
 def webhooks(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
@@ -203,8 +211,8 @@ def webhooks(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
     yield Step(got(1), reread)
     claimed = w.claim(source=n.source, kind=n.event)
     yield Step(claimed, reread)
-    yield Step(w.renew(claimed, for_us=30 * MINUTE_US), reread)
-    yield Step(w.fail(claimed, "no network", again_us=0), reread)
+    yield Step(w.renew(claimed, for_="30m"), reread)
+    yield Step(w.fail(claimed, "no network", again=0), reread)
     claimed = w.claim(first.id)
     yield Step(claimed, reread)
     yield Step(w.fail(claimed, "no network"), reread)  # the second of two attempts: dead
@@ -237,8 +245,29 @@ def credits(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
     yield Step(c.list(account=n.account, **at))
 
 
+def budgets(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
+    b = sf.budgets
+    inner = f"{n.budget} inner"
+    yield Step(b.set(n.budget, tokens=10_000, per="month"), lambda: b.get(n.budget))
+    yield Step(b.set(inner, tokens=5_000, within=n.budget), lambda: b.get(inner))
+    yield Step(b.set(inner, tokens=6_000, action="block"), lambda: b.get(inner))
+    first = b.reserve(inner, tokens=2_000, key=f"{n.budget} {n.key}")
+    reread = lambda: b.hold(first.id)  # noqa: E731
+    yield Step(first, reread)
+    with pytest.raises(standfast.Conflict):
+        b.reserve(inner, tokens=4_001)
+    yield Step(b.settle(first, tokens=812), reread)
+    second = b.reserve(inner, tokens=100)
+    yield Step(b.release(second), lambda: b.hold(second.id))
+    third = b.reserve(n.budget, tokens=300)
+    yield Step(b.give_up(third, note="no answer"), lambda: b.hold(third.id))
+    yield Step(b.get(n.budget))
+    yield Step(b.remove(inner).removed_us is not None)
+    yield Step([one.name for one in b.list() if one.name in (n.budget, inner)])
+
+
 def loops(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
-    loop = sf.loops.add(n.loop, ["true"], every="1h", retries_max=1, failures_max=2, backoff_us=1, cwd="/")
+    loop = sf.loops.add(n.loop, ["true"], every="1h", retries_max=1, failures_max=2, backoff="1us", cwd="/")
     reread = lambda: sf.loops.get(loop.id)  # noqa: E731
     yield Step(loop, reread)
     yield Step(sf.loops.pause(n.loop, "holidays"), reread)
@@ -254,14 +283,14 @@ def loops(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
     yield Step(sf.runs.adopt(run.id, 2), again)
     yield Step(sf.runs.cancel(run.id, "not today"), again)
     yield Step([one.id for one in sf.runs.to_cancel() if one.id == run.id])
-    yield Step(sf.runs.finish(run.id, 2, exit_code=1, duration_us=5, cancelled=True), again)
+    yield Step(sf.runs.finish(run.id, 2, exit_code=1, duration="5us", cancelled=True), again)
     for expected in ("failed", "failed"):  # twice in a row: the loop is paused
         run = sf.runs.ask(n.loop)
         sf.runs.claim(host="here", run_id=run.id)
-        first = sf.runs.finish(run.id, 1, exit_code=3, duration_us=5)
+        first = sf.runs.finish(run.id, 1, exit_code=3, duration="5us")
         yield Step(first, again)
         sf.runs.claim(host="here", run_id=run.id)
-        ended = sf.runs.finish(run.id, 2, exit_code=3, duration_us=5)
+        ended = sf.runs.finish(run.id, 2, exit_code=3, duration="5us")
         assert ended.state == expected
         yield Step(ended, again)
     yield Step(reread())
@@ -340,6 +369,9 @@ def gates(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
     yield Step([one.need for one in sf.gates.list() if one.pattern == n.pattern])
     with suppress(OSError):
         sf.gates.mirror()
+    yield Step(sf.gates.pause(n.pattern, for_="1h", why="release"))
+    yield Step(sf.gates.resume(n.pattern))
+    yield Step([one.pattern for one in sf.gates.add_preset("kubectl-delete")])
     yield Step(sf.gates.remove(n.pattern))
     yield Step([one.need for one in sf.gates.list() if one.pattern == n.pattern])
 
@@ -355,6 +387,8 @@ def decisions(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
     rule = d.record(f"{n.what} always", standing=True)
     yield Step(rule, lambda: d.show(rule.id))
     yield Step(d.withdraw(rule.id, "not any more"), lambda: d.show(rule.id))
+    yield Step(d.reopen(rule.id), lambda: d.show(rule.id))
+    yield Step(d.withdraw(rule.id, "still not"), lambda: d.show(rule.id))
     yield Step(d.catch(f"{n.what} caught", control="review"))
     yield Step(d.record(n.what, then="measure"))  # left open
 
@@ -364,6 +398,7 @@ def agents(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
     yield Step(sf.agents.set(n.agent, kind="claude-code", status="active", config={"m": 1}), reread)
     yield Step(sf.agents.set(n.agent, status="blocked", why="waits", metadata={"x": 1}), reread)
     yield Step(sf.agents.set(n.agent, status="idle"), reread)
+    yield Step(sf.agents.name(f"{n.agent} named", agent=n.agent).kind)
 
 
 def artifacts(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
@@ -383,6 +418,17 @@ def items(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
     yield Step(sf.items.get(path, n.key))
     yield Step(sf.items.change([Change(path, n.key, {"a": 3})]))
     yield Step(sf.items.sweep())
+
+
+def knowledge(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
+    k = sf.knowledge
+    first = k.add("CI needs node 20", agent=n.agent, source="https://ci.test/1", tags=["ci"], embedding=[1.0, 2.0])
+    yield Step(first, lambda: k.show(first.id))
+    second = k.add("CI needs node 22", agent=n.agent, supersedes=first.id, fresh_for="30d")
+    yield Step(second, lambda: k.show(second.id))
+    yield Step([one.text for one in k.search("node", agent=n.agent, embedding=[1.0, 2.0])])
+    yield Step(k.forget(second.id).id)
+    yield Step([one.text for one in k.list(agent=n.agent)])
 
 
 def threads(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
@@ -413,20 +459,22 @@ class Resource(NamedTuple):
 
 RESOURCES = {
     "locks": Resource(locks, ("scope", "lock")),
-    "state": Resource(state, ("scope", "namespace", "key")),
-    "tasks": Resource(tasks, ("scope", "source")),
+    "state": Resource(state, ("scope", "repository", "namespace", "key")),
+    "tasks": Resource(tasks, ("scope", "repository", "source")),
     "streams": Resource(streams, ("scope", "stream", "consumer")),
     "mail": Resource(mail, ("scope", "box")),
     "webhooks": Resource(webhooks, ("scope", "source", "event")),
     "credits": Resource(credits, ("scope", "account", "unit")),
+    "budgets": Resource(budgets, ("scope", "budget")),
     "loops": Resource(loops, ("scope", "loop")),
     "sessions": Resource(sessions, ("scope", "session")),
     "effects": Resource(effects, ("scope", "key")),
     "approvals": Resource(approvals, ("scope", "key")),
-    "gates": Resource(gates, ("scope", "pattern")),
-    "decisions": Resource(decisions, ("scope", "what")),
+    "gates": Resource(gates, ("scope", "repository", "pattern")),
+    "decisions": Resource(decisions, ("scope", "repository", "what")),
     "agents": Resource(agents, ("scope", "agent")),
     "artifacts": Resource(artifacts, ("scope", "key")),
     "items": Resource(items, ("scope", "path", "key")),
+    "knowledge": Resource(knowledge, ("scope", "agent")),
     "threads": Resource(threads, ("scope", "thread")),
 }

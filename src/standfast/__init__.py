@@ -13,6 +13,7 @@ from __future__ import annotations
 TYPE_CHECKING = False  # as type checkers read it; importing `typing` for it would cost 15 ms
 
 if TYPE_CHECKING:
+    from standfast.admin.whole_store import move, restore
     from standfast.aio import AsyncStandfast
     from standfast.errors import (
         ApprovalRequired,
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
         InvalidInput,
         KeyConflict,
         LeaseLost,
+        NoAnswer,
+        NoSession,
         NotFound,
         SchemaTooNew,
         StandfastError,
@@ -33,19 +36,26 @@ if TYPE_CHECKING:
         UnsafeStorage,
         VersionConflict,
     )
-    from standfast.handle import Standfast, aopen, open
+    from standfast.handle import Standfast, aopen, open, session
     from standfast.ledger.effects.call import Applied, Call, NotApplied, RepeatedEffect, Unknown
-    from standfast.ledger.effects.declared import effect
-    from standfast.record.live import Session
+    from standfast.ledger.effects.declared import ALL, effect
+    from standfast.ledger.effects.not_sent import NOT_SENT
+    from standfast.record.chat import ToolCall, orphans, to_anthropic, to_openai
+    from standfast.record.open_session import Session
+    from standfast.record.steps import step
 
 __version__ = "0.2.0.dev0"
 
 _HOMES = {
+    "standfast.admin.whole_store": ("move", "restore"),
     "standfast.aio": ("AsyncStandfast",),
-    "standfast.handle": ("Standfast", "aopen", "open"),
+    "standfast.handle": ("Standfast", "aopen", "open", "session"),
     "standfast.ledger.effects.call": ("Applied", "Call", "NotApplied", "RepeatedEffect", "Unknown"),
-    "standfast.ledger.effects.declared": ("effect",),
-    "standfast.record.live": ("Session",),
+    "standfast.ledger.effects.declared": ("ALL", "effect"),
+    "standfast.ledger.effects.not_sent": ("NOT_SENT",),
+    "standfast.record.chat": ("ToolCall", "orphans", "to_anthropic", "to_openai"),
+    "standfast.record.open_session": ("Session",),
+    "standfast.record.steps": ("step",),
     "standfast.errors": (
         "ApprovalRequired",
         "Busy",
@@ -58,6 +68,8 @@ _HOMES = {
         "InvalidInput",
         "KeyConflict",
         "LeaseLost",
+        "NoAnswer",
+        "NoSession",
         "NotFound",
         "SchemaTooNew",
         "StandfastError",
@@ -69,6 +81,8 @@ _HOMES = {
 _WHERE = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "ALL",
+    "NOT_SENT",
     "Applied",
     "Call",
     "NotApplied",
@@ -87,28 +101,42 @@ __all__ = [
     "InvalidInput",
     "KeyConflict",
     "LeaseLost",
+    "NoAnswer",
+    "NoSession",
     "NotFound",
     "SchemaTooNew",
     "Session",
     "Standfast",
     "StandfastError",
     "StorageError",
+    "ToolCall",
     "UnsafeStorage",
     "VersionConflict",
     "aopen",
+    "move",
     "open",
+    "orphans",
+    "restore",
+    "session",
+    "step",
+    "to_anthropic",
+    "to_openai",
 ]
 
 
-def __getattr__(name: str) -> object:
-    module = _WHERE.get(name)
-    if module is None:
-        raise AttributeError(f"module 'standfast' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a type checker must refuse unknown names
 
-    value = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> object:
+        module = _WHERE.get(name)
+        if module is None:
+            from standfast.errors import NoAttribute
+
+            raise NoAttribute("module 'standfast'", name, __all__)
+        from importlib import import_module
+
+        value = getattr(import_module(module), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

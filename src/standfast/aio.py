@@ -2,40 +2,46 @@
 
     async with standfast.aopen() as sf:
         async with sf.session("fix-42") as s:
-            pr = await s.effect(open_pr, repo="a/b", branch="fix-42")
+            pr = await open_pr("a/b", "fix-42")      # an `async def` effect; `await s.effect(f, …)` for a plain one
 
-One implementation stands beneath: a verb is handed to the engine, which answers on the event
-loop once it is on disk; whatever calls foreign code (steps, effects) runs on a worker thread
+There is one implementation: a method is handed to the engine, which answers on the event
+loop once it is on disk; methods that call your code (steps, effects) run on a worker thread
 and awaits coroutines on the loop it was called from. A cancelled task withdraws a write that has not begun,
 and does not stop one that has; a cancelled `do` leaves its effect in doubt.
 
 Each call is a coroutine: `asyncio.create_task(sf.tasks.add("x"))` works, and Python warns of one that is never
 awaited. What may also be entered or iterated (sessions, locks, `follow`) is a `_Call` around such a coroutine.
+
+`aio.pyi` has the types: one class for each resource and for what methods give. `make stubs` writes it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import functools
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, MutableMapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, Self
+from itertools import islice
+from typing import Any, NoReturn, ParamSpec, Protocol, Self, TypeVar
 
+from standfast.core import user_code
+from standfast.core.event_loop import on_thread
 from standfast.db.contract import Tx, Wake
-from standfast.db.store import Room, Store, raised
-from standfast.footings import foreign
+from standfast.db.store import Resource, Store, raised
+from standfast.errors import InvalidInput
 
-THREADS_MAX = 64
-"""Steps and effects under way at once in one handle; more wait for a thread."""
+P = ParamSpec("P")
+T = TypeVar("T")
+
+ROWS_AT_ONCE = 100
+"""Rows of `sf.rows(…)` that a worker thread reads before the loop goes on."""
 WAIT_S = 0.25
 """How long a worker thread waits for the next event before it looks whether anybody still listens."""
 
 
 class Handle(Protocol):
-    """What this facade needs of the handle it stands on."""
+    """The attributes of the handle that this class needs."""
 
     def transaction(self) -> AbstractContextManager[Any]: ...
 
@@ -43,11 +49,10 @@ class Handle(Protocol):
 
 
 class AsyncStandfast:
-    """An open store whose verbs are awaited."""
+    """An open store whose methods are awaited."""
 
     def __init__(self, connect: Callable[[], Handle]) -> None:
         self._connect = connect
-        self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="standfast-aio")
         self._sync: Handle | None = None
 
     async def __aenter__(self) -> Self:
@@ -57,16 +62,22 @@ class AsyncStandfast:
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
+    def __enter__(self) -> NoReturn:
+        raise InvalidInput("standfast.aopen() is entered with `async with`", "async with standfast.aopen() as sf: …")
+
+    def __exit__(self, *exc: object) -> None:
+        """Python looks for it before it enters."""
+
     async def close(self) -> None:
         sync, self._sync = self._sync, None
         if sync is not None:
             await self._run(sync.close)
-        self._threads.shutdown(wait=False)
 
     @property
     def sync(self) -> Handle:
         """The handle beneath: for what needs no waiting."""
-        assert self._sync is not None, "open it first: async with standfast.aopen() as sf"
+        if self._sync is None:
+            raise InvalidInput("this handle is not open", "async with standfast.aopen() as sf: …")
         return self._sync
 
     async def transaction(self, body: Callable[[Any], Any]) -> Any:
@@ -81,75 +92,64 @@ class AsyncStandfast:
     def __getattr__(self, name: str) -> Any:
         return self._awaited(getattr(self.sync, name))
 
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(self.sync)})
+
     def _awaited(self, value: Any) -> Any:
-        if isinstance(value, Room):
+        if isinstance(value, Resource):
             return AsyncObject(self, value)
-        return _Method(self, value) if callable(value) else value
+        return _method(self, value) if callable(value) else _answer(self, value)
 
     async def _run(self, function: Callable[[], Any]) -> Any:
         """On a worker thread; a cancelled caller does not stop it, but cancels the coroutine it waits for."""
-        loop = asyncio.get_running_loop()
-        bridge = _Bridge(loop)
-        # The caller's context goes along: an effect inside the body of an effect is refused there, too.
-        context = contextvars.copy_context()
-        future = loop.run_in_executor(self._threads, context.run, foreign.with_bridge, bridge, function)
-        try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            bridge.cancel()
-            # The thread records what happened; nobody may see the store half told.
-            await asyncio.wait([future])
-            if not future.cancelled():
-                future.exception()
-            raise
+        return await on_thread(function)
 
 
-class _Method:
-    """A method of the synchronous object, to be awaited or entered; made at each use, so it is light."""
+def _method(owner: AsyncStandfast, method: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """A method of the synchronous object, to be awaited, entered or iterated. `help()` shows the same signature."""
 
-    __slots__ = ("__wrapped__", "_owner")
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+        resource, body = getattr(method, "__self__", None), getattr(method, "body", None)
+        if body is not None and isinstance(resource, Resource) and resource.tx is None:
+            return user_code.named(_verb(owner, resource, body, args, kwargs), method)
+        return _Call(owner, method, functools.partial(method, *args, **kwargs))
 
-    def __init__(self, owner: AsyncStandfast, method: Callable[..., Any]) -> None:
-        self._owner = owner
-        self.__wrapped__ = method
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
-        method = self.__wrapped__
-        room, body = getattr(method, "__self__", None), getattr(method, "body", None)
-        if body is not None and isinstance(room, Room) and room.tx is None:
-            return _named(_verb(self._owner, room, body, args, kwargs), method)
-        return _Call(self._owner, method, functools.partial(method, *args, **kwargs))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.__wrapped__, name)  # its name, its words, its module
-
-    def __repr__(self) -> str:
-        return f"<async {self.__wrapped__!r}>"
-
-
-def _named(coroutine: Any, method: Callable[..., Any]) -> Coroutine[Any, Any, Any]:
-    """The coroutine under the method's name, for Python's warnings and for tracebacks."""
-    coroutine.__qualname__ = getattr(method, "__qualname__", coroutine.__qualname__)
-    named: Coroutine[Any, Any, Any] = coroutine
-    return named
+    return call
 
 
 async def _verb(
-    owner: AsyncStandfast, room: Room, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    owner: AsyncStandfast, resource: Resource, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """A verb without a thread of its own: the engine answers on the loop."""
+    """A method without a thread of its own: the engine answers on the loop."""
 
     def work(tx: Tx) -> Any:
-        return body(room, tx, *args, **kwargs)
+        return body(resource, tx, *args, **kwargs)
 
-    return _answer(owner, raised(await _Desk.of(asyncio.get_running_loop()).submit(room.store, work)))
+    return _answer(owner, raised(await _Desk.of(asyncio.get_running_loop()).submit(resource.store, work)))
 
 
-async def _on_thread(owner: AsyncStandfast, call: Callable[[], Any]) -> Any:
-    return _answer(owner, await owner._run(call))
+async def _on_thread(owner: AsyncStandfast, method: Callable[..., Any], call: Callable[[], Any]) -> Any:
+    value = await owner._run(call)
+    if hasattr(value, "__next__"):
+        value.close()
+        raise _misused(method, "iterated, not awaited", "async for one in {}: …")
+    if hasattr(value, "__enter__"):
+        from standfast.ledger.decisions import Deciding
+        from standfast.record.node_methods import Subagent
+
+        if not isinstance(value, (Deciding, Subagent)):  # both can be used without a block: `await d.done()`
+            raise _misused(method, "entered, not awaited", "async with {} as it: …")
+    return _answer(owner, value)
+
+
+def _misused(method: Callable[..., Any], how: str, line: str) -> InvalidInput:
+    return InvalidInput(f"{method.__qualname__} is {how}", line.format(f"….{method.__name__}(…)"))
 
 
 def _answer(owner: AsyncStandfast, value: Any) -> Any:
+    if isinstance(value, MutableMapping) and hasattr(value, "awaited"):
+        return AsyncState(owner, value)
     return AsyncObject(owner, value) if getattr(type(value), "awaited", False) else value
 
 
@@ -159,12 +159,13 @@ class _Call(Coroutine[Any, Any, Any]):
     Entered or iterated, it closes the coroutine it holds: Python must not warn that this one was never awaited.
     """
 
-    __slots__ = ("_call", "_coroutine", "_entered", "_owner")
+    __slots__ = ("_call", "_coroutine", "_entered", "_method", "_owner")
 
     def __init__(self, owner: AsyncStandfast, method: Callable[..., Any], call: Callable[[], Any]) -> None:
         self._owner = owner
+        self._method = method
         self._call = call
-        self._coroutine = _named(_on_thread(owner, call), method)
+        self._coroutine = user_code.named(_on_thread(owner, method, call), method)
         self._entered: AbstractContextManager[Any] | None = None
 
     def __await__(self) -> Generator[Any, Any, Any]:
@@ -188,34 +189,49 @@ class _Call(Coroutine[Any, Any, Any]):
 
     async def __aenter__(self) -> Any:
         self._entered = manager = await self._run()
+        if not hasattr(manager, "__enter__"):
+            raise _misused(self._method, "not entered", "await {}")
         value = await self._owner._run(manager.__enter__)
-        return AsyncObject(self._owner, value)
+        # The worker thread bound it in a copy of this context.
+        getattr(manager, "_bind", _nothing)()
+        return AsyncIteration(self._owner, value) if hasattr(value, "__next__") else _answer(self._owner, value)
 
     async def __aiter__(self) -> AsyncIterator[Any]:
-        """`async for event in sf.events.follow(…)`: each wait is short, so that cancelling is heard."""
+        """`async for event in sf.events.follow(…)`."""
         following = await self._run()
+        if not hasattr(following, "__next__"):
+            raise _misused(self._method, "awaited, not iterated", "for one in await {}: …")
         try:
-            while (item := await self._next(following)) is not None:
+            async for item in AsyncIteration(self._owner, following):
                 yield item
         finally:
             following.close()
 
-    async def _next(self, following: Any) -> Any:
-        loop = asyncio.get_running_loop()
-        end = float("inf") if following.patience_s is None else loop.time() + following.patience_s
-        while True:
-            left_s = end - loop.time()
-            item = await self._owner._run(functools.partial(following.within, max(0.0, min(WAIT_S, left_s))))
-            if item is not None or left_s <= 0:
-                return item
+    def __enter__(self) -> Any:
+        self._coroutine.close()
+        raise _misused(self._method, "entered with `async with`", "async with {} as it: …")
+
+    def __exit__(self, *exc: object) -> None:
+        """Python looks for it before it enters."""
+
+    def __iter__(self) -> Iterator[Any]:
+        self._coroutine.close()
+        raise _misused(self._method, "iterated with `async for`, or awaited", "async for one in {0}, or: await {0}")
 
     async def __aexit__(self, *exc: Any) -> Any:
         assert self._entered is not None
-        return await self._owner._run(functools.partial(self._entered.__exit__, *exc))
+        try:
+            return await self._owner._run(functools.partial(self._entered.__exit__, *exc))
+        finally:
+            getattr(self._entered, "_unbind", _nothing)()
+
+
+def _nothing() -> None:
+    """What has no place in the context has nothing to bind."""
 
 
 class AsyncObject:
-    """A room, a session or a decision whose methods are awaited and whose values are plain."""
+    """A resource, a session or a decision whose methods are awaited and whose values are plain."""
 
     def __init__(self, owner: AsyncStandfast, inner: Any) -> None:
         object.__setattr__(self, "_owner", owner)
@@ -223,14 +239,25 @@ class AsyncObject:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._inner, name)
-        if getattr(type(value), "awaited", False):
-            return AsyncObject(self._owner, value)
         return self._owner._awaited(value)
+
+    def __dir__(self) -> list[str]:
+        return dir(self._inner)
 
     def tools(self, *functions: Callable[..., Any]) -> list[Callable[..., Any]]:
         """An agent's tools, to be awaited: same signatures, and every call an effect of this session."""
-        made = foreign.with_bridge(_nowhere, functools.partial(self._inner.tools, *functions))
+        made = user_code.with_bridge(_nowhere, functools.partial(self._inner.tools, *functions))
         return [_awaited_tool(self._owner, tool) for tool in made]
+
+    @property
+    def store(self) -> Any:
+        """The asynchronous handle of the session."""
+        return self._owner if hasattr(type(self._inner), "store") else self._inner.store
+
+    def bind(self, function: Callable[P, T]) -> Callable[P, T]:
+        """`function` with this session as the current one, for a thread or an executor: `pool.submit(s.bind(work))`."""
+        bound: Callable[P, T] = self._inner.bind(function)
+        return bound
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._inner, name, value)
@@ -239,52 +266,78 @@ class AsyncObject:
         return f"<async {self._inner!r}>"
 
 
+class AsyncIteration(AsyncObject):
+    """What comes one by one: `async with sf.events.consume(…) as events`, then `async for event in events`."""
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        if hasattr(self._inner, "within"):
+            while (item := await self._next()) is not None:
+                yield item
+            return
+        while rows := await self._owner._run(lambda: list(islice(self._inner, ROWS_AT_ONCE))):
+            for row in rows:
+                yield row
+
+    async def _next(self) -> Any:
+        """Each wait is short, so that cancelling is heard."""
+        loop, following = asyncio.get_running_loop(), self._inner
+        end = float("inf") if following.patience_s is None else loop.time() + following.patience_s
+        while True:
+            left_s = end - loop.time()
+            item = await self._owner._run(functools.partial(following.within, max(0.0, min(WAIT_S, left_s))))
+            if item is not None or left_s <= 0:
+                return item
+
+
+class AsyncState(AsyncObject):
+    """The values of a session: its methods are awaited, and what would wait for the disk without `await` is refused."""
+
+    async def keys(self) -> list[str]:
+        keys: list[str] = await self._owner._run(lambda: list(self._inner))
+        return keys
+
+    async def items(self) -> list[tuple[str, Any]]:
+        items: list[tuple[str, Any]] = await self._owner._run(lambda: list(self._inner.items()))
+        return items
+
+    async def values(self) -> list[Any]:
+        return [value for _, value in await self.items()]
+
+    def __getitem__(self, key: str) -> Any:
+        raise _would_block(f"s.state[{key!r}]", f"await s.state.get({key!r})")
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        raise _would_block(f"s.state[{key!r}] = …", f"await s.state.set({key!r}, …)")
+
+    def __delitem__(self, key: str) -> None:
+        raise _would_block(f"del s.state[{key!r}]", f"await s.state.delete({key!r})")
+
+    def __contains__(self, key: str) -> bool:
+        raise _would_block(f"{key!r} in s.state", f"await s.state.entry({key!r}) is not None")
+
+    def __iter__(self) -> Iterator[str]:
+        raise _would_block("for key in s.state", "for key in await s.state.keys()")
+
+    def __len__(self) -> int:
+        raise _would_block("len(s.state)", "len(await s.state.keys())")
+
+
+def _would_block(what: str, instead: str) -> InvalidInput:
+    return InvalidInput(f"{what} would block the event loop", instead)
+
+
 def _awaited_tool(owner: AsyncStandfast, tool: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(tool)
     async def call(*args: Any, **kwargs: Any) -> Any:
         return await owner._run(functools.partial(tool, *args, **kwargs))
 
-    # Whoever unwraps a tool must not find the one that blocks the loop.
+    # A caller that unwraps a tool must not find the one that blocks the loop.
     del call.__wrapped__
     return call
 
 
 def _nowhere(awaitable: Awaitable[Any]) -> Any:
     raise AssertionError("a tool is made here, not called")
-
-
-class _Bridge:
-    """Awaits, on the caller's loop, what foreign code returned on a worker thread."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._mutex = threading.Lock()
-        self._cancelled = False
-        self._current: Any = None
-
-    def __call__(self, awaitable: Awaitable[Any]) -> Any:
-        with self._mutex:
-            future = asyncio.run_coroutine_threadsafe(_awaiting(awaitable), self._loop)
-            self._current = future
-            if self._cancelled:
-                future.cancel()
-        try:
-            return future.result()
-        except BaseException as error:
-            # The thread's own kind of cancellation, as a coroutine would have seen it.
-            if type(error).__name__ == "CancelledError":
-                raise asyncio.CancelledError from error
-            raise
-
-    def cancel(self) -> None:
-        with self._mutex:
-            self._cancelled = True
-            if self._current is not None:
-                self._current.cancel()
-
-
-async def _awaiting(awaitable: Awaitable[Any]) -> Any:
-    return await awaitable
 
 
 class _Desk:
@@ -328,7 +381,7 @@ class _Desk:
                 continue
             try:
                 self._hand_over(store, work, future)
-            except BaseException as error:  # noqa: BLE001  # closed, or given up: whoever awaits it is told
+            except BaseException as error:  # noqa: BLE001  # closed, or abandoned: the awaiting caller gets the error
                 future.set_exception(error)
 
     def _hand_over(self, store: Store, work: Callable[[Tx], Any], future: asyncio.Future[Any]) -> None:

@@ -1,9 +1,10 @@
 """Time: one protocol, the real clock, and one that tests move by hand.
 
-Everything is an integer of microseconds. `now_us` is UTC wall time: it may jump, also
-backwards, and orders nothing. `mono_us` counts the time this machine was awake since it
-started, so it is comparable only under one `boot_id`: a closed lid ends no lease, a reboot
-ends all of them. Durations are written as people say them: `90s`, `15m`, `1h30m`.
+Inside, everything is an integer of microseconds; callers give a `Duration` or a `Time`.
+`now_us` is UTC wall time: it may jump, also backwards, and orders nothing. `mono_us` counts the
+time this machine was awake since it started, so it is comparable only under one `boot_id`: a
+closed lid ends no lease, a reboot ends all of them. Durations are written as people say them:
+`90s`, `15m`, `1h30m`.
 """
 
 from __future__ import annotations
@@ -11,12 +12,17 @@ from __future__ import annotations
 import re
 import time
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, overload
 
 from standfast.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from datetime import timedelta
+    from datetime import datetime, timedelta
+
+Duration: TypeAlias = "str | float | timedelta"
+"""How long, as callers give it: `"2h"`, `90` seconds or `timedelta(hours=2)`."""
+Time: TypeAlias = "str | datetime"
+"""When, as callers give it: `"tue 03:00"` or a datetime. Without a zone it is local time."""
 
 SECOND_US: Final = 1_000_000
 MINUTE_US: Final = 60 * SECOND_US
@@ -50,7 +56,8 @@ class Clock(Protocol):
 
 
 def checked_us(us: object, what: str) -> int | None:
-    """A moment that somebody names, or None. Raises InvalidInput for what is none, or too far to reckon with."""
+    """The time that the caller names, or None. Raises InvalidInput for other values, and outside the supported
+    range."""
     if us is None:
         return None
     if not isinstance(us, int) or isinstance(us, bool) or not -(2**62) <= us <= 2**62:
@@ -101,7 +108,7 @@ SYSTEM: Final = SystemClock()
 
 
 class ManualClock:
-    """A clock that moves only when told. It starts at midnight UTC, 1 January 2026."""
+    """A clock that moves only on request. It starts at midnight UTC, 1 January 2026."""
 
     __slots__ = ("_boots", "_lock", "_mono_us", "_now_us")
 
@@ -120,7 +127,7 @@ class ManualClock:
     def boot_id(self) -> str:
         return f"manual-boot-{self._boots}"
 
-    def advance(self, delta: str | float | timedelta) -> None:
+    def advance(self, delta: Duration) -> None:
         """Let time pass: wall and monotonic together. `delta` is "3h", a timedelta, or seconds."""
         passed_us = _delta_us(delta)
         if passed_us < 0:
@@ -133,27 +140,33 @@ class ManualClock:
         """What a call waits for on this clock passes at once."""
         self.advance(max(us, 0) / SECOND_US)
 
-    def jump(self, delta: str | float | timedelta) -> None:
+    def jump(self, delta: Duration) -> None:
         """Set the wall clock forward or back ("-3h") while no time passes."""
         with self._lock:
             self._now_us += _delta_us(delta)
 
-    def sleep(self, delta: str | float | timedelta) -> None:
-        """Close the lid: the wall clock goes on, time awake stands still."""
+    def sleep(self, delta: Duration) -> None:
+        """Suspend the machine: the wall clock moves, and the time awake does not."""
         if (passed_us := _delta_us(delta)) < 0:
             raise InvalidInput(f"sleep({delta!r}): time does not pass backwards", "jump() sets the wall clock back")
         with self._lock:
             self._now_us += passed_us
 
     def reboot(self) -> None:
-        """Start the machine anew: another boot id, and time awake begins at nothing."""
+        """Restart the machine: another boot id, and time awake begins at 0."""
         with self._lock:
             self._boots += 1
             self._mono_us = 0
 
 
-def duration_us(value: object, what: str) -> int:
+@overload
+def duration_us(value: Duration, what: str) -> int: ...
+@overload
+def duration_us(value: Duration | None, what: str) -> int | None: ...
+def duration_us(value: object, what: str) -> int | None:
     """Microseconds of a duration: `"2h"`, a timedelta or a number of seconds. Raises InvalidInput for anything else."""
+    if value is None:
+        return None
     if isinstance(value, bool) or not (isinstance(value, (str, int, float)) or hasattr(value, "total_seconds")):
         raise InvalidInput(
             f"{what} is a duration, not {value!r:.40}", 'write it like "90s", 90 or timedelta(seconds=90)'
@@ -167,6 +180,12 @@ def duration_us(value: object, what: str) -> int:
     return us
 
 
+def duration_s(value: Duration | None, what: str) -> float | None:
+    """Seconds of a duration: `"2h"`, a timedelta or a number of seconds. Raises InvalidInput for anything else."""
+    us = duration_us(value, what)
+    return None if us is None else us / SECOND_US
+
+
 def wait(clock: Clock, us: int) -> None:
     """Let `us` microseconds pass by this clock: a ManualClock moves on, any other one takes real time."""
     passes = getattr(clock, "wait_us", None)
@@ -176,7 +195,18 @@ def wait(clock: Clock, us: int) -> None:
         time.sleep(us / SECOND_US)
 
 
-def _delta_us(delta: str | float | timedelta) -> int:
+class Deadline:
+    """The end of a wait, by real time or by the store's clock: a ManualClock may pass it first."""
+
+    def __init__(self, clock: Clock, us: int) -> None:
+        self._clock, self._end_us, self._end_s = clock, clock.mono_us() + us, time.monotonic() + us / SECOND_US
+
+    @property
+    def left_s(self) -> float:
+        return min(self._end_s - time.monotonic(), (self._end_us - self._clock.mono_us()) / SECOND_US)
+
+
+def _delta_us(delta: Duration) -> int:
     if isinstance(delta, str):
         sign = -1 if delta.startswith("-") else 1
         return sign * parse_duration(delta.removeprefix("-"))

@@ -12,9 +12,10 @@ children; the parent never touches the store.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import count
 from typing import Final, NoReturn
 
@@ -25,7 +26,7 @@ POINTS: Final[dict[str, str]] = {
     "commit.after_begin": "The write lock is held; nothing has been written.",
     "commit.before_commit": "Every statement has run; COMMIT has not.",
     "commit.after_commit": "COMMIT has returned; the sync to disk has not begun.",
-    "commit.after_sync": "The commit is durable; nobody has been told.",
+    "commit.after_sync": "The commit is durable; no caller has been acknowledged.",
     "migrate.before_step": "A migration is due; its transaction has not begun.",
     "migrate.after_step": "A migration is committed; the next one has not begun.",
     "lease.before_acquire": "A lease is wanted; the row is not written.",
@@ -39,16 +40,16 @@ POINTS: Final[dict[str, str]] = {
     "message.before_say": "A message is to be said; it has no position yet.",
     "message.after_say": "The message is durable; the caller does not know.",
     "conversation.before_add": "Items are to be added to a conversation; none of them has a position.",
-    "conversation.before_clear": "A conversation is to be cleared; all of it stands.",
-    "conversation.before_take_back": "The newest item is to be taken back; it stands.",
+    "conversation.before_clear": "A conversation is to be cleared; all of it is stored.",
+    "conversation.before_take_back": "The newest item is to be taken back; it is stored.",
     "step.before_run": "No result is recorded; the function has not been called.",
     "step.before_record": "The function has returned; its result is not recorded.",
     "step.after_record": "The result is durable; the caller does not have it.",
-    "state.before_set": "A value is to be set; the old one stands.",
+    "state.before_set": "A value is to be set; the old one is stored.",
     "state.after_set": "The value is durable; the caller does not know.",
-    "state.before_swap": "The next value is made by `update`; the old one stands.",
-    "state.before_delete": "A value is to be taken away; it stands.",
-    "state.before_expire": "Values are over and not shown any more; their room is not given back.",
+    "state.before_swap": "The next value is made by `update`; the old one is stored.",
+    "state.before_delete": "A value is to be deleted; it is stored.",
+    "state.before_expire": "Values are over and not shown any more; their space is not released.",
     "state.before_verify": "A value is to be compared with the world; its command has not run.",
     "state.before_verdict": "The command has answered; the verdict is not written.",
     "agent.before_set": "An agent says what it is or does; the old words stand.",
@@ -58,20 +59,22 @@ POINTS: Final[dict[str, str]] = {
     "decision.before_close": "It is done, or has failed; the decision is still open.",
     "decision.after_close": "The outcome is durable; the caller does not know.",
     "task.before_add": "A problem was seen; it is neither opened nor counted.",
-    "task.before_claim": "A worker asks for a task; nobody holds it.",
+    "task.before_claim": "A worker asks for a task; it has no holder.",
     "task.before_close": "The work is done; the task is still open.",
     "task.before_release": "A task is to be given back; it is still held.",
     "task.before_change": "A task is to be changed; it is as it was.",
     "task.before_sweep": "A source has looked; nothing is counted, nothing closed.",
-    "thread.after_put": "A checkpoint is stored; the graph has not been told.",
+    "thread.after_put": "A checkpoint is stored; the graph has not been acknowledged.",
     "thread.before_copy": "A thread is to be copied; the other has nothing of it yet.",
     "thread.before_delete": "A thread is to be deleted; all of it is there.",
     "thread.before_prune": "Checkpoints are to be taken away; all of them are there.",
     "thread.before_put": "A graph has a new checkpoint; nothing of it is stored.",
     "thread.before_writes": "A task has written; nothing of it is stored.",
+    "mail.after_ask": "The question is sent; its answer is not waited for yet.",
+    "mail.before_answer": "The answer is known and its session has ended; nothing was replied.",
     "mail.before_send": "A mail is to be sent; its box does not have it.",
-    "mail.before_claim": "A reader asks for a mail; nobody has it.",
-    "mail.after_claim": "The mail is leased; whoever follows does not have it yet.",
+    "mail.before_claim": "A reader asks for a mail; it has no holder.",
+    "mail.after_claim": "The mail is leased; the reader does not have it yet.",
     "mail.before_done": "The mail has been dealt with; it is still leased.",
     "mail.before_back": "The mail is to be given back or given up; it is still leased.",
     "mail.before_sweep": "The sweep begins; nothing is given back, nothing has expired.",
@@ -83,19 +86,36 @@ POINTS: Final[dict[str, str]] = {
     "loop.before_resume": "A loop is to be resumed; it is still paused.",
     "loop.before_remove": "A loop is to be removed; it still fires.",
     "run.before_ask": "A run is asked for; it is not queued.",
-    "run.before_claim": "A worker asks for a run; nobody has it.",
+    "run.before_claim": "A worker asks for a run; it has no holder.",
     "run.before_start": "The child is there; the run does not know its process.",
     "run.before_finish": "The child has ended; the run still goes.",
     "run.before_abandon": "A worker is gone; its run still goes.",
     "run.before_cancel": "A run is to be cancelled; it waits or goes.",
-    "run.before_adopt": "A worker is gone and its child goes on; nobody has taken it over.",
+    "run.before_adopt": "A worker has exited and its child continues; it has no new holder.",
     "run.before_requeue": "A run was claimed and never begun; it is not ready again.",
+    "copy.before_file": "The file of a copy is made; its place does not have it.",
+    "copy.before_artifacts": "The file of a copy is in its place; some of its artifacts are not.",
+    "copy.before_manifest": "Every file of a copy is in its place; the manifest is not.",
+    "copy.after_manifest": "The manifest is durable; the store does not know of the copy.",
+    "copy.before_forget": "A copy is to be removed; its manifest is still there.",
+    "restore.before_rename": "Everything is restored; the database does not have its name.",
+    "restore.before_gap": "A store went back in time by another tool; its gap is not open.",
+    "restore.before_promote": "The restored copy has its place and is read only; its gap is not open.",
+    "restore.before_swap": "The store is moved aside; the restored one does not have its place.",
+    "restore.before_finish": "A person said that nothing was sent; the gap is still open.",
+    "move.before_mark": "A store is to be moved; it is not marked.",
+    "move.after_mark": "The source takes no write; the target has nothing.",
+    "move.before_commit": "The target has every row and is compared; other processes do not see it.",
+    "move.after_commit": "The target is the authority; the source is still marked as moving.",
+    "move.after_seal": "The source is sealed; the configuration still names it.",
+    "undo.before_journal": "What a change overwrote is put back; the undo is not journalled.",
+    "digest.before_put": "The digest of a stretch of the journal is computed; it is not written.",
     "daemon.before_fire": "A slot is due; no row is written for it.",
-    "daemon.after_fire": "The slot has its row; nobody has claimed the run.",
+    "daemon.after_fire": "The slot has its row; the run is not claimed.",
     "daemon.after_claim": "The run is claimed; there is no keeper.",
     "daemon.before_started": "The keeper waits; the run does not name it.",
-    "daemon.after_started": "The run names its keeper; the keeper has been told nothing.",
-    "daemon.after_go": "The keeper has been told what to run; the daemon has not gone on.",
+    "daemon.after_started": "The run names its keeper; the keeper has received nothing.",
+    "daemon.after_go": "The keeper has received its command; the daemon has not continued.",
     "daemon.before_finish": "The command has ended; its output and its end are not recorded.",
     "daemon.before_end": "The output is kept; how the command ended is not recorded.",
     "daemon.after_finish": "The end is recorded; the keeper's place is still there.",
@@ -112,25 +132,32 @@ POINTS: Final[dict[str, str]] = {
     "effect.before_begin": "An effect is wanted; its intent is not recorded.",
     "effect.after_begin": "The intent is durable as dispatched; the world is not touched.",
     "effect.before_done": "The world has answered; nothing of it is recorded.",
-    "effect.after_done": "The result is durable; nobody has been told.",
+    "effect.after_done": "The result is durable; the caller does not have it yet.",
     "effect.before_fail": "It is known that nothing was sent; that is not recorded.",
-    "effect.after_fail": "The failure is durable; nobody has been told.",
+    "effect.after_fail": "The failure is durable; the caller does not have it yet.",
     "effect.before_give_up": "The effect ended in an error that proves nothing; that is not recorded.",
     "effect.after_give_up": "The doubt is durable; the error has not been passed on.",
     "effect.before_probe": "An effect is in doubt; its probe has not been asked.",
     "effect.after_probe": "The probe has answered; nothing of it is recorded.",
     "approval.before_request": "A person's yes is wanted; the request is not written.",
-    "approval.after_request": "The request is durable; nobody has been told.",
+    "approval.after_request": "The request is durable; the caller does not have it yet.",
     "approval.before_answer": "A person has answered; the answer is not written.",
     "approval.before_consume": "The yes is there; it is not consumed, the effect not dispatched.",
     "dead_letter.before_bury": "Something is to be given up; its dead letter is not written.",
     "dead_letter.before_settle": "A dead letter is to be retried or resolved; it is still open.",
     "webhook.before_receive": "An event was delivered; it is neither recorded nor counted.",
-    "webhook.before_claim": "A handler asks for an event; nobody holds it.",
+    "webhook.before_claim": "A handler asks for an event; it has no holder.",
     "webhook.after_handle": "The handler has returned or raised; nothing of it is recorded.",
     "webhook.before_done": "The event is handled; its result is not written.",
     "webhook.before_fail": "Handling has failed; that is not written, and no retry is due.",
     "credit.before_add": "Credits are to be granted, spent or refunded; the entry is not written.",
+    "budget.before_set": "A limit is to be set or removed; the old one counts.",
+    "hold.before_reserve": "A call is wanted; nothing is held for it.",
+    "hold.after_reserve": "The hold is durable; the call is not made.",
+    "hold.before_settle": "The call has ended; its hold is as it was.",
+    "hold.after_settle": "The usage is booked; the caller does not know.",
+    "knowledge.before_add": "A text was learned; it is not written.",
+    "knowledge.before_forget": "A text is to be deleted; it is still there.",
     "event.before_append": "Something happened; no event of it is written.",
     "event.after_append": "The events are durable; the caller does not know.",
     "event.before_commit": "Events were handled; the consumer's place is where it was.",
@@ -138,7 +165,7 @@ POINTS: Final[dict[str, str]] = {
     "event.before_seek": "A consumer is to be put elsewhere, or forgotten; it is where it was.",
     "event.before_snapshot": "A state was folded, or snapshots are to go; nothing of that is written.",
     "gate.before_copy": "A gate is changed in the store; gates.json is the old one.",
-    "hook.before_keep": "A hook has told something; the store does not have it.",
+    "hook.before_keep": "A hook has a record; the store does not have it.",
     "spool.before_append": "The store cannot be written; the record is nowhere yet.",
     "spool.after_append": "The record is in the spool; the hook has not ended.",
     "spool.before_keep": "A spool is claimed; some of its records are not in the store.",
@@ -146,15 +173,20 @@ POINTS: Final[dict[str, str]] = {
     "spool.before_remove": "Every record of a spool is in the store; the file is still there.",
     "import.before_batch": "Some records are read; nothing of them is stored.",
     "import.after_batch": "A batch is durable and the place moved on; the next is not read.",
+    "export.before_file": "A file of an export is to be replaced; the old one is there.",
+    "export.after_hand_over": "The source says handed over; the bundle has not got its name.",
+    "push.after_batch": "A batch of the journal is at the target; the next is not sent.",
     "item.before_change": "Items are to be changed together; each is as it was.",
 }
 
 VARIABLE: Final = "STANDFAST_CRASH_AT"
+TRACE: Final = "STANDFAST_CRASH_TRACE"
+"""Set by `standfast crash`: the file that gets each point passed, and the number of the one to die at."""
 
 Hook = Callable[[str], object]
 
 _off: Hook = len
-"""Nobody is watching. Any function of C's does: a call of it costs a third of one of an empty function of ours."""
+"""No watcher is installed. Any function of C's does: a call of it costs a third of one of an empty function of ours."""
 
 point: Hook = _off
 
@@ -229,6 +261,25 @@ def arm_at(where: str) -> None:
     arm(hook)
 
 
+def trace(where: str) -> None:
+    """Append each point passed to a file, and kill the process group at the n-th of all its processes: `FILE:n`."""
+    path, _, number = where.rpartition(":")
+
+    def hook(name: str) -> None:
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)  # an offset that no other process moves
+        os.write(file, f"{name:<{_WIDTH - 1}}\n".encode())
+        passed = os.lseek(file, 0, os.SEEK_CUR) // _WIDTH
+        os.close(file)
+        if passed == int(number):
+            os.killpg(0, 9)
+
+    arm(hook)
+
+
+_WIDTH: Final = 40
+"""Bytes of one line of the trace, so that its position is its number."""
+
+
 def _near(name: str) -> str:
     import difflib
 
@@ -275,37 +326,75 @@ def sweep(
 ) -> int:
     """Kill `run` at every crash point it passes, and `recover` too; `check` after each. The count of schedules.
 
-    Each schedule starts from `reset()`. Beyond `max_schedules` a sample drawn with `seed` is run. Raises
-    AssertionError with the schedule and the child's own words if `check` fails, or if `run` or
-    `recover` raises or outlives `timeout_s`. `reset` runs in the parent and must not open the store
-    there; the parent should have one thread.
+    `schedules` says how. Raises AssertionError with the schedule and the child's own words if `check` fails.
     """
+    made = schedules(
+        run, recover, reset=reset, double=double, max_schedules=max_schedules, seed=seed, timeout_s=timeout_s
+    )
+    judged = 0
+    for schedule in made:
+        _live(functools.partial(check, schedule), 0, schedule, timeout_s)
+        judged += 1
+    return judged
+
+
+def schedules(
+    run: Callable[[], object],
+    recover: Callable[[], object],
+    *,
+    reset: Callable[[], object] = lambda: None,
+    points: str = "*",
+    double: bool = True,
+    max_schedules: int = 1000,
+    seed: int = 0,
+    timeout_s: float = 60.0,
+) -> Iterator[Schedule]:
+    """Kill `run` at every crash point it passes, and `recover` too; yield each schedule after its last life.
+
+    Each schedule starts from `reset()`. `points` selects crash points: "effect.*". Beyond `max_schedules` a sample
+    drawn with `seed` is run. Raises InvalidInput if `run` passes none of `points`, and AssertionError with the
+    schedule and the child's own words if `run` or `recover` raises or outlives `timeout_s`. `reset` runs in the
+    parent and must not open the store there; the parent should have one thread.
+    """
+    chosen = matching(points)
 
     def begin(kill: int) -> tuple[int, Schedule]:
         reset()
-        life = _live(run, kill, Schedule(), timeout_s)
+        life = _live(run, kill, Schedule(), timeout_s, chosen)
         return len(life.points), Schedule(life.end)
 
-    def go_on(kill: int, schedule: Schedule) -> int:
-        """Recover, killed or not; then recover for good, and judge. The points the recovery passed."""
-        life = _live(recover, kill, schedule, timeout_s)
+    def go_on(kill: int, schedule: Schedule) -> tuple[int, Schedule]:
+        """Recover, killed or not; then recover for good. The points the recovery passed."""
+        life = _live(recover, kill, schedule, timeout_s, chosen)
         schedule = Schedule(schedule + life.end)
         if life.killed:
-            _live(recover, 0, schedule, timeout_s)
-        _live(lambda: check(schedule), 0, schedule, timeout_s)
-        return len(life.points)
+            _live(recover, 0, schedule, timeout_s, chosen)
+        return len(life.points), schedule
 
     passed, untouched = begin(0)
-    go_on(0, untouched)
+    if not passed and points != "*":
+        raise InvalidInput(
+            f"no crash point that matches {points[:60]!r} was passed", "leave out points to see them all"
+        )
+    yield go_on(0, untouched)[1]
     singles = _sample([(k,) for k in range(1, passed + 1)], max_schedules - 1, seed)
     pairs: list[tuple[int, ...]] = []
     for (k,) in singles:
-        passed = go_on(0, begin(k)[1])
+        passed, schedule = go_on(0, begin(k)[1])
+        yield schedule
         pairs += [(k, j) for j in range(1, passed + 1)] if double else []
-    pairs = _sample(pairs, max_schedules - 1 - len(singles), seed)
-    for k, j in pairs:
-        go_on(j, begin(k)[1])
-    return 1 + len(singles) + len(pairs)
+    for k, j in _sample(pairs, max_schedules - 1 - len(singles), seed):
+        yield go_on(j, begin(k)[1])[1]
+
+
+def matching(points: str) -> frozenset[str]:
+    """The crash points that a pattern names: "effect.*". Raises InvalidInput if there is none."""
+    from fnmatch import fnmatchcase
+
+    found = frozenset(name for name in POINTS if fnmatchcase(name, points))
+    if not found:
+        raise InvalidInput(f"no crash point matches {points[:60]!r}", _near(points))
+    return found
 
 
 def _sample(items: Sequence[tuple[int, ...]], limit: int, seed: int) -> list[tuple[int, ...]]:
@@ -316,14 +405,16 @@ def _sample(items: Sequence[tuple[int, ...]], limit: int, seed: int) -> list[tup
     return sorted(random.Random(seed).sample(items, max(limit, 0)))
 
 
-def _live(life: Callable[[], object], kill: int, schedule: Schedule, timeout_s: float) -> _Life:
-    """Run `life` in a forked child that dies at its `kill`-th crash point (0: lives to the end)."""
+def _live(
+    life: Callable[[], object], kill: int, schedule: Schedule, timeout_s: float, chosen: Container[str] = POINTS
+) -> _Life:
+    """Run `life` in a forked child that dies at its `kill`-th chosen crash point (0: lives to the end)."""
     sys.stdout.flush()  # or the child would print the parent's buffer again
     sys.stderr.flush()
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _be_the_child(life, kill, writer)
+        _be_the_child(life, kill, writer, chosen)
     os.close(writer)
     text, in_time = _read_until_closed(reader, timeout_s)
     if not in_time:
@@ -337,10 +428,12 @@ def _live(life: Callable[[], object], kill: int, schedule: Schedule, timeout_s: 
     return ended
 
 
-def _be_the_child(life: Callable[[], object], kill: int, writer: int) -> NoReturn:
+def _be_the_child(life: Callable[[], object], kill: int, writer: int, chosen: Container[str]) -> NoReturn:
     passed = count(1)
 
     def hook(name: str) -> None:
+        if name not in chosen:
+            return
         os.write(writer, f"{name}\n".encode())  # before dying: the parent must know where
         if next(passed) == kill:
             die()
@@ -350,7 +443,7 @@ def _be_the_child(life: Callable[[], object], kill: int, writer: int) -> NoRetur
         life()
         sys.stdout.flush()
         sys.stderr.flush()
-    except BaseException:  # noqa: BLE001 - whatever it was, the parent says it
+    except BaseException:  # noqa: BLE001 - the parent reports any error
         import traceback
 
         words = traceback.format_exc().splitlines()[-60:]
@@ -381,3 +474,5 @@ def _read_until_closed(reader: int, timeout_s: float) -> tuple[str, bool]:
 
 if _where := os.environ.get(VARIABLE):
     arm_at(_where)
+elif _where := os.environ.get(TRACE):
+    trace(_where)

@@ -3,19 +3,21 @@
 StandfastError
 ├── InvalidInput (also ValueError)   the caller's value is refused by name         exit 2
 ├── NotFound                         no such thing in this scope                   exit 3
-├── Conflict                         the world is not as the caller assumed        exit 4
+├── Conflict                         the stored state is not as assumed            exit 4
 │   ├── KeyConflict                  this key already names something else
-│   ├── InProgress                   somebody alive is at it right now             exit 75
+│   ├── InProgress                   a live process is running it right now        exit 75
 │   ├── LeaseLost                    another holder has a newer fence
 │   ├── VersionConflict              compare-and-set found another version
-│   └── IllegalTransition            the state machine has no such arrow
-├── EffectInDoubt                    sent, and nobody knows whether it arrived     exit 6
-├── ApprovalRequired                 a person has to say yes first                 exit 5
+│   └── IllegalTransition            not possible in the present state
+├── EffectInDoubt                    sent, and the outcome is unknown              exit 6
+├── ApprovalRequired                 a person has to approve first                 exit 5
+├── NoAnswer (also TimeoutError)     a question was not answered in time           exit 1
+├── NoSession                        an effect was called outside a session       exit 1
 └── StorageError                     the store itself                              exit 1; 78 if missing or replaced
     ├── Busy                         the lock was not free before the deadline     exit 75
-    ├── CommitUnknown                neither success nor failure: look it up       exit 75
+    ├── CommitUnknown                unknown outcome: look it up by key            exit 75
     ├── SchemaTooNew                 a newer standfast wrote this store            exit 78
-    ├── UnsafeStorage                this place would lose data                    exit 78
+    ├── UnsafeStorage                this file system would lose data              exit 78
     └── Corrupt                      the file is damaged: stop writing
 
 `str(error)` is what an agent sees, and often all it sees: the thing and the fact, who and
@@ -25,6 +27,7 @@ differently.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 
@@ -99,6 +102,14 @@ class ApprovalRequired(StandfastError):
     """Whether the request was recorded by this very call."""
 
 
+class NoAnswer(StandfastError, TimeoutError):
+    code = "no_answer"
+
+
+class NoSession(StandfastError):
+    code = "no_session"
+
+
 class StorageError(StandfastError):
     code = "storage_error"
 
@@ -131,6 +142,35 @@ def schema_damaged(words: str) -> Corrupt:
     """A table or column of ours is missing: another program dropped it."""
     return Corrupt(
         f"the schema of this store is damaged: {words}",
-        "see what is missing, then restore a backup: standfast doctor",
+        "see the missing files, then restore a backup: standfast doctor",
         code="schema_damaged",
     )
+
+
+# -- unknown names ---------------------------------------------------------------------------------------
+
+
+class NoAttribute(AttributeError):
+    """Python's own AttributeError, with the right place of the name or the name that was probably meant.
+
+    The text is made when it is read: `from standfast import serial` asks for an attribute before it imports the module.
+    """
+
+    def __init__(self, owner: str, name: str, names: Iterable[str], hint: str = "") -> None:
+        # Without `obj` Python does not add its own suggestion to a traceback.
+        super().__init__(owner, name=name)
+        self.names = names
+        self.hint = hint
+
+    def __str__(self) -> str:
+        hint = self.hint
+        for meant in () if hint else close_matches(self.name or "", self.names):
+            hint = f"did you mean {meant!r}?"
+        return f"{self.args[0]} has no attribute {self.name!r}{hint and ': ' + hint}"
+
+
+def close_matches(name: str, names: Iterable[str], cutoff: float = 0.6) -> list[str]:
+    """The name that was probably meant, if there is one: `tasks` for `taks`."""
+    from difflib import get_close_matches
+
+    return [] if name.startswith("_") else get_close_matches(name, list(names), 1, cutoff)

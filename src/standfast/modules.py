@@ -14,11 +14,15 @@ import _thread
 from importlib import import_module
 
 PACKAGES = {
+    "aws": ("boto3>=1.34,<2",),
     "postgres": ("psycopg[binary]>=3.2,<4",),
     "mcp": ("mcp>=2.3,<3",),
     "langgraph": ("langgraph-checkpoint>=4.2,<5",),
     "openai-agents": ("openai-agents>=0.22,<1",),
     "pydantic-ai": ("pydantic-ai-slim>=2.66,<3",),
+    "s3": ("obstore>=0.12,<1",),
+    "valkey": ("valkey>=6.1,<7",),
+    "vectors": ("sqlite-vec>=0.1.9,<1",),
     "zstd": ("zstandard>=0.22,<1",),
 }
 """What each extra of pyproject.toml brings."""

@@ -1,4 +1,4 @@
-"""Proposition 1: a session kept in one mutable blob cannot be resumed safely, whatever the resumer does.
+"""Proposition 1: a session kept in one mutable blob cannot be resumed safely by any resumer.
 
 The blob is both checkpoint and effect history: a JSON file, written atomically and synced, as good as
 such a file can be. There are two crashes, one before the request leaves and one after, that leave the
@@ -45,7 +45,7 @@ class Blob:
         os.replace(fresh, self.file)
 
     def run(self, resume: Resume) -> None:
-        """Plan, send, remember. `resume` decides whether what is "sending" is sent again."""
+        """Plan, send, remember. `resume` decides whether a request in state "sending" is sent again."""
         session = self.load()
         state = session["effects"].get("pr")
         if state is None:
@@ -84,7 +84,7 @@ def test_one_blob_has_two_crashes_nobody_can_tell_apart(resume: Resume, tmp_path
         blob.run(resume)
         requests.append(len(blob.world.lines()))
     assert left[0] == left[1], "the two crashes leave the very same bytes"
-    assert requests in ([1, 2], [0, 1]), "one of them is wrong, whatever the resumer does"
+    assert requests in ([1, 2], [0, 1]), "one of them is wrong for every resumer"
     assert blob.load()["effects"]["pr"] == "sent"
 
 

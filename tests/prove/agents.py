@@ -1,9 +1,8 @@
 """The real agents from npm, Claude Code, Codex, Gemini CLI and opencode, against a model on the loopback.
 
-Our hooks are installed by `standfast install`, the agent runs one prompt, the model asks for one shell
-command, and afterwards the session, the prompt and the tool call are in the store. Then a gate
-stands, the model asks for what it holds, and the agent must not have run it. Then the
-transcript is imported: the same session, the same call, no second row.
+`standfast install` installs our hooks. The agent runs one prompt, and the model asks for one shell command. Then
+the session, the prompt and the tool call are in the store. Then a gate is added, the model asks for a gated
+command, and the agent must not run it. Last, the import of the transcript adds no second row.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ RUN_MAX_S = 180
 
 
 class Model(ThreadingHTTPServer):
-    """Asks for one command, and is content with whatever comes back."""
+    """Asks for one command and accepts any answer."""
 
     command = "true"
 
@@ -279,7 +278,7 @@ def _one(world: World, server: Model, agent: str, outcome: Outcome) -> None:
     expected = ["agent.started", "prompt.submitted", "tool.called", "tool.answered", "turn.ended"]
     for type in expected if agent == "opencode" else [*expected, "agent.ended"]:  # its sessions do not end
         outcome.refuse(before.count(type) != 1, f"{agent}: {type} is in the journal {before.count(type)} times")
-    outcome.count(f"{agent}: events told by its hooks", len(before))
+    outcome.count(f"{agent}: events from its hooks", len(before))
     world.standfast("gate", "add", "release-it*")
     server.command = "release-it; echo released > released.txt"
     said = world.run(agent)
@@ -327,7 +326,7 @@ def _sandboxed(world: World, outcome: Outcome) -> None:
 
 
 def _told(world: World, agent: str) -> list[str]:
-    """The types of what the agent's hooks told."""
+    """The event types of the agent's hooks."""
     with standfast.open(data_dir=world.place / "data") as sf:
         rows = sf.rows(
             "SELECT e.type FROM event e JOIN session s ON s.id = e.session_id"

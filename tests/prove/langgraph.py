@@ -125,7 +125,7 @@ def overtaken(place: Path, official: bool) -> str | None:
         def ask(question: str) -> None:
             try:
                 answering(slow, opened).invoke({"said": [question]}, on("t"), durability="exit")
-            except Exception as error:  # noqa: BLE001 - whoever is told, is told
+            except Exception as error:  # noqa: BLE001 - any error counts as an answer
                 told.append(str(error))
 
         runs = [threading.Thread(target=ask, args=(question,)) for question in ("Q1", "Q2")]
@@ -222,11 +222,11 @@ def half_deleted(place: Path, official: bool) -> str | None:
 
 
 def forged(place: Path, official: bool) -> str | None:
-    """An encrypting saver loads a plain row that somebody put there: it is believed."""
+    """An encrypting saver loads a plain row that was put there, and believes it."""
     from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
     from standfast_prove.graphs import at, checkpoint
-    from tests.test_langgraph import Turned
+    from tests.adapters.test_langgraph import Turned
 
     with saver(place, official) as plain:
         plain.put(at("t"), checkpoint(0, {"v": "forged"}, {"v": 1}), {"source": "input"}, {"v": 1})

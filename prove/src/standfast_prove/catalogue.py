@@ -20,7 +20,7 @@ WORKLOADS = {
     "crashes": "killed around intent, dispatch, acknowledgement and checkpoint, and again in the recovery",
     "actors": "many processes on one store: schedulers, workers, approvers, auditors, mail, loops",
     "migration": "interrupted, migrated and resumed, from every schema",
-    "audit": "what happened, told with every payload denied",
+    "audit": "what happened, answered with every payload denied",
     "growth": "bytes per event, hot calls and recovery as the history grows",
     "power": "power loss, full and failing disks",
     "time": "clocks that jump, leases, years of loops",
@@ -28,7 +28,7 @@ WORKLOADS = {
     "simulation": "everything at once on a virtual clock, from a seed that replays",
     "histories": "recorded histories, checked for an order in which they could have happened",
     "models": "random programs, compared with a model of a few lines",
-    "inputs": "garbage at every door",
+    "inputs": "garbage at every entry point",
     "hostile": "a repository, a transcript and an agent with a shell that want past gates, grants and the cleaner",
 }
 
@@ -52,24 +52,28 @@ class Campaign(NamedTuple):
     """The protection that is taken away: then it has to go wrong."""
 
 
-def _crashes(room: str, share: float = 1.0, *, firsts: int = 6, seconds: int = 20) -> Campaign:
-    """A room killed everywhere: so many first crashes of each of its worlds, and second ones in all."""
-    asked = {"room": room, "firsts": firsts, "seconds": seconds}
-    return Campaign(f"crashes-{room}", "crashes", "crashes:run", "schedules", share, BOTH, asked)
+def _crashes(resource: str, share: float = 1.0, *, firsts: int = 6, seconds: int = 20) -> Campaign:
+    """A resource killed everywhere: so many first crashes of each of its worlds, and second ones in all."""
+    asked = {"resource": resource, "firsts": firsts, "seconds": seconds}
+    return Campaign(f"crashes-{resource}", "crashes", "crashes:run", "schedules", share, BOTH, asked)
 
 
 CAMPAIGNS: tuple[Campaign, ...] = (
-    _crashes("footings"),
+    _crashes("core"),
     _crashes("sessions"),
     _crashes("effects", 4, firsts=3, seconds=12),
     _crashes("approvals", 2, firsts=3, seconds=12),
+    _crashes("budgets"),
     _crashes("checkpoints"),
     _crashes("conversations"),
     _crashes("hooks"),
     _crashes("artifacts"),
+    _crashes("copies", firsts=3, seconds=6),
+    _crashes("knowledge"),
     _crashes("state"),
     _crashes("apply"),
     _crashes("tasks"),
+    _crashes("undo"),
     _crashes("events"),
     _crashes("mail"),
     _crashes("loops"),
@@ -85,10 +89,87 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         "schedules",
         0.2,
         ONLY_SQLITE,
-        {"room": "control", "firsts": 12, "seconds": 0},
+        {"resource": "control", "firsts": 12, "seconds": 0},
         control="waiting for the commit",
     ),
+    Campaign("budgets", "crashes", "budgets:run", "calls", 1, BOTH),
+    Campaign(
+        "budgets-control",
+        "crashes",
+        "budgets:run",
+        "calls",
+        0.2,
+        BOTH,
+        {"check_then_add": True},
+        control="the reservation before the call",
+    ),
     Campaign("spools", "crashes", "spools:run", "kills", 1, BOTH),
+    Campaign("copies", "crashes", "copies:run", "copies", 1, BOTH),
+    Campaign(
+        "copies-control",
+        "crashes",
+        "copies:run",
+        "copies",
+        0.2,
+        BOTH,
+        {"manifest_first": True},
+        control="the manifest that is written last",
+    ),
+    Campaign("disasters", "crashes", "disasters:run", "disasters", 2, BOTH, {"disasters": 30}),
+    Campaign(
+        "disasters-control",
+        "crashes",
+        "disasters:run",
+        "disasters",
+        0.2,
+        BOTH,
+        {"disasters": 6, "tools": ("cp",), "forgetful": True},
+        control="the memory of stores",
+    ),
+    Campaign("disasters-servers", "crashes", "disaster_servers:run", "disasters", 2, ONLY_POSTGRES, {"disasters": 10}),
+    Campaign(
+        "disasters-servers-control",
+        "crashes",
+        "disaster_servers:run",
+        "disasters",
+        0.2,
+        ONLY_POSTGRES,
+        {"disasters": 4, "forgetful": True},
+        control="the memory of stores",
+    ),
+    Campaign("moves", "crashes", "moves:run", "moves", 2, ONLY_POSTGRES, {"moves": 40}),
+    Campaign(
+        "moves-control",
+        "crashes",
+        "moves:run",
+        "moves",
+        0.2,
+        ONLY_POSTGRES,
+        {"moves": 5, "renaming": True},
+        control="the source that stays in its place",
+    ),
+    Campaign("undo", "models", "undo:run", "programs", 1, BOTH),
+    Campaign(
+        "undo-control",
+        "models",
+        "undo:run",
+        "programs",
+        0.5,
+        BOTH,
+        {"unchecked": True},
+        control="the comparison with what the change wrote",
+    ),
+    Campaign("digests", "models", "digests:run", "rounds", 1, BOTH),
+    Campaign(
+        "digests-control",
+        "models",
+        "digests:run",
+        "rounds",
+        0.5,
+        BOTH,
+        {"witness": False},
+        control="the witness that is kept outside the store",
+    ),
     Campaign("interrupts", "crashes", "interrupts:run", "interrupts", 1, ONLY_SQLITE),
     Campaign(
         "interrupts-control",
@@ -111,6 +192,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         {"acts": 20, "checked": False},
         control="the identity check",
     ),
+    Campaign("probes", "crashes", "probes:run", "tries", 2, ONLY_SQLITE, {"tries": 6}),
     Campaign("vandal", "power", "vandal:run", "acts", 2, ONLY_SQLITE, {"acts": 60}),
     Campaign(
         "vandal-control",
@@ -160,7 +242,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         "starts",
         0.3,
         BOTH,
-        {"jobs": 3, "late": True, "settle": "0s"},
+        {"jobs": 4, "late": True, "settle": "0s"},
         control='the time after which a probe\'s "not there" counts',
     ),
     Campaign(
@@ -172,6 +254,16 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         BOTH,
         {"jobs": 3, "varied": True, "proceed": True},
         control="sessions that stop while an effect is in doubt",
+    ),
+    Campaign(
+        "places-unnamed-control",
+        "actors",
+        "places:run",
+        "starts",
+        0.3,
+        BOTH,
+        {"jobs": 2, "varied": True, "unnamed": True},
+        control="errors that name what they refuse",
     ),
     Campaign(
         "places-control",
@@ -216,7 +308,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         0.2,
         BOTH,
         {"sizes": (1_000,), "samples": 5, "kills": 0, "forged": True},
-        control="a journal that nobody changes",
+        control="a journal that is not changed",
     ),
     Campaign("torture", "actors", "torture:run", "kills", 4, ONLY_SQLITE, {"seconds": 10}),
     Campaign(
@@ -391,6 +483,18 @@ _INPUTS = (
     Campaign("inputs-apply", "inputs", "inputs:run", "inputs", 1, BOTH, {"door": "apply", "inputs": 500}),
     Campaign("inputs-config", "inputs", "inputs:run", "inputs", 0.5, ONLY_SQLITE, {"door": "config", "inputs": 2000}),
     Campaign("inputs-transcripts", "inputs", "inputs:run", "inputs", 1, BOTH, {"door": "transcripts", "inputs": 300}),
+    Campaign("inputs-bundles", "inputs", "interchange:zips", "inputs", 1, BOTH, {"inputs": 200}),
+    Campaign(
+        "inputs-bundles-control",
+        "inputs",
+        "interchange:zips",
+        "inputs",
+        0.1,
+        BOTH,
+        {"inputs": 200, "unhashed": True},
+        control="the hashes of the members",
+    ),
+    Campaign("inputs-text", "inputs", "interchange:lines", "inputs", 1, BOTH, {"inputs": 200}),
     Campaign("inputs-hooks", "inputs", "inputs:run", "inputs", 0.5, BOTH, {"door": "hooks", "inputs": 2000}),
     *(
         Campaign(

@@ -45,7 +45,7 @@ class Thing:
         """Before anybody plays."""
 
     def play(self, sf: Standfast, who: str, draw: Random, mine: dict[str, Any]) -> tuple[Asked, Callable[[], Any]]:
-        """What is asked next, and the call. `mine` is what this process remembers of the thing."""
+        """The next question and its call. `mine` is the memory that this process has of the thing."""
         raise NotImplementedError
 
     def step(self, state: Any, asked: Asked, result: Any, seen: bool) -> Any:
@@ -376,7 +376,7 @@ class Approval(Thing):
 # -- a box ------------------------------------------------------------------------------------------------------
 
 
-class Letter(NamedTuple):
+class Draft(NamedTuple):
     n: int
     holder: str | None = None
     fence: int = 0
@@ -384,13 +384,13 @@ class Letter(NamedTuple):
 
 
 class Letters(NamedTuple):
-    there: tuple[Letter, ...] = ()
+    there: tuple[Draft, ...] = ()
     dead: Dead = NOBODY
 
 
 class Box(Thing):
-    """Mail: sent once per key, with one holder at a time, ended with its fence. That nothing is there now may be
-    said at any time: what somebody is just taking is passed over."""
+    """Mail: sent once per key, with one holder at a time, ended with its fence. `None` fits at
+    any time, because a claim skips mail that another process is just claiming."""
 
     start = Letters()
 
@@ -421,7 +421,7 @@ class Box(Thing):
             return None
         found = next((one for one in state.there if one.n == n), None)
         if kind == "send":
-            after = state if found else state._replace(there=(*state.there, Letter(n)))
+            after = state if found else state._replace(there=(*state.there, Draft(n)))
             return fits(after, int(found is None), result, seen)
         if kind == "claim":
             return self._claimed(state, who, result, seen)
@@ -435,7 +435,7 @@ class Box(Thing):
 
     def _claimed(self, state: Letters, who: str, result: Any, seen: bool) -> Letters | None:
         if not seen or result is None:
-            return state  # if it happened and nobody heard, its holder is dead, and the next fence tells
+            return state  # if the answer was lost, its holder is dead, and the next fence shows it
         for one in state.there:
             if one.n == result[0] and not one.done and (one.holder is None or one.holder in state.dead):
                 # A holder that died unheard has made the fence grow by two more: taken, and given back.
@@ -445,7 +445,7 @@ class Box(Thing):
         return None
 
 
-def _with(state: Letters, letter: Letter) -> Letters:
+def _with(state: Letters, letter: Draft) -> Letters:
     return state._replace(there=tuple(letter if one.n == letter.n else one for one in state.there))
 
 

@@ -2,7 +2,7 @@
 
 Wing and Gong's search, with Lowe's memory of what was tried: at each point one of the calls that
 had begun before any other one ended is taken next, and the model says whether its result fits. A
-call whose end nobody saw (its process was killed) may have happened at any later time, or never.
+call without a recorded end (its process was killed) may have happened at any later time, or never.
 
     calls = [Call(1, 4, "claim", fence_1), Call(2, inf, "done 1", None)]
     assert linearizable(calls, start, step)
@@ -22,7 +22,7 @@ class Call(NamedTuple):
 
     began: float
     ended: float
-    """inf if nobody saw the end; then `result` means nothing."""
+    """inf if the end was not recorded; then `result` means nothing."""
     asked: Any
     result: Any
 
@@ -30,7 +30,7 @@ class Call(NamedTuple):
 def linearizable(calls: Iterable[Call], start: S, step: Callable[[S, Any, Any, bool], S | None]) -> bool:
     """`step(state, asked, result, seen)` is the state after a call, or None if its result does not fit.
 
-    `seen` is False for a call whose end nobody saw: whatever it answered fits.
+    `seen` is False for a call without a recorded end. Any answer fits it.
     """
     ordered = sorted(calls, key=lambda call: (call.began, call.ended))
     must = sum(1 << number for number, call in enumerate(ordered) if call.ended != inf)

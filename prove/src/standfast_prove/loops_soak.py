@@ -24,11 +24,11 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim
 
 import standfast
-from standfast import config, handle
+from standfast import config, handle, when
 from standfast.clock import DAY_US, HOUR_US, MINUTE_US, SECOND_US, ManualClock
+from standfast.core import leases
 from standfast.db.contract import Caller
 from standfast.errors import IllegalTransition, LeaseLost
-from standfast.footings import leases
 from standfast.record.loops import Loop, Run, schedule
 
 START_US = 1_767_225_600_000_000
@@ -38,7 +38,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Kind(NamedTuple):
-    """A loop of the world: its schedule, and what is done about lateness, overlap and failure."""
+    """A loop of the world: its schedule and its rules for lateness, overlap and failure."""
 
     name: str
     every: str | None = None
@@ -181,7 +181,7 @@ def add(sf: standfast.Standfast, kind: Kind) -> Loop:
         ["true"],
         every=kind.every,
         cron=kind.cron,
-        at=kind.at_us,
+        at=None if kind.at_us is None else when.utc(kind.at_us),
         zone=kind.zone,
         catch_up=kind.catch_up,
         catch_up_max=kind.catch_up_max,
@@ -196,7 +196,7 @@ def add(sf: standfast.Standfast, kind: Kind) -> Loop:
 
 
 class Worker:
-    """One daemon. Of this host: a real process. Of the other host: a name nobody can judge but by time."""
+    """One daemon. Of this host: a real process. Of the other host: a name that only its lease can judge."""
 
     _pids = count(100_000)
 
@@ -255,7 +255,7 @@ class World:
         where = url or str(place / "standfast.db")
         self.sf = handle.connect(config.load(where, data_dir=place, scope="soak"), clock=self.clock)
         self.one_clock = url is not None
-        """A server's: nobody sets it, and no reboot of a client ends a lease."""
+        """A server's clock: no client sets it, and no reboot of a client ends a lease."""
         self.me = self.sf._store.caller
         self.workers: list[Worker] = []
         self.gone: list[Worker] = []
@@ -312,7 +312,7 @@ class World:
             due_us = self.sf.loops.next_due_us()
             assert due_us == self._next_due_us(), "the store and the model differ on what comes next"
             waits += [due_us - now_us] if due_us is not None else []
-            # Runs of daemons that nobody can judge come back when their leases end.
+            # Runs of daemons on another host come back when their leases end.
             silent = [one for one in (*self.gone, *self.workers) if one not in awake and one.holds]
             waits += [one.lease_mono_us - mono_us for one in silent if one.lease_mono_us > mono_us]
         lateness_us = (
@@ -360,7 +360,7 @@ class World:
                     one.attempt,
                     exit_code=codes[one.state],
                     timed_out=one.state == "timed_out",
-                    duration_us=one.duration_us,
+                    duration=one.duration_us / 1_000_000,
                 )
             except LeaseLost:
                 assert not counts, "a worker was refused what was its own"
@@ -376,24 +376,24 @@ class World:
         )
         if alive and self.draw.random() < 0.9:
             return  # asked now and then, to see that nothing is taken from the living
-        told = sorted((run.loop, run.slot_us) for run in self.sf.runs.abandon_dead(limit=1000))
+        acked = sorted((run.loop, run.slot_us) for run in self.sf.runs.abandon_dead(limit=1000))
         expected = []
         for name, model in self.models.items():
             for going in [one for one in model.open if one.worker is not None and self._is_dead(one, one.worker)]:
                 expected.append((name.partition("#")[0], going.slot_us))
                 model.over(going, "abandoned", self.clock.now_us())
                 self._count("runs taken from the dead")
-        assert told == sorted(expected), f"{told} were abandoned, not {expected}"
+        assert acked == sorted(expected), f"{acked} were abandoned, not {expected}"
 
     def _is_dead(self, going: Going, worker: Worker) -> bool:
         if going.child and worker.alive:
-            return False  # its worker is late, but its child is seen alive: whoever ends it may have the run
+            return False  # its worker is late, but its child is alive: only a process that ends it may take the run
         return (worker.here and not worker.alive) or worker.lease_mono_us <= self.mono_us()
 
     def _fire(self, worker: Worker) -> None:
         while (due_us := self._first_slot()) is not None and due_us <= self.clock.now_us():
             self.sf.loops.fire_due(limit=self.draw.choice((1, 3, 100)))
-            # The model fires whatever the store has fired: a limit only spreads it over several calls.
+            # The model fires all that the store has fired. A limit only spreads it over several calls.
             for model in self.models.values():
                 if model.next_us is not None and model.next_us <= self.clock.now_us():
                     row = self.sf.loops.get(self._id(model))
@@ -425,7 +425,7 @@ class World:
                 return self._sleep(worker)
             if not self._ready() and self.draw.random() < 0.9:
                 return None
-        assert not self._ready(), "something was ready and nobody was given it"
+        assert not self._ready(), "a run was ready and no worker got it"
         return None
 
     def _ready(self) -> bool:
@@ -452,7 +452,7 @@ class World:
                 worker.stopped = False
 
     def _die(self, worker: Worker) -> None:
-        """Killed; somebody starts the next one, soon or after a weekend, here or elsewhere."""
+        """Kill a worker. The next one starts soon or after a weekend, here or on another host."""
         worker.kill()
         self.workers.remove(worker)
         self.wake_mono_us.pop(worker, None)
@@ -542,7 +542,7 @@ class World:
         return near_us is not None and model.next_us is not None and near_us < model.next_us
 
     def _flood(self) -> None:
-        """A loop of many slots, and then nobody is there for long: more than a thousand rows in one gap."""
+        """A loop with many slots and a long outage: more than a thousand missed slots in one gap."""
         if self.back_us:
             return
         self.add(Kind("flood", every="5m", catch_up=self.draw.choice(("latest", "all", "none")), longest_us=MINUTE_US))

@@ -1,7 +1,7 @@
 """The total-queue check: what many processes say they sent, received and ended, against what the store holds.
 
 Senders and readers are processes that are killed at any moment; each writes down what it is about to do
-and what it was told, in a file of its own that survives it. Afterwards, for every mail:
+and each answer, in a file of its own that survives it. Afterwards, for every mail:
 
 - acknowledged to its sender, it is in the store with that body;
 - it was received at least once, or is a dead letter with a reason;
@@ -23,12 +23,11 @@ from typing import Any
 
 import standfast
 from standfast import config, handle
-from standfast.clock import SECOND_US
 from standfast.errors import LeaseLost
 from standfast_prove.faults.children import Nursery
 
 BOX = "role:worker"
-LEASE_US = SECOND_US // 5
+LEASE = "200ms"
 
 
 class Told:
@@ -42,43 +41,43 @@ class Told:
 
 
 def send(url: str, place: str, number: int, count: int) -> None:
-    """In a child: every second mail with a key, so that whoever takes over sends it once."""
-    told = Told(place, f"send{number}")
+    """In a child: every second mail with a key, so that the process that takes over sends it once."""
+    acked = Told(place, f"send{number}")
     with opened(url, place) as sf:
         for n in range(count):
             body = {"from": number, "n": n}
             key = f"key {number} {n}" if n % 2 else None
-            told("sending", body=body, key=key)
+            acked("sending", body=body, key=key)
             mail = sf.mail.send(BOX, body, key=key, priority=n % 3, attempts_max=3)
-            told("sent", body=body, id=mail.id)
+            acked("sent", body=body, id=mail.id)
     (Path(place) / f"sender {number} is done").touch()
 
 
 def receive(url: str, place: str, number: int, senders: int) -> None:
     """In a child, until nothing is left: take, and end it, give it back, or go on without a word."""
-    told, draw = Told(place, f"receive{number}"), random.Random(number)
+    acked, draw = Told(place, f"receive{number}"), random.Random(number)
     # Every second one is an actor, whose leases end by time; the others are dead at once when killed.
     with opened(url, place, actor=f"worker {number % 3}", as_actor=number % 2 == 0) as sf:
         while not (_all_sent(place, senders) and not sf.mail.list(BOX, limit=1)):
-            for mail in sf.mail.follow(BOX, for_us=LEASE_US, timeout_s=0.2):
-                told("got", id=mail.id, fence=mail.fence, body=mail.body)
+            for mail in sf.mail.follow(BOX, for_=LEASE, timeout=0.2):
+                acked("got", id=mail.id, fence=mail.fence, body=mail.body)
                 chance = draw.random()
                 if chance < 0.1:
                     continue  # it comes back
                 verb = "done" if chance < 0.75 else "defer" if chance < 0.9 else "refuse"
-                told("ending", verb=verb, id=mail.id, fence=mail.fence)
+                acked("ending", verb=verb, id=mail.id, fence=mail.fence)
                 try:
                     if verb == "done":
                         sf.mail.done(mail)
                     elif verb == "defer":
-                        sf.mail.defer(mail, for_us=1000, reason="not now")
+                        sf.mail.defer(mail, for_="1ms", reason="not now")
                     elif draw.random() < 0.3:
                         sf.mail.refuse(mail, "no good")
                     else:
-                        sf.mail.release(mail, reason="somebody else")
-                    told("ended", verb=verb, id=mail.id, fence=mail.fence)
+                        sf.mail.release(mail, reason="for another")
+                    acked("ended", verb=verb, id=mail.id, fence=mail.fence)
                 except LeaseLost:
-                    told("late", verb=verb, id=mail.id, fence=mail.fence)
+                    acked("late", verb=verb, id=mail.id, fence=mail.fence)
 
 
 def opened(url: str, place: str | Path, *, actor: str | None = None, as_actor: bool = False) -> standfast.Standfast:
@@ -92,7 +91,7 @@ def _all_sent(place: str, senders: int) -> bool:
 
 
 def campaign(url: str, place: Path, *, seed: int, senders: int, receivers: int, count: int, kills: int) -> list[str]:
-    """Send, receive and kill; then what is wrong, in words. Everything is ended when this returns."""
+    """Send, receive and kill; then yield each defect as a sentence. All processes have ended on return."""
     draw = random.Random(seed)
     said: dict[str, Any] = {"url": url, "place": str(place)}
     with Nursery(words=place / "words") as nursery:
@@ -131,7 +130,7 @@ def campaign(url: str, place: Path, *, seed: int, senders: int, receivers: int, 
 
 
 def _let_them_work(place: Path, size_bytes: int) -> None:
-    """Until the histories have grown by so much, or for a second if nobody can work."""
+    """Until the histories have grown by so much, or for a second if no process can work."""
 
     def written() -> int:
         return sum(file.stat().st_size for file in place.glob("*.history"))
@@ -178,9 +177,9 @@ def wrong(sf: standfast.Standfast, history: list[dict[str, Any]]) -> Iterator[st
         if len(ended[id]) > 1:
             yield f"done twice: {ended[id]}"
         if ended[id] and (row["state"], row["fence"]) != ("done", ended[id][0]["fence"]):
-            yield f"told that it was done, and it is {row['state']} with fence {row['fence']}: {ended[id]}"
+            yield f"reported as done, and it is {row['state']} with fence {row['fence']}: {ended[id]}"
         if row["state"] == "done" and row["fence"] not in tried[id]:
-            yield f"done, and nobody with fence {row['fence']} tried: {id}"
+            yield f"done, and no holder with fence {row['fence']} tried: {id}"
     yield from _wrong_attempts(sf, mails, got)
     keys = Counter(row["key"] for row in mails.values() if row["key"])
     yield from (f"one key, {times} mails: {key}" for key, times in keys.items() if times > 1)

@@ -1,7 +1,7 @@
-"""Directories that a run works in: gone when it ends, and with the next run if it was killed.
+"""Directories that a run works in. The run deletes them at its end; after a kill the next run does.
 
-Whoever works in one holds a lock on it, and the kernel gives that back when the last process that has it is gone.
-So nobody guesses from a number whether somebody is still there: whoever gets the lock is alone with the directory.
+A run holds a lock on its directory, and the kernel releases it when the last process that has it exits.
+So no process guesses from a pid whether the owner is alive: the process that gets the lock has the directory alone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def kept(where: str | None = None) -> Iterator[Path]:
         lock = _locked(directory.name)
         if lock is not None:
             break
-        directory.cleanup()  # between its making and its locking somebody cleared it away
+        directory.cleanup()  # another run deleted it before it was locked
     else:
         raise InvalidInput(
             f"directories in {where or tempfile.gettempdir()} cannot be locked", "name another place in TMPDIR"
@@ -58,14 +58,14 @@ def clear(*places: str) -> None:
 
 
 def _locked(path: str) -> int | None:
-    """A descriptor that has the lock of a directory of ours; None if it has somebody, or is none."""
+    """A descriptor with the lock of one of our directories; None if another process holds it, or if it is not ours."""
     try:
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
         return None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Whoever had the lock before may have removed it.
+        # The previous holder of the lock may have removed it.
         if os.fstat(lock).st_uid == os.geteuid() and os.path.samestat(os.fstat(lock), os.lstat(path)):
             return lock
     except OSError:

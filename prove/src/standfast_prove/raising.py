@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def raising(kind: type[BaseException] | tuple[type[BaseException], ...], *, match: str = "") -> Iterator[None]:
-    """Around what must end in this error, in words that `match`; AssertionError if it does not."""
+    """The block must raise this error with a message that `match` finds; else AssertionError."""
     try:
         yield
     except kind as error:

@@ -74,7 +74,7 @@ def _totals(runs: Sequence[Run]) -> Iterator[str]:
         yield f"| {_mark('total', unit)}{unit} | {number:,} | {wrong[unit]} | {_bound(number, wrong[unit])} |"
     for what in ALSO:
         if number := sum(one.seen.get(what, 0) for one in every(runs) if not one.control and one.unit != what):
-            yield f"| {_mark('total', what)}of these or beside them: {what} | {number:,} | | |"
+            yield f"| {_mark('also', what)}of these or beside them: {what} | {number:,} | | |"
     hours = sum(run.seconds for run in runs) / 3600
     yield f"\nIn {len(runs)} runs, {hours:.1f} hours by the clock on the wall.\n"
 

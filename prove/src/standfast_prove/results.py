@@ -20,7 +20,7 @@ from standfast.errors import InvalidInput
 T = TypeVar("T")
 FORMAT = 1
 WENT_WRONG = "times it went wrong, as it must"
-"""What is counted of a control."""
+"""The counts of a control."""
 
 
 class Result(NamedTuple):

@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from standfast import hints
 from standfast.errors import InvalidInput
 from standfast_prove import places
 from standfast_prove.catalogue import POSTGRES, Campaign
@@ -35,12 +36,12 @@ CONTROL_S = 60.0
 
 
 class Runner:
-    """One run. `say` is told what is going on, for a progress display."""
+    """One run. `say` receives each line of progress."""
 
     def __init__(self, stack: ExitStack, *, say: Say = lambda line: None, short: bool = False) -> None:
         if not __debug__:
             raise InvalidInput(
-                "the oracles are assertions, and Python was told to ignore those",
+                "the oracles are assertions, and `python -O` ignores assertions",
                 "start it without -O (PYTHONOPTIMIZE)",
             )
         self._stack = stack
@@ -49,7 +50,7 @@ class Runner:
         self._server = ""
         self._root = stack.enter_context(_moved_in())
         self.interrupted = False
-        """Somebody pressed Ctrl-C: what was played until then counts."""
+        """Ctrl-C was pressed: the results until then count."""
         self.postgres = ""
         """The version of the server, once there is one."""
 
@@ -73,7 +74,7 @@ class Runner:
                 not_run = str(missing)
             except KeyboardInterrupt:
                 self.interrupted = True
-            except Exception as error:  # noqa: BLE001  whatever it was, it was not what must be
+            except Exception as error:  # noqa: BLE001  any error is a failure of the campaign
                 not_run = missing_extra(error)
                 total.bad += [] if not_run else [f"{type(error).__name__}: {str(error)[-600:]}"]
                 last = seed
@@ -91,8 +92,8 @@ class Runner:
         elif not total.bad and not self.interrupted and not total.seen.get(campaign.unit):
             total.bad.append(f"it counted no {campaign.unit}: nothing was shown")
         elif total.bad:
-            again = f"standfast prove --only {campaign.name} --engine {engine} --seed {seed} --minutes 0"
-            total.bad.append(f"again with: {again}{' --short' * self._short}")
+            words = ("prove", "--only", campaign.name, "--engine", engine, "--seed", str(seed), "--minutes", "0")
+            total.bad.append(f"again with: {hints.command(*words, *('--short',) * self._short)}")
         return _result(campaign, engine, (first, last), start, total, not_run)
 
     def _once(self, campaign: Campaign, engine: str, seed: int) -> Outcome:
@@ -150,8 +151,8 @@ def missing_extra(error: BaseException) -> str:
 
 def said_by_a_child(bad: Sequence[str]) -> str:
     """Why it could not run, if a child of the campaign found that out; otherwise ""."""
-    told = (re.search(rf"^{Unavailable.__module__}\.Unavailable: (.+)", sentence, re.MULTILINE) for sentence in bad)
-    return next((match.group(1)[:200] for match in told if match), "")
+    acked = (re.search(rf"^{Unavailable.__module__}\.Unavailable: (.+)", sentence, re.MULTILINE) for sentence in bad)
+    return next((match.group(1)[:200] for match in acked if match), "")
 
 
 def engines(campaign: Campaign, wanted: Sequence[str]) -> list[str]:
@@ -183,7 +184,7 @@ def place(root: Path) -> Iterator[Path]:
 
 @contextmanager
 def _moved_in() -> Iterator[Path]:
-    """No campaign may touch the home, or the settings, of whoever starts it."""
+    """No campaign may touch the home or the settings of its user."""
     before = dict(os.environ)
     places.clear(MEMORY, tempfile.gettempdir())
     with places.kept() as root:
@@ -193,7 +194,7 @@ def _moved_in() -> Iterator[Path]:
             os.environ[name] = os.path.join(root, name.lower())
             os.mkdir(os.environ[name], 0o700)
         os.environ["STANDFAST_REMEMBER"] = "0"  # the next run's server may have the same port
-        os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = os.path.join(root, "hypothesis")  # not where somebody works
+        os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = os.path.join(root, "hypothesis")  # not the user's own directory
         try:
             yield root
         finally:

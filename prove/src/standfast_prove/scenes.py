@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from standfast.core import leases
 from standfast.db.contract import Tx
 from standfast.db.sql import statement
-from standfast.footings import leases
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
-    from standfast.ledger.effects import Effect
+    from standfast.ledger.effects.models import Effect
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ def gone(sf: Standfast) -> str:
 
 
 def elsewhere(sf: Standfast) -> str:
-    """A holder nobody here can judge: a process in another namespace."""
+    """A holder that this process cannot judge: a process in another namespace."""
     return str(leases.process(os.getpid(), sf._store.caller.clock)._replace(namespace="1"))
 
 

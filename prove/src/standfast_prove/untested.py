@@ -7,7 +7,7 @@ UNTESTED = """
   was run on macOS, on ARM, on a disk whose cache lies about what it has written, or on a network file system
   (which standfast refuses).
 - **Power loss is modelled, or cut off by the kernel.** Images are made of recorded writes by a model of a
-  disk, and a real ext4 is shut down in the middle of its work. Nobody pulled a plug, and xfs and btrfs were
+  disk, and a real ext4 is shut down in the middle of its work. No plug was pulled, and xfs and btrfs were
   not cut.
 - **PostgreSQL's own durability** is taken for granted: its server was killed and partitioned, its disk was
   not. Replicas, failover and a pooler between two regions were not tried.
@@ -18,6 +18,5 @@ UNTESTED = """
   one machine. The bound says what n tries can say; a defect that no campaign can reach is in none of them.
 - **What agents do.** The world that effects touch is a file that counts. Remotes that answer late, twice or
   wrongly were tried as far as the stories of the effects campaign tell them.
-- **Somebody who wants to do harm.** Garbage at every door is tried; an attacker with the rights of the user
-  is not.
+- **Attackers.** Garbage at every entry point is tried. An attacker with the rights of the user is not.
 """

@@ -19,10 +19,12 @@ import functools
 import os
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from standfast.adapters.awaiting import missing, opened, submitted
+from standfast.adapters.async_support import missing, opened, submitted
 from standfast.errors import InvalidInput, StandfastError
+from standfast.models import Model
+from standfast.record.chat import INTERRUPTED
 from standfast.record.conversations import Conversations, Home, Item, Line, line
 
 try:
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-INTERRUPTED = "No answer to this call was recorded: it was interrupted, and may or may not have been carried out."
 ANSWERS = {
     "function_call": "function_call_output",
     "computer_call": "computer_call_output",
@@ -57,8 +58,8 @@ _TOLD = ("function_call", "custom_tool_call")
 """The calls whose answer is plain text, so that one can be made up for the model."""
 
 
-class Orphan(NamedTuple):
-    """A call of a tool that has no answer: nobody knows whether it was carried out."""
+class Orphan(Model):
+    """A tool call without an answer: it is unknown whether it was carried out."""
 
     call_id: str
     type: str
@@ -69,7 +70,7 @@ class Orphan(NamedTuple):
 class Session:
     """The conversation `session_id`, in the default store, in the one at a path or URL, or in an open one.
 
-    With `repair=True` what is read can always be sent: a call without an answer is followed by one
+    With `repair=True` the items that you read can always be sent: a call without an answer is followed by one
     that says so, and an answer whose call lies before the limit is left out. Nothing is rewritten.
     """
 
@@ -91,7 +92,7 @@ class Session:
         self._agent = agent
         self._home: Home | None = None
         self._handle, mine = opened(store)
-        self._room = Conversations(self._handle._store)
+        self._resource = Conversations(self._handle._store)
         self._close = weakref.finalize(self, self._handle.close) if mine else None
 
     # -- the protocol --------------------------------------------------------------------------------------
@@ -101,14 +102,14 @@ class Session:
         last = resolve_session_limit(limit, self.session_settings)
         if last is not None and last < 0:
             last = None  # as the SDK's own sessions have it
-        items = await _read(functools.partial(self._room.items, self.session_id, last=last, home=self._home))
+        items = await _read(functools.partial(self._resource.items, self.session_id, last=last, home=self._home))
         return repaired(items) if self.repair else items
 
     async def add_items(self, items: list[Any]) -> None:
         """All of them, one after another with nothing between, durably; or none."""
         if not items:
             return self._usable()
-        redact = self._room.store.redact
+        redact = self._resource.store.redact
         if len(items) > INLINE_MAX:
             lines = await _read(lambda: [_line(item, redact) for item in list(items)])
         else:
@@ -130,7 +131,7 @@ class Session:
 
     async def orphans(self) -> list[Orphan]:
         """Calls of tools without an answer, in order: what was interrupted, or is still under way."""
-        items = await _read(functools.partial(self._room.items, self.session_id))
+        items = await _read(functools.partial(self._resource.items, self.session_id))
         unanswered = _open(items)
         return [_orphan(item) for item in items if (call := _call(item)) and call in unanswered]
 
@@ -160,12 +161,12 @@ class Session:
         return f"<Session {self.session_id}>"
 
     async def _write(self, change: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        body: Callable[..., T] = change.body  # type: ignore[attr-defined]  # what `verb` made it of
-        work = functools.partial(body, self._room)
-        return await submitted(self._room.store, lambda tx: work(tx, self.session_id, *args, **kwargs))
+        body: Callable[..., T] = change.body  # type: ignore[attr-defined]  # the function that `transactional` wrapped
+        work = functools.partial(body, self._resource)
+        return await submitted(self._resource.store, lambda tx: work(tx, self.session_id, *args, **kwargs))
 
     def _usable(self) -> None:
-        if self._room.store.closed:
+        if self._resource.store.closed:
             raise InvalidInput("this store is closed", "open it again with standfast.open()")
 
 

@@ -1,6 +1,6 @@
 """Checkpoints: a long conversation folded into a few words, and the place to go on from.
 
-A checkpoint stands for everything said in a node up to a position: its summary, whatever data the
+A checkpoint replaces all messages of a node up to a position: its summary, any data the
 caller needs to go on (a cursor, prompt cache keys, the versions it was made with), and nothing that
 cannot be made again. The messages stay. Deleting every checkpoint loses time and nothing else, and a
 test deletes them all.
@@ -17,15 +17,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from standfast import crash, serial
+from standfast.core import journal, naming, user_code
+from standfast.core.checks import PAGE_MAX, page_size
+from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.db.store import Room, Store, query, refused_inside, verb
+from standfast.db.store import Resource, Store, query, refused_inside, transactional
 from standfast.errors import InvalidInput, NotFound
-from standfast.footings import foreign, journal
-from standfast.footings.checks import PAGE_MAX, page_size
-from standfast.footings.journal import Receipt
 from standfast.ids import is_id, new_id
-from standfast.ledger.opening import Opening
+from standfast.ledger.opening_counts import Opening
+from standfast.models import Model
 from standfast.serial.redaction import redacted
 
 SQL = load(__name__)
@@ -40,8 +41,8 @@ _LINEAGE_MAX = 256
 _PAGE = 500
 
 
-class Checkpoint(NamedTuple):
-    """What stands for a node's messages up to `to_position`."""
+class Checkpoint(Model):
+    """The replacement of a node's messages up to `to_position`."""
 
     id: str
     session_id: str
@@ -58,7 +59,7 @@ class Checkpoint(NamedTuple):
     receipt: Receipt | None = None
 
 
-class Said(NamedTuple):
+class Said(Model):
     """One message as a fold reads it; an earlier fold comes first, with the role `summary`."""
 
     position: int
@@ -67,7 +68,7 @@ class Said(NamedTuple):
     occurred_us: int
 
 
-class Context(NamedTuple):
+class Context(Model):
     """What a model is given to go on: the newest fold, and what was said after it."""
 
     checkpoint: Checkpoint | None
@@ -84,7 +85,7 @@ class Context(NamedTuple):
         return self.checkpoint.cursor if self.checkpoint is not None else None
 
 
-CheckpointList: TypeAlias = "list[Checkpoint]"  # in the room, `list` is a verb
+CheckpointList: TypeAlias = "list[Checkpoint]"  # in the resource, `list` is a method
 
 
 # -- for sessions ------------------------------------------------------------------------------------------
@@ -130,7 +131,7 @@ def fold(
     older = _older(opening.store, opening.node_id, keep_last, dict(versions or {}))
     if not older or older[-1].role == "summary":
         return None
-    folded = foreign.call(fn, older)
+    folded = user_code.call(fn, older)
     words = {"summary": folded} if isinstance(folded, str) else {"data": folded}
     return add(opening, older[-1].position, cursor=cursor, versions=versions, cache_keys=cache_keys, **words)
 
@@ -145,15 +146,15 @@ def context(opening: Opening, *, last: int = 200, versions: Mapping[str, str] | 
     return opening.store.read(lambda tx: _context(tx, opening.node_id, last, dict(versions or {})))
 
 
-# -- the room ------------------------------------------------------------------------------------------------
+# -- the resource ------------------------------------------------------------------------------------------------
 
 
-class Checkpoints(Room):
+class Checkpoints(Resource):
     """Folds of what was said. `where` is a session (object, id or key) or the id of a sub-agent's node."""
 
     __slots__ = ()
 
-    @verb
+    @transactional
     def add(
         self,
         tx: Tx,
@@ -168,7 +169,7 @@ class Checkpoints(Room):
     ) -> Checkpoint:
         """Fold everything said up to position `upto`; without it, everything said so far. The messages stay.
 
-        Raises InvalidInput for a position nobody has spoken at, and past 1 MiB.
+        Raises InvalidInput for a position without a message, and past 1 MiB.
         """
         row = _checked(summary, data, cursor, versions, cache_keys)
         node_id = _node_id(tx, self.scope, where)
@@ -202,7 +203,7 @@ class Checkpoints(Room):
         )
         return [_checkpoint(row) for row in rows]
 
-    @verb
+    @transactional
     def delete_all(self, tx: Tx, session: object = None, *, everywhere: bool = False) -> int:
         """Delete the checkpoints of a session, or of this scope; how many there were. Nothing else is lost."""
         session_id = _session_id(tx, self.scope, session)
@@ -265,7 +266,7 @@ def _added(tx: Tx, node_id: str, upto: int | None, row: Row) -> Checkpoint:
     tx.run(SQL.trim, node_id=node_id, keep=KEPT_PER_NODE)
     summary = f"up to position {upto}, {row['size_bytes']} bytes"
     receipt = journal.append(tx, "checkpoint.added", made["id"], summary=summary, session_id=node["session_id"])
-    return _checkpoint(made)._replace(receipt=receipt)
+    return _checkpoint(made).replace(receipt=receipt)
 
 
 # -- reading ------------------------------------------------------------------------------------------------------
@@ -279,7 +280,7 @@ class _Segment(NamedTuple):
 
 
 def _segments(tx: Tx, node_id: str) -> list[_Segment]:
-    """Where a conversation stands, the newest part first: a node, then its ancestors' of the same path."""
+    """The position of a conversation, the newest part first: a node, then its ancestors' of the same path."""
     node = tx.maybe(SQL.node, id=node_id)
     found = [_Segment(node_id, _EVERYTHING)]
     if node is None or node["first_position"] <= 1:
@@ -380,7 +381,7 @@ def _node_id(tx: Tx, scope: str, where: object) -> str:
     session = tx.maybe(SQL.session, scope=scope, session=named)
     root = tx.maybe(SQL.child, session_id=session["id"], parent_id="", name="") if session is not None else None
     if root is None:
-        raise _unknown(named)
+        raise naming.unknown(tx, "session", named)
     return str(root["id"])
 
 
@@ -391,12 +392,8 @@ def _session_id(tx: Tx, scope: str, session: object) -> str:
     named = str(getattr(session, "id", session))
     row = tx.maybe(SQL.session, scope=scope, session=named)
     if row is None:
-        raise _unknown(named)
+        raise naming.unknown(tx, "session", named)
     return str(row["id"])
-
-
-def _unknown(named: str) -> NotFound:
-    return NotFound(f"there is no session {serial.clean(named, 60)!r} here", "see them: standfast session list")
 
 
 def _said(row: Row) -> Said:
@@ -405,7 +402,7 @@ def _said(row: Row) -> Said:
 
 
 def _checkpoint(row: Row) -> Checkpoint:
-    values = {name: row[name] for name in Checkpoint._fields[:-1]}
+    values = {name: row[name] for name in Checkpoint.field_names()[:-1]}
     for name in ("cursor", "data"):
         values[name] = serial.read(row[name])
     values["cache_keys"] = tuple(serial.read(row["cache_keys"]) or ())

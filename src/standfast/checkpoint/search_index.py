@@ -1,12 +1,12 @@
 """The index of words: what `search` finds without reading everything.
 
 It covers messages, decisions, tool calls, mail and tasks, and it is deletable: each entry is made
-again from its row. Nothing writes into it on the way of a verb; `catch_up` follows in batches, and a
-search looks directly at whatever it has not reached yet, so that nothing is missing right after it
+again from its row. Nothing writes into it on the way of a method; `catch_up` follows in batches, and a
+search reads rows it has not reached yet directly, so that nothing is missing right after it
 was written.
 
 Each source has a mark. Behind it everything is indexed; before it a row may be indexed or not,
-which its entry says. A mark never passes what is younger than a minute: on PostgreSQL a row with
+which its entry says. A mark never passes rows younger than a minute: on PostgreSQL a row with
 a smaller number may still be committed late, and no transaction of ours lives that long.
 """
 
@@ -20,10 +20,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from standfast import serial
-from standfast.config.scope import scope_of
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import Statement, load
-from standfast.db.store import Room, verb
+from standfast.db.store import Resource, transactional
 
 SQL = load(__name__)
 
@@ -33,7 +32,7 @@ WINDOW = 5000
 """Rows of the journal looked through at once for what has changed."""
 YOUNG_US = 60_000_000
 TEXT_MAX = 200_000
-"""Characters of one thing that are indexed; what is longer is found by its beginning."""
+"""Characters of one thing that are indexed; a longer text is found by its beginning."""
 WORD_MAX = 64
 
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af"
@@ -69,7 +68,7 @@ class Source(NamedTuple):
     read: Callable[[Row], str]
 
 
-class SearchIndex(Room):
+class SearchIndex(Resource):
     """Keeping the index: `catch_up` is all it needs."""
 
     __slots__ = ()
@@ -91,7 +90,7 @@ class SearchIndex(Room):
                 at = step.upto
         return count
 
-    @verb
+    @transactional
     def clear(self, tx: Tx) -> None:
         """Forget the whole index; the next search makes it again."""
         tx.run(SQL.clear_words)
@@ -113,14 +112,14 @@ def unindexed(tx: Tx, limit: int) -> Iterator[Document]:
 
 
 def document_of(tx: Tx, kind: str, subject: str) -> Document | None:
-    """One thing as it stands now."""
+    """One row in its present state."""
     source = next(source for source in SOURCES if source.name == kind)
     row = tx.maybe(_ONE[kind], subject=subject)
     return None if row is None else _document(source, row)
 
 
 def words(text: str) -> str:
-    """The words of a text in their plainest form, one blank between them: what is compared in a search.
+    """The words of a text in their plainest form, one blank between them: a search compares these.
 
     Case, accents and punctuation do not count; each Chinese, Japanese or Korean sign is a word.
     """
@@ -142,7 +141,7 @@ def _mark(tx: Tx, *, source: Source) -> int:
 
 
 def _after(tx: Tx, *, source: Source, at: int, limit: int) -> tuple[list[Document], int | None]:
-    """What is not indexed behind a place, and the place to go on from; None if that was all."""
+    """The rows after a cursor that are not indexed, and the next cursor; None at the end."""
     if not source.windowed:
         found = [_document(source, row) for row in tx.all(source.next, mark=at, limit=limit)]
         return found, found[-1].place if len(found) == limit else None
@@ -153,7 +152,7 @@ def _after(tx: Tx, *, source: Source, at: int, limit: int) -> tuple[list[Documen
 
 
 class _Step(NamedTuple):
-    """What comes behind a place, where to go on, and where the mark may go once it is indexed."""
+    """The next rows after a cursor, the next cursor, and the cursor to store after indexing."""
 
     found: list[Document]
     upto: int | None
@@ -189,8 +188,6 @@ def _move(tx: Tx, *, source: Source, mark: int) -> None:
 
 def _document(source: Source, row: Row) -> Document:
     fields = {name: row[name] for name in Document._fields if name in row}
-    if source.name in ("decision", "task"):
-        fields["scope"] = scope_of(fields["scope"])
     return Document(**{"kind": source.name, "role": None, "tool": None, **fields, "text": source.read(row)})
 
 

@@ -23,7 +23,7 @@ import sys
 
 _GARBAGE = 50_000, 10, 10
 """A command that ends soon never looks for garbage; one that stays does, less often than others."""
-DOORS: dict[str, str] = {"hook": "standfast.cli.hook:main"}
+DIRECT: dict[str, str] = {"hook": "standfast.cli.hook:main"}
 """Commands opened before click is loaded, as "module:function" taking the remaining words."""
 
 
@@ -35,8 +35,8 @@ def main() -> int:
         print("standfast needs Linux or macOS; on Windows run it inside WSL", file=sys.stderr)
         return 78
     try:
-        if words and words[0] in DOORS:
-            return _enter(DOORS[words[0]], words[1:])
+        if words and words[0] in DIRECT:
+            return _enter(DIRECT[words[0]], words[1:])
         from standfast.cli.app import run
 
         return run(words)
@@ -47,8 +47,8 @@ def main() -> int:
         gc.freeze()
 
 
-def _enter(door: str, words: list[str]) -> int:
+def _enter(target: str, words: list[str]) -> int:
     from importlib import import_module
 
-    module, _, function = door.partition(":")
+    module, _, function = target.partition(":")
     return int(getattr(import_module(module), function)(words))

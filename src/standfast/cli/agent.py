@@ -27,6 +27,13 @@ agent.generate(
 )
 agent.generate("show", "get", examples=("standfast agent show reviewer", "standfast agent show --json"))
 agent.generate(
+    "name",
+    creates=True,
+    examples=("standfast agent name reviewer", "standfast agent name reviewer --agent claude-code:0199a3"),
+    text="mail to {name} reaches this session",
+    then="mail send {name} TEXT",
+)
+agent.generate(
     "set",
     creates=True,
     examples=(

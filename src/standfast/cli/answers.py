@@ -27,10 +27,13 @@ class One(NamedTuple):
     """One model, and what a person reads instead of its fields."""
 
     model: Any
-    text: str | Iterable[str] | None = None
-    """A template such as "{id} is closed: {reason}", or lines. Without it: the fields that have a value."""
+    text: str | Iterable[str] | Callable[[Out], Iterable[str]] | None = None
+    """A template such as "{id} is closed: {reason}", lines, or a screen: a function of the output.
+
+    Without it: the fields that have a value.
+    """
     then: str = ""
-    """The next command, a template without `standfast`."""
+    """The next command, a template without `standfast`; each further line is another command in its place."""
     say: str = ""
     """A message on stderr for people."""
     extra: Mapping[str, Any] = {}
@@ -52,7 +55,13 @@ class Many(NamedTuple):
     cursor: Callable[[Any], Any] | None = None
     """The cursor of the last model. Default: its `place`, `seq`, `id`, `key` or `name`, the first it has."""
     plain: Callable[[Any], dict[str, Any]] = values.plain
+    """A model as JSON."""
+    row: Callable[[Any], Mapping[str, Any]] | None = None
+    """A model as a row of the table, where the columns are not fields of it."""
+    say: str = ""
     exit_code: int = 0
+    places: Sequence[Any] = ()
+    """The columns that `--all` adds: the repository of each row."""
 
 
 Answer = One | Many | None
@@ -68,12 +77,23 @@ def framed(function: Callable[..., Answer], *, creates: bool = False) -> Callabl
     return run
 
 
-def answered(out: Out, ask: Callable[..., Answer], scope_choice: str | None = None, *, creates: bool = False) -> None:
-    """Open the store, ask, close it, print the answer. `ask` gets `everywhere=True` for `--all`."""
-    from standfast.cli.store import opened
+def answered(
+    out: Out,
+    ask: Callable[..., Answer],
+    scope_choice: str | None = None,
+    *,
+    creates: bool = False,
+    pid: int | None = None,
+) -> None:
+    """Open the store, ask, close it, print the answer. `ask` gets `everywhere=True` for `--all`.
+
+    With `pid`, a claim ends with that process.
+    """
+    from standfast.cli.open_store import held_while, opened
     from standfast.config import load
 
-    with opened(load(outside=scope_choice == "global"), create=creates) as sf:
+    settings = load(outside=scope_choice == "global")
+    with opened(settings, create=creates) if pid is None else held_while(settings, pid, create=creates) as sf:
         answer = ask(sf, **({"everywhere": True} if scope_choice == "all" else {}))
     show(out, answer)
 
@@ -88,13 +108,19 @@ def show(out: Out, answer: Answer) -> None:
 
 
 def _show_one(out: Out, one: One) -> None:
-    text = [filled(one.text, one.model)] if isinstance(one.text, str) else one.text
-    lines = text if text is not None or not out.for_people else out.pairs(details(one.model))
-    out.record({**values.plain(one.model), **one.extra}, lines, exact=one.exact)
+    out.record({**values.plain(one.model), **one.extra}, _lines(out, one) if out.for_people else (), exact=one.exact)
     if one.say and out.for_people:
-        out.say(f"standfast: {one.say}")
+        out.say(*f"standfast: {one.say}".splitlines())
     if one.then:
-        out.then("standfast " + filled(one.then, one.model, words=True))
+        out.then(*_commands(one.then, one.model))
+
+
+def _lines(out: Out, one: One) -> Iterable[str]:
+    if callable(one.text):
+        return one.text(out)
+    if one.text is None:
+        return out.pairs(details(one.model))
+    return [filled(one.text, one.model)] if isinstance(one.text, str) else one.text
 
 
 def _show_many(out: Out, many: Many) -> None:
@@ -102,31 +128,47 @@ def _show_many(out: Out, many: Many) -> None:
     if models and not columns:
         columns = [values.column(spec) for spec in column_names(models[0])]
     rows: Iterable[dict[str, Any]] = map(many.plain, models)
-    if out.for_people and models and not isinstance(models[0], Mapping):
-        rows = ({c.field: getattr(model, c.field) for c in columns} for model in models)
+    if out.for_people and many.row is not None:
+        rows = map(dict, map(many.row, models))
+    elif out.for_people and models and not isinstance(models[0], Mapping):
+        rows = ({c.field: _value(model, c.field) for c in columns} for model in models)
     out.rows(
         rows,
         columns,
         next=cursor_of(many) if many.limit and len(models) == many.limit else None,
-        then="standfast " + filled(many.then, models[0], words=True) if many.then and models else "",
         empty=many.empty,
     )
+    if many.then and models:
+        out.then(*_commands(many.then, models[0]))
+    if many.say and out.for_people:
+        out.say(*f"standfast: {many.say}".splitlines())
+
+
+def _value(model: Any, field: str) -> Any:
+    derived = field == "repository" and not hasattr(model, field)
+    return values.repository(model) if derived else getattr(model, field)
 
 
 def column_names(model: Any) -> Sequence[str]:
     """The columns that the model names, else all its fields that are shown."""
     named = getattr(model, "columns", None)
-    return named() if named is not None else [name for name in model._fields if name not in HIDDEN]
+    return named() if named is not None else [name for name in model.field_names() if name not in HIDDEN]
 
 
 def details(model: Any) -> list[tuple[str, Any]]:
     """The fields that have a value, with their labels; ids in full."""
-    fields = ((name, value) for name, value in model._asdict().items() if name not in HIDDEN)
+    fields = ((name, value) for name, value in model.as_dict().items() if name not in HIDDEN)
     return [
-        (values.label(name), values.moment(value) if name.endswith("_us") else values.text_of(value))
+        (values.label(name), _detail(name, value))
         for name, value in fields
         if value is not None and value != () and value != "" and value is not False
     ]
+
+
+def _detail(name: str, value: Any) -> str:
+    if name.endswith("_us"):
+        return values.moment(value)
+    return values.repository_name(value) if name == "repository" else values.text_of(value)
 
 
 def cursor_of(many: Many) -> str:
@@ -147,6 +189,15 @@ def filled(template: str, model: Any, *, words: bool = False) -> str:
     return template.format_map(_Fields(model, words)) if "{" in template else template
 
 
+def _commands(template: str, model: Any) -> list[str]:
+    return [f"standfast {filled(line, model, words=True)}" for line in template.splitlines()]
+
+
+def literal(command: str) -> str:
+    """A command as a template for `then`: braces stay, `standfast` is added there."""
+    return command.removeprefix("standfast ").replace("{", "{{").replace("}", "}}")
+
+
 class _Fields(dict[str, str]):
     def __init__(self, model: Any, words: bool) -> None:
         super().__init__()
@@ -158,6 +209,6 @@ class _Fields(dict[str, str]):
         shown = "" if value is None else text(value) if text is not None else str(value)
         if not self._words:
             return render.clean(shown)
-        from standfast.footings import hints
+        from standfast import hints
 
         return hints.word(shown)

@@ -1,6 +1,6 @@
 """The frame around every command: finding it, and what happens when it fails.
 
-A command is imported only when it is run. Whatever goes wrong becomes one message on stderr and
+A command is imported only when it is run. Any failure becomes one message on stderr and
 one exit code of `exits`; a traceback is shown only with `-v`, and never with a password in it.
 """
 
@@ -28,7 +28,7 @@ ALIAS_STEPS_MAX = 3
 COMPLETE_VARIABLE = "_STANDFAST_COMPLETE"
 
 
-class House(click.Group):
+class Root(click.Group):
     """`standfast`: every command of the registry, loaded when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -54,7 +54,7 @@ class House(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         args = expanded(ctx, args)
         if args[0] not in BY_NAME:
-            raise unknown(args[0], list(BY_NAME))
+            raise unknown(args, list(BY_NAME))
         return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -107,8 +107,8 @@ def help_screen(*, everything: bool = False) -> str:
             lines += ["", f"{title}:", *(f"  {entry.name:<{width}}  {entry.summary}" for entry in shown)]
     lines += [
         "",
-        "Every command: --help with examples, --json or --jsonl for programs. -v logs to stderr.",
-        f"{NAME} --version, {NAME} help exit-codes" + ("" if everything else f"; {NAME} help all has the rest."),
+        "Every command has --help with examples, and --json or --jsonl for programs.",
+        f"Also: {'' if everything else f'{NAME} help all, '}{NAME} help exit-codes; -v logs to stderr.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -130,21 +130,21 @@ def _verbose(ctx: click.Context, _: click.Parameter, given: bool) -> None:
 def _alone() -> None:
     ctx = click.get_current_context()
     if ctx.invoked_subcommand is None:
-        assert isinstance(ctx.command, House)
+        assert isinstance(ctx.command, Root)
         status = ctx.command.get_command(ctx, "status")
         assert status is not None
         invoke(ctx, status)
 
 
-def build() -> House:
+def build() -> Root:
     """The root command."""
-    house = House(NAME, callback=_alone, invoke_without_command=True)
-    house.params += common_options()
-    house.params += [
+    root = Root(NAME, callback=_alone, invoke_without_command=True)
+    root.params += common_options()
+    root.params += [
         flag("--version", callback=_print_version, help="Versions."),
         flag("-v", "--verbose", callback=_verbose, help="Log events and tracebacks to stderr."),
     ]
-    return house
+    return root
 
 
 def run(words: list[str]) -> int:
@@ -154,7 +154,7 @@ def run(words: list[str]) -> int:
     if COMPLETE_VARIABLE in os.environ:
         return _complete()
     out = Out(_asked_format(words), debug=_asked_debug(words))
-    code = _guarded(out, lambda: _invoke(words, out))
+    code = _guarded(out, words, lambda: _invoke(words, out))
     return _flushed(code)
 
 
@@ -168,16 +168,16 @@ def _prepare_streams() -> None:
 
 def _invoke(words: list[str], out: Out) -> int:
     # An unparsed line's format is only a guess, good enough for its error; parsing decides.
-    house = build()
+    root = build()
     guessed, out.format = out.format, "text"
     try:
-        ctx = house.make_context(NAME, list(words), obj=out)
+        ctx = root.make_context(NAME, list(words), obj=out)
     except click.ClickException:
         out.format = guessed
         raise
     with ctx:
         try:
-            house.invoke(ctx)
+            root.invoke(ctx)
         except click.UsageError:
             out.format = guessed
             raise
@@ -188,7 +188,7 @@ def _invoke(words: list[str], out: Out) -> int:
     return exits.OK
 
 
-def _guarded(out: Out, action: Callable[[], int]) -> int:
+def _guarded(out: Out, words: list[str], action: Callable[[], int]) -> int:
     """What a failure says and which code it leaves."""
     try:
         return action()
@@ -196,7 +196,7 @@ def _guarded(out: Out, action: Callable[[], int]) -> int:
         return end.exit_code
     except click.UsageError as error:
         if isinstance(error, click.NoSuchOption):
-            error = unknown_option(error) or error
+            error = unknown_option(error, words)
         out.error("usage", error.format_message(), _usage_hint(error))
         return exits.USAGE
     except click.ClickException as error:
@@ -210,11 +210,11 @@ def _guarded(out: Out, action: Callable[[], int]) -> int:
         _traceback(out)
         out.error(error.code, _masked(error.message), _masked(error.hint))
         return exits.code_of(error)
-    except OSError as error:  # the world around us: a full disk, a directory that may not be read
+    except OSError as error:  # errors of the system: a full disk, an unreadable directory
         _traceback(out)
         out.error("os_error", _masked(f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror)))
         return exits.FAILED
-    except Exception as error:  # noqa: BLE001  the last door: a bug must not print a password
+    except Exception as error:  # noqa: BLE001  the outermost handler: a bug must not print a password
         _traceback(out)
         out.error("internal", _masked(f"{type(error).__name__}: {error}"), "standfast -v … shows where")
         return exits.FAILED
@@ -277,4 +277,7 @@ def _discard(stream: TextIO) -> None:
 def _complete() -> int:
     from click.shell_completion import shell_complete
 
-    return shell_complete(build(), {}, NAME, COMPLETE_VARIABLE, os.environ[COMPLETE_VARIABLE])
+    try:
+        return shell_complete(build(), {}, NAME, COMPLETE_VARIABLE, os.environ[COMPLETE_VARIABLE])
+    except (click.ClickException, StandfastError):  # the line so far is no command of ours: there is nothing to offer
+        return exits.OK

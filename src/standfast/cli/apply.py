@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from standfast import hints
 from standfast.cli.frame import argument, command, option
 from standfast.cli.output import Out
 from standfast.cli.render import clean_lines
-from standfast.footings import hints
 
 if TYPE_CHECKING:
     from standfast.record.apply import Applied, Change, Spec
@@ -48,8 +48,8 @@ def apply(out: Out, file: str, mode: str, key: str | None) -> None:
 def plain(applied: Applied) -> dict[str, Any]:
     """The noun's own fields, its references, and its receipt as commands print it."""
     return {
-        **applied._asdict(),
-        "changes": [change._asdict() for change in applied.changes],
+        **applied.as_dict(),
+        "changes": [change.as_dict() for change in applied.changes],
         "refs": applied.refs,
         "receipt": applied.receipt.as_json() if applied.receipt else None,
     }
@@ -69,13 +69,13 @@ def _spec(file: str) -> Spec:
 
 
 def _commit(spec: Spec, key: str | None) -> Applied:
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
     from standfast.record.apply import apply as apply_spec
 
     if key is None:
         raise click.UsageError("--commit needs --key: the same key and file again change nothing")
     if spec.problems:  # before a store is made for it
-        from standfast.record.apply.committing import refuse
+        from standfast.record.apply.commit import refuse
 
         refuse(spec.problems)
     with opened() as sf:
@@ -86,7 +86,7 @@ def _look(spec: Spec, key: str | None, mode: str) -> Applied:
     """Without a store there is nothing to compare with, and none is made; nothing of the actor's is renewed."""
     from standfast.config import load
     from standfast.db.migrations import MIGRATIONS
-    from standfast.db.peek import schema_version
+    from standfast.db.schema_version import schema_version
     from standfast.errors import StorageError
     from standfast.handle import connect
     from standfast.record.apply import against_nothing

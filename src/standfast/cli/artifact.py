@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +16,14 @@ from standfast.cli.output import Out
 from standfast.cli.values import plain
 
 if TYPE_CHECKING:
-    from standfast.footings.artifacts import Collected, Fault
+    from standfast.core.artifacts import Collected, Fault
     from standfast.handle import Standfast
 
 artifact = noun(
     "artifact",
     "Large bytes: logs, diffs, whole answers, identified by their digest.",
     default="list",
-    of="standfast.footings.artifacts:Artifacts",
+    of="standfast.core.artifacts:Artifacts",
 )
 
 
@@ -37,7 +38,7 @@ artifact = noun(
 @option("--retention", type=click.Choice(["keep", "session", "scratch"]), default="keep", show_default=True)
 def put(out: Out, file: str, name: str | None, session: str | None, **given: Any) -> None:
     """Store the bytes of FILE, or of stdin (-), durably. Prints the id. The same bytes are stored once."""
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
 
     if file == "-" and name is None:
         raise click.UsageError("bytes from stdin need a name: --name build.log")
@@ -54,7 +55,7 @@ def put(out: Out, file: str, name: str | None, session: str | None, **given: Any
 @option("-o", "--output", metavar="PATH", help="Write to this path; without it, to stdout.")
 def get(out: Out, artifact: str, output: str | None) -> None:
     """Print the bytes of an ARTIFACT (id, its end, or name), compared with their digest first."""
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
 
     if output is None and not out.for_people:
         raise click.UsageError("bytes are not JSON: say where they go with -o PATH")
@@ -76,13 +77,14 @@ artifact.generate("show", examples=("standfast artifact show 9k2m4x", "standfast
 artifact.generate("remove", text="removed {id} ({name})", then="artifact collect")
 
 
-def _faults(faults: list[Fault]) -> list[dict[str, Any]]:
+def _faults(faults: Sequence[Fault]) -> list[dict[str, Any]]:
     return [{**plain(fault.artifact), "fault": fault.state} for fault in faults]
 
 
-def _verified(_: Standfast, faults: list[Fault]) -> Many:
+def _verified(_: Standfast, found: Many) -> Many:
     columns = "fault", "id", "name", "kind", "size_bytes bytes", "retention keep", "created_us when", "digest"
-    return Many(_faults(faults), columns, empty="all bytes match their digests", exit_code=exits.FAILED * bool(faults))
+    faults = _faults(found.models)
+    return Many(faults, columns, empty="all bytes match their digests", exit_code=exits.FAILED * bool(faults))
 
 
 def _collected(_: Standfast, done: Collected) -> One:

@@ -14,27 +14,32 @@ if TYPE_CHECKING:
 
 
 @command("brief", examples=("standfast brief", "standfast brief --agent reviewer --max-tokens 600 --json"))
-@option("--agent", help="Whose tasks and mail.  [default: whoever asks]")
+@option("--agent", help="Whose tasks and mail.  [default: the caller]")
 @option("--max-tokens", default=1500, show_default=True, type=click.IntRange(min=1), help="How long it may be.")
 @scope_options
 def brief(out: Out, agent: str | None, max_tokens: int, scope_choice: str | None) -> None:
     """Print what a starting agent must know, the most important first, each line with its id and age."""
-    from standfast.cli.store import exists, opened, refuse_missing
+    from standfast.cli.open_store import exists, opened, refuse_missing
     from standfast.config import load
     from standfast.views import coverage
 
     settings = load(outside=scope_choice == "global")
     refuse_missing(settings)
+    unread = coverage.unread_stores(settings)
+    if unread and out.for_people:
+        out.say(f"standfast: {coverage.not_read(unread)}")  # not in the text, which keeps to its tokens
     if not exists(settings):
-        return out.record({"agent": agent or settings.actor, "sections": []}, ["Nothing is recorded here yet."])
+        nothing = {"agent": agent or settings.actor, "sections": [], "unread_stores": unread}
+        return out.record(nothing, ["Nothing is recorded here yet."])
     with opened(settings, create=False) as sf:
         made = sf.brief(agent=agent, max_tokens=max_tokens, everywhere=coverage.choice(scope_choice))
-    data = made._asdict() | {
-        "sections": [section._asdict() | {"facts": [_fact(f) for f in section.facts]} for section in made.sections]
+    data = made.as_dict() | {
+        "sections": [section.as_dict() | {"facts": [_fact(f) for f in section.facts]} for section in made.sections],
+        "unread_stores": unread,
     }
     out.record(data, [made.markdown])
     return None
 
 
 def _fact(fact: Fact) -> dict[str, Any]:
-    return fact._asdict() | {"author": None if fact.author is None else fact.author._asdict()}
+    return fact.as_dict() | {"author": None if fact.author is None else fact.author.as_dict()}

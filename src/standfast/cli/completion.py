@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from standfast.cli.frame import argument, command
@@ -28,4 +30,5 @@ def completion(ctx: click.Context, out: Out, shell: str) -> None:
     script = made(ctx.find_root().command, {}, NAME, COMPLETE_VARIABLE)
     # Not `source()`: it starts a bash to ask for its version, and prints a guess about it.
     out.text(script.source_template % script.source_vars())
-    out.then(INSTALL[shell])
+    if sys.stdout.isatty():  # a shell that starts reads the script, and prints nothing
+        out.then(INSTALL[shell])

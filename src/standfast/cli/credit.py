@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import click
+from typing import TYPE_CHECKING
 
 from standfast.cli import values
-from standfast.cli.answers import Many, One
-from standfast.cli.frame import argument, noun, option
+from standfast.cli.answers import One
+from standfast.cli.frame import noun
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
@@ -60,26 +58,13 @@ credit.generate(
 )
 
 
-@credit.verb(
+credit.generate(
     "balance",
+    "balances",
+    then="credit list {account}",
+    empty=lambda asked: f"{asked['account']} has nothing" if "account" in asked else "no account has an entry",
     examples=("standfast credit balance ada", "standfast credit balance --at 'tue 03:00' --json"),
 )
-@argument("account", required=False)
-@option("--unit", help="Only this unit.")
-@option("--at", "at_us", type=values.PAST, help='The balance at this time: "tue 03:00".')
-@option("--after", type=values.PAIR, help="Start after this cursor, the `next` of the last page.")
-@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
-def balance(sf: Standfast, account: str | None, unit: str | None, at_us: int | None, limit: int, after: Any) -> Many:
-    """Show the balance of ACCOUNT, or of all accounts, by unit."""
-    if unit is not None and account is None:
-        raise click.UsageError("--unit needs an account: standfast credit balance ACCOUNT --unit UNIT")
-    then, empty = "credit list {account}", f"{account} has nothing" if account else "no account has an entry"
-    if account is not None and unit is not None:
-        return Many([sf.credits.balance(account, unit=unit, at_us=at_us)], then=then)
-    found = sf.credits.balances(account=account, at_us=at_us, after=after, limit=limit)
-    return Many(found, limit=limit, cursor=lambda last: (last.account, last.unit), then=then, empty=empty)
-
-
 credit.generate(
     "list",
     examples=("standfast credit list", "standfast credit list ada --unit tokens --json"),

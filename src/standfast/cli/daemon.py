@@ -53,7 +53,7 @@ def run(out: Out, workers: int, grace: str, again: bool) -> None:
     options = Options(workers, parse_duration(grace) / SECOND_US)
 
     def say(text: str) -> None:
-        with suppress(OSError, ValueError):  # whoever was listening has gone; the work has not
+        with suppress(OSError, ValueError):  # the listener has exited; the work goes on
             print(printed(f"{strftime('%Y-%m-%dT%H:%M:%SZ', gmtime())} {text}"), file=sys.stderr, flush=True)
 
     ended = Service(settings_of(cwd), options, say, lambda: settings_of(cwd)).run()
@@ -85,7 +85,7 @@ def _started(settings: Settings) -> Status:
 
     from standfast.clock import SYSTEM
     from standfast.daemon import status
-    from standfast.db.sqlite.place import make_private
+    from standfast.db.sqlite.location import make_private
 
     make_private(os.path.join(settings.data_dir, "daemon"))
     log = _log(settings)
@@ -132,14 +132,15 @@ def _log(settings: Settings) -> str:
 def stop(out: Out, now: bool) -> None:
     """End it, and wait until it is gone. What runs may end by itself for a while."""
     from standfast.clock import SYSTEM
-    from standfast.daemon import instance, stopping
+    from standfast.daemon import instance
+    from standfast.daemon import stop as stop_daemon
 
     settings = settings_of()
     found = instance.find(settings.data_dir, SYSTEM)
     if not found.running:
         out.record({"stopped": False, "pid": None}, ["no daemon runs here"])
         return
-    stopping.stop(settings.data_dir, found, SYSTEM, now=now, patience_s=STOP_MAX_S)
+    stop_daemon.stop(settings.data_dir, found, SYSTEM, now=now, patience_s=STOP_MAX_S)
     out.record({"stopped": True, "pid": found.pid}, [f"the daemon (process {found.pid}) has ended"])
     out.then("standfast daemon start")
 
@@ -156,7 +157,7 @@ RUNS = [Column("loop"), Column("slot_us", "slot", _moment), Column("attempt"), C
 
 @daemon.verb("status", examples=("standfast daemon status", "standfast daemon status --json"))
 def status_command(out: Out) -> None:
-    """How it stands: its parts, what it runs. Exits 3 if it does not run."""
+    """Show the daemon: its parts and its runs. Exits 3 if it does not run."""
     from standfast.cli import exits
     from standfast.clock import SYSTEM
     from standfast.daemon import status
@@ -171,7 +172,7 @@ def status_command(out: Out) -> None:
         lines += ["", *(f"the loop {one['loop']!r} is late: {one['why']}; {one['then']}" for one in found.foreign)]
     out.record(plain(found), lines)
     if found.state == "stopped":
-        out.then("standfast daemon start, or for good: standfast daemon install")
+        out.then("standfast daemon start", "standfast daemon install")
         raise click.exceptions.Exit(exits.NOT_FOUND)
     out.then("standfast loop list")
 
@@ -182,7 +183,7 @@ def _sentence(found: Status) -> str:
     words = {
         "starting": "is starting",
         "active": "fires and runs",
-        "standby": f"stands by: {found.leader} leads",
+        "standby": f"on standby: {found.leader} leads",
         "waiting": f"waits for the store: {found.note}",
         "draining": "is ending",
     }.get(found.state, found.state)
@@ -210,7 +211,7 @@ def install(out: Out, dry_run: bool, remove: bool) -> None:
         if not dry_run:
             unit.remove(path)
         out.record({"path": path, "removed": not dry_run}, [f"{path} {'would be' if dry_run else 'is'} removed"])
-        out.then("systemctl --user disable --now standfast; systemctl --user daemon-reload")
+        out.then("systemctl --user stop standfast; systemctl --user daemon-reload")
         return
     text = unit.text(environ=os.environ, data_dir=settings.data_dir, grace_s=tick.GRACE_S)
     changed = False if dry_run else unit.write(path, text)

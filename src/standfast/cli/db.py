@@ -1,4 +1,4 @@
-"""`standfast db`: what is really connected and why, and choosing another store.
+"""`standfast db`: the connected store and its source; choosing another store.
 
 Choosing saves an intent and nothing more: running processes keep the store they have opened,
 data stays where it is, and the variable still beats every file.
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from standfast import hints
 from standfast.cli import exits
 from standfast.cli.frame import Noun, argument, option
 from standfast.cli.output import Out
@@ -31,13 +32,13 @@ class _Db(Noun):
         return super().resolve_command(ctx, args)
 
 
-db = _Db("db", "What is connected and which source won; choose SQLite or PostgreSQL.", default="status")
+db = _Db("db", "Show the connected store and its source; choose SQLite or PostgreSQL.", default="status")
 
 
 @db.verb("status", examples=("standfast db", "standfast db --json"))
 def status(out: Out) -> None:
-    """Show what is really connected and which source decided; exits like the connection did."""
-    from standfast.cli.store import exists, opened, refuse_missing
+    """Show the connected store and which setting chose it. Exits with the error of a failed connection."""
+    from standfast.cli.open_store import exists, opened, refuse_missing
     from standfast.config import load
     from standfast.errors import StandfastError
 
@@ -66,15 +67,16 @@ def status(out: Out) -> None:
 def sqlite(out: Out, path: str | None, everywhere: bool) -> None:
     """Use the SQLite file PATH; without one, the default file again."""
     from standfast.config import load, parse_db_target, people
-    from standfast.db.sqlite import place
+    from standfast.db.sqlite import location
     from standfast.errors import InvalidInput
 
     people.refuse("redirects the store")
     settings = load(quiet=True)
     target = parse_db_target(f"sqlite:{path or ''}", default_path=settings.default_path)
     if target.is_memory:
-        raise InvalidInput("a store in memory is gone with its process; it cannot be saved as the choice")
-    place.check(target.location, allow_unsafe=settings.options.unsafe_storage)
+        raise InvalidInput("a store in memory ends with its process; it cannot be saved as the choice")
+    _left_behind(out, settings, target)
+    location.check(target.location, allow_unsafe=settings.options.unsafe_storage)
     _save(out, target, everywhere)
 
 
@@ -98,6 +100,7 @@ def pg(out: Out, url: str | None, variable: str | None, everywhere: bool, no_tes
         raise InvalidInput("this is not the URL of a PostgreSQL database", "standfast db pg postgresql://USER@HOST/DB")
     if not no_test:
         _test(settings._replace(target=target))
+    _left_behind(out, settings, target)
     _save(out, target, everywhere)
     if url not in (None, "-") and target.shown != target.location:
         out.say("the password was in the process list; next time: standfast db pg - < FILE, or --env NAME")
@@ -106,11 +109,13 @@ def pg(out: Out, url: str | None, variable: str | None, everywhere: bool, no_tes
 URL_MAX = 10_000
 
 
-def _url(url: str | None, variable: str | None) -> str:
+def _url(url: str | None, variable: str | None, command: str = "db pg") -> str:
     """The URL as it was given: itself, on stdin, or in a variable."""
     from standfast.errors import InvalidInput
 
-    hint = "standfast db pg postgresql://USER@HOST/DB, standfast db pg - < FILE, or standfast db pg --env NAME"
+    hint = ", or ".join(
+        f"standfast {command} {form}" for form in ("postgresql://USER@HOST/DB", "- < FILE", "--env NAME")
+    )
     if (url is None) == (variable is None):
         raise InvalidInput("name the database once: a URL, - for stdin, or --env NAME", hint)
     if variable is not None:
@@ -147,7 +152,7 @@ def trust(out: Out, path: str | None) -> None:
 @option("--print", "dry_run", is_flag=True, help="Print the statements; change nothing.")
 def roles(out: Out, prefix: str, dry_run: bool) -> None:
     """Create the roles of a PostgreSQL store and set exactly their grants; the same again changes nothing."""
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
     from standfast.config import load, people
     from standfast.errors import InvalidInput
 
@@ -169,9 +174,40 @@ def roles(out: Out, prefix: str, dry_run: bool) -> None:
     out.then("standfast doctor")
 
 
+@db.verb("move", examples=("standfast db move pg postgresql://ada@db/state", "standfast db move sqlite --commit"))
+@argument("engine", type=click.Choice(["sqlite", "pg"]))
+@argument("where", required=False, metavar="[PATH|URL]")
+@option("--env", "variable", help="Read the URL from this variable.")
+@option("--commit", is_flag=True, help="Move it. Without this, only the plan is shown.")
+@option("--wait", metavar="DURATION", help="Wait so long for effects and runs of live processes.")
+@option("--confirm", metavar="HASH", help="The hash of the plan, where there is no terminal to ask on.")
+@option("--global", "everywhere", is_flag=True, help="Save the choice for this account instead of this project.")
+def move(
+    out: Out,
+    engine: str,
+    where: str | None,
+    variable: str | None,
+    commit: bool,
+    wait: str | None,
+    confirm: str | None,
+    everywhere: bool,
+) -> None:
+    """Move the store with all its rows to a SQLite file or a PostgreSQL database, and use that one from then on."""
+    from standfast.cli.db_move import moved
+    from standfast.config import load, parse_db_target, people
+
+    settings = load(quiet=True)
+    text = _url(where, variable, "db move pg") if engine == "pg" else f"sqlite:{where or ''}"
+    target = parse_db_target(text, default_path=settings.default_path)
+    if commit:
+        people.refuse("moves the store")
+    if moved(out, settings, target, commit=commit, wait=wait, confirm=confirm):
+        _save(out, target, everywhere, moved=True)
+
+
 def _test(settings: Settings) -> None:
     """Connect once. What the driver says may quote pieces of the URL, so it is masked by the target itself."""
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
     from standfast.errors import StandfastError
 
     try:
@@ -183,7 +219,21 @@ def _test(settings: Settings) -> None:
     raise refusal  # out here: what the driver said must not hang on it
 
 
-def _save(out: Out, target: Target, everywhere: bool) -> None:
+def _left_behind(out: Out, settings: Settings, target: Target) -> None:
+    """Say how many rows stay in the store that was in use."""
+    from standfast.admin.copies.here import look
+    from standfast.errors import StandfastError
+
+    try:
+        there = None if settings.target.is_memory or settings.target == target else look(settings.target)
+    except StandfastError:
+        return  # it cannot be read: choosing another store is the way out
+    if there is not None and there.seq and "moved" not in there.meta:
+        command = hints.command("db", "move", "pg" if target.engine == "postgres" else "sqlite")
+        out.say(f"{there.seq} journal rows stay in {settings.target.shown}; to take them along: {command}")
+
+
+def _save(out: Out, target: Target, everywhere: bool, *, moved: bool = False) -> None:
     from standfast.config import load, save_target
 
     where = "global" if everywhere else "project"
@@ -195,7 +245,8 @@ def _save(out: Out, target: Target, everywhere: bool) -> None:
         out.say(f"not in effect here: {now.where} says {now.target.shown}")
     if target.engine == "postgres" and target.shown != target.location:
         out.say("the file holds a password: it is readable by you alone; keep it out of git")
-    out.say("relaunch what is running to use it: an open store is never swapped, and no data is moved")
+    if not moved:
+        out.say("restart running processes to use it: an open store is never swapped, and no data is moved")
 
 
 def _winner(now: Settings, path: str) -> dict[str, Any]:

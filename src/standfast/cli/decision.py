@@ -1,4 +1,4 @@
-"""`standfast decision`: what was decided, what is still open, what always holds. `standfast decide` records one."""
+"""`standfast decision`: decisions: closed, open, and standing ones. `standfast decide` records one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from standfast.cli.answers import One
-from standfast.cli.frame import made, noun
-from standfast.cli.generate import SESSION_VARIABLE, Generated
+from standfast.cli.frame import SESSION_VARIABLE, made, noun
+from standfast.cli.generate import Generated
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
@@ -25,7 +25,9 @@ decision = noun(
 
 def _close_the_first(found: list[Decision]) -> str:
     open_ = next((one for one in found if one.state == "open"), None)
-    return f"decision done {open_.id[-6:]} --outcome '…'" if open_ else ""
+    if open_ is not None:
+        return f"decision done {open_.id[-6:]} --outcome TEXT"
+    return f"decision show {found[0].id[-6:]}" if found else ""
 
 
 decision.generate(
@@ -51,6 +53,7 @@ decision.generate(
         "standfast decision withdraw 9k2m4x",
     ),
 )
+decision.generate("reopen", examples=("standfast decision reopen 9k2m4x", "standfast decision reopen 9k2m4x --json"))
 decision.generate(
     "catch",
     creates=True,
@@ -64,18 +67,19 @@ decision.generate(
 decision.generate(
     "caught",
     examples=("standfast decision caught", "standfast decision caught --all --json"),
+    then="decision list",
     empty="no control found an unrecorded decision",
 )
 decision.generate(
     "unwritten",
     options={"session": {"envvar": SESSION_VARIABLE}},
-    then="decision catch '…' --control … --session {session_id}",
+    then="decision catch TEXT --control NAME --session {session_id}",
     empty="every effect of this session has a decision",
 )
 
 
 def _decided(_: Standfast, made: Any) -> One:
-    follow = "withdraw {id}" if made.state == "standing" else "done {id} --outcome '…'"
+    follow = "withdraw {id}" if made.state == "standing" else "done {id} --outcome TEXT"
     return One(made, [made.id], then=f"decision {follow}")
 
 

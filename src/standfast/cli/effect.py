@@ -1,38 +1,43 @@
-"""`standfast effect`: what is sent to the outside world, from a shell: begin, act, say how it ended."""
+"""`standfast effect`: requests to outside systems, from a shell: begin, act, report the outcome."""
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from standfast import hints
 from standfast.cli import exits
-from standfast.cli.frame import argument, noun, option, place, scope_options
+from standfast.cli.answers import Many, One, literal, show
+from standfast.cli.frame import SESSION_VARIABLE, argument, made, noun, option
 from standfast.cli.output import Out, dumps
 from standfast.cli.render import Column
+from standfast.cli.values import DURATION, VALUE, home_short, moment, plain, short
 from standfast.errors import InvalidInput
-from standfast.footings import hints
 
 if TYPE_CHECKING:
-    from standfast.footings.journal import Event
-    from standfast.ledger.effects.nouns import Effect, Verdict
+    from standfast.core.journal import Event
+    from standfast.handle import Standfast
+    from standfast.ledger.effects.models import Effect, Verdict
+    from standfast.views.subjects import Subject
 
-effect = noun("effect", "What the outside world can see: recorded before it is sent.", default="list")
-
-
-def moment(us: int) -> str:
-    from time import localtime, strftime
-
-    return strftime("%Y-%m-%d %H:%M", localtime(us // 1_000_000))
+effect = noun(
+    "effect",
+    "What the outside world can see: recorded before it is sent.",
+    default="list",
+    of="standfast.ledger.effects.resource:Effects",
+)
 
 
 COLUMNS = [
-    Column("id", show=lambda id: id[-6:]),
-    Column("stands", "state"),
+    Column("id", show=short),
+    Column("state"),
     Column("shown", "what"),
     Column("planned_us", "when", moment),
-    Column("actor", "by"),
+    Column("agent", "by"),
+    Column("session_key", "session"),
+    Column("repository", show=home_short),
     Column("error"),
 ]
 
@@ -46,13 +51,13 @@ COLUMNS = [
 )
 @argument("tool")
 @argument("intent", nargs=-1)
-@option("--by", multiple=True, help="A field that identifies it; may be given more than once.")
+@option("--by", multiple=True, metavar="FIELD", help="A field that identifies it; may be given more than once.")
 @option("--key", help="Your own name for it, known in every session.")
-@option("--session", envvar="STANDFAST_SESSION", help="The session it belongs to: key or id.")
-@option("--task", help="The task it is done for: id, or the end of it.")
+@option("--session", envvar=SESSION_VARIABLE, metavar="KEY|ID", help="The session it belongs to.")
+@option("--task", metavar="ID", help="The task it is done for.")
 @option("--plan", is_flag=True, help="Stop before it is sent.")
-@option("--for", "term", help="How long you hold it unless you come back: 30m, 2h.  [default: 15m]")
-@option("--while", "pid", type=int, help="Hold it as long as this process lives.")
+@option("--for", "for_", type=DURATION, help="Hold it this long after your last command.  [default: 15m]")
+@option("--while", "pid", type=int, metavar="PID", help="Hold it while this process lives: --while $$")
 @option("--idempotent", is_flag=True, help="The remote honours the key that is printed: in doubt, send again.")
 @option("--approve", is_flag=True, help="A person has to say yes first.")
 @option("--attempts", type=click.IntRange(1, 10), default=1, help="How many sends one approval allows.  [default: 1]")
@@ -65,56 +70,63 @@ def begin(
     intent: tuple[str, ...],
     by: tuple[str, ...],
     session: str | None,
-    term: str | None,
+    for_: str | None,
     pid: int | None,
     **options: Any,
 ) -> None:
     """Record that TOOL is about to be used, with INTENT (JSON, or name=value …); then act.
 
     Exit 0: it is yours, act now and say `effect done` or `effect fail`. Exit 7: it was done
-    before, its result is on stdout. Exit 6: in doubt. Exit 75: somebody is at it.
+    before, its result is on stdout. Exit 6: in doubt. Exit 75: another process is running it.
     """
-    from standfast.cli.store import agent_session
-    from standfast.clock import parse_duration
+    from standfast.cli.lock import held_for
+    from standfast.cli.open_store import agent_session
 
     said = intent_of(intent)
-    for_us = parse_duration(term) if term else _longest(pid)
     with _opened(pid) as sf:
         begun = sf.effects.begin(
-            tool, said, by=by or None, session=session or agent_session(sf), for_us=for_us, **options
+            tool, said, by=by or None, session=session or agent_session(sf), for_=held_for(for_, pid), **options
         )
     if begun.done:
         _print_result(out, begun)
         raise click.exceptions.Exit(exits.ALREADY_DONE)
-    shown = [("effect", begun.id), ("state", begun.state), ("attempt", begun.attempt), ("key", begun.call_key)]
+    shown = [
+        ("effect", begun.id),
+        ("state", begun.state),
+        ("attempt", begun.attempt),
+        ("idempotency key", begun.call_key),
+    ]
     out.record(plain(begun), out.pairs((name, value) for name, value in shown if value))
     if begun.state == "planned":
-        out.then(f"{hints.command('effect', 'begin', tool)} … (the same once more sends it)")
+        out.then(_again(tool, intent, by, session, options))
     else:
-        out.then(f"standfast effect done {begun.id[-6:]} RESULT    (or: effect fail {begun.id[-6:]} WHY)")
+        out.then(
+            hints.command("effect", "done", begun.id[-6:], "RESULT"),
+            hints.command("effect", "fail", begun.id[-6:], "WHY"),
+        )
 
 
-@effect.verb("done", examples=("standfast effect done 9k2m4x", "standfast effect done deploy:42 '{\"run\": 7}'"))
-@argument("effect")
-@argument("result", required=False)
-@option("--ref", "external_ref", help="Where the world keeps it: a URL, a number.")
-@option("--attempt", type=int, help="The attempt that is done, where it is not your own.")
-def done(out: Out, effect: str, result: str | None, external_ref: str | None, attempt: int | None) -> None:
-    """Record the RESULT (JSON, or text; - is stdin) of an EFFECT you began: id, its end, or key."""
-    with _opened() as sf:
-        ended = sf.effects.done(effect, value_of(result), external_ref=external_ref, attempt=attempt)
-    _print(out, ended)
+def _again(tool: str, intent: tuple[str, ...], by: tuple[str, ...], session: str | None, given: dict[str, Any]) -> str:
+    """The same command without --plan: it sends what was planned."""
+    words = [word for field in by for word in ("--by", field)]
+    words += ["--session", session] if session else []
+    for name in ("key", "task", "per"):
+        words += [f"--{name}", given[name]] if given.get(name) else []
+    words += [f"--{name}" for name in ("idempotent", "approve", "again") if given.get(name)]
+    return hints.command("effect", "begin", tool, *intent, *words)
 
 
-@effect.verb("fail", examples=("standfast effect fail 9k2m4x 'no route to host'", "standfast effect fail deploy:42"))
-@argument("effect")
-@argument("why", default="not applied")
-@option("--attempt", type=int, help="The attempt that failed, where it is not your own.")
-def fail(out: Out, effect: str, why: str, attempt: int | None) -> None:
-    """Record that nothing was sent, and WHY: the next one acts. If you do not know, do not say it."""
-    with _opened() as sf:
-        ended = sf.effects.fail(effect, why, attempt=attempt)
-    _print(out, ended)
+effect.generate(
+    "done",
+    answer=lambda _, ended: _ended(ended),
+    options={"result": {"type": VALUE}, "external_ref": {"flag": "--ref"}},
+    examples=("standfast effect done 9k2m4x", "standfast effect done deploy:42 '{\"run\": 7}'"),
+)
+effect.generate(
+    "fail",
+    answer=lambda _, ended: _ended(ended),
+    examples=("standfast effect fail 9k2m4x 'no route to host'", "standfast effect fail deploy:42"),
+)
 
 
 @effect.verb(
@@ -128,99 +140,124 @@ def fail(out: Out, effect: str, why: str, attempt: int | None) -> None:
 @option("--applied", is_flag=True, help="It happened.")
 @option("--not-applied", is_flag=True, help="It did not happen: the next call acts.")
 @option("--evidence", required=True, help="What you looked at, and what it said.")
-@option("--result", help="What it would have returned: JSON, or text; - is stdin.")
-@option("--attempt", type=int, help="The attempt you looked at: a later one is left as it is.")
+@option("--result", type=VALUE, help="What it would have returned: JSON, or text; - is stdin.")
+@option("--attempt", type=int, metavar="N", help="The attempt you looked at: a later one is left as it is.")
 def resolve(
-    out: Out, effect: str, applied: bool, not_applied: bool, evidence: str, result: str | None, attempt: int | None
-) -> None:
+    sf: Standfast, effect: str, applied: bool, not_applied: bool, evidence: str, result: Any, attempt: int | None
+) -> One:
     """Settle an EFFECT that is in doubt, after having looked. A second resolve may correct the result."""
     if applied == not_applied:
         said = "--applied and --not-applied contradict each other" if applied else "did it happen?"
         raise InvalidInput(said, "give one of them: --applied or --not-applied")
     answer = "applied" if applied else "not_applied"
-    with _opened() as sf:
-        settled = sf.effects.resolve(effect, answer, evidence=evidence, result=value_of(result), attempt=attempt)
-    _print(out, settled)
+    return _ended(sf.effects.resolve(effect, answer, evidence=evidence, result=result, attempt=attempt))
 
 
 @effect.verb(
-    "undo",
+    "check",
+    examples=("standfast effect check 9k2m4x", "standfast effect check deploy:42 --yes"),
+)
+@argument("effect")
+@option("--yes", is_flag=True, help="Record what the probe found, without asking.")
+def check(out: Out, effect: str, yes: bool) -> None:
+    """Ask the ready probe of an EFFECT in doubt whether it happened, and record the answer if you say yes.
+
+    The probe only reads. Exit 6: it could not find out, or you did not say yes.
+    """
+    from standfast.cli.effect_check import check as checked
+
+    with _opened() as sf:
+        show(out, checked(sf, effect, yes=yes, ended=_ended))
+
+
+@effect.verb(
+    "compensate",
     examples=(
-        "standfast effect undo 9k2m4x -- ./close-pr.sh",
-        "standfast effect undo deploy:42 -- ./rollback.sh prod",
+        "standfast effect compensate 9k2m4x -- ./close-pr.sh",
+        "standfast effect compensate deploy:42 -- ./rollback.sh prod",
     ),
 )
 @argument("effect")
 @argument("command", nargs=-1, type=click.UNPROCESSED)
-def undo(out: Out, effect: str, command: tuple[str, ...]) -> None:
-    """Undo an EFFECT that was done, by running COMMAND once; it finds the recorded result on stdin, as JSON.
+def compensate(out: Out, effect: str, command: tuple[str, ...]) -> None:
+    """Reverse an EFFECT that was done: run COMMAND once, with the recorded result on stdin as JSON.
 
-    Exit 0 means undone; another exit code means not undone, to be tried again; ended by a signal,
-    the undo itself is in doubt.
+    Exit 0 means compensated. Another exit code means not compensated: try again. If a signal ends the command,
+    the compensation is in doubt.
     """
-    from standfast.cli.once_run import undoing
+    from standfast.cli.once_run import compensating
 
     if not command:
         raise InvalidInput(
-            "how is it undone? Nothing is known here but its result", f"effect undo {effect} -- COMMAND …"
+            "effect compensate needs the command that reverses the effect", f"effect compensate {effect} -- COMMAND …"
         )
     with _opened(process=True) as sf:
-        undone = sf.effects.undo(effect, undoing(command))
-    _print(out, undone)
+        compensated = sf.effects.compensate(effect, compensating(command))
+    show(out, _ended(compensated))
 
 
-@effect.verb("list", examples=("standfast effect list", "standfast effect list --in-doubt --all"))
-@option("--state", help="planned, dispatched, acknowledged, failed, compensated, superseded, in_doubt")
-@option("--in-doubt", "state", flag_value="in_doubt", help="Sent, and nobody knows whether it arrived.")
-@option("--tool", help="Only of this tool.")
-@option("--session", help="Only of this session: key or id.")
-@option("--after", callback=place, help="Where the page before ended.")
-@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
-@scope_options
-def list_(out: Out, limit: int, scope_choice: str | None, **asked: Any) -> None:
-    """List effects, the newest first."""
-    from standfast.cli.store import opened
-    from standfast.config import load
+def _first_in_doubt(found: list[Effect]) -> str:
+    first = next((one for one in found if one.in_doubt), found[0] if found else None)
+    return f"effect show {short(first.id)}" if first else ""
 
-    with opened(load(outside=scope_choice == "global"), create=False) as sf:
-        found = sf.effects.list(everywhere=scope_choice == "all", limit=limit, **asked)
-    doubtful = next((one for one in found if one.in_doubt), None)
-    then = f"standfast effect show {(doubtful or found[0]).id[-6:]}" if found else ""
-    out.rows(
-        [{**plain(one), **_for_people(one)} if out.for_people else plain(one) for one in found],
-        COLUMNS,
-        next=found[-1].id if len(found) == limit else None,
-        then=then,
-        empty="nothing is in doubt" if asked["state"] == "in_doubt" else "no effects here",
+
+def _listed(sf: Standfast, found: Many) -> Many:
+    about = _subjects(sf, [one.id for one in found.models])
+    return found._replace(
+        columns=COLUMNS,
+        row=lambda one: {**_row(one), **about[one.id].names()},
+        plain=lambda one: {**plain(one), **about[one.id].names()},
     )
 
 
-@effect.verb("show", examples=("standfast effect show 9k2m4x", "standfast effect show deploy:42 --json"))
-@argument("effect")
-def show(out: Out, effect: str) -> None:
-    """Show one EFFECT: what was to be done, how it stands, what happened to it, and what the next call would do."""
-    from standfast.cli.store import opened
+effect.generate(
+    "list",
+    without=("scope",),
+    also=[
+        partial(made, click.Option, ("--in-doubt", "state"), "Sent, with an unknown outcome.", flag_value="in_doubt")
+    ],
+    answer=_listed,
+    then=_first_in_doubt,
+    empty=lambda asked: "nothing is in doubt" if asked.get("state") == "in_doubt" else "no effects here",
+    examples=("standfast effect list", "standfast effect list --in-doubt --all"),
+)
 
-    with opened(create=False) as sf:
-        verdict = sf.effects.may_replay(effect)
-        events = sf.journal.about(verdict.effect.id, limit=200)
-    if not out.for_people:
-        about = {"replay": {"action": verdict.action, "reason": verdict.reason}}
-        transitions = [{"time_us": one.time_us, "type": one.type, "actor": one.actor} for one in events]
-        out.record({**plain(verdict.effect), **about, "transitions": transitions})
-        return
-    for line in _lines(out, verdict, events):
-        out.text(line)
-    if verdict.effect.in_doubt:
-        out.then(verdict.settling)
+
+def _subjects(sf: Standfast, ids: list[str]) -> dict[str, Subject]:
+    from standfast.views.subjects import Subjects
+
+    return Subjects(sf._store).of(ids)
+
+
+def _shown(sf: Standfast, verdict: Verdict) -> One:
+    events = sf.journal.about(verdict.effect.id, limit=200)
+    subject = _subjects(sf, [verdict.effect.id])[verdict.effect.id]
+    extra = {
+        **subject.names(),
+        "replay": {"action": verdict.action, "reason": verdict.reason},
+        "transitions": [{"time_us": one.time_us, "type": one.type, "agent": one.agent} for one in events],
+    }
+    then = _next(verdict) if verdict.effect.in_doubt else ""
+    return One(verdict.effect, lambda out: _lines(out, verdict, subject, events), then, extra=extra)
+
+
+def _next(verdict: Verdict) -> str:
+    """The command that settles it: by its ready probe, or by a person who has looked."""
+    from standfast.actions import doubts
+
+    ready = doubts.asking(verdict.effect) is not None
+    return f"effect check {short(verdict.effect.id)}" if ready else literal(verdict.settling)
+
+
+effect.generate(
+    "show",
+    "may_replay",
+    answer=_shown,
+    examples=("standfast effect show 9k2m4x", "standfast effect show deploy:42 --json"),
+)
 
 
 # What others here use, too.
-
-
-def plain(found: Effect) -> dict[str, Any]:
-    """The noun's own fields, and its receipt as commands print it."""
-    return {**found._asdict(), "receipt": found.receipt.as_json() if found.receipt else None}
 
 
 def intent_of(words: tuple[str, ...]) -> Any:
@@ -240,23 +277,8 @@ def intent_of(words: tuple[str, ...]) -> Any:
     return intent
 
 
-def value_of(word: str | None) -> Any:
-    """JSON, or the text itself; - is stdin."""
-    from standfast import serial
-
-    if word is None:
-        return None
-    text = sys.stdin.read() if word == "-" else word
-    try:
-        return serial.loads(text, what="result")
-    except InvalidInput:
-        if text.lstrip()[:1] in ("{", "["):
-            raise  # meant as JSON, and broken
-        return text.rstrip("\n")
-
-
 def _opened(pid: int | None = None, *, process: bool = False) -> Any:
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
     from standfast.config import load
     from standfast.handle import connect
 
@@ -265,14 +287,8 @@ def _opened(pid: int | None = None, *, process: bool = False) -> Any:
     return opened()
 
 
-def _longest(pid: int | None) -> int | None:
-    from standfast.footings.leases import LEASE_MAX_US
-
-    return LEASE_MAX_US if pid is not None else None  # it ends with the process; time is only the last resort
-
-
-def _print(out: Out, found: Effect) -> None:
-    out.record(plain(found), out.pairs([("effect", found.id), ("state", found.state), ("what", found.shown)]))
+def _ended(found: Effect) -> One:
+    return One(found, lambda out: out.pairs([("effect", found.id), ("state", found.state), ("what", found.shown)]))
 
 
 def _print_result(out: Out, found: Effect) -> None:
@@ -281,17 +297,19 @@ def _print_result(out: Out, found: Effect) -> None:
         out.say(f"standfast: done before, at {moment(found.ended_us)}")
 
 
-def _for_people(found: Effect) -> dict[str, Any]:
-    return {"stands": "in doubt" if found.in_doubt else found.state, "shown": found.shown}
+def _row(found: Effect) -> dict[str, Any]:
+    return {**found.as_dict(), "state": "in doubt" if found.in_doubt else found.state, "shown": found.shown}
 
 
-def _lines(out: Out, verdict: Verdict, events: list[Event]) -> Any:
+def _lines(out: Out, verdict: Verdict, subject: Subject, events: list[Event]) -> Any:
     found = verdict.effect
     facts: list[tuple[str, object]] = [
         ("effect", found.id),
         ("state", "in doubt" if found.in_doubt else found.state),
         ("tool", found.tool),
         ("key", found.key),
+        ("session", subject.session_key),
+        ("repository", home_short(subject.repository) or None),
         ("task", found.task_id),
         ("attempt", found.attempt),
         ("intent", dumps(found.intent)),
@@ -306,4 +324,4 @@ def _lines(out: Out, verdict: Verdict, events: list[Event]) -> Any:
     yield from out.pairs((name, value) for name, value in facts if value is not None)
     yield ""
     for event in events:
-        yield f"{moment(event.time_us)}  {event.type.removeprefix('effect.'):<13} {event.actor}"
+        yield f"{moment(event.time_us)}  {event.type.removeprefix('effect.'):<13} {event.agent}"

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from standfast import hints
 from standfast.cli import values
 from standfast.cli.frame import argument, noun, option, scope_options
 from standfast.cli.output import Out, dumps
 from standfast.cli.render import Column, clean_lines
-from standfast.footings import hints
 
 if TYPE_CHECKING:
     from standfast.record.events import Appended, Difference, Event
@@ -37,7 +37,7 @@ COLUMNS = [
     Column("stream", show=lambda name: name or ""),
     Column("version", "v", lambda version: "" if version is None else str(version)),
     Column("type"),
-    Column("actor", "by"),
+    Column("agent", "by"),
     Column("said", "what"),
 ]
 
@@ -84,7 +84,7 @@ def append(
 
     With `-` for TYPE, standard input has an event a line: {"type": …, "data": …}; all of them are appended, or none.
     """
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
 
     asked: dict[str, Any] = {"expected_version": expect, "key": key, "session": session}
     if type == "-":
@@ -94,9 +94,9 @@ def append(
         with opened() as sf:
             made = sf.events.append_many(stream, lines, **asked)
     else:
-        value, occurred_us = _value(data, form), None if at is None else _time_us(at)
+        value = _value(data, form)
         with opened() as sf:
-            made = [sf.events.append(stream, type, value, summary=summary, occurred_us=occurred_us, **asked)]
+            made = [sf.events.append(stream, type, value, summary=summary, occurred=at, **asked)]
     _print_appended(out, made)
 
 
@@ -116,11 +116,11 @@ def _print_appended(out: Out, made: list[Appended]) -> None:
 
 
 def _older(found: list[Any], stream: str | None, limit: int, *, since: str | None, after: str | None) -> str:
-    """How to see what came before the newest, where there is more than the page shows."""
+    """The command that shows what came before the newest, where there is more than the page shows."""
     if since is not None or after is not None or len(found) < limit:
         return ""
     start = (stream, "--after", "0") if stream else ("--since", "30d")
-    return f"{hints.command('event', 'list', *start)}    (these are the newest {limit}; that begins before them)"
+    return hints.command("event", "list", *start)
 
 
 @event.verb("list", examples=("standfast event list orders", "standfast event list --since 3h --type task --json"))
@@ -145,15 +145,15 @@ def list_(
 
     With --since or --after it begins there, and `next` leads on; without, it ends with the newest.
     """
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
     from standfast.config import load
 
     with opened(load(outside=scope_choice == "global"), create=False) as sf:
         found = sf.events.list(
             stream,
             type=type,
-            since_us=None if since is None else _time_us(since),
-            until_us=None if until is None else _time_us(until),
+            since=since,
+            until=until,
             newest=since is None and after is None,
             everywhere=scope_choice == "all",
             limit=limit,
@@ -185,10 +185,9 @@ def follow(out: Out, stream: str | None, type: str | None, after: str | None, id
     """Print events of STREAM, or of the whole journal, as they come. Nothing is remembered: see `consume`."""
     import sys
 
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
 
-    idle_s = None if idle is None else _duration_us(idle) / 1_000_000
-    with opened() as sf, sf.events.follow(stream, type=type, after=after, idle_s=idle_s) as following:
+    with opened() as sf, sf.events.follow(stream, type=type, after=after, idle=idle) as following:
         following.on_held_back = lambda sentence: out.say(f"standfast: {sentence}")
         out.say("standfast: waiting for events; Ctrl-C ends it") if out.for_people else None
         for one in following:
@@ -229,20 +228,19 @@ def consume(
     With COMMAND it is run for each, the event as JSON on its standard input; exit 0 commits it, anything else
     ends here and the event comes again. Without, an event is committed once it is printed.
     """
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
 
     if journal:
         command = command if stream is None else (stream, *command)
         stream = None
     elif stream is None:
         raise click.UsageError("which stream? STREAM, or --journal for everything")
-    idle_s = None if idle is None else _duration_us(idle) / 1_000_000
     with opened(create=waits) as sf:
         if peek:
             for one in sf.events.poll(consumer, stream, type=type, limit=limit or 100).events:
                 _print(out, one)
             return
-        with sf.events.consume(consumer, stream, type=type, follow=waits, idle_s=idle_s) as consuming:
+        with sf.events.consume(consumer, stream, type=type, follow=waits, idle=idle) as consuming:
             for count, one in enumerate(consuming, 1):
                 _hand(out, one, command)
                 consuming.commit()
@@ -255,20 +253,20 @@ def _hand(out: Out, one: Event, command: tuple[str, ...]) -> None:
 
     if not command:
         _print(out, one)
-        sys.stdout.flush()  # what is committed next must have been said
+        sys.stdout.flush()  # print before the next commit
         return
     import subprocess
 
     from standfast.errors import InvalidInput, StandfastError
 
     try:
-        ended = subprocess.run(command, input=dumps(one._asdict()) + "\n", text=True, check=False)
+        ended = subprocess.run(command, input=dumps(one.as_dict()) + "\n", text=True, check=False)
     except OSError as error:
         raise InvalidInput(f"{command[0]}: {error.strerror}", "COMMAND is a program and its arguments") from None
     if ended.returncode != 0:
         raise StandfastError(
             f"{command[0]} ended with {ended.returncode} at {_named(one)}: it is not committed and comes again",
-            "what is wrong? then run this again; to pass it over: sf.events.seek in Python",
+            "repair the command, then run this again; to skip the event: sf.events.seek in Python",
             code="command_failed",
         )
 
@@ -291,8 +289,8 @@ event.generate("consumers", then="event consume {name} {reads} --peek", empty="n
 @option("--to", "second", help="Likewise.  [default: now]")
 def diff(out: Out, stream: str, first: str, second: str | None) -> None:
     """Show what changed in the state of STREAM between two moments."""
-    from standfast.cli.store import opened
-    from standfast.record.events.folding import merged
+    from standfast.cli.open_store import opened
+    from standfast.record.events.folds import merged
 
     with opened(create=False) as sf:
         sf.events.stream(stream)
@@ -301,7 +299,7 @@ def diff(out: Out, stream: str, first: str, second: str | None) -> None:
     if out.for_people:
         out.say(f"standfast: version {found.before.version} to {found.after.version}")
     out.rows(
-        [one._asdict() for one in found.changes],
+        [one.as_dict() for one in found.changes],
         [Column("path"), Column("kind"), Column("was", show=_json), Column("now", show=_json)],
         empty="nothing changed",
     )
@@ -313,12 +311,12 @@ def diff(out: Out, stream: str, first: str, second: str | None) -> None:
 
 
 def _row(out: Out, one: Event) -> dict[str, Any]:
-    plain = one._asdict()
+    plain = one.as_dict()
     return {**plain, "said": _said(plain)} if out.for_people else plain
 
 
 def _print(out: Out, one: Event) -> None:
-    plain = one._asdict()
+    plain = one.as_dict()
     words = f"{values.second(one.occurred_us)}  {_named(one)}  {clean_lines(_said(plain))}"
     out.record(plain, [words.rstrip()])
 
@@ -360,33 +358,15 @@ def _input() -> str:
         raise InvalidInput(f"standard input is not UTF-8: byte {error.start}") from None
 
 
-def _time_us(text: str) -> int:
-    """A moment, or how long ago."""
-    import re
-
-    from standfast.clock import SYSTEM
-    from standfast.views import when
-
-    now_us = SYSTEM.now_us()
-    if re.fullmatch(r"(\d+[smhdw])+", text.strip()):
-        return now_us - _duration_us(text)
-    return when.parse(text, now_us).us
-
-
-def _duration_us(text: str) -> int:
-    from standfast.clock import parse_duration
-
-    return parse_duration(text)
-
-
 def _at(text: str | None) -> Any:
     """A moment of a stream: a version, a session, or a time."""
-    from datetime import UTC, datetime, timedelta
-
     if text is None:
         return None
     if text.isdigit() and len(text) < 19:
         return int(text)
     if text.startswith("session:"):
         return text.removeprefix("session:")
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=_time_us(text))
+    from standfast import when
+    from standfast.clock import SYSTEM
+
+    return when.utc(when.past(text, SYSTEM.now_us(), "--at").us)

@@ -24,16 +24,16 @@ MEANINGS = {
     NOT_FOUND: "no such thing in this scope",
     CONFLICT: "the world is not as the command assumed",
     NEEDS_A_PERSON: "a person has to say yes first",
-    IN_DOUBT: "sent, and nobody knows whether it arrived",
+    IN_DOUBT: "in doubt: sent, outcome unknown",
     ALREADY_DONE: "already done; its result is on stdout",
-    BUSY: "busy: somebody is at it, or nobody can say yet; try again or look it up",
+    BUSY: "busy: another process is running it, or its state is not known yet; try again",
     CONFIGURATION: "the configuration or the place of the store needs a person",
     INTERRUPTED: "ended by Ctrl-C",
-    BROKEN_PIPE: "whoever was reading went away",
+    BROKEN_PIPE: "the reader of the output has exited",
 }
 
 
-NEEDS_CONFIGURATION = frozenset({"configuration", "not_installed", "store_missing", "store_replaced"})
+NEEDS_CONFIGURATION = frozenset({"configuration", "not_installed", "store_missing", "store_moved", "store_replaced"})
 
 
 def code_of(error: StandfastError) -> int:

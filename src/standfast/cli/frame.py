@@ -29,13 +29,34 @@ P = TypeVar("P", bound=click.Parameter)
 Examples = tuple[str, str]
 LISTS = frozenset(("list", "dead", "runs", "streams", "consumers", "caught", "timeline", "search"))
 """What answers with a list: before anything was written it is empty."""
+SESSION_VARIABLE = "STANDFAST_SESSION"
+"""Names the session for every command below `session run`, or below a shell that exports it."""
+SENTENCE_MAX = 300
 _WANTED = "wanted_parameters"
+METAVARS = {
+    **dict.fromkeys(("agent", "assignee", "control", "kind", "name", "namespace", "role", "source", "tool"), "NAME"),
+    **dict.fromkeys(("account", "branch", "label", "node", "prefix", "repo", "tag", "unit"), "NAME"),
+    **dict.fromkeys(("at", "since", "until"), "TIME"),
+    **dict.fromkeys(("every", "grace", "idle", "settle", "timeout"), "DURATION"),
+    **dict.fromkeys(("probe", "verify"), "COMMAND"),
+    **dict.fromkeys(("key", "new-key"), "KEY"),
+    **dict.fromkeys(("event-id", "needs", "no-needs", "parent", "task", "thread"), "ID"),
+    "after": "CURSOR",
+    "cron": "CRON",
+    "env": "VARIABLE",
+    "points": "PATTERN",
+    "ignore": "FIELD",
+    "session": "KEY|ID",
+    "type": "TYPE",
+    "zone": "ZONE",
+}
+"""What the help calls the value of an option, by its name; other texts are TEXT."""
 Wanted = list[Callable[[], click.Parameter]]
 """The options and arguments of a command, from the first to the last, each as what makes it."""
 
 
 class Refused(click.UsageError):
-    """A command line nobody understands, with the one line to copy instead."""
+    """A command line that cannot be parsed, with the one line to copy instead."""
 
     def __init__(self, message: str, hint: str, ctx: click.Context | None = None) -> None:
         super().__init__(message, ctx)
@@ -60,7 +81,7 @@ class Command(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         if self.name not in LISTS:
             return super().invoke(ctx)
-        from standfast.cli.store import NoStore
+        from standfast.cli.open_store import NoStore
 
         try:
             return super().invoke(ctx)
@@ -98,7 +119,8 @@ class Noun(click.Group):
         def make() -> Command:
             from standfast.cli.generate import Generated
 
-            return Generated(name, str(self.name), self.of, method or name, **attributes)
+            of = attributes.pop("of", self.of)
+            return Generated(name, str(self.name), of, method or name, **attributes)
 
         self._waiting[name] = make
         self._in_order.append(name)
@@ -133,8 +155,15 @@ class Noun(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and args[0] not in self.commands and args[0] not in self._waiting:
-            raise unknown(args[0], self.list_commands(ctx), f"{self.name} ")
+            raise unknown(args, self.list_commands(ctx), f"{self.name} ")
         return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Each command with its whole first sentence: click would cut it at the width of the terminal."""
+        shown = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, found.get_short_help_str(SENTENCE_MAX)) for name, found in shown if found and not found.hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         shown = [c for c in self.every_command().values() if isinstance(c, Command) and not c.hidden]
@@ -168,14 +197,26 @@ def argument(name: str, **attributes: Any) -> Callable[[F], F]:
 
 def made(kind: type[P], names: tuple[str, ...], help: str | None = None, **attributes: Any) -> P:
     # Given to click, each text would be tidied by a module that takes longer to load than all of this.
-    made = kind(names, **attributes)
+    made = kind(names, shell_complete=_completed, **attributes)
     made.help = help
+    if isinstance(made, click.Option) and made.metavar is None and not made.is_flag:
+        if isinstance(made.type, click.types.IntParamType | click.types.FloatParamType):
+            made.metavar = "N"
+        elif made.type is click.STRING:
+            made.metavar = METAVARS.get(names[0].lstrip("-"))
     return made
+
+
+def _completed(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    """What a shell offers for a parameter: ids, keys and names of the store (`known_names`)."""
+    from standfast.cli.known_names import complete
+
+    return complete(ctx, param, incomplete)
 
 
 def _wanting(make: Callable[[], click.Parameter]) -> Callable[[F], F]:
     def decorate(function: F) -> F:
-        # The decorator that stands first is called last.
+        # The first decorator is called last.
         vars(function).setdefault(_WANTED, []).insert(0, make)
         return function
 
@@ -197,11 +238,6 @@ def scope_flags() -> Wanted:
     ]
 
 
-def chosen_scope(choice: str | None, current: str) -> str | None:
-    """The scope to ask for; None is every one."""
-    return {"all": None, "global": "", None: current}[choice]
-
-
 def place(_ctx: click.Context, _param: click.Parameter, after: str | None) -> str | None:
     """`--after` of a list in the order of ids. A short id or garbage would begin anywhere, without a word."""
     from standfast.errors import InvalidInput
@@ -209,7 +245,7 @@ def place(_ctx: click.Context, _param: click.Parameter, after: str | None) -> st
 
     if after is None or is_id(after):
         return after
-    raise InvalidInput(f"{after!r} is not a place in this list", "use the `next` of the last page")
+    raise InvalidInput(f"{after!r} is not a cursor of this list", "use the `next` of the last page")
 
 
 def pair(after: str | None) -> tuple[str, str] | None:
@@ -222,7 +258,7 @@ def pair(after: str | None) -> tuple[str, str] | None:
     found = serial.read(after)
     if isinstance(found, list) and len(found) == 2 and isinstance(found[0], str) and isinstance(found[1], str):
         return found[0], found[1]
-    raise InvalidInput("--after is not a place in this list", "use the `next` of the last page")
+    raise InvalidInput("--after is not a cursor of this list", "use the `next` of the last page")
 
 
 @cache
@@ -230,7 +266,7 @@ def common_options() -> list[click.Parameter]:
     """What every command understands, before or after its name. Made once: none of them keeps anything."""
 
     def eager(*names: str, callback: Callable[..., None], help: str) -> click.Option:
-        # Eager, so that what is printed while parsing (--version) already knows its format.
+        # Eager, so that output printed while parsing (--version) has its format.
         return flag(*names, is_eager=True, callback=callback, help=help)
 
     return [
@@ -240,11 +276,20 @@ def common_options() -> list[click.Parameter]:
         made(
             click.Option,
             ("--scope",),
-            "Separate keys on purpose; keys of another scope are other keys.",
+            "Use the keys of this scope; each scope has its own.",
             metavar="NAME",
             expose_value=False,
             is_eager=True,
             callback=_scope,
+        ),
+        made(
+            click.Option,
+            ("--store",),
+            "Use this named store; the default one is called default.",
+            metavar="NAME",
+            expose_value=False,
+            is_eager=True,
+            callback=choose_store,
         ),
         # Click's own asks for its text in the language of the user, which nothing else here has, at 2 ms a command.
         eager("-h", "--help", "asked_for_help", callback=_help, help="Show this message and exit."),
@@ -256,33 +301,72 @@ def flag(*names: str, callback: Callable[..., None], **attributes: Any) -> click
     return made(click.Option, names, is_flag=True, expose_value=False, callback=callback, **attributes)
 
 
-def unknown(word: str, known: list[str], before: str = "") -> Refused:
-    """The refusal of a word nobody knows, with the nearest one there is."""
+def unknown(words: list[str], known: list[str], before: str = "") -> Refused:
+    """The error for an unknown word, with the nearest one there is."""
     from difflib import get_close_matches
 
+    from standfast import hints
+
+    word, *rest = words
     near = get_close_matches(word, known, 1, 0.6)
     message = f"there is no command {before}{word}"
     if near:
-        return Refused(f"{message}; did you mean {near[0]}?", f"standfast {before}{near[0]}")
+        return Refused(f"{message}; did you mean {near[0]}?", hints.command(*before.split(), near[0], *rest))
     return Refused(message, f"standfast {before}--help")
 
 
-def unknown_option(error: click.NoSuchOption) -> Refused | None:
-    """The refusal of an option nobody knows: what it is called here, or which word it is. None: no idea."""
-    if error.ctx is None:
-        return None
-    from standfast.cli.aliases import OPTIONS
-
-    given, params = error.option_name.lstrip("-"), error.ctx.command.params
-    words = {param.name: param.make_metavar(error.ctx) for param in params if isinstance(param, click.Argument)}
-    options = {option.removeprefix("--") for param in params if param.name not in words for option in param.opts}
-    line = " ".join((error.ctx.command_path, *words.values()))
-    called = next((word for word in (given, *OPTIONS.get(given, ())) if word in words or word in options), None)
+def unknown_option(error: click.NoSuchOption, words: list[str]) -> Refused:
+    """The refusal of an option that the command does not have, with the same line as it is written here."""
+    ctx = error.ctx
+    path, params = (ctx.command_path, ctx.command.params) if ctx else ("standfast", [])
+    arguments = [str(param.name) for param in params if isinstance(param, click.Argument)]
+    options = [name for param in params if param.name not in arguments for name in param.opts]
+    called = _called(error.option_name, arguments, options)
+    message = f"there is no option {error.option_name}"
     if called is None:
+        return Refused(message, f"{path} --help", ctx)
+    renamed = {word: name for word in words if (name := _called(word.partition("=")[0], arguments, options))}
+    if called in arguments:
+        message = f"{called.upper()} is given as it is, without {error.option_name}"
+    else:
+        message += f"; did you mean {called}?"
+    given = [name for name in renamed.values() if name in arguments]
+    if given != sorted(given, key=arguments.index):  # dropping the dashes would swap them
+        return Refused(message, f"{path} --help", ctx)
+    return Refused(message, _renamed(words, renamed, arguments), ctx)
+
+
+def _called(option: str, arguments: list[str], options: list[str]) -> str | None:
+    """What `option` is called here: an option, or an argument that needs none. None: it is known, or has no like."""
+    from standfast.cli.aliases import OPTIONS
+    from standfast.errors import close_matches
+
+    given = option.lstrip("-")
+    if not option.startswith("--") or not given or option in options:
         return None
-    if called in words:
-        return Refused(f"{called.upper()} is given as it is, without --{given}", line, error.ctx)
-    return Refused(f"there is no option --{given}; here it is --{called}", f"{line} --{called} …", error.ctx)
+    for word in (given, *OPTIONS.get(given, ())):
+        if word in arguments or f"--{word}" in options:
+            return word if word in arguments else f"--{word}"
+    near = close_matches(given, (name[2:] for name in options if name.startswith("--")), 0.7)
+    return f"--{near[0]}" if near else None
+
+
+def _renamed(words: list[str], renamed: dict[str, str], arguments: list[str]) -> str:
+    """The line with the options of `renamed` as they are called here, and arguments without theirs."""
+    from standfast import hints
+
+    line: list[str] = []
+    end = words.index("--") if "--" in words else len(words)
+    for word in words[:end]:
+        _, equals, value = word.partition("=")
+        name = renamed.get(word)
+        if name is None:
+            line.append(word)
+        elif name in arguments:
+            line += [value] if equals else []
+        else:
+            line.append(f"{name}{equals}{value}")
+    return hints.command(*line, *words[end:])
 
 
 def write_examples(formatter: click.HelpFormatter, examples: tuple[str, ...]) -> None:
@@ -328,6 +412,21 @@ def _scope(ctx: click.Context, _: click.Parameter, given: str | None) -> None:
         from standfast.config.scope import SCOPE_VARIABLE, checked_scope
 
         os.environ[SCOPE_VARIABLE] = checked_scope(given, "--scope", code="invalid_input")
+        from standfast.hints import word
+
+        _out(ctx).chosen += f"--scope {word(given)} "
+
+
+def choose_store(ctx: click.Context, _: click.Parameter, given: str | None) -> None:
+    """In the environment, so that child processes use the same store."""
+    if given is not None and not ctx.resilient_parsing:
+        import os
+
+        from standfast.config.named_stores import STORE_VARIABLE, store_name
+
+        store_name({STORE_VARIABLE: given})
+        os.environ[STORE_VARIABLE] = given
+        _out(ctx).chosen += f"--store {given} "
 
 
 def _debug(ctx: click.Context, _: click.Parameter, given: bool) -> None:

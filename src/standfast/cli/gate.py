@@ -7,104 +7,132 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from standfast.cli import exits
-from standfast.cli.frame import argument, noun, option, place, scope_options
-from standfast.cli.output import Out
+from standfast.cli.answers import Many, One
+from standfast.cli.frame import argument, noun, option
 from standfast.cli.render import Column
+from standfast.cli.values import moment, repository_name, short
 
 if TYPE_CHECKING:
-    from standfast.config import Settings
-    from standfast.ledger.gate_patterns import Gate
+    from standfast.handle import Standfast
 
-gate = noun("gate", "Commands that need a person's yes, or to be an effect first.", default="list")
+gate = noun(
+    "gate",
+    "Commands that need a person's yes, or to be an effect first.",
+    default="list",
+    of="standfast.ledger.gates:Gates",
+)
 
+
+def _paused(until_us: int | None) -> str:
+    """The end of a pause; nothing for one that is over."""
+    from time import time
+
+    return moment(until_us) if until_us is not None and until_us > time() * 1e6 else ""
+
+
+NEEDS = ("approval", "effect", "ask")
+PRESETS = ("git-push", "publish", "terraform", "kubectl-delete")
 COLUMNS = [
-    Column("id", show=lambda id: id[-6:]),
+    Column("id", show=short),
     Column("pattern"),
     Column("need"),
-    Column("scope", show=lambda scope: scope or "everywhere"),
+    Column("repository", show=lambda name: repository_name(name) or "every repository"),
+    Column("scope"),
+    Column("paused_until_us", "paused until", show=_paused),
     Column("why"),
 ]
-_GLOBAL = option("--global", "everywhere", is_flag=True, help="In every scope, not only in this repository.")
+_GLOBAL: dict[str, Any] = {
+    "flag": "--global",
+    "is_flag": True,
+    "flag_value": "",
+    "default": None,
+    "help": "In every scope, not only in this repository.",
+}
 
 
 @gate.verb(
-    "add", examples=('standfast gate add "git push*"', 'standfast gate add "mcp__github__*" --need effect --global')
+    "add",
+    creates=True,
+    examples=('standfast gate add "git push*" --need ask', "standfast gate add --preset publish --why 'ask Ada'"),
 )
-@argument("pattern")
-@option("--need", type=click.Choice(["approval", "effect"]), default="approval", show_default=True)
-@option("--why", help="What the refused agent is told.")
-@_GLOBAL
-def add(out: Out, pattern: str, need: str, why: str | None, everywhere: bool) -> None:
+@argument("pattern", required=False)
+@option("--preset", type=click.Choice(PRESETS), help="All gates of one kind of action.")
+@option(
+    "--need",
+    type=click.Choice(NEEDS),
+    default="approval",
+    show_default=True,
+    help="approval; effect: recorded first; ask: Claude Code asks its user, other agents need an approval.",
+)
+@option("--why", help="The reason that a refused agent reads.")
+@option("--global", "everywhere", is_flag=True, help="In every scope, not only in this repository.")
+def add(
+    sf: Standfast, pattern: str | None, preset: str | None, need: str, why: str | None, everywhere: bool
+) -> One | Many:
     """Let commands or tools that match PATTERN (a glob: quote it) pass only with what they need."""
-    from standfast.cli.store import opened
-
-    with opened(_settings(everywhere)) as sf:
-        made = sf.gates.add(pattern, need=need, why=why)
-    out.record(plain(made), out.pairs([("gate", made.id), ("pattern", made.pattern), ("need", made.need)]))
-    out.then('standfast gate test "COMMAND LINE"')
-
-
-@gate.verb("list", examples=("standfast gate list", "standfast gate list --all --json"))
-@option("--after", callback=place, help="Where the page before ended.")
-@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
-@scope_options
-def list_(out: Out, after: str | None, limit: int, scope_choice: str | None) -> None:
-    """List the gates that hold here: this scope's, and those that hold everywhere."""
-    from standfast.cli.store import opened
-
-    with opened(_settings(scope_choice == "global"), create=False) as sf:
-        repaired = sf.gates.mirror()
-        found = sf.gates.list(everywhere=scope_choice == "all", after=after, limit=limit)
-    out.rows(
-        [plain(one) for one in found],
-        COLUMNS,
-        next=found[-1].id if len(found) == limit else None,
-        then='standfast gate test "COMMAND LINE"' if found else 'standfast gate add "git push*"',
-        empty="no gate stands here",
-    )
-    if repaired:
-        out.say("gates.json was brought up to the store")
+    if (pattern is None) == (preset is None):
+        raise click.UsageError("give a PATTERN or --preset")
+    wanted: dict[str, Any] = {"need": need, "why": why, "scope": "" if everywhere else None}
+    then = 'gate test "COMMAND LINE"'
+    if pattern is not None:
+        return One(sf.gates.add(pattern, **wanted), then=then)
+    return Many(sf.gates.add_preset(preset or "", **wanted), COLUMNS, then=then)
 
 
-@gate.verb("remove", examples=('standfast gate remove "git push*"', "standfast gate remove 9k2m4x"))
-@argument("gate")
-@_GLOBAL
-def remove(out: Out, gate: str, everywhere: bool) -> None:
-    """Take down a GATE: its pattern here, its id, or the end of it. For people: refused to agents."""
-    from standfast.cli.store import opened
-    from standfast.config import people
-
-    people.refuse("removes a gate")
-    with opened(_settings(everywhere), create=False) as sf:
-        made = sf.gates.remove(gate)
-    out.record(plain(made), [f"removed: {made.pattern} needed {made.need}"])
+def _listed(sf: Standfast, found: Many) -> Many:
+    repaired = sf.gates.mirror()
+    return found._replace(columns=COLUMNS, say="gates.json was brought up to the store" if repaired else "")
 
 
-@gate.verb(
-    "test", examples=('standfast gate test "cd app && git push"', "standfast gate test --tool mcp__github__merge ''")
+gate.generate(
+    "list",
+    without=("scope",),
+    answer=_listed,
+    then='gate test "COMMAND LINE"',
+    empty='no gate here; add one: standfast gate add "git push*"',
+    examples=("standfast gate list", "standfast gate list --all --json"),
 )
-@argument("command")
-@option("--tool", help="The name of the tool, as the agent calls it.")
-def test(out: Out, command: str, tool: str | None) -> None:
-    """Show which gates a COMMAND line meets: exit 0 for none, 5 needs a yes, 4 needs to be an effect."""
-    from standfast.cli.store import opened
-
-    with opened(create=False) as sf:
-        sf.gates.mirror()
-        found = sf.gates.check(command, tool=tool)
-    out.rows([plain(one) for one in found], COLUMNS, empty="no gate: it passes")
-    if found:
-        yes = found[0].need == "approval"
-        out.then(f"standfast once KEY{' --approve' if yes else ''} -- COMMAND")
-        raise click.exceptions.Exit(exits.NEEDS_A_PERSON if yes else exits.CONFLICT)
+gate.generate(
+    "remove",
+    options={"scope": _GLOBAL},
+    text="removed: {pattern} needed {need}",
+    examples=('standfast gate remove "git push*"', "standfast gate remove 9k2m4x"),
+)
 
 
-def plain(found: Gate) -> dict[str, Any]:
-    """The noun's own fields, and its receipt as commands print it."""
-    return {**found._asdict(), "receipt": found.receipt.as_json() if found.receipt else None}
+gate.generate(
+    "pause",
+    options={"scope": _GLOBAL},
+    text="{pattern} is paused until {paused_until_us}",
+    then="gate resume {id}",
+    examples=(
+        'standfast gate pause "git push*" --for 2h --why "release 2.0"',
+        "standfast gate pause 9k2m4x --for 30m --why hotfix",
+    ),
+)
+gate.generate(
+    "resume",
+    options={"scope": _GLOBAL},
+    text="{pattern} needs {need} again",
+    examples=('standfast gate resume "git push*"', "standfast gate resume 9k2m4x"),
+)
 
 
-def _settings(everywhere: bool) -> Settings:
-    from standfast.config import load
+def _tested(sf: Standfast, found: Many) -> Many:
+    sf.gates.mirror()
+    found = found._replace(columns=COLUMNS)
+    if not found.models:
+        return found
+    if found.models[0].needs_person:
+        return found._replace(then="once KEY --approve -- COMMAND", exit_code=exits.NEEDS_A_PERSON)
+    return found._replace(then="once KEY -- COMMAND", exit_code=exits.CONFLICT)
 
-    return load(scope="" if everywhere else None, outside=everywhere)
+
+gate.generate(
+    "test",
+    "check",
+    without=("scope",),
+    answer=_tested,
+    empty="no gate: it passes",
+    examples=('standfast gate test "cd app && git push"', "standfast gate test --tool mcp__github__merge ''"),
+)

@@ -6,10 +6,11 @@
 - Positional parameters are arguments, keyword-only parameters are options. An optional argument may also be given by
   its name, as in Python: `decision done ID --outcome TEXT`.
 - The first line of the docstring is the help. A line "- `why`: the reason." is the help of that parameter.
-- A name that ends in `_us` is a DURATION or a TIME; a `bool` is a flag; an iterable may be given several times.
+- A `Duration` is a DURATION and a `Time` a TIME, passed as typed; a `bool` is a flag;
+  an iterable may be given several times.
 - `everywhere` is `--all` and `--global`. Options that are not given are not passed, so the method's defaults apply.
 - The model that the method returns is the answer (`answers`): a list is a table, one model its fields. With
-  `answer=`, a function makes the answer of it.
+  `answer=`, a function makes the answer of the model, or changes the table.
 
 Only the method that is called is read: agents start commands all the time.
 """
@@ -26,29 +27,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from standfast.cli import answers, values
-from standfast.cli.frame import Command, Examples, Wanted, made, place, scope_flags
+from standfast.cli.frame import SESSION_VARIABLE, Command, Examples, Wanted, made, place, scope_flags
 from standfast.cli.output import Out
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
 
 LIMIT_MAX = 1000
-SESSION_VARIABLE = "STANDFAST_SESSION"
 _REQUIRED = object()
 _BY_NAME = "__by_name"
 """Follows the name of an argument that was given as an option."""
-_TIMES: dict[str, tuple[str, click.ParamType[Any]]] = {
-    "occurred_us": ("--at", values.PAST),
-    "at_us": ("--at", values.PAST),
-    "until_us": ("--until", values.FUTURE),
-    "due_us": ("--due", values.FUTURE),
-    "since": ("--since", values.AGO),
-    "until": ("--until", values.AGO),
-}
-"""Parameters that are a time; every other name in `_us` is a duration."""
-_NAMES = {"labels": "--label", "tags": "--tag"}
-_METAVARS = {"session": "KEY|ID", "parent": "ID", "needs": "ID", "task": "ID", "key": "KEY", "after": "CURSOR"}
-_METAVARS |= dict.fromkeys(("agent", "assignee", "name", "namespace"), "NAME")
+_NAMES = {"labels": "--label", "tags": "--tag", "for_": "--for", "occurred": "--at"}
 _HELP = {
     "after": "Start after this cursor, the `next` of the last page.",
     "limit": "Most rows.",
@@ -105,8 +94,10 @@ class Generated(Command):
     - `options`: by parameter, its help, or attributes for click; `flag` is another name of the option.
     - `also`: more options, `without`: parameters that are no options, `by_name`: positional ones that are.
     - `creates`: the command may create the store. `in_session`: the caller's session is the default of `session`.
-    - `outside`: add `--global` where the method has no `everywhere`.
-    - `text`, `then`, `empty`, `columns`: as in `answers`. `answer`: makes the answer of what the method returned.
+    - `outside`: add `--global` where the method has no `everywhere`. `holds`: add `--while`, which holds a claim.
+    - `nothing`: the message and the hint if the method returns None (exit 3).
+    - `text`, `then`, `empty`, `columns`: as in `answers`. `then` may be a function of the rows, `empty` of the options.
+    - `answer`: makes the answer of the model, or of the table.
     """
 
     def __init__(
@@ -121,9 +112,11 @@ class Generated(Command):
         creates: bool = False,
         in_session: bool = False,
         outside: bool = False,
+        holds: bool = False,
+        nothing: tuple[str, str] | None = None,
         text: str | None = None,
         then: str | Callable[[Any], str] = "",
-        empty: str = "",
+        empty: str | Callable[[dict[str, Any]], str] = "",
         also: Wanted | None = None,
         without: tuple[str, ...] = (),
         by_name: tuple[str, ...] = (),
@@ -135,6 +128,7 @@ class Generated(Command):
         self._options, self._also, self._without = options or {}, also or [], without
         self._by_name, self._columns = by_name, columns
         self._creates, self._in_session, self._outside = creates, in_session, outside
+        self._holds, self._nothing = holds, nothing
         self._text, self._then, self._empty, self._answer = text, then, empty, answer
 
     # What click asks for.
@@ -197,39 +191,82 @@ class Generated(Command):
             if not one.positional or (not one.required and one.name != "which"):
                 yield partial(_option, one, attributes)
         yield from self._also
+        if self._holds:
+            text = "Hold it while this process lives: --while $$"
+            yield partial(made, click.Option, ("--while", "pid"), text, type=int, metavar="PID")
         if self._outside:
             yield scope_flags()[1]
 
-    def _run(self, scope_choice: str | None = None, **given: Any) -> None:
+    def _run(self, scope_choice: str | None = None, pid: int | None = None, **given: Any) -> None:
         out = click.get_current_context().find_root().obj
         assert isinstance(out, Out)
         known = {one.name: one for one in parameters(self.method)}
-        given = {name.removesuffix(_BY_NAME): value for name, value in given.items() if _was_given(value)}
-        asked = {name: _passed(known[name], value) for name, value in given.items()}
-        changes = [one.name for one in known.values() if one.keeps]
-        if changes and asked.keys().isdisjoint(changes):
-            raise click.UsageError(f"give at least one of {', '.join(map(_flag, changes))}")
+        asked: dict[str, Any] = {}
+        for option, value in given.items():
+            name = option.removesuffix(_BY_NAME)
+            if not _was_given(known[name], value):
+                continue
+            if name in asked:
+                raise click.UsageError(f"{name.upper()} is given twice")
+            asked[name] = _passed(known[name], value)
+        self._check(known, asked)
+        if pid is not None:
+            asked.setdefault("for_", _longest_s())
 
         def ask(sf: Standfast, **scope: bool) -> answers.Answer:
             if self._in_session and sf._store.caller.session_id:
                 asked.setdefault("session", sf._store.caller.session_id)
             found = self.method(self.resource(sf._store), **asked, **scope)
-            if self._answer is not None:
-                return self._answer(sf, found)
+            if found is None and self._nothing is not None:
+                raise _not_found(*self._nothing)
             then = self._then if isinstance(self._then, str) else self._then(found)
             if not isinstance(found, list):
-                return answers.One(found, self._text, then)
+                return answers.One(found, self._text, then) if self._answer is None else self._answer(sf, found)
             limit = asked.get("limit", known["limit"].default) if "limit" in known else 0
             columns = self._columns or (answers.column_names(found[0]) if found else ())
-            if scope and "scope" in getattr(found[0] if found else None, "_fields", ()):
-                columns = *columns, "scope"
-            return answers.Many(found, columns, limit, then=then, empty=self._empty)
+            several = bool(scope) or (sf.settings.label.outside and any(map(_has_repository, found)))
+            places = _places(found) if several else ()
+            empty = self._empty if isinstance(self._empty, str) else self._empty(asked)
+            many = answers.Many(found, (*columns, *places), limit, then=then, empty=empty, places=places)
+            return many if self._answer is None else self._answer(sf, many)
 
-        answers.answered(out, ask, scope_choice, creates=self._creates)
+        answers.answered(out, ask, scope_choice, creates=self._creates, pid=pid)
+
+    def _check(self, known: dict[str, Parameter], asked: dict[str, Any]) -> None:
+        missing = [one.name.upper() for one in known.values() if one.required and one.name not in asked]
+        if missing:
+            raise click.UsageError(f"{missing[0]} is missing")
+        changes = [one.name for one in known.values() if one.keeps]
+        if changes and asked.keys().isdisjoint(changes):
+            raise click.UsageError(f"give at least one of {', '.join(map(_flag, changes))}")
 
 
-def _was_given(value: Any) -> bool:
-    return value is not None and value is not False and value != ()
+def _places(found: list[Any]) -> tuple[Any, ...]:
+    """The column of a list over several repositories: the repository, or the scope of what belongs to none."""
+    names = found[0].field_names() if found else ()
+    name = "repository" if "git_dir" in names or "repository" in names else "scope" if "scope" in names else ""
+    return (values.column(name),) if name else ()
+
+
+def _has_repository(one: Any) -> bool:
+    return bool(getattr(one, "git_dir", None) or getattr(one, "origin", None))
+
+
+def _longest_s() -> float:
+    from standfast.clock import SECOND_US
+    from standfast.core.leases import LEASE_MAX_US
+
+    return LEASE_MAX_US / SECOND_US
+
+
+def _not_found(message: str, hint: str) -> Exception:
+    from standfast.errors import NotFound
+
+    return NotFound(message, hint, code="nothing_ready")
+
+
+def _was_given(one: Parameter, value: Any) -> bool:
+    return value is not None and value != () and not (value is False and one.annotation.startswith("bool"))
 
 
 def _passed(one: Parameter, value: Any) -> Any:
@@ -239,37 +276,46 @@ def _passed(one: Parameter, value: Any) -> Any:
 
 
 def _flag(name: str) -> str:
-    return _TIMES[name][0] if name in _TIMES else "--" + name.removesuffix("_us").replace("_", "-")
+    return _NAMES.get(name) or "--" + name.replace("_", "-")
 
 
 def _argument(one: Parameter, noun: str, attributes: dict[str, Any]) -> click.Parameter:
     attributes = {name: value for name, value in attributes.items() if name != "help"}
     metavar = attributes.pop("metavar", noun.upper() if one.name == "which" else one.name.upper())
-    shown = metavar if one.required else f"[{metavar}]"
-    return made(click.Argument, (one.name,), required=one.required, metavar=shown, type=_type(one), **attributes)
+    required = attributes.pop("required", one.required)
+    shown = metavar if required else f"[{metavar}]"
+    attributes.setdefault("type", _type(one))
+    return made(click.Argument, (one.name,), required=required, metavar=shown, **attributes)
 
 
 def _option(one: Parameter, attributes: dict[str, Any]) -> click.Parameter:
     attributes = dict(attributes)
-    flag = attributes.pop("flag", None) or _NAMES.get(one.name) or _flag(one.name)
+    flag = attributes.pop("flag", None) or _flag(one.name)
     names = flag, one.name + _BY_NAME * one.positional
     if one.annotation.startswith("bool"):
         return made(click.Option, names, is_flag=True, default=None, **attributes)
     attributes.setdefault("multiple", one.several or one.fields)
-    attributes.setdefault("metavar", "N" if _type(one) is click.INT or one.name == "limit" else _METAVARS.get(one.name))
     attributes.setdefault("type", _type(one))
     if one.name == "after" and one.annotation.startswith("Id"):
         attributes.setdefault("callback", place)
     if isinstance(one.default, str | int) and one.default != "":
-        attributes["help"] = f"{attributes.get('help') or ''}  [default: {one.default}]".lstrip()
+        attributes["help"] = f"{attributes.get('help') or ''}  [default: {_default(one)}]".lstrip()
     return made(click.Option, names, required=one.required, **attributes)
 
 
+def _default(one: Parameter) -> str:
+    if not one.name.endswith("_us"):
+        return str(one.default)
+    from standfast.clock import format_duration
+
+    return format_duration(one.default)
+
+
 def _type(one: Parameter) -> click.ParamType[Any] | None:
-    if one.name in _TIMES:
-        return _TIMES[one.name][1]
-    if one.name.endswith("_us"):
-        return values.DURATION
+    if one.annotation.startswith("Time"):
+        return values.TIME
+    if one.annotation.startswith("Duration"):
+        return values.SECONDS if one.name == "timeout" else values.DURATION
     if one.name == "limit":
         return click.IntRange(1, LIMIT_MAX)
     if one.fields:

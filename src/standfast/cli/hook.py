@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from standfast.config import Settings
-    from standfast.interchange.hooks.hearing import Heard
-    from standfast.interchange.hooks.keeping import Kept
+    from standfast.interchange.hooks.payloads import Heard
+    from standfast.interchange.hooks.record import Kept
 
 WAIT_S = 1.0
 """How long the store may take. A commit takes milliseconds; a stuck one must not be the agent's problem."""
@@ -41,6 +41,8 @@ GRACE_S = 1.5
 READ_MAX_BYTES = 64 << 20
 GATES = "gates.json"
 """In the data directory: the copy of the gates, there once a gate stood anywhere in the store."""
+KEEP_S = 0.8
+"""The part of the deadline that is reserved for recording the probes' answers."""
 DRAINED_MAX = 2000
 DRAINED_MAX_S = 0.5
 """Records of a spool that one hook drains, and for how long: more would make its agent wait."""
@@ -59,15 +61,19 @@ Examples:
 
 
 def main(words: list[str]) -> int:
-    """The door. Whatever happens, the agent goes on."""
+    """The entry point. The agent continues after any failure."""
     if not words or words[0] in ("-h", "--help"):
         sys.stdout.write(USAGE)
         return 0
+    if words[0] == "git-pre-push":
+        from standfast.cli import hook_git
+
+        return hook_git.main(words[1:])
     watch = Watch(words[0])
     said = ""
     try:
         said = _answer(watch, words[1:])
-    except Exception as error:  # noqa: BLE001  a guest does not break the house
+    except Exception as error:  # noqa: BLE001  a failing hook must not stop the agent
         if os.environ.get("STANDFAST_HOOK_DEBUG"):
             print(f"standfast: {type(error).__name__}: {error}", file=sys.stderr)
         with suppress(Exception):  # what could not be judged is refused where a gate may apply
@@ -77,13 +83,13 @@ def main(words: list[str]) -> int:
 
 
 def _answer(watch: Watch, more: list[str]) -> str:
-    from standfast.interchange.hooks import hearing
+    from standfast.interchange.hooks import payloads
 
     if more and more[0].startswith("{"):
         watch.read.append(more[0].encode("utf-8", "surrogateescape"))
     else:
         _stdin(watch.read)
-    payload = hearing.parsed(b"".join(watch.read)) if watch.agent in hearing.AGENTS else None
+    payload = payloads.parsed(b"".join(watch.read)) if watch.agent in payloads.AGENTS else None
     if payload is None:
         return ""
     watch.hearing = Hearing(watch.agent, payload, watch)
@@ -91,8 +97,8 @@ def _answer(watch: Watch, more: list[str]) -> str:
 
 
 def _stdin(kept: list[bytes]) -> None:
-    """All of it, so that the agent's write does not fail; of what is too large, only the beginning is kept."""
-    from standfast.interchange.hooks.hearing import PAYLOAD_MAX_BYTES
+    """All of it, so that the agent's write does not fail; only the beginning of a large input is kept."""
+    from standfast.interchange.hooks.payloads import PAYLOAD_MAX_BYTES
 
     size = 0
     while size < READ_MAX_BYTES and (part := os.read(0, 1 << 20)):
@@ -102,7 +108,7 @@ def _stdin(kept: list[bytes]) -> None:
 
 
 class Watch:
-    """The deadline of a hook. The first to answer ends the process: the hook itself, or this when the time is over."""
+    """The deadline of a hook. The hook itself or this timer answers, and the first answer ends the process."""
 
     def __init__(self, agent: str) -> None:
         import time
@@ -152,20 +158,15 @@ class Watch:
         refused = _denied(self.agent, data, OVERDUE)
         if not refused or (self.hearing is not None and not self.hearing.asks):
             return ""
+        from standfast.config import data_dir as configured
         from standfast.ledger.gate_patterns import may_meet, standing
         from standfast.ledger.gates import read_copy
 
-        data_dir = os.environ.get("STANDFAST_DATA_DIR", "").strip()
-        if self.hearing is not None:
-            data_dir = self.hearing._data_dir()
-        elif not data_dir:
-            from standfast.config import default_data_dir
-
-            data_dir = default_data_dir()
+        data_dir = self.hearing._data_dir() if self.hearing is not None else configured()
         settings = self.hearing.settings if self.hearing is not None else None
         if not os.path.exists(os.path.join(data_dir, GATES)):
             return refused if _may_have_gates(settings, data_dir) else ""
-        gates = standing(read_copy(data_dir), settings.homes if settings is not None else None)
+        gates = standing(read_copy(data_dir), settings.keyspaces if settings is not None else None)
         text = data.decode("utf-8", "replace")
         return refused if gates and ("\\u" in text or may_meet(gates, text)) else ""
 
@@ -210,7 +211,7 @@ class Hearing:
     def __init__(self, agent: str, payload: dict[str, Any], watch: Watch) -> None:
         import time
 
-        from standfast.interchange.hooks import hearing
+        from standfast.interchange.hooks import payloads
 
         self.agent = agent
         self.payload = payload
@@ -219,10 +220,14 @@ class Hearing:
         """A grant is being used: the answer waits for the commit."""
         self.settings = _settings(agent, payload)
         redact = self.settings.options.redact if self.settings is not None else True
-        self.heard = hearing.heard(agent, payload, time.time_ns() // 1000, redact=redact)
-        self.asks = hearing.asks(payload)
+        self.heard = payloads.heard(agent, payload, time.time_ns() // 1000, redact=redact)
+        self.asks = payloads.asks(payload)
         self.refused = ""
+        self.question = ""
+        """What the agent is to ask its user."""
         self.brief = ""
+        self.unanswered: list[Any] = []
+        """Calls of this session that were never answered, if the agent starts again."""
         self.kept = False
         self.missing = ""
         """Set if the store is missing: the line that is printed on stderr."""
@@ -243,18 +248,43 @@ class Hearing:
             self.committing = True
             thread.join(self.watch.left() + GRACE_S / 2)
         # Judged once: what the thread finds after this moment is not looked at any more.
-        kept, refused, brief = self.kept, self.refused, self.brief
+        kept, refused, question, brief = self.kept, self.refused, self.question, self.brief
         if not kept:
             refused = self._without_the_store()
         event = str(self.payload.get("hook_event_name") or "")
         if refused:
             return answers.denied(self.agent, event, refused)
+        if kept and question:
+            return answers.ask(event, question)
+        brief = "\n\n".join(filter(None, (brief, self._observed()))) if kept else brief
         return answers.context(self.agent, event, brief) if brief else ""
+
+    def _observed(self) -> str:
+        """What standfast sees of calls that were never answered, within the deadline; written down as well."""
+        if not self.unanswered:
+            return ""
+        from standfast.interchange.hooks import unanswered
+
+        assert self.heard is not None
+        within_s = max(self.watch.left() - KEEP_S, 0.1)
+        seen = unanswered.observations(self.unanswered, self.heard.at_us, within_s)
+        thread = threading.Thread(target=self._keep_observed, args=(seen,), name="standfast-observed", daemon=True)
+        thread.start()
+        thread.join(max(self.watch.left() - KEEP_S / 4, 0.05))
+        return unanswered.text(seen)
+
+    def _keep_observed(self, seen: list[Any]) -> None:
+        from standfast.handle import connect
+        from standfast.interchange.hooks import unanswered
+
+        assert self.settings is not None
+        with suppress(Exception), connect(self.settings, as_actor=True) as sf:  # the next start looks again
+            unanswered.keep(sf._store, seen)
 
     def _decided(self) -> Any:
         with self._deciding:
             if self._decision is None:
-                from standfast.interchange.hooks.gating import Decision
+                from standfast.interchange.hooks.judge import Decision
 
                 self._decision = Decision()
             return self._decision
@@ -266,7 +296,7 @@ class Hearing:
         finished, and after a spooled stop an agent at rest would look crashed.
         """
         from standfast.interchange.hooks import attention
-        from standfast.interchange.hooks.places import KEY, size_bytes
+        from standfast.interchange.hooks.spool_paths import KEY, size_bytes
 
         settings, heard = self.settings, self.heard
         if settings is None or heard is None or heard.kind not in ("call", "answer"):
@@ -285,7 +315,7 @@ class Hearing:
     def _guarded(self) -> None:
         try:
             self._with_the_store()
-        except Exception as error:  # noqa: BLE001  whatever it is, the record goes to the spool
+        except Exception as error:  # noqa: BLE001  on any error the record goes to the spool
             if getattr(error, "code", "") == "store_missing":
                 self.missing = str(error).replace("\n", "; ")
             elif os.environ.get("STANDFAST_HOOK_DEBUG"):
@@ -294,12 +324,12 @@ class Hearing:
     def _with_the_store(self) -> None:
         from standfast.errors import StorageError
         from standfast.handle import connect
-        from standfast.interchange.hooks.keeping import Hooks
+        from standfast.interchange.hooks.record import Hooks
 
         if self.settings is None or self.heard is None:
             self.kept = self.heard is None and not self.asks
             return
-        with connect(self.settings, as_actor=True) as sf:
+        with connect(self.settings, as_actor=True, register=False) as sf:
             hooks = Hooks(sf._store)
             kept = hooks.keep(self.heard)
             if kept.gates and (self.asks or self.heard.kind == "answer"):
@@ -307,15 +337,22 @@ class Hearing:
             self.kept = True
             if self.heard.kind in ("start", "compacted"):
                 self.brief = brief(sf)
+            self.brief = "\n".join(text for text in (self.brief, kept.line) if text)
             with suppress(OSError, StorageError):  # the next hook opens the store again
                 self._make_key()
                 self._refresh(sf, kept)
             self._drain(sf)
+            resumes = self.heard.kind == "start" and (self.heard.facts or {}).get("source") not in ("compact", "clear")
+            if resumes and hooks.acted(kept.session_id):
+                from standfast.interchange.hooks import unanswered
+
+                cwd, at_us = self.heard.cwd, self.heard.at_us
+                self.unanswered = unanswered.waiting(sf._store, kept.session_id, cwd, at_us)
 
     def _refresh(self, sf: Any, kept: Kept) -> None:
         """Bring `gates.json` and `attention.json` up to the store."""
         from standfast.interchange.hooks import attention
-        from standfast.interchange.hooks.keeping import LEAVING
+        from standfast.interchange.hooks.record import LEAVING
 
         assert self.settings is not None
         assert self.heard is not None
@@ -326,39 +363,45 @@ class Hearing:
             attention.forget(self.settings, key, now_us)
         elif self.heard.kind != "check":
             waits = ["gates"] * bool(kept.gates) + ["mail"] * kept.mail
-            attention.refresh(self.settings, key, now_us, homes=kept.homes, waits=waits)
+            attention.refresh(self.settings, key, now_us, keyspaces=kept.keyspaces, waits=waits)
 
     def _gates(self, hooks: Any, session_id: str, rows: list[Any]) -> None:
-        from standfast.interchange.hooks import gating, hearing
+        from standfast.interchange.hooks import judge, payloads
 
         assert self.heard is not None
         store = hooks.store
         try:
             if self.heard.kind == "answer":
-                gating.settle(store, rows, self.heard, hearing.answered(self.payload), session_id)
+                judge.settle(store, rows, self.heard, payloads.answered(self.payload), session_id)
                 return
-            asked_now = hearing.asked(self.payload)
+            asked_now = payloads.asked(self.payload)
             if asked_now is None:
-                gating.unreadable(rows)
+                judge.unreadable(rows)
             else:
-                gating.judge(store, rows, asked_now, session_id, self._decided(), self.watch.late)
-        except gating.Refusal as refusal:
+                can_ask = payloads.can_ask(self.agent, os.environ)
+                gate = judge.judge(
+                    store, rows, asked_now, session_id, self._decided(), self.watch.late, can_ask=can_ask
+                )
+                if gate is not None:
+                    hooks.ask(self.heard, gate.id, gate.pattern)
+                    self.question = judge.question(gate)
+        except judge.Refusal as refusal:
             hooks.hold(self.heard, refusal.gate.id, refusal.gate.pattern)
             self.refused = str(refusal)
 
     def _make_key(self) -> None:
         """In a sandbox it can be read and not made: made here, while it can be."""
-        from standfast.interchange.hooks.places import KEY
+        from standfast.interchange.hooks.spool_paths import KEY
 
         if not os.path.exists(os.path.join(self._data_dir(), KEY)):
             from standfast.config.files import private_directory
             from standfast.interchange.hooks import spool
 
-            private_directory(self._data_dir())  # with a store on a server nobody else has made it
+            private_directory(self._data_dir())  # with a store on a server no other code has made it
             spool.key(self._data_dir())
 
     def _drain(self, sf: Any) -> None:
-        from standfast.interchange.hooks.places import waiting
+        from standfast.interchange.hooks.spool_paths import waiting
 
         assert self.settings is not None
         found = waiting(self._places())
@@ -371,7 +414,7 @@ class Hearing:
 
     def _without_the_store(self) -> str:
         """Keep the record for later, and judge by the copy of the gates. What the agent is refused with, if it is."""
-        from standfast.interchange.hooks import hearing
+        from standfast.interchange.hooks import payloads
 
         data_dir = self._data_dir()
         self._spooled()
@@ -390,12 +433,12 @@ class Hearing:
                 f"neither the store nor {GATES} in {data_dir} can be read, so every call is refused. "
                 "A person runs: standfast doctor"
             )
-        from standfast.interchange.hooks import gating
+        from standfast.interchange.hooks import judge
 
         try:
-            homes = self.settings.homes if self.settings else None
-            gating.judge_blindly(data_dir, hearing.asked(self.payload), homes, self.watch.late)
-        except gating.Refusal as refusal:
+            keyspaces = self.settings.keyspaces if self.settings else None
+            judge.judge_blindly(data_dir, payloads.asked(self.payload), keyspaces, self.watch.late)
+        except judge.Refusal as refusal:
             return str(refusal)
         return ""
 
@@ -417,16 +460,16 @@ class Hearing:
         return place is not None and any(known.gates for known in at(place))
 
     def _places(self) -> list[str]:
-        from standfast.interchange.hooks.places import places
+        from standfast.interchange.hooks.spool_paths import places
 
         return places(self._data_dir(), workspace(self.settings, self.heard))
 
     def _data_dir(self) -> str:
         if self.settings is not None:
             return self.settings.data_dir
-        from standfast.config import default_data_dir
+        from standfast.config import data_dir
 
-        return os.environ.get("STANDFAST_DATA_DIR", "").strip() or default_data_dir()
+        return data_dir()
 
     def _actor(self) -> str:
         assert self.heard is not None
@@ -434,7 +477,7 @@ class Hearing:
 
 
 def _settings(agent: str, payload: dict[str, Any]) -> Settings | None:
-    """What is decided for the agent's directory, in the agent's name; None if the configuration is broken."""
+    """The settings for the agent's directory, in the agent's name; None if the configuration is broken."""
     from standfast.config import load
     from standfast.errors import StandfastError
 
@@ -449,7 +492,7 @@ def _settings(agent: str, payload: dict[str, Any]) -> Settings | None:
 
 
 def workspace(settings: Settings | None, heard: Heard | None) -> str | None:
-    """The directory an agent may write: the repository, else where it stands."""
+    """The directory an agent may write: the repository, else its working directory."""
     if settings is not None and settings.repository is not None:
         return settings.repository.root
     return heard.cwd if heard is not None and heard.cwd and os.path.isdir(heard.cwd) else None

@@ -11,7 +11,7 @@ from standfast.cli.output import Out
 def hook(out: Out, agent: str) -> None:
     """Keep what an AGENT's hook reports on stdin. Always exits 0; `standfast install` sets it up.
 
-    Prints nothing but the brief at the start of a session, and a refusal where a gate stands.
+    Prints nothing but the brief at the start of a session, and a refusal if a gate matches.
     """
     from standfast.cli.hook import main
 

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from standfast import hints
+from standfast.cli import exits
 from standfast.cli.frame import argument, noun, option
 from standfast.cli.output import Out
-from standfast.cli.render import Column
-from standfast.footings import hints
+from standfast.cli.render import clean_lines
+from standfast.cli.values import TIME, counted, plain
 
 if TYPE_CHECKING:
-    from standfast.interchange.imports import Report
+    from standfast.handle import Standfast
+    from standfast.interchange.imports import Report, Source
+    from standfast.interchange.text_import import TextImport
 
-import_ = noun("import", "Bring in transcripts of coding agents, and what is kept elsewhere.", default="list")
+import_ = noun(
+    "import",
+    "Bring in transcripts of coding agents, and data of other tools.",
+    default="list",
+    of="standfast.interchange.imports:Imports",
+)
+COLUMNS = ("agent", "state", "messages", "upto", "path", "note")
 
 _WHAT = {
     "claude-code": "Import Claude Code's transcripts: all of them, or those at PATH.",
@@ -41,7 +48,7 @@ def _verb(agent: str) -> None:
 
     run.__doc__ = _WHAT[agent]
     run = option("--dry-run", is_flag=True, help="Read and count; write nothing.")(run)
-    run = option("--since", help='Only what was changed since then: "30d", "mon 09:00".')(run)
+    run = option("--since", type=TIME, help='Only what changed since then: "30d", "mon 09:00".')(run)
     run = argument("path", required=agent == "json", type=click.Path())(run)
     import_.verb(agent, examples=_EXAMPLES[agent])(run)
 
@@ -51,16 +58,22 @@ for _agent in _WHAT:
 
 
 def _import(out: Out, agent: str, path: str | None, since: str | None, dry_run: bool) -> None:
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
     from standfast.config import load
 
     # A dry run makes not even a store.
     with opened(load(":memory:") if dry_run else None) as sf:
-        shown = _Bar(out)
-        report = sf.imports.run(agent, path, since_us=_since_us(since), dry_run=dry_run, progress=shown.step)
-        shown.clear()
-    out.record(_as_json(report), text=_summary(report))
+        report = imported(out, sf, agent, path, since=since, dry_run=dry_run)
+    out.record(plain(report), text=_summary(report))
     _next(out, report)
+
+
+def imported(out: Out, sf: Standfast, agent: str, path: str | None = None, **asked: Any) -> Report:
+    """Import, and report how far it is."""
+    from standfast.cli.progress import reported
+
+    report = reported(out, bar_after_s=0)
+    return sf.imports.run(agent, path, progress=lambda _, done, total: report("importing", done, total), **asked)
 
 
 @import_.verb("beads", examples=("standfast import beads", "standfast import beads path/to/.beads/issues.jsonl"))
@@ -68,7 +81,7 @@ def _import(out: Out, agent: str, path: str | None, since: str | None, dry_run: 
 @option("--dry-run", is_flag=True, help="Read and count; write nothing.")
 def beads(out: Out, path: str | None, dry_run: bool) -> None:
     """Import the issues of beads as tasks: one each, with what they need; closed ones are counted and left."""
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
     from standfast.interchange import beads as reader
 
     with opened() as sf:
@@ -88,7 +101,7 @@ def beads(out: Out, path: str | None, dry_run: bool) -> None:
 @option("--dry-run", is_flag=True, help="Read and count; write nothing.")
 def langgraph(out: Out, source: str, dry_run: bool) -> None:
     """Import the threads that LangGraph's SqliteSaver or PostgresSaver kept; theirs is only read."""
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
     from standfast.config import MEMORY, load
     from standfast.interchange import langgraph as reader
 
@@ -99,42 +112,108 @@ def langgraph(out: Out, source: str, dry_run: bool) -> None:
     out.then('standfast sql "SELECT key, updated_us FROM thread"')
 
 
-@import_.verb("list", examples=("standfast import list", "standfast import list --agent codex --json"))
-@option("--agent", default="", help="Only the sources of this agent.")
-@option("--after", default=0, help="Where the page before ended.")
-@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
-def list_(out: Out, agent: str, after: int, limit: int) -> None:
-    """List the files that were read, how far, and what became of them."""
-    from standfast.cli.store import opened
+@import_.verb("files", examples=("standfast import files plan.json", "standfast import files runs.tsv --dry-run"))
+@argument("path", type=click.Path())
+@option("--name", help="Namespace of the state or name of the stream; the default is the file's name.")
+@option("--dry-run", is_flag=True, help="Read and count; write nothing.")
+def files(out: Out, path: str, name: str | None, dry_run: bool) -> None:
+    """Import a JSON, TOML, TSV or YAML file: a mapping becomes state, a list of rows becomes events."""
+    from standfast.cli.open_store import opened
+    from standfast.interchange import plain_files as reader
 
-    with opened(create=False) as sf:
-        found = sf.imports.list(agent=agent, after=after, limit=limit + 1)
-    rows = [_row(source._asdict()) for source in found[:limit]]
-    out.rows(
-        rows,
-        [Column("agent"), Column("state"), Column("messages"), Column("upto"), Column("path"), Column("note")],
-        next=str(found[limit - 1].seq) if len(found) > limit else None,
-        empty="nothing was imported yet",
-        then="standfast import claude-code",
-    )
+    with opened() as sf:
+        taken = reader.run(sf, path, name=name, dry_run=dry_run)
+    out.record(taken._asdict(), text=reader.summary(taken))
+    if taken.to == "state":
+        out.then(hints.command("state", "list", "--namespace", taken.name))
+    else:
+        out.then(hints.command("event", "list", taken.name))
 
 
-def _row(source: dict[str, Any]) -> dict[str, Any]:
-    counts = source["counts"] if isinstance(source["counts"], dict) else {}
-    return source | {"messages": counts.get("messages", 0)}
+@import_.verb("bundle", examples=("standfast import bundle fix-42.zip", "standfast import bundle fix-42.zip --take"))
+@argument("path", type=click.Path())
+@option("--take", is_flag=True, help="Continue the sessions here. The source must have handed them over.")
+@option("--source-lost", is_flag=True, help="With --take: the source is lost, and nothing continues there.")
+def bundle(out: Out, path: str, take: bool, source_lost: bool) -> None:
+    """Import the sessions of a bundle as history. A damaged bundle is refused, and nothing is written."""
+    from standfast.cli.open_store import opened
+
+    with opened() as sf:
+        done = sf.imports.bundle(path, take=take, source_lost=source_lost)
+    how = "to continue here" if take else "as history"
+    lines = [
+        f"imported {len(done.sessions):,} sessions {how}: {done.added:,} of {done.rows:,} rows are new",
+        f"content {done.content}",
+    ]
+    out.record(done.as_dict(), text=lines)
+    out.then(hints.command("session", "show", done.sessions[0]))
 
 
-def _since_us(text: str | None) -> int | None:
-    if text is None:
-        return None
-    from standfast.clock import SYSTEM
-    from standfast.views import when
+@import_.verb("text", examples=("standfast import text record", "standfast import text record --commit"))
+@argument("directory", required=False, type=click.Path(), metavar="[DIR]")
+@option("--commit", is_flag=True, help="Take what the files changed. Without it, only list what differs.")
+@option("--theirs", is_flag=True, help="Take the file's version also where the store changed since the export.")
+@option("--log", metavar="STREAM", help="Append the history of DIR in git to this stream, an event for each change.")
+@option("--events", metavar="STREAM", help="Take the records from the events of this stream instead of DIR.")
+def text(out: Out, directory: str | None, commit: bool, theirs: bool, log: str | None, events: str | None) -> None:
+    """Bring tasks, decisions, values and gates back from a text export. A missing line deletes nothing.
 
-    return when.since_us(text, SYSTEM.now_us())
+    Exit 4 if something differs and was not taken: both sides changed, or a method refused it.
+    """
+    from standfast.cli.open_store import opened
+    from standfast.interchange import text_history, text_import
+
+    if (directory is None) == (events is None) or (log and events):
+        raise click.UsageError("give DIR, or --events STREAM")
+    with opened() as sf:
+        if log is not None:
+            added, known = text_history.append(sf.events, str(directory), log, dry_run=not commit)
+            done = {"stream": log, "added": added, "known": known, "committed": commit}
+            words = "added" if commit else "would add"
+            out.record(done, text=[f"{words} {added:,} events to the stream {log!r}, which had {known:,}"])
+            return
+        if events is not None:
+            found = text_history.records(sf.events, events)
+            taken = text_import.taken(sf._store, "", found, {}, commit=commit, theirs=theirs)
+        else:
+            taken = sf.imports.text(str(directory), commit=commit, theirs=theirs)
+    _text_answer(out, taken, ["--events", events] if events else [str(directory)])
 
 
-def _as_json(report: Report) -> dict[str, Any]:
-    return report._asdict() | {"sources": [source._asdict() for source in report.sources]}
+def _text_answer(out: Out, taken: TextImport, named: list[str]) -> None:
+    differing = [one.as_dict() for one in taken.differences]
+    counts = f"{taken.records:,} records, {taken.same:,} as in the store, {len(differing):,} differ"
+    marks = {"add": "+", "change": "~", "keep": "=", "conflict": "!", "refused": "!"}
+    lines = [counts]
+    for one in taken.differences:
+        fields = f" ({', '.join(one.fields)})" if one.fields else ""
+        note = f": {one.note}" if one.note else _NOTES.get(one.action, "")
+        lines.append(clean_lines(f"{marks[one.action]} {one.kind} {one.name}{fields}{note}"))
+    out.record({**taken.as_dict(), "differences": differing}, text=lines)
+    waiting = [one for one in taken.differences if one.action in ("add", "change")]
+    if not taken.committed and waiting:
+        out.then(hints.command("import", "text", *named, "--commit"))
+    if any(one.action == "conflict" for one in taken.differences):
+        out.say(f"take the file's version: {hints.command('import', 'text', *named, '--theirs', '--commit')}")
+    if taken.left:
+        raise click.exceptions.Exit(exits.CONFLICT)
+
+
+_NOTES = {"keep": ": the store changed since the export, and its version stays", "conflict": ": both changed"}
+
+
+import_.generate(
+    "list",
+    answer=lambda _, found: found._replace(columns=COLUMNS, plain=_row, row=_row),
+    then="import claude-code",
+    empty="nothing was imported yet",
+    examples=("standfast import list", "standfast import list --agent codex --json"),
+)
+
+
+def _row(source: Source) -> dict[str, Any]:
+    counts = source.counts if isinstance(source.counts, dict) else {}
+    return source.as_dict() | {"messages": counts.get("messages", 0)}
 
 
 def _summary(report: Report) -> list[str]:
@@ -142,10 +221,11 @@ def _summary(report: Report) -> list[str]:
     read = totals.get("new", 0) + totals.get("more", 0)
     done = "would import" if report.dry_run else "imported"
     lines = [
-        f"{done} {report.messages:,} messages and {report.tool_calls:,} tool calls in {report.sessions:,} new sessions"
-        f" from {read:,} of {len(report.sources):,} sources ({report.bytes / 1e6:,.1f} MB)"
+        f"{done} {counted(report.messages, 'message')} and {counted(report.tool_calls, 'tool call')} in"
+        f" {counted(report.sessions, 'new session')} from {read:,} of {counted(len(report.sources), 'source')}"
+        f" ({report.bytes / 1e6:,.1f} MB)"
         if not report.dry_run
-        else f"{done} {report.messages:,} messages from {read:,} of {len(report.sources):,} sources"
+        else f"{done} {counted(report.messages, 'message')} from {read:,} of {counted(len(report.sources), 'source')}"
         f" ({report.bytes / 1e6:,.1f} MB); nothing was written"
     ]
     if totals.get("same"):
@@ -164,32 +244,6 @@ def _next(out: Out, report: Report) -> None:
     if report.dry_run:
         out.then(hints.command("import", report.agent))
     elif report.sources:
-        out.then('standfast timeline --all --at "tue 03:00"')
+        out.then("standfast session list --all")
     else:
         out.say("no transcripts were found", f"  where they are: {hints.command('import', report.agent)} PATH")
-
-
-class _Bar:
-    """How far it is, on a terminal only; at most ten times a second."""
-
-    WIDTH = 30
-
-    def __init__(self, out: Out, clock: Callable[[], float] = time.monotonic) -> None:
-        self.wanted = out.for_people and sys.stderr.isatty()
-        self.clock = clock
-        self.drawn = 0.0
-
-    def step(self, path: str, done: int, total: int) -> None:
-        if not self.wanted or self.clock() - self.drawn < 0.1:
-            return
-        self.drawn = self.clock()
-        share = done / total if total else 1.0
-        filled = round(self.WIDTH * share)
-        bar = "█" * filled + "░" * (self.WIDTH - filled)
-        sys.stderr.write(f"\r\x1b[K{bar} {share:4.0%}  {done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
-        sys.stderr.flush()
-
-    def clear(self) -> None:
-        if self.wanted and self.drawn:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()

@@ -1,6 +1,6 @@
-"""`standfast install AGENT`: our hooks, our MCP server and our skill where an agent looks for them.
+"""`standfast install`: our hooks, our MCP server and our skill where each agent looks for them.
 
-Shown before, tested after, and taken out again.
+Shown before, tested after, and taken out again. Without a name: every agent of this account, with its transcripts.
 """
 
 from __future__ import annotations
@@ -11,30 +11,28 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from standfast import hints
 from standfast.cli.frame import argument, command, option
 from standfast.cli.output import Out
 from standfast.cli.render import Column
-from standfast.footings import hints
+from standfast.cli.values import counted, home_short
 
 if TYPE_CHECKING:
+    from standfast.admin.agents.catalogue import Agent
+    from standfast.admin.agents.install import Plan, Standing
     from standfast.config import Settings
-    from standfast.upkeep.agents.installing import Plan, Standing
-    from standfast.upkeep.agents.known import Agent
 
-COLUMNS = [Column("agent"), Column("part"), Column("state"), Column("path"), Column("note")]
-TEST_MAX_S = 30
-SERVER_MAX_S = 90
-"""It loads for a second of CPU, and longer on a busy machine."""
+COLUMNS = [Column("agent"), Column("part"), Column("state"), Column("path", show=home_short), Column("note")]
 IMPORT_EVERY = "10m"
 
 
-@command("install", examples=("standfast install claude-code", "standfast install codex --dry-run"))
-@argument("agents", nargs=-1, metavar="[AGENT]...")
-@option("--all", "every", is_flag=True, help="Every agent found on this account.")
+@command("install", examples=("standfast install", "standfast install claude-code --dry-run"))
+@argument("agents", nargs=-1, metavar="[AGENT|git-hooks]...")
+@option("--all", "every", is_flag=True, help="Every agent found on this account: the default.")
 @option("--scope", type=click.Choice(["user", "project"]), default="user", show_default=True)
 @option("--shared", is_flag=True, help="With --scope project: the file that others get with the repository.")
 @option("--dry-run", is_flag=True, help="Show the change as a diff; change nothing.")
-@option("--check", is_flag=True, help="Say how it stands; exit 1 unless everything is current.")
+@option("--check", is_flag=True, help="Show the state of each part; exit 1 unless everything is current.")
 @option("--remove", is_flag=True, help="Take our entries out again.")
 @option("--no-mcp", is_flag=True, help="Leave the MCP server out.")
 @option("--no-skill", is_flag=True, help="Leave the skill out.")
@@ -54,22 +52,28 @@ def install(
     loop: bool | None,
     no_test: bool,
 ) -> None:
-    """Put standfast into an AGENT: hooks, MCP server, skill; without a name, say which agents are here.
+    """Put standfast into an AGENT: hooks, MCP server, skill. Without a name: find all agents, import their transcripts.
 
     AGENT is claude-code, codex, gemini-cli or opencode. Only our own entries are written; a file as it
-    was stays beside it. Git's hooks are never touched.
+    was stays beside it. git-hooks is this repository's pre-push, which stops an agent's push that a gate holds.
     """
+    from standfast.admin.agents import install as installing
+    from standfast.admin.agents.catalogue import AGENTS
+    from standfast.cli import install_check
+    from standfast.cli.open_store import exists
     from standfast.config import load, people
-    from standfast.upkeep.agents import installing
-    from standfast.upkeep.agents.known import AGENTS
 
     if remove:
         people.refuse("removes the installed hooks")
     settings = load(quiet=True)
     project = settings.project_dir or os.getcwd()
+    if "git-hooks" in agents:
+        _git_hooks(out, agents, project, check=check, remove=remove, dry_run=dry_run)
+        return
     chosen = [installing.agent_named(name) for name in agents]
     if every or not chosen:
         chosen = [agent for agent in AGENTS if installing.present(agent)]
+        _say_found(out, chosen)
     for agent in chosen if scope == "project" and not shared else []:
         installing.refuse_shared(agent)
     program = installing.program()
@@ -79,9 +83,9 @@ def install(
         for agent in chosen
         for path, held in installing.targets(agent, parts, _scope(scope), os.environ, project, shared=shared).items()
     ]
-    if check or not (agents or every):
+    if check:
         found = [installing.stand(agent, path, program, part) for agent, path, held in files for part in held]
-        _show(out, found, check=check)
+        _show(out, found)
         return
     plans = installing.plans(files, program, remove=remove)
     if dry_run:
@@ -89,16 +93,21 @@ def install(
         return
     for plan in plans:
         installing.apply(plan, keep_backup=not remove)
-    tested = {} if remove or no_test else _tested(settings, plans, program)
+    tested = {} if remove or no_test else install_check.tested(settings, plans, program)
     _tell(out, plans, tested, remove=remove)
     for agent in chosen:
         if remove:
             _left_behind(out, settings, agent)
         else:
             served = any(plan.agent is agent and "mcp" in plan.parts for plan in plans)
+            if not agents:
+                _bring_in(out, agent)
             _left_to_do(out, agent, program, loop, served=served or no_mcp)
+    if remove and exists(settings):
+        out.say("the store stays, and so do its copies: standfast where")
     if plans and not remove:
-        out.then(f"standfast doctor    (take it out: {hints.command('install', plans[0].agent.name, '--remove')})")
+        out.say(f"to remove it: {hints.command('install', *agents, '--remove')}")
+        out.then("standfast doctor")
     if any(problem for problem in tested.values()):
         raise click.exceptions.Exit(1)
 
@@ -107,7 +116,68 @@ def _scope(text: str) -> Any:
     return text
 
 
-def _show(out: Out, found: list[Standing], *, check: bool) -> None:
+def _say_found(out: Out, chosen: list[Agent]) -> None:
+    """Which agents are on this account, and which are not. Raises NotFound if there is none."""
+    from standfast.admin.agents.catalogue import AGENTS
+    from standfast.errors import NotFound
+
+    missing = ", ".join(agent.name for agent in AGENTS if agent not in chosen)
+    if not chosen:
+        raise NotFound(f"no agent was found on this account: {missing}", "install one by name: standfast install codex")
+    found = ", ".join(agent.name for agent in chosen)
+    out.say(f"found: {found}" + (f"; not on this account: {missing}" if missing else ""))
+
+
+def _bring_in(out: Out, agent: Agent) -> None:
+    """Import the agent's transcripts, and say how many there were."""
+    from standfast.cli.import_ import imported
+    from standfast.cli.open_store import opened
+    from standfast.config import load
+    from standfast.errors import StandfastError
+
+    try:
+        with opened(load(outside=True)) as sf:
+            report = imported(out, sf, agent.name)
+    except StandfastError as error:
+        out.say(f"{agent.name}: its transcripts were not imported: {error.message}")
+        return
+    if not report.sources:
+        out.say(f"{agent.name}: no transcripts yet")
+        return
+    known = report.totals.get("same", 0)
+    out.say(
+        f"{agent.name}: {counted(report.messages, 'message')} in {counted(report.sessions, 'new session')} imported "
+        f"from {counted(len(report.sources), 'transcript')}" + (f"; {known:,} had nothing new" if known else "")
+    )
+
+
+def _git_hooks(out: Out, names: tuple[str, ...], project: str, *, check: bool, remove: bool, dry_run: bool) -> None:
+    from standfast.admin import git_hooks
+    from standfast.admin.agents import install as installing
+
+    if len(names) > 1:
+        raise click.UsageError("git-hooks is installed alone: standfast install git-hooks")
+    program = installing.program()
+    hook = git_hooks.find(program, project)
+    state = hook.state
+    if dry_run:
+        out.text(git_hooks.text(program).removesuffix("\n"))
+        out.say(f"{hook.path}: nothing was changed (--dry-run)")
+        return
+    if remove:
+        git_hooks.remove(hook)
+        state = "removed" if state in ("current", "stale") else "not there"
+    elif not check and state != "current":
+        git_hooks.install(hook, program)
+        state = "installed"
+    out.rows([{"agent": "git-hooks", "part": "pre-push", "state": state, "path": hook.path}], COLUMNS, next=None)
+    if check and state != "current":
+        raise click.exceptions.Exit(1)
+    if not (check or remove):
+        out.then("standfast gate add --preset git-push")
+
+
+def _show(out: Out, found: list[Standing]) -> None:
     rows = [
         {"agent": one.agent.name, "part": one.part, "state": one.state, "path": one.path, "note": one.note}
         for one in found
@@ -118,9 +188,8 @@ def _show(out: Out, found: list[Standing], *, check: bool) -> None:
         COLUMNS,
         next=None,
         then=hints.command("install", missing[0]) if missing else "",
-        empty="no agent was found on this account: standfast install claude-code | codex | gemini-cli | opencode",
     )
-    if check and (missing or not found):
+    if missing:
         raise click.exceptions.Exit(1)
 
 
@@ -151,7 +220,7 @@ def _tell(out: Out, plans: list[Plan], tested: dict[tuple[str, str], str], *, re
 
 def _left_behind(out: Out, settings: Settings, agent: Agent) -> None:
     """What an installation may have added elsewhere stays until it is taken away by name."""
-    from standfast.cli.store import exists, opened
+    from standfast.cli.open_store import exists, opened
 
     if not exists(settings):
         return
@@ -161,7 +230,8 @@ def _left_behind(out: Out, settings: Settings, agent: Agent) -> None:
     with opened(settings) as sf:
         found = [row["id"] for row in sf.rows("SELECT id FROM loop WHERE name = :name AND state <> 'removed'", name)]
     for id in found:
-        out.say(f"{agent.name}: its transcripts are still imported; to end that: standfast loop remove {short(id)}")
+        remove = hints.command("loop", "remove", short(id))
+        out.say(f"{agent.name}: its transcripts are still imported; to end that: {remove}")
 
 
 def _left_to_do(out: Out, agent: Agent, program: str, loop: bool | None, *, served: bool) -> None:
@@ -172,7 +242,7 @@ def _left_to_do(out: Out, agent: Agent, program: str, loop: bool | None, *, serv
 
 
 def _offer_loop(out: Out, agent: Agent, program: str, wanted: bool | None) -> None:
-    """Agents delete their transcripts; a loop keeps them. Asked on a terminal, told elsewhere."""
+    """Agents delete their transcripts; a loop keeps them. On a terminal it asks; elsewhere it prints a hint."""
 
     name, command = f"import-{agent.name}", [program, "import", agent.name]
     line = hints.command("loop", "add", name, "--every", IMPORT_EVERY, "--", *command)
@@ -181,7 +251,7 @@ def _offer_loop(out: Out, agent: Agent, program: str, wanted: bool | None) -> No
             f"{agent.name}: keep its transcripts for good, by a loop every {IMPORT_EVERY}?", err=True
         )
     if wanted:
-        from standfast.cli.store import opened
+        from standfast.cli.open_store import opened
         from standfast.config import load
 
         with opened(load(outside=True)) as sf:
@@ -196,75 +266,10 @@ def _offer_loop(out: Out, agent: Agent, program: str, wanted: bool | None) -> No
 
 def _mcp(agent: Agent, program: str) -> str:
     """Their own commands write it best."""
-    import shlex
-
-    line = f"{shlex.quote(program)} mcp"
+    line = f"{hints.word(program)} mcp"
     return {
         "claude-code": f"claude mcp add --scope user standfast -- {line}",
         "codex": f"codex mcp add standfast -- {line}",
         "gemini-cli": f"gemini mcp add -s user standfast {line}",
-        "opencode": f"opencode mcp add standfast    (command: {line})",
+        "opencode": "standfast install opencode",
     }[agent.name]
-
-
-def _tested(settings: Settings, plans: list[Plan], program: str) -> dict[tuple[str, str], str]:
-    """What went wrong, if it did, when what was installed is run once as the agent would."""
-    found = {(plan.agent.name, "hooks"): _heard(settings, plan, program) for plan in plans if "hooks" in plan.parts}
-    served = [plan for plan in plans if "mcp" in plan.parts]
-    if served:
-        problem = _answers(program)
-        found |= {(plan.agent.name, "mcp"): problem for plan in served}
-    return found
-
-
-def _answers(program: str) -> str:
-    """Say hello to our MCP server, as an agent does."""
-    import json
-    import subprocess
-
-    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "install", "version": "1"}}
-    line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}) + "\n"
-    try:
-        ran = subprocess.run(
-            [program, "mcp"], input=line.encode(), capture_output=True, timeout=SERVER_MAX_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"the MCP server does not answer: {error}"
-    if b'"serverInfo"' in ran.stdout:
-        return ""
-    last = ran.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["nothing was said"]
-    return f"the MCP server does not answer: {last[0][:200]}"
-
-
-def _heard(settings: Settings, plan: Plan, program: str) -> str:
-    """Run the installed hook once, and look for what it left. What went wrong, if it did."""
-    import json
-    import subprocess
-
-    from standfast.cli.store import opened
-    from standfast.interchange.hooks import spool
-    from standfast.interchange.hooks.keeping import Hooks
-    from standfast.upkeep.agents.known import hook_command
-
-    native = f"install-{os.urandom(6).hex()}"
-    payload = {"hook_event_name": "InstallCheck", "session_id": native, "cwd": os.getcwd()}
-    line = hook_command(program, plan.agent.name)
-    try:
-        ran = subprocess.run(
-            ["/bin/sh", "-c", line],
-            input=json.dumps(payload).encode(),
-            capture_output=True,
-            timeout=TEST_MAX_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"the installed command does not run: {error}"
-    if ran.returncode != 0 or ran.stdout:
-        return (
-            f"the installed command exits with {ran.returncode} and says {ran.stdout[:200].decode(errors='replace')!r}"
-        )
-    spool.key(settings.data_dir)
-    with opened(settings) as sf:
-        if Hooks(sf._store).checked(plan.agent.name, native):
-            return ""
-    return "the installed command runs, and nothing of it has come to the store: standfast doctor"

@@ -1,7 +1,7 @@
 """`standfast lock`: one holder at a time for any file, port or deployment.
 
 With a command, the command's own process is the holder: it is started stopped, the lock is taken in
-its name, and only then it begins. While it runs its lease is renewed; killed, it is gone at once.
+its name, and only then it begins. While it runs its lease is renewed; if it is killed, the lock is free at once.
 Without one the actor holds the lock, until `--release` or the time is over.
 """
 
@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from standfast import hints
 from standfast.cli.frame import Command, Refused, argument, option, scope_options
 from standfast.cli.frame import command as made_command
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 from standfast.cli.values import DURATION, plain
-from standfast.footings import hints
 
 if TYPE_CHECKING:
-    from standfast.footings.leases import Lease
+    from standfast.clock import Duration
+    from standfast.core.leases import Lease
     from standfast.handle import Standfast
 
 VARIABLE = "STANDFAST_LOCK"
@@ -29,7 +30,7 @@ LOOK_AGAIN_S = 1.0
 COLUMNS = [
     Column("name"),
     Column("holder_name", "held by"),
-    Column("standing"),
+    Column("standing", "state"),
     Column("left", "ends in"),
     Column("fence"),
     Column("note"),
@@ -56,9 +57,9 @@ class Lock(Command):
     examples=("standfast lock deploy --wait 10m -- ./deploy.sh", "standfast lock port-8080 --for 30m"),
 )
 @argument("name", required=False)
-@option("--for", "for_us", type=DURATION, help="Lease duration.  [default: 15m, or while COMMAND runs]")
+@option("--for", "for_", type=DURATION, help="Lease duration.  [default: 15m, or while COMMAND runs]")
 @option("--while", "pid", type=int, metavar="PID", help="Hold it while this process lives.")
-@option("--wait", "wait_us", type=DURATION, help="Wait this long for another holder to release it.")
+@option("--wait", type=DURATION, help="Wait this long for another holder to release it.")
 @option("--note", help="What it is for; shown to others that want it.")
 @option("--release", is_flag=True, help="Release it.")
 @scope_options
@@ -66,9 +67,9 @@ class Lock(Command):
 def lock(
     out: Out,
     name: str | None,
-    for_us: int | None,
+    for_: str | None,
     pid: int | None,
-    wait_us: int | None,
+    wait: str | None,
     note: str | None,
     release: bool,
     scope_choice: str | None,
@@ -79,34 +80,35 @@ def lock(
         return _list(out, scope_choice)
     if release:
         return _release(out, name, scope_choice)
+    from standfast.clock import duration_us
+
+    wait_us = duration_us(wait, "--wait") or 0
     if command:
-        raise click.exceptions.Exit(_run(out, name, command, for_us, wait_us or 0, note, scope_choice))
-    return _hold(out, name, for_us, wait_us or 0, note, pid, scope_choice)
+        raise click.exceptions.Exit(_run(out, name, command, for_, wait_us, note, scope_choice))
+    return _hold(out, name, for_, wait_us, note, pid, scope_choice)
 
 
 def _list(out: Out, scope_choice: str | None) -> None:
-    from shlex import quote
-
-    from standfast.cli.store import NoStore, opened
+    from standfast.cli.open_store import NoStore, opened
     from standfast.config import load
 
     try:
         with opened(load(outside=scope_choice == "global"), create=False) as sf:
             found = sf.leases.list(everywhere=scope_choice == "all", limit=1000)
-            ours = next((one.name for one in found if one.standing != "live" or one.actor == sf.actor), None)
+            ours = next((one.name for one in found if one.standing != "live" or one.agent == sf.agent), None)
     except NoStore as error:
         out.rows([], [], empty=f"{error.message}; {error.hint}")  # as every list answers
         return
     out.rows(
         [{**plain(one), **_for_people(one)} if out.for_people else plain(one) for one in found],
         COLUMNS,
-        then=f"standfast lock {quote(ours)} --release" if ours else "",
+        then=hints.command("lock", ours, "--release") if ours else "",
         empty="no lock is held here",
     )
 
 
 def _release(out: Out, name: str, scope_choice: str | None) -> None:
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
     from standfast.config import load
 
     with opened(load(outside=scope_choice == "global"), create=False) as sf:
@@ -117,18 +119,18 @@ def _release(out: Out, name: str, scope_choice: str | None) -> None:
 def _hold(
     out: Out,
     name: str,
-    for_us: int | None,
+    for_: str | None,
     wait_us: int,
     note: str | None,
     pid: int | None,
     scope_choice: str | None,
 ) -> None:
-    from standfast.cli.store import held_while, opened
+    from standfast.cli.open_store import held_while, opened
     from standfast.config import load
 
     settings = load(outside=scope_choice == "global")
     with opened(settings) if pid is None else held_while(settings, pid) as sf:
-        held = _acquired(sf, name, held_for(for_us, pid), wait_us, note)
+        held = _acquired(sf, name, held_for(for_, pid), wait_us, note)
     out.record(plain(held), [f"{name} is held by {_for_people(held)['holder_name']}, fence {held.fence}"])
     out.then(hints.command("lock", name, "--release"))
 
@@ -137,7 +139,7 @@ def _run(
     out: Out,
     name: str,
     command: tuple[str, ...],
-    for_us: int | None,
+    for_: str | None,
     wait_us: int,
     note: str | None,
     scope_choice: str | None,
@@ -146,8 +148,9 @@ def _run(
     import signal
 
     from standfast.cli.session_run import PASSED_ON, Child
+    from standfast.clock import SECOND_US, duration_us
     from standfast.config import load
-    from standfast.footings.leases import PROCESS_US, renewer
+    from standfast.core.leases import PROCESS_US, renewer
     from standfast.handle import connect
 
     settings = load(outside=scope_choice == "global")
@@ -157,7 +160,7 @@ def _run(
         try:
             with connect(settings, pid=child.pid) as sf:
                 # Shorter than between two renewals it would be lost while the command runs.
-                held = _acquired(sf, name, max(for_us or 0, PROCESS_US), wait_us, note)
+                held = _acquired(sf, name, max(duration_us(for_, "--for") or 0, PROCESS_US) / SECOND_US, wait_us, note)
                 renewing = renewer(sf._store)
                 renewing.start()
                 child.go(name)
@@ -170,7 +173,7 @@ def _run(
     return code if code >= 0 else 128 - code
 
 
-def _acquired(sf: Standfast, name: str, for_us: int | None, wait_us: int, note: str | None) -> Lease:
+def _acquired(sf: Standfast, name: str, for_: Duration | None, wait_us: int, note: str | None) -> Lease:
     """The lock, as soon as it is free, or InProgress when patience is over."""
     from signal import SIGHUP, SIGINT, SIGQUIT, SIGTERM, sigpending
     from time import monotonic
@@ -179,11 +182,11 @@ def _acquired(sf: Standfast, name: str, for_us: int | None, wait_us: int, note: 
 
     end = monotonic() + wait_us / 1_000_000
     if not wait_us:
-        return sf.leases.acquire(name, for_us=for_us, note=note)
+        return sf.leases.acquire(name, for_=for_, note=note)
     with sf._store.watch() as watch:
         while True:
             try:
-                return sf.leases.acquire(name, for_us=for_us, note=note)
+                return sf.leases.acquire(name, for_=for_, note=note)
             except InProgress:
                 if (left_s := end - monotonic()) <= 0:
                     raise
@@ -196,7 +199,7 @@ def _acquired(sf: Standfast, name: str, for_us: int | None, wait_us: int, note: 
 def _given_back(out: Out, sf: Standfast, held: Lease, code: int, *, kept: bool) -> int:
     """The command has ended as it has; but if the lock was lost while it ran, success must not be said.
 
-    Was it renewed in time until the command ended, then whoever has it by now came after that.
+    If it was renewed in time until the command ended, a present holder came after that.
     """
     from standfast.cli import exits
     from standfast.errors import LeaseLost, StandfastError
@@ -211,23 +214,24 @@ def _given_back(out: Out, sf: Standfast, held: Lease, code: int, *, kept: bool) 
     return code
 
 
-def held_for(for_us: int | None, pid: int | None) -> int | None:
-    """What is tied to a process ends with it; time is only the last resort."""
-    if pid is None or for_us is not None:
-        return for_us
-    from standfast.footings.leases import LEASE_MAX_US
+def held_for(for_: str | None, pid: int | None) -> Duration | None:
+    """A lease of a process ends with it; the time limit is only the last resort."""
+    if pid is None or for_ is not None:
+        return for_
+    from standfast.clock import SECOND_US
+    from standfast.core.leases import LEASE_MAX_US
 
-    return LEASE_MAX_US
+    return LEASE_MAX_US / SECOND_US
 
 
 def _for_people(found: Lease) -> dict[str, Any]:
     from time import time
 
     from standfast.clock import format_duration
-    from standfast.footings.leases import who
+    from standfast.core.leases import holder_text
 
     left_us = (found.lease_until_us or 0) - round(time() * 1_000_000)
     return {
-        "holder_name": who(found.holder),
+        "holder_name": holder_text(found.holder),
         "left": format_duration(left_us, parts=2) if found.standing == "live" and left_us > 0 else None,
     }

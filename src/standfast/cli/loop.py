@@ -1,17 +1,19 @@
-"""`standfast loop`: what is run when, and what became of every slot."""
+"""`standfast loop`: commands on a schedule, and the outcome of every slot."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from standfast import hints
 from standfast.cli import values
-from standfast.cli.answers import One
+from standfast.cli.answers import Many, One
 from standfast.cli.frame import Command, Refused, argument, noun, option, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column
-from standfast.footings import hints
+from standfast.cli.values import DURATION, TIME, short
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
@@ -26,10 +28,6 @@ loop = noun(
     default="list",
     of="standfast.record.loops:Loops",
 )
-
-
-def _short(id: object) -> str:
-    return str(id)[-6:]
 
 
 def _length(us: int) -> str:
@@ -49,15 +47,15 @@ COLUMNS = [
     Column("reason", "why"),
 ]
 RUN_COLUMNS = [
+    Column("id", show=short),
     Column("slot"),
     Column("loop"),
     Column("state"),
-    Column("attempt"),
     Column("exit_code", "exit"),
-    Column("duration_us", "took", _length),
-    Column("host"),
-    Column("id", show=_short),
     Column("reason", "why"),
+    Column("duration_us", "took", _length),
+    Column("attempt", "try"),
+    Column("host"),
 ]
 
 
@@ -65,7 +63,7 @@ RUN_COLUMNS = [
 
 
 class _Add(Command):
-    """Behind `--` stands the command alone: its first word is no name."""
+    """Only the command comes after `--`: its first word is no name."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         before = args[: args.index("--")] if "--" in args else None
@@ -73,7 +71,7 @@ class _Add(Command):
             given = self.make_parser(ctx).parse_args([*before])[0]
             if not isinstance(given.get("name"), str):
                 raise Refused(
-                    "the loop has no name: it stands before --",
+                    "the loop has no name: write it before --",
                     "standfast loop add NAME --every 15m -- COMMAND",
                     ctx,
                 )
@@ -91,14 +89,14 @@ class _Add(Command):
 @argument("name")
 @option("--every", help="An interval: 90s, 15m, 1h30m.")
 @option("--cron", help="Five fields: minute hour day month weekday; or @hourly, @daily, @weekly, @monthly.")
-@option("--at", help='One moment: "tomorrow 03:00", "2026-11-20 09:00 UTC", 2h.')
+@option("--at", type=TIME, help='One time: "tomorrow 03:00", "2026-11-20 09:00 UTC", 2h.')
 @option("--zone", help="The time zone of --cron.  [default: this machine's]")
 @option(
     "--catch-up",
     type=click.Choice(("latest", "all", "none")),
     default="latest",
     show_default=True,
-    help="Slots that nobody was there to fire: run the latest, all, or none of them.",
+    help="Slots missed while no daemon ran: run the latest, all, or none of them.",
 )
 @option("--catch-up-max", type=click.IntRange(1, 1000), default=100, show_default=True, help="All: at most so many.")
 @option(
@@ -109,8 +107,14 @@ class _Add(Command):
     help="Due while the last run still goes: skip it, or let it wait.",
 )
 @option("--retries", type=click.IntRange(0, 100), default=0, show_default=True, help="Try a failed run so often again.")
-@option("--backoff", default="30s", show_default=True, help="Before the first retry; doubled each time, up to 1h.")
-@option("--timeout", help="End a run that takes longer: 30m.")
+@option(
+    "--backoff",
+    type=DURATION,
+    default="30s",
+    show_default=True,
+    help="Before the first retry; doubled each time, up to 1h.",
+)
+@option("--timeout", type=DURATION, help="End a run that takes longer: 30m.")
 @option(
     "--failures",
     type=click.IntRange(0),
@@ -126,7 +130,7 @@ def add(out: Out, name: str, command: tuple[str, ...], **given: Any) -> None:
 
     The daemon fires it: standfast daemon start.
     """
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
 
     command, when = _schedule(command, given)
     with opened() as sf:
@@ -135,22 +139,22 @@ def add(out: Out, name: str, command: tuple[str, ...], **given: Any) -> None:
             command,
             every=when["every"],
             cron=when["cron"],
-            at=values.FUTURE.parse(when["at"]),
+            at=when["at"],
             zone=given["zone"],
             catch_up=given["catch_up"],
             catch_up_max=given["catch_up_max"],
             overlap=given["overlap"],
             retries_max=given["retries"],
-            backoff_us=values.DURATION.parse(given["backoff"]) or 0,
-            timeout_us=values.DURATION.parse(given["timeout"]),
+            backoff=given["backoff"],
+            timeout=given["timeout"],
             failures_max=given["failures"],
             cwd=given["cwd"],
             environment=_environment(given["env"]),
         )
     words = {"new": "new", "same": "as it was", "changed": "changed"}[added.change or "same"]
     runs_what = _quoted_all(added.command)
-    out.record(plain(added), [f"{added.name} is {words}: runs {runs_what} {added.said}, next {_next(added)}"])
-    out.then("standfast daemon start    (if it does not run yet: standfast daemon status)")
+    out.record(plain(added), [f"{added.name} is {words}: it runs {runs_what}, {added.said}, next {_next(added)}"])
+    out.then("standfast daemon status", "standfast daemon start")
 
 
 def _changed(_: Standfast, found: Loop) -> One:
@@ -170,15 +174,9 @@ loop.generate(
 )
 
 
-@loop.verb("resume", examples=("standfast loop resume nightly", "standfast loop resume nightly --json"))
-@argument("name")
-def resume(sf: Standfast, name: str) -> One:
-    """Resume a loop: its slots run again from now on, and its failures are counted from 0."""
-    if sf.loops.get(name).account is None:
-        _confirm(sf, name, hints.command("loop", "resume", name))
-    return _changed(sf, sf.loops.resume(name))
-
-
+loop.generate(
+    "resume", answer=_changed, examples=("standfast loop resume nightly", "standfast loop resume nightly --json")
+)
 loop.generate(
     "remove", answer=_changed, examples=("standfast loop remove nightly", "standfast loop remove nightly --json")
 )
@@ -192,78 +190,81 @@ loop.generate(
 @option("--here", is_flag=True, help="In this terminal, now; exits as the command does.")
 def run(out: Out, name: str, here: bool) -> None:
     """Ask for a run of NAME now: the daemon performs it, behind what of it waits or goes already."""
-    from standfast.cli.store import opened
+    from standfast.cli.loop_here import run_here
+    from standfast.cli.open_store import opened
 
     if here:
-        raise click.exceptions.Exit(_run_here(out, name))
+        raise click.exceptions.Exit(run_here(out, name))
     with opened(create=False) as sf:
         asked = sf.runs.ask(name)
-    out.record(plain_run(asked), [asked.id])
+    out.record(values.plain(asked), [asked.id])
     out.then(hints.command("loop", "runs", asked.loop))
 
 
-@loop.verb("cancel", examples=("standfast loop cancel 9k2m4x", "standfast loop cancel 9k2m4x --reason 'wrong branch'"))
-@argument("run")
-@option("--reason", default="cancelled by hand", show_default=True)
-def cancel(out: Out, run: str, reason: str) -> None:
-    """Cancel RUN: at once if it waits; if it goes, the daemon ends it."""
-    from standfast.cli.store import opened
-
-    with opened(create=False) as sf:
-        found = sf.runs.cancel(run, reason)
+def _cancelled(_: Standfast, found: Run) -> One:
     words = "is cancelled" if found.state == "cancelled" else "is asked to end"
-    out.record(plain_run(found), [f"{_short(found.id)} of {found.loop} {words}"])
-    out.then(hints.command("loop", "runs", found.loop))
+    return One(found, [f"{short(found.id)} of {found.loop} {words}"], then="loop runs {loop}")
+
+
+loop.generate(
+    "cancel",
+    of="standfast.record.runs:Runs",
+    answer=_cancelled,
+    by_name=("reason",),
+    examples=("standfast loop cancel 9k2m4x", "standfast loop cancel 9k2m4x --reason 'wrong branch'"),
+)
 
 
 # -- looking -----------------------------------------------------------------------------------------
 
 
-@loop.verb("list", examples=("standfast loop list", "standfast loop list --all --json"))
-@option("--state", type=click.Choice(STATES), help="[default: all but removed]")
-@option("--after", help="Where the page before ended.")
-@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
-@scope_options
-def list_(out: Out, state: str | None, after: str | None, limit: int, scope_choice: str | None) -> None:
-    """List the loops: their schedules, the next slot, the last one."""
-    from standfast.cli.store import opened
-    from standfast.config import load
+def _absent_of(sf: Standfast, found: Sequence[Loop]) -> dict[str, Absent]:
+    """The slots without a row of these loops."""
+    ids = {one.id for one in found}
+    return {one.loop_id: one for one in sf.loops.absent(everywhere=True, limit=1000) if one.loop_id in ids}
 
-    with opened(load(outside=scope_choice == "global"), create=False) as sf:
-        found = sf.loops.list(state=state, everywhere=scope_choice == "all", limit=limit, after=after)
-        late = {one.loop_id: one for one in sf.loops.absent(everywhere=scope_choice == "all", limit=1000)}
-    out.rows(
-        [_row(one, late.get(one.id)) if out.for_people else plain(one, late.get(one.id)) for one in found],
-        COLUMNS,
-        next=found[-1].id if len(found) == limit else None,
-        then="standfast loop runs --since 1d" if found else "",
-        empty="there is no loop here; standfast loop add NAME --every 15m -- COMMAND",
+
+def _listed(sf: Standfast, found: Many) -> Many:
+    late = _absent_of(sf, found.models)
+    return found._replace(
+        columns=[*COLUMNS, *found.places],
+        row=lambda one: {**_row(one, late.get(one.id)), "repository": values.repository(one)},
+        plain=lambda one: plain(one, late.get(one.id)),
+        say=_said_absent(late.values()),
     )
-    _say_absent(out, list(late.values()))
 
 
-@loop.verb("show", examples=("standfast loop show nightly", "standfast loop show nightly --json"))
-@argument("name")
-def show(out: Out, name: str) -> None:
-    """Show NAME: its command, its rules, its last runs."""
-    from standfast.cli.store import opened
+loop.generate(
+    "list",
+    answer=_listed,
+    options={"state": {"type": click.Choice(STATES)}},
+    then="loop runs --since 1d",
+    empty="there is no loop here; standfast loop add NAME --every 15m -- COMMAND",
+    examples=("standfast loop list", "standfast loop list --all --json"),
+)
 
-    with opened(create=False) as sf:
-        found = sf.loops.get(name)
-        late = {one.loop_id: one for one in sf.loops.absent(everywhere=True, limit=1000)}.get(found.id)
-        runs = sf.runs.list(found.id, limit=10)
-    if not out.for_people:
-        return out.record({**plain(found, late), "runs": [plain_run(one) for one in runs]})
-    for line in _lines_of(out, found):
-        out.text(line)
+
+def _shown(sf: Standfast, found: Loop) -> One:
+    late, runs = _absent_of(sf, [found]), sf.runs.list(found.id, limit=10)
+    return One(
+        found,
+        lambda out: _screen(out, found, runs),
+        "loop resume {name}" if found.state == "paused" else "loop runs {name} --since 1w",
+        say=_said_absent(late.values()),
+        extra={"absent": plain(found, late.get(found.id))["absent"], "runs": [values.plain(one) for one in runs]},
+    )
+
+
+def _screen(out: Out, found: Loop, runs: list[Run]) -> Iterator[str]:
+    yield from _lines_of(out, found)
     if runs:
-        out.text("")
-        for line in out.table([_run_row(one, found.zone) for one in runs], RUN_COLUMNS):
-            out.text(line)
-    _say_absent(out, [late] if late else [])
-    if found.state == "paused":
-        return out.then(hints.command("loop", "resume", found.name))
-    return out.then(hints.command("loop", "runs", found.name, "--since", "1w"))
+        yield ""
+        yield from out.table([_run_row(one, found.zone) for one in runs], RUN_COLUMNS)
+
+
+loop.generate(
+    "show", "get", answer=_shown, examples=("standfast loop show nightly", "standfast loop show nightly --json")
+)
 
 
 @loop.verb(
@@ -271,59 +272,98 @@ def show(out: Out, name: str) -> None:
     examples=("standfast loop runs nightly --since 3w", "standfast loop runs --since 'tue 03:00' --state missed"),
 )
 @argument("name", required=False)
-@option("--since", help='Slots from then on: 3w, 2h, "tue 03:00", "2026-11-01".')
+@option("--since", type=TIME, help='Slots since then: 3w, 2h, "tue 03:00", "2026-11-01".')
+@option("--until", type=TIME, help="Slots before then.")
 @option("--state", type=click.Choice((*RUN_STATES, "absent")))
-@option("--after", help="Where the page before ended.")
+@option("--after", metavar="CURSOR", help="Start after this cursor, the `next` of the last page.")
 @option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def runs(
     out: Out,
     name: str | None,
     since: str | None,
+    until: str | None,
     state: str | None,
     after: str | None,
     limit: int,
     scope_choice: str | None,
 ) -> None:
-    """What became of each slot, the newest first, and why. Slots that nobody fired are listed as absent."""
-    from standfast.cli.store import opened
+    """What became of each slot, the newest first, and why. Slots that no daemon fired are listed as absent."""
+    from standfast.cli.open_store import opened
     from standfast.config import load
+    from standfast.core.checks import past_us
 
     everywhere = scope_choice == "all"
     with opened(load(outside=scope_choice == "global"), create=False) as sf:
-        since_us = _past(since)
-        asked: dict[str, Any] = {"since_us": since_us, "everywhere": everywhere, "limit": limit, "after": after}
+        now_us = sf._store.caller.clock.now_us()
+        since_us, until_us = past_us(since, now_us, "since"), past_us(until, now_us, "until")
+        asked: dict[str, Any] = {
+            "since": since,
+            "until": until,
+            "everywhere": everywhere,
+            "limit": limit,
+            "after": after,
+        }
         found = [] if state == "absent" else sf.runs.list(name, state=state, **asked)
-        late = _absent(sf, name, since_us, everywhere) if after is None and state in (None, "absent") else []
+        late = _absent(sf, name, since_us, until_us, everywhere) if after is None and state in (None, "absent") else []
         zones = {one.id: one.zone for one in _loops_of(sf, {run.loop_id for run in found})}
+        several = everywhere or sf.settings.label.outside
     rows = [_absent_row(one, people=out.for_people) for one in late]
-    rows += [_run_row(one, zones.get(one.loop_id, "UTC")) if out.for_people else plain_run(one) for one in found]
+    rows += [_run_row(one, zones.get(one.loop_id, "UTC")) if out.for_people else values.plain(one) for one in found]
     out.rows(
         rows,
-        RUN_COLUMNS,
+        [*RUN_COLUMNS, Column("repository", show=values.home_short)] if several else RUN_COLUMNS,
         next=found[-1].place if len(found) == limit else None,
         then=_follow(found, late),
-        empty="no slot was due" + (" since then" if since else ""),
+        empty="no slot was due" + (" since then" if since_us else ""),
     )
-    _say_absent(out, late)
+    if late and out.for_people:
+        out.say(*f"standfast: {_said_absent(late)}".splitlines())
 
 
-# -- what is printed ---------------------------------------------------------------------------------
+@loop.verb("output", examples=("standfast loop output 9k2m4x", "standfast loop output nightly --stderr"))
+@argument("run", metavar="RUN|LOOP")
+@option("--stderr", "stream", flag_value="stderr", help="Only stderr.")
+@option("--stdout", "stream", flag_value="stdout", help="Only stdout.")
+def output(sf: Standfast, run: str, stream: str | None) -> One:
+    """Print what a run wrote to stdout and stderr. For a LOOP: its newest run."""
+    found = _run_of(sf, run)
+    wanted = [stream] if stream else ["stdout", "stderr"]
+    texts = {name: _artifact(sf, getattr(found, f"{name}_id")) for name in wanted}
+    shown = [line for text in texts.values() for line in text.splitlines()]
+    say = "" if shown else f"run {short(found.id)} of {found.loop} is {found.state} and wrote nothing"
+    return One(found, shown, say=say, extra=texts, exact=True)
+
+
+def _run_of(sf: Standfast, name: str) -> Run:
+    """A run by its id, or the newest run of a loop that has begun."""
+    from standfast.errors import NotFound
+
+    try:
+        return sf.runs.get(name)
+    except NotFound as error:
+        runs = [one for one in sf.runs.list(sf.loops.get(name).id, limit=100) if one.attempt]
+        if not runs:
+            raise NotFound(f"no run of {name} has begun", hints.command("loop", "runs", name)) from error
+        return runs[0]
+
+
+def _artifact(sf: Standfast, id: str | None) -> str:
+    return sf.artifacts.get(id).decode(errors="replace") if id is not None else ""
+
+
+# -- output -------------------------------------------------------------------------------------------
 
 
 def plain(found: Loop, late: Absent | None = None) -> dict[str, Any]:
     """The noun's own fields; never the value of a variable that looks like a secret."""
-    return {**values.plain(found), "absent": late._asdict() if late else None}
-
-
-def plain_run(found: Run) -> dict[str, Any]:
-    fields = found._asdict()
-    del fields["job"]
-    return {**fields, "receipt": found.receipt.as_json() if found.receipt else None}
+    return {**values.plain(found), "absent": late.as_dict() if late else None}
 
 
 def _row(found: Loop, late: Absent | None) -> dict[str, Any]:
     import shlex
+
+    from standfast.record.loops.fire import ABSENT
 
     return {
         "name": found.name,
@@ -333,29 +373,41 @@ def _row(found: Loop, late: Absent | None) -> dict[str, Any]:
         "last": _at(found.last_slot_us, found.zone),
         "said": shlex.join(found.command)[:60],
         "account": found.account,
-        "reason": f"{late.slots} slots without a row" if late else found.reason,
+        "reason": f"{ABSENT}: {late.slots} slot{'s' * (late.slots != 1)}" if late else found.reason,
     }
 
 
 def _run_row(found: Run, zone: str) -> dict[str, Any]:
-    more = f" … {_at(found.until_slot_us, zone)} ({found.slots} slots)" if found.until_slot_us else ""
     asked = " (asked)" if found.source == "asked" else ""
-    return {**found._asdict(), "slot": f"{_at(found.slot_us, zone)}{more}{asked}", "attempt": found.attempt or None}
+    row = {**found.as_dict(), "repository": values.repository(found), "attempt": found.attempt or None}
+    reason = found.reason
+    if found.until_slot_us:
+        reason = _spanning(reason or "", found.slots, found.until_slot_us, zone)
+    return {**row, "reason": reason, "slot": f"{_at(found.slot_us, zone)}{asked}"}
+
+
+def _spanning(reason: str, slots: int, until_us: int, zone: str) -> str:
+    """Why slots that share a row did not run, and up to which one."""
+    return f"{reason}{'; ' if reason else ''}{slots} slots, the last {_at(until_us, zone)}"
 
 
 def _absent_row(late: Absent, *, people: bool) -> dict[str, Any]:
     """Derived from the schedule: there is no such row in the store, and that is what it says."""
-    reason = "no daemon was there to fire it"
+    from standfast.record.loops.fire import ABSENT
+
+    reason = ABSENT
     if people:
-        more = f" … {_at(late.until_slot_us, late.zone)} ({late.slots} slots)" if late.slots > 1 else ""
+        if late.slots > 1:
+            reason = _spanning(reason, late.slots, late.until_slot_us, late.zone)
         return {
-            "slot": f"{_at(late.slot_us, late.zone)}{more}",
+            "slot": _at(late.slot_us, late.zone),
             "loop": late.name,
             "state": "absent",
             "reason": reason,
             "id": "",
+            "repository": values.repository(late),
         }
-    return {**late._asdict(), "id": None, "loop": late.name, "state": "absent", "reason": reason}
+    return {**late.as_dict(), "id": None, "loop": late.name, "state": "absent", "reason": reason}
 
 
 def _lines_of(out: Out, found: Loop) -> list[str]:
@@ -370,7 +422,7 @@ def _lines_of(out: Out, found: Loop) -> list[str]:
         ("next", _next(found)),
         ("runs", shlex.join(found.command)),
         ("in", found.cwd),
-        ("account", found.account or "none: an older version wrote it"),
+        ("account", found.account),
         ("with", " ".join(f"{name}={value}" for name, value in found.environment_shown.items())),
         ("catch-up", found.catch_up + more),
         ("overlap", found.overlap),
@@ -381,21 +433,21 @@ def _lines_of(out: Out, found: Loop) -> list[str]:
     return list(out.pairs([(label, value) for label, value in pairs if value not in (None, "")]))
 
 
-def _say_absent(out: Out, late: list[Absent]) -> None:
-    if not out.for_people:
-        return
+def _said_absent(late: Iterable[Absent]) -> str:
+    lines = []
     for one in late:
-        span = f"{one.slots} slots" if one.slots > 1 else "the slot"
-        out.say(f"standfast: {one.name} has stopped firing: {span} since {_at(one.slot_us, one.zone)} have no row")
-    if late:
-        out.say("  is the daemon there? standfast daemon status")
+        span = f"{one.slots} slots" if one.slots > 1 else "1 slot"
+        lines.append(f"{one.name} did not run: {span} since {_at(one.slot_us, one.zone)}")
+    return "\nstandfast: ".join(lines) + "\n  Is the daemon running? standfast daemon status" * bool(lines)
 
 
 def _follow(found: list[Run], late: list[Absent]) -> str:
     if late or any(one.state == "queued" for one in found):
         return "standfast daemon status"
-    kept = next((one.stderr_id or one.stdout_id for one in found if one.stderr_id or one.stdout_id), None)
-    return f"standfast artifact get {_short(kept)}" if kept else ""
+    kept = next((one.id for one in found if one.stderr_id or one.stdout_id), None)
+    if kept:
+        return hints.command("loop", "output", short(kept))
+    return hints.command("loop", "show", short(found[0].loop_id)) if found else ""
 
 
 def _next(found: Loop) -> str:
@@ -414,7 +466,7 @@ def _quoted_all(command: tuple[str, ...]) -> str:
     return shlex.join(command)
 
 
-# -- what is asked -----------------------------------------------------------------------------------
+# -- prompts -----------------------------------------------------------------------------------------
 
 
 def _schedule(command: tuple[str, ...], given: dict[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
@@ -447,117 +499,14 @@ def _environment(given: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _past(text: str | None) -> int | None:
-    """So long ago, or a moment as people type it."""
-    if text is None:
-        return None
-    import time
-
-    from standfast.clock import parse_duration
-    from standfast.errors import InvalidInput
-    from standfast.views import when
-
-    now_us = time.time_ns() // 1000
-    try:
-        return max(0, now_us - parse_duration(text.removesuffix(" ago")))
-    except InvalidInput:
-        return when.parse(text, now_us).us
-
-
-def _absent(sf: Standfast, name: str | None, since_us: int | None, everywhere: bool) -> list[Absent]:
+def _absent(
+    sf: Standfast, name: str | None, since_us: int | None, until_us: int | None, everywhere: bool
+) -> list[Absent]:
     late = sf.loops.absent(everywhere=everywhere or name is not None, limit=1000)
     wanted = None if name is None else sf.loops.get(name).id
+    late = [one for one in late if until_us is None or one.slot_us < until_us]
     return [one for one in late if wanted in (None, one.loop_id) and one.until_slot_us >= (since_us or 0)]
 
 
 def _loops_of(sf: Standfast, ids: set[str]) -> list[Loop]:
     return [sf.loops.get(id) for id in sorted(ids)]
-
-
-# -- in this terminal ----------------------------------------------------------------------------------
-
-
-def _run_here(out: Out, name: str) -> int:
-    """Ask, claim, run the command under this terminal, and record how it ended; the exit code."""
-    import os
-
-    from standfast.cli.store import exists, refuse_missing
-    from standfast.config import load
-    from standfast.errors import NotFound
-    from standfast.handle import connect
-
-    settings = load()
-    refuse_missing(settings)
-    if not exists(settings):
-        raise NotFound(f"there is no store at {settings.target.shown} yet", "standfast loop add --help")
-    with connect(settings) as sf:
-        _confirm(sf, name, hints.command("loop", "run", name, "--here"))
-        asked = sf.runs.ask(name)
-        try:
-            claimed = sf.runs.claim(host=os.uname().nodename, run_id=asked.id)
-        except BaseException as error:
-            sf.runs.cancel(asked.id, f"could not be begun here: {str(error).splitlines()[0]}")
-            raise
-        assert claimed is not None
-        ended = _perform(sf, claimed)
-    out.say(
-        f"standfast: run {_short(ended.id)} of {ended.loop} is {ended.state}"
-        + (f": {ended.reason}" if ended.reason else "")
-    )
-    if ended.exit_code is None:
-        return 1
-    return ended.exit_code if ended.exit_code >= 0 else 128 - ended.exit_code
-
-
-def _confirm(sf: Standfast, name: str, again: str) -> None:
-    """Show the command of a loop that another account wrote, and ask, before it runs here for the first time."""
-    from standfast.cli.stored_commands import Stored, confirm, is_confirmed
-    from standfast.config.actor import account
-    from standfast.record.loops.firing import is_foreign
-
-    found = sf.loops.get(name)
-    if is_foreign(sf.engine.name, found.account, (account(), *sf.settings.options.accounts)):
-        stored = Stored(_quoted_all(found.command), found.cwd, (found.account or "an older version", found.actor))
-        if not is_confirmed(stored, sf.settings.data_dir):
-            confirm(stored, sf.settings.data_dir, again)
-
-
-def _perform(sf: Standfast, run: Run) -> Run:
-    import os
-    import subprocess
-    import time
-
-    from standfast.config.scope import Label, carried
-    from standfast.footings.leases import process
-
-    assert run.job is not None
-    said: dict[str, Any] = {}
-    begun = time.monotonic()
-    own = {"STANDFAST_LOOP": run.loop, "STANDFAST_RUN": run.id, "STANDFAST_ATTEMPT": str(run.attempt)}
-    own |= carried(run.scope, Label(run.git_dir, run.origin))
-    try:
-        child = subprocess.Popen(run.job.command, cwd=run.job.cwd, env={**os.environ, **run.job.environment, **own})
-    except OSError as error:
-        return sf.runs.finish(run.id, run.attempt, duration_us=0, reason=f"it could not be started: {error.strerror}")
-    sf.runs.started(run.id, run.attempt, pid=child.pid, process=str(process(child.pid, sf._store.caller.clock)))
-    limit_s = run.job.timeout_us / 1_000_000 if run.job.timeout_us else None
-    try:
-        said["exit_code"] = child.wait(limit_s)
-    except subprocess.TimeoutExpired:
-        said = {"timed_out": True, "exit_code": _ended(child)}
-    except KeyboardInterrupt:
-        said = {"cancelled": True, "exit_code": _ended(child), "reason": "interrupted in its terminal"}
-    return sf.runs.finish(run.id, run.attempt, duration_us=round((time.monotonic() - begun) * 1_000_000), **said)
-
-
-def _ended(child: Any) -> int:
-    """Asked to end, and killed if it does not."""
-    import subprocess
-
-    child.terminate()
-    try:
-        code: int = child.wait(5)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        code = child.wait()
-    return code

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.answers import One
-from standfast.cli.frame import argument, noun, option, scope_options
+from standfast import hints
+from standfast.cli.answers import Many, One
+from standfast.cli.frame import SESSION_VARIABLE, argument, made, noun, option
 from standfast.cli.output import Out
 from standfast.cli.render import Column, clean_lines
-from standfast.cli.values import moment, plain, short
+from standfast.cli.values import DURATION, JSON_STDIN, SECONDS, STDIN, moment, plain, short
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
     from standfast.record.mail import Delivery, Mail
+    from standfast.record.mail.models import Shown
 
-SESSION = "STANDFAST_SESSION"
 STATES = ("sent", "leased", "read", "done", "dead", "expired", "any")
 
 mail = noun(
@@ -43,64 +46,52 @@ COLUMNS = [
 # -- sending -----------------------------------------------------------------------------------------
 
 
-@mail.verb(
+def _sent(sf: Standfast, sent: Mail) -> One:
+    say = f"sent before with this key, at {moment(sent.sent_us)}" if sent.replayed else ""
+    if not say and not sf.mail.has_reader(sent.box):
+        say = f"no live session reads {sent.box} now; the mail waits until one does"
+    return One(sent, [sent.id], then="mail receipts {id}", say=say)
+
+
+_BODY: dict[str, Any] = {
+    "answer": _sent,
+    "in_session": True,
+    "also": [
+        partial(
+            made, click.Option, ("--body-json", "body__by_name"), "The body as JSON; - reads stdin.", type=JSON_STDIN
+        )
+    ],
+}
+_ADDRESSES: dict[str, Any] = {
+    "body": {"required": False, "type": STDIN},
+    "sender": {"flag": "--from", "metavar": "ADDRESS"},
+    "session": {"envvar": SESSION_VARIABLE},
+    "attempts_max": {"flag": "--attempts"},
+    "thread": {"metavar": "ID"},
+}
+
+
+mail.generate(
     "send",
+    creates=True,
+    without=("reply_to", "expires"),
+    options=_ADDRESSES,
     examples=(
         "standfast mail send reviewer 'please look at #42' --key review:42",
         "git diff | standfast mail send role:reviewer - --subject 'the diff of #42' --for 2h",
     ),
+    **_BODY,
 )
-@argument("to")
-@argument("body", required=False)
-@option("--body-json", help="The body as JSON instead of text; `-` reads it from standard input.")
-@option("--subject", help="One line for lists.")
-@option("--key", help="Sends once, however often this is run.")
-@option("--priority", type=int, help="0 comes first.  [default: 2]")
-@option("--for", "term", help="Worth reading so long: 2h. After that it expires.")
-@option("--attempts", "attempts_max", type=int, default=5, show_default=True, help="Then it is a dead letter.")
-@option("--thread", help="A mail of the conversation it belongs to.")
-@option("--from", "sender", help="Where an answer goes.  [default: this actor]")
-@option("--session", envvar=SESSION, help="The session it comes from: its key or id.")
-def send(out: Out, to: str, body: str | None, body_json: str | None, term: str | None, **given: Any) -> None:
-    """Send BODY to TO: an agent's name, role:NAME, session:KEY, or a session's id.
-
-    `-` reads the body from standard input. The mail is durable when this returns; a full box refuses it: exit 4.
-    """
-    from standfast.cli.store import opened
-
-    with opened() as sf:
-        given["session"] = given["session"] or sf._store.caller.session_id
-        sent = sf.mail.send(to, _body(body, body_json), for_us=_duration(term), **given)
-    out.record(plain(sent), [sent.id])
-    if out.for_people and sent.replayed:
-        out.say(f"standfast: sent before with this key, at {moment(sent.sent_us)}")
-    out.then(f"standfast mail receipts {short(sent.id)}")
-
-
-@mail.verb(
+mail.generate(
     "reply",
+    without=("priority", "for_", "attempts_max"),
+    options=_ADDRESSES,
     examples=(
         "standfast mail reply 9k2m4x 'looks good' --done",
         "standfast mail reply 9k2m4x - < answer.txt",
     ),
+    **_BODY,
 )
-@argument("mail")
-@argument("body", required=False)
-@option("--body-json", help="The body as JSON instead of text; `-` reads it from standard input.")
-@option("--done", is_flag=True, help="MAIL is done with that.")
-@option("--subject", help="[default: that of MAIL]")
-@option("--key", help="Sends once, however often this is run.")
-@option("--from", "sender", help="Where an answer goes.  [default: the box MAIL was in]")
-@option("--session", envvar=SESSION, help="The session it comes from: its key or id.")
-def reply(out: Out, mail: str, body: str | None, body_json: str | None, **given: Any) -> None:
-    """Answer MAIL, to its sender, in its thread."""
-    from standfast.cli.store import opened
-
-    with opened(create=False) as sf:
-        given["session"] = given["session"] or sf._store.caller.session_id
-        sent = sf.mail.reply(mail, _body(body, body_json), **given)
-    out.record(plain(sent), [sent.id])
-    out.then(f"standfast mail receipts {short(sent.id)}")
 
 
 # -- receiving ---------------------------------------------------------------------------------------
@@ -111,20 +102,24 @@ def reply(out: Out, mail: str, body: str | None, body_json: str | None, **given:
     examples=("standfast mail read", "standfast mail read 9k2m4x --for 1h"),
 )
 @argument("mail", required=False)
-@option("--to", help="The box to read from: reviewer, role:reviewer, session:fix-42.  [default: this actor's]")
+@option(
+    "--to",
+    metavar="ADDRESS",
+    help="The box: reviewer, role:reviewer, session:fix-42.  [default: this actor's]",
+)
 @option("--thread", help="Only of this conversation: a mail of it.")
-@option("--for", "term", help="Hold it this long from your last command: 30m, 2h.  [default: 15m]")
-@option("--while", "pid", type=int, help="Hold it as long as this process lives: --while $$")
-@option("--wait", "patience", help="Wait so long for one to come: 30s, 10m.")
+@option("--for", "for_", type=DURATION, help="Hold it this long after your last command.  [default: 15m]")
+@option("--while", "pid", type=int, metavar="PID", help="Hold it while this process lives: --while $$")
+@option("--wait", type=SECONDS, help="Wait this long for one to arrive: 30s, 10m.")
 @option("--body", "body_only", is_flag=True, help="Print the body alone.")
 def read(
     out: Out,
     mail: str | None,
     to: str | None,
     thread: str | None,
-    term: str | None,
+    for_: str | None,
     pid: int | None,
-    patience: str | None,
+    wait: str | None,
     body_only: bool,
 ) -> None:
     """Take the next mail of a box, or MAIL, and show it. Exit 3 if there is none.
@@ -133,24 +128,24 @@ def read(
     taking it: mail show.
     """
     from standfast.cli.lock import held_for
-    from standfast.cli.store import held_while, opened
+    from standfast.cli.open_store import held_while, opened
     from standfast.config import load
     from standfast.errors import NotFound
 
-    for_us, wait_s = held_for(_duration(term), pid), _seconds(patience)
+    held = held_for(for_, pid)
     with opened(create=False) if pid is None else held_while(load(), pid, create=False) as sf:
-        taken = sf.mail.read(mail, to=to, thread=thread, for_us=for_us) if wait_s is None or mail else None
-        if taken is None and wait_s is not None:
-            taken = _waited(sf, to, thread, for_us, wait_s)
-        box = to or sf.actor
+        taken = sf.mail.read(mail, to=to, thread=thread, for_=held) if wait is None or mail else None
+        if taken is None and wait is not None:
+            taken = _waited(sf, to, thread, held, wait)
+        box = to or sf.agent
     if taken is None:
         raise NotFound(f"no mail is ready for {box}", "what there is: standfast mail list", code="nothing_ready")
     _print(out, taken, body_only=body_only)
-    out.then(f"standfast mail done {short(taken.id)}    (or: mail reply, mail defer)")
+    out.then(hints.command("mail", "done", short(taken.id)), hints.command("mail", "reply", short(taken.id), "TEXT"))
 
 
-def _waited(sf: Any, to: str | None, thread: str | None, for_us: int | None, wait_s: float) -> Mail | None:
-    with sf.mail.follow(to, thread=thread, for_us=for_us, timeout_s=wait_s) as follow:
+def _waited(sf: Any, to: str | None, thread: str | None, held: Any, wait: str) -> Mail | None:
+    with sf.mail.follow(to, thread=thread, for_=held, timeout=wait) as follow:
         found = next(follow, None)
     # After the follower has let go of it, so that this actor's commands renew it.
     return sf.mail.read(found.id) if found is not None else None
@@ -165,30 +160,29 @@ def _waited(sf: Any, to: str | None, thread: str | None, for_us: int | None, wai
 )
 @argument("to", required=False)
 @option("--thread", help="Only of this conversation: a mail of it.")
-@option("--for", "term", help="What is not done comes back after so long.  [default: 15m]")
-@option("--idle", "--timeout", "idle", help="End once nothing has come for so long: 30s, 10m.  [default: never]")
-@option("--limit", type=click.IntRange(1), help="End after so many.")
+@option("--for", "for_", type=DURATION, help="Mail that is not done is delivered again after this.  [default: 15m]")
+@option("--idle", "--timeout", "idle", type=SECONDS, help="End after this long without mail.  [default: never]")
+@option("--limit", type=click.IntRange(1), metavar="N", help="End after N mails.")
 @option("--done", "at_once", is_flag=True, help="Each is done once it is printed.")
 def follow(
     out: Out,
     to: str | None,
     thread: str | None,
-    term: str | None,
+    for_: str | None,
     idle: str | None,
     limit: int | None,
     at_once: bool,
 ) -> None:
     """Print mail as it comes to TO, by default to this actor; with --json or --jsonl a record a line.
 
-    What is printed is leased, and read when the next one comes; it is done when `mail done` says so.
+    A printed mail is leased, and read when the next one comes. `mail done` ends it.
     """
     import sys
     from itertools import islice
 
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
 
-    for_us, timeout_s = _duration(term), _seconds(idle)
-    with opened() as sf, sf.mail.follow(to, thread=thread, for_us=for_us, timeout_s=timeout_s) as mails:
+    with opened() as sf, sf.mail.follow(to, thread=thread, for_=for_, timeout=idle) as mails:
         for one in islice(mails, limit):
             _print(out if out.for_people else Out("jsonl"), one)
             sys.stdout.flush()
@@ -255,7 +249,7 @@ mail.generate(
     "dead",
     examples=("standfast mail dead", "standfast mail dead --settled --all --json"),
     columns=("subject mail", "created_us dead since", "attempts", "settlement settled", "reason"),
-    then="mail show {subject}    (then: mail retry, mail resolve)",
+    then="mail show {subject}\nmail retry {subject}",
     empty="no dead letters",
 )
 mail.generate(
@@ -266,7 +260,7 @@ mail.generate(
 )
 mail.generate(
     "resolve",
-    examples=("standfast mail resolve 9k2m4x --note 'told them by phone'", "standfast mail resolve 9k2m4x --json"),
+    examples=("standfast mail resolve 9k2m4x --note 'called them by phone'", "standfast mail resolve 9k2m4x --json"),
     text="{subject} is resolved by {settled_by}",
     then="mail dead",
 )
@@ -275,63 +269,32 @@ mail.generate(
 # -- looking -----------------------------------------------------------------------------------------
 
 
-@mail.verb("list", examples=("standfast mail list", "standfast mail list reviewer --state any --json"))
-@argument("to", required=False)
-@option("--mine", is_flag=True, help="Without TO, only what is for this actor.")
-@option("--state", type=click.Choice(STATES), help="[default: what is to be delivered]")
-@option("--from", "sender", help="Only from this sender.")
-@option("--after", help="Where the page before ended.")
-@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
-@scope_options
-def list_(out: Out, to: str | None, mine: bool, limit: int, scope_choice: str | None, **asked: Any) -> None:
-    """List what is to be delivered, for TO or for everybody. Nothing is taken or marked."""
-    from standfast.cli.store import opened
-    from standfast.config import load
-
-    with opened(load(outside=scope_choice == "global"), create=False) as sf:
-        found = sf.mail.list(to or (sf.actor if mine else None), everywhere=scope_choice == "all", limit=limit, **asked)
-        dead = sf.mail.dead(limit=1) if out.for_people else []
-    out.rows(
-        [_row(one) if out.for_people else plain(one) for one in found],
-        COLUMNS,
-        next=found[-1].place if len(found) == limit else None,
-        then=("standfast mail dead" if dead else _reading(to)) if found or dead else "",
-        empty="no mail waits" if asked["state"] is None else "none",
-    )
+def _listed(sf: Standfast, found: Many) -> Many:
+    dead = bool(sf.mail.dead(limit=1))
+    say = "" if found.models or not dead else "there are dead letters: standfast mail dead"
+    first = found.models[0] if found.models else None
+    ready = first is not None and first.state == "sent" and first.ready_us <= sf._store.caller.clock.now_us()
+    then = "mail dead" if dead else "mail read --to {box}" if ready else "mail show {id}"
+    return found._replace(columns=COLUMNS, row=_row, then=then, say=say)
 
 
-@mail.verb("show", examples=("standfast mail show 9k2m4x", "standfast mail show review:42 --json"))
-@argument("mail")
-def show(out: Out, mail: str) -> None:
-    """Show MAIL, by id or key: its body, every attempt with its reason, its thread. Nothing is marked."""
-    from standfast.cli.store import opened
-    from standfast.record.mail import rendered
+mail.generate(
+    "list",
+    answer=_listed,
+    options={"state": {"type": click.Choice(STATES)}, "sender": {"flag": "--from", "metavar": "ADDRESS"}},
+    empty=lambda asked: "none" if "state" in asked else "no mail waits",
+    examples=("standfast mail list", "standfast mail list reviewer --state any --json"),
+)
 
-    with opened(create=False) as sf:
-        shown = sf.mail.show(mail)
-    if not out.for_people:
-        out.record(
-            {
-                **plain(shown.mail),
-                "delivery": _delivery(shown.delivery),
-                "thread": [plain(one) for one in shown.thread],
-                "dead_letters": [{**one._asdict(), "receipt": None} for one in shown.dead_letters],
-                "history": [one._asdict() for one in shown.history],
-            }
-        )
-        return
-    out.text(rendered(shown.mail))
-    out.text("")
-    for line in _delivery_lines(shown.delivery):
-        out.text(line)
-    for letter in shown.dead_letters:
-        end = f"{letter.settlement} by {letter.settled_by}: {letter.note or ''}" if letter.settlement else "not settled"
-        out.text(f"dead letter  {moment(letter.created_us)}  {clean_lines(letter.reason)}  ({clean_lines(end)})")
-    for one in shown.thread if len(shown.thread) > 1 else ():
-        mark = ">" if one.id == shown.mail.id else " "
-        out.text(f"{mark} {short(one.id)}  {moment(one.sent_us)}  {clean_lines(one.sender)} → {clean_lines(one.box)}")
-    if shown.mail.state in ("dead", "expired"):
-        out.then(f"standfast mail retry {short(shown.mail.id)}    (or: mail resolve --note TEXT)")
+
+def _shown(_: Standfast, shown: Shown) -> One:
+    over = shown.mail.state in ("dead", "expired")
+    id = short(shown.mail.id)
+    then = f"mail retry {id}\nmail resolve {id} --note TEXT" if over else ""
+    return One(shown, lambda _: _lines(shown), then)
+
+
+mail.generate("show", answer=_shown, examples=("standfast mail show 9k2m4x", "standfast mail show review:42 --json"))
 
 
 @mail.verb(
@@ -339,53 +302,51 @@ def show(out: Out, mail: str) -> None:
     examples=("standfast mail receipts", "standfast mail receipts review:42 --wait 10m"),
 )
 @argument("mail", required=False)
-@option("--from", "sender", help="What this sender sent.  [default: this actor]")
-@option("--wait", "patience", help="Wait so long until MAIL is done: 10m. Exit 75 if it is not.")
+@option("--from", "sender", metavar="ADDRESS", help="What this sender sent.  [default: this actor]")
+@option("--wait", type=SECONDS, help="Wait this long until MAIL is done: 10m. Exit 75 if it is not.")
 @option("--until", type=click.Choice(("leased", "read", "done")), default="done", show_default=True)
-@option("--after", help="Where the page before ended.")
+@option("--after", metavar="CURSOR", help="Start after this cursor, the `next` of the last page.")
 @option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 def receipts(
-    out: Out, mail: str | None, sender: str | None, patience: str | None, until: str, after: str | None, limit: int
-) -> None:
-    """Show what became of what was sent: of MAIL (id or key), or of everything from this actor."""
-    from standfast.cli.store import opened
-
-    wait_s = _seconds(patience)
-    with opened(create=False) as sf:
-        if mail is None:
-            found = sf.mail.receipts(sender=sender, limit=limit, after=after)
-        elif wait_s is None:
-            found = [sf.mail.delivered(mail)]
-        else:
-            found = [sf.mail.wait(mail, until=until, timeout_s=wait_s)]
-    if mail is not None:
-        out.record(_delivery(found[0]), _delivery_lines(found[0]))
-        return
-    columns = [
-        Column("id", show=short),
-        Column("box", "to"),
-        Column("state"),
-        Column("sent_us", "sent", moment),
-        Column("words", "what became of it"),
-    ]
-    out.rows(
-        [_delivery(one) for one in found],
-        columns,
-        next=found[-1].place if len(found) == limit else None,
-        then=f"standfast mail receipts {short(found[0].id)}" if found else "",
-        empty="nothing was sent",
-    )
+    sf: Standfast,
+    mail: str | None,
+    sender: str | None,
+    wait: str | None,
+    until: str,
+    after: str | None,
+    limit: int,
+) -> One | Many:
+    """Show what became of MAIL (id or key), or of all mail from this actor."""
+    if mail is None:
+        found = sf.mail.receipts(sender=sender, limit=limit, after=after)
+        columns = "id", "box to", "state", "sent_us sent", "words what became of it"
+        return Many(found, columns, limit, then="mail receipts {id}", empty="nothing was sent")
+    one = sf.mail.delivered(mail) if wait is None else sf.mail.wait(mail, until=until, timeout=wait)
+    return One(one, _delivery_lines(one))
 
 
 # -- small parts -------------------------------------------------------------------------------------
 
 
+def _lines(shown: Shown) -> Iterator[str]:
+    yield shown.mail.rendered()
+    yield ""
+    yield from _delivery_lines(shown.delivery)
+    for letter in shown.dead_letters:
+        note = f": {letter.note}" if letter.note else ""
+        end = f"{letter.settlement} by {letter.settled_by}{note}" if letter.settlement else "not settled"
+        yield f"dead letter  {moment(letter.created_us)}  {clean_lines(letter.reason)}  ({clean_lines(end)})"
+    for one in shown.thread if len(shown.thread) > 1 else ():
+        mark = ">" if one.id == shown.mail.id else " "
+        yield f"{mark} {short(one.id)}  {moment(one.sent_us)}  {clean_lines(one.sender)} → {clean_lines(one.box)}"
+
+
 def _row(found: Mail) -> dict[str, Any]:
-    from standfast.record.mail.rendering import author as author_of
+    from standfast.record.mail.envelope import author as author_of
 
     author = author_of(found)
     return {
-        **found._asdict(),
+        **found.as_dict(),
         "p": found.priority,
         "tries": f"{found.attempts}/{found.attempts_max}",
         "by": _holder(found),
@@ -397,76 +358,30 @@ def _row(found: Mail) -> dict[str, Any]:
 
 
 def _about(found: Mail) -> str:
-    from standfast.record.mail.rendering import body_lines
+    from standfast.record.mail.envelope import body_lines
 
     return found.subject or next((line for line in body_lines(found.body) if line.strip()), "")[:200]
 
 
 def _holder(found: Mail) -> str | None:
-    from standfast.footings.leases import who
+    from standfast.core.leases import holder_text
 
     if found.holder is None:
         return None
-    return who(found.holder) + {"gone": " (gone)", "over": " (late)"}.get(found.standing, "")
+    return holder_text(found.holder) + {"gone": " (gone)", "over": " (late)"}.get(found.standing, "")
 
 
 def _print(out: Out, found: Mail, *, body_only: bool = False) -> None:
     """For people and agents as text that can be trusted with a terminal; for programs as it is."""
-    from standfast.record.mail.rendering import body_lines, rendered
+    from standfast.record.mail.envelope import body_lines, rendered
 
     text = "\n".join(body_lines(found.body)) if body_only else rendered(found)
     out.record(plain(found), [text])
-
-
-def _delivery(found: Delivery) -> dict[str, Any]:
-    letter = found.dead_letter
-    return {
-        **found._asdict(),
-        "attempts": [one._asdict() for one in found.attempts],
-        "dead_letter": {**letter._asdict(), "receipt": None} if letter else None,
-        "settled": found.settled,
-    }
 
 
 def _delivery_lines(found: Delivery) -> list[str]:
     lines = [f"{short(found.id)} to {clean_lines(found.box)}: {clean_lines(found.words)}"]
     for one in found.attempts:
         end = f"{one.outcome}{f': {one.reason}' if one.reason else ''}" if one.outcome else "under way"
-        lines.append(f"  attempt {one.n}  {moment(one.began_us)}  {clean_lines(one.actor)}  {clean_lines(end)}")
+        lines.append(f"  attempt {one.n}  {moment(one.began_us)}  {clean_lines(one.agent)}  {clean_lines(end)}")
     return lines
-
-
-def _body(body: str | None, body_json: str | None) -> Any:
-    """Text, or JSON; `-` is standard input."""
-    import sys
-
-    if (body is None) == (body_json is None):
-        raise click.UsageError("what does it say? BODY, `-` for standard input, or --body-json")
-    if body_json is None:
-        return sys.stdin.read() if body == "-" else body
-    from standfast import serial
-
-    return serial.loads(sys.stdin.read() if body_json == "-" else body_json, what="body")
-
-
-def _reading(to: str | None) -> str:
-    from shlex import quote
-
-    return f"standfast mail read --to {quote(to)}" if to else "standfast mail read"
-
-
-def _seconds(text: str | None) -> float | None:
-    """How long to wait: a duration as everywhere, or a bare number of seconds."""
-    try:
-        return float(text) if text is not None else None
-    except ValueError:
-        us = _duration(text)
-        return None if us is None else us / 1_000_000
-
-
-def _duration(text: str | None) -> int | None:
-    if text is None:
-        return None
-    from standfast.clock import parse_duration
-
-    return parse_duration(text)

@@ -1,14 +1,17 @@
-"""`standfast mcp`: the tools of this store for an agent, over stdin and stdout."""
+"""`standfast mcp`: the tools of this store for an agent, over stdin and stdout or a Unix socket."""
 
 from __future__ import annotations
+
+import os
 
 from standfast.cli.frame import command, option
 from standfast.cli.output import Out
 
 
-@command("mcp", examples=("standfast mcp", "claude mcp add standfast -- standfast mcp"))
+@command("mcp", examples=("claude mcp add standfast -- standfast mcp", "standfast mcp --socket ~/.standfast/mcp.sock"))
 @option("--tools", is_flag=True, help="List the tools and end.")
-def mcp(out: Out, tools: bool) -> None:
+@option("--socket", metavar="PATH", help="Serve every connection to this Unix socket (mode 0600), until a signal.")
+def mcp(out: Out, tools: bool, socket: str | None) -> None:
     """Serve the tools of this store to one agent over stdio, until it hangs up. An agent starts this."""
     from standfast.errors import InvalidInput
     from standfast.modules import install
@@ -22,15 +25,23 @@ def mcp(out: Out, tools: bool) -> None:
         raise InvalidInput(
             "the MCP server needs packages that are not installed", install("mcp"), code="missing_extra"
         ) from error
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
 
+    if socket is not None:
+        # What comes over a socket is never the person's who started the server.
+        os.environ.setdefault("STANDFAST_ACTOR", f"mcp:{os.path.basename(socket)}")
     with opened() as sf:
         callers = Callers(sf)
         server = build(sf, callers)
         if tools:
             return _list(out, server)
         try:
-            server.run("stdio")
+            if socket is not None:
+                from standfast.mcp.sockets import serve
+
+                serve(server, socket, lambda: out.say(f"serving {socket} as {sf.agent}; end it with Ctrl-C"))
+            else:
+                server.run("stdio")
         finally:
             callers.close()
     return None

@@ -1,4 +1,4 @@
-"""`standfast once`: run a command once per key; its answer ever after."""
+"""`standfast once`: run a command once per key; later calls print the stored output."""
 
 from __future__ import annotations
 
@@ -7,31 +7,59 @@ from typing import TYPE_CHECKING
 
 import click
 
-from standfast.cli.frame import argument, command, option
+from standfast.cli.frame import Command, Refused, argument, command, option
 from standfast.cli.output import Out
 
 if TYPE_CHECKING:
     from standfast.clock import Clock
 
 
+class Once(Command):
+    """KEY comes before `--`: without it, click would take the first word of the command as the key."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args and not {"-h", "--help"}.intersection(before := args[: args.index("--")]):
+            self.get_params(ctx)
+            if not isinstance(self.make_parser(ctx).parse_args(list(before))[0].get("key"), str):
+                from standfast import hints
+
+                raise Refused(
+                    "KEY is missing before --", hints.command("once", *before, "KEY", *args[len(before) :]), ctx
+                )
+        return super().parse_args(ctx, args)
+
+
 @command(
     "once",
+    cls=Once,
     examples=(
         "standfast once deploy:42 --probe './is-deployed.sh 42' -- ./deploy.sh 42",
-        "standfast once backup --per day --until-ok -- ./backup.sh",
+        "standfast once backup --per day --retry-failed -- ./backup.sh",
     ),
 )
 @argument("key")
 @option("--by", help="Compare this instead of the command line: the same key must mean the same.")
 @option("--probe", help="In doubt, ask: exit 0 = it was applied (stdout is the result), 3 = it was not.")
+@option("--no-probe", is_flag=True, help="Use no ready probe, also if standfast has one for COMMAND.")
 @option(
     "--settle", help='The probe\'s "not applied" counts only this long after the last command ended.  [default: 10s]'
 )
-@option("--until-ok", is_flag=True, help="A non-zero exit means that nothing was done: the next call runs it.")
-@option("--again", is_flag=True, help="Once more, although it was done.")
+@option(
+    "--retry-failed", is_flag=True, help="A non-zero exit means that nothing was done: the next call runs it again."
+)
+@option("--until-ok", is_flag=True, hidden=True)
+@option("--again", is_flag=True, help="Run it again, although it was done or may have happened in part.")
 @option("--per", type=click.Choice(["hour", "day", "week"]), help="Once in each, by the clock on the wall.")
 @option("--approve", is_flag=True, help="A person has to say yes to this command line first.")
 @option("--attempts", type=click.IntRange(1, 10), default=1, help="How many runs one approval allows.  [default: 1]")
+@option("--in", "inputs", multiple=True, metavar="FILE", help="COMMAND reads FILE: its content is compared, too.")
+@option(
+    "--out",
+    "outputs",
+    multiple=True,
+    metavar="FILE",
+    help="COMMAND writes FILE: it is stored; a later call writes it if it is missing.",
+)
 @option("--why", help="For the person who has to say yes.")
 @option("--session", envvar="STANDFAST_SESSION", help="The session it belongs to: key or id.")
 @option("--task", help="The task it is done for: id, or the end of it.")
@@ -42,34 +70,42 @@ def once(
     argv: tuple[str, ...],
     by: str | None,
     probe: str | None,
+    no_probe: bool,
     settle: str | None,
+    retry_failed: bool,
     until_ok: bool,
     again: bool,
     per: str | None,
     approve: bool,
     attempts: int,
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
     why: str | None,
     session: str | None,
     task: str | None,
 ) -> None:
-    """Run COMMAND unless KEY has been done; exit as it did, then and ever after.
+    """Run COMMAND once per KEY. Later calls print the stored output.
 
-    A command that exits has answered: its exit code and output are the result. Ended by a signal,
-    it is in doubt: the next call asks the probe, or stops with exit 6 until a person settles it.
+    Exit 0 is the result. A non-zero exit proves nothing: the command may have acted in part. The next call asks the
+    probe, or exits 6. A command that a signal ended is in doubt too.
     """
     from standfast.cli.once_run import Asked, run_once
     from standfast.clock import SYSTEM, parse_duration
 
     asked = Asked(
         key=f"{key}@{period(per, SYSTEM)}" if per else key,
+        begins_us=begins_us(per, SYSTEM) if per else None,
         argv=argv,
         by=by,
         probe=probe,
+        no_probe=no_probe,
         settle_us=None if settle is None else parse_duration(settle),
-        until_ok=until_ok,
+        retry_failed=retry_failed or until_ok,
         again=again,
         approve=approve,
         attempts=attempts,
+        inputs=inputs,
+        outputs=outputs,
         why=why,
         session=session,
         task=task,
@@ -84,3 +120,13 @@ def period(per: str, clock: Clock) -> str:
 
     shapes: dict[str, str] = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d", "week": "%G-W%V"}
     return strftime(shapes[per], localtime(clock.now_us() // 1_000_000))
+
+
+def begins_us(per: str, clock: Clock) -> int:
+    """When that hour, day or week began."""
+    from time import localtime, mktime
+
+    now = localtime(clock.now_us() // 1_000_000)
+    hour = now.tm_hour if per == "hour" else 0
+    day = now.tm_mday - (now.tm_wday if per == "week" else 0)
+    return int(mktime((now.tm_year, now.tm_mon, day, hour, 0, 0, 0, 0, -1))) * 1_000_000

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from standfast.daemon.keeper import Ends
 
 LINGER_S = 1.0
-"""After the command has ended: whoever else holds its output may still be writing."""
+"""After the command has ended: another process with its output open may still be writing."""
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
 
@@ -66,7 +66,7 @@ def _redacted(text: str, redact: bool) -> str:
 
 
 class Child:
-    """The process that becomes the command when it is told to, and ends if it never is."""
+    """The process that becomes the command on a signal of ours, and ends if none comes."""
 
     def __init__(self, argv: tuple[str, ...], mask: Any, *, shown: bool) -> None:
         self.stdout, self.stderr = Capture(), Capture()
@@ -134,7 +134,7 @@ class Child:
         return self._ended
 
     def never(self) -> None:
-        """It was not told to go, or it has ended: either way it is reaped."""
+        """It never started the command, or it has ended: either way it is reaped."""
         self._close()
         if self._terminal is not None:
             self._terminal.leave()
@@ -148,14 +148,16 @@ class Child:
 
     def _pump(self, source: int, to: int, capture: Capture) -> None:
         passing = self._shown
+        from_terminal = self._terminal is not None and source == self._terminal.master
         while True:
             try:
                 data = os.read(source, 65536)
-            except OSError:  # a terminal nobody else has open answers with an error
+            except OSError:  # a terminal that no other process has open answers with an error
                 return
             if not data:
                 return
-            capture.feed(data)
+            # A terminal ends lines with CR LF; a replay prints what the command wrote.
+            capture.feed(data.replace(b"\r\n", b"\n") if from_terminal else data)
             try:
                 if passing:
                     _write(to, data)
@@ -236,7 +238,7 @@ def _next_signal() -> tuple[int, bool]:
 def _become(
     argv: tuple[str, ...], mask: Any, told: int, failing: int, streams: dict[int, int], terminal: bool
 ) -> NoReturn:
-    """In the child. Whatever happens, it must not go on as a second parent."""
+    """In the child. It must never continue as a second parent."""
     try:
         variables = os.read(told, 10_000)
         if not variables:

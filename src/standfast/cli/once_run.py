@@ -1,9 +1,9 @@
 """How `standfast once` runs its command.
 
-The command is started stopped: it waits for one word from us before it becomes the command. So it
+The child process starts blocked. It runs the command after one message from us. So it
 exists, and holds the effect, before it does anything; and if the key was done before, it never
-begins. The holder is the command's own process, not ours: whoever of the two is killed, the
-next call sees at once whether anybody is still at it.
+begins. The holder is the command's own process, not ours: if either of the two is killed, the
+next call sees at once whether the command still runs.
 
     fork ── waits ──────────────────── execs ──── ends
        └── record the intent ──▶ go ── watch ──┴─▶ record its answer, exit as it did
@@ -17,7 +17,9 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from standfast import clock
+from standfast.cli import once_files
 from standfast.cli.output import Out
+from standfast.errors import EffectInDoubt
 from standfast.ledger.effects.call import Applied, Call, NotApplied, Unknown
 from standfast.ledger.effects.declared import Options
 
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
 
     from standfast.clock import Clock
     from standfast.handle import Standfast
-    from standfast.ledger.effects.identity import Wanted
-    from standfast.ledger.effects.work import Work
+    from standfast.ledger.effects.identity import Request
+    from standfast.ledger.effects.models import Effect
 
 PROBE_APPLIED = 0
 PROBE_NOT_APPLIED = 3
@@ -38,14 +40,18 @@ class Asked(NamedTuple):
     """What the command line said."""
 
     key: str
+    begins_us: int | None
     argv: tuple[str, ...]
     by: str | None
     probe: str | None
+    no_probe: bool
     settle_us: int | None
-    until_ok: bool
+    retry_failed: bool
     again: bool
     approve: bool
     attempts: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
     why: str | None
     session: str | None
     task: str | None
@@ -58,6 +64,14 @@ class Refused(NotApplied):
     def __init__(self, code: int, why: str) -> None:
         super().__init__(why)
         self.code = code
+
+
+class Failed(Exception):
+    """It exited with another code than 0: it may have acted, in part or as a whole."""
+
+    def __init__(self, code: int, streams: dict[str, Any]) -> None:
+        super().__init__(f"exit {code}")
+        self.result = {"exit": code, **streams}
 
 
 class Killed(Exception):
@@ -98,56 +112,113 @@ class _Once:
 
     def run(self) -> int:
         from standfast import serial
-        from standfast.ledger.effects.performing import walk
+        from standfast.ledger.effects.perform import walk
 
-        work, wanted = self.work()
+        wanted = self.request()
         try:
-            text, replayed = walk(self.sf._store, work, wanted)
+            text, replayed = walk(self.sf._store, wanted)
         except Refused as error:
             self.out.say(*(f"standfast: {line}" for line in str(error).splitlines() if error.code in (126, 127)))
             return error.code
+        except Failed as error:
+            return self.failed(wanted, error)
+        except EffectInDoubt as error:
+            raise self.failure_or(wanted, error) from None
         except Killed as error:
             self.out.error("effect_in_doubt", str(error), "\n".join(getattr(error, "__notes__", [])))
             return 128 + error.number
         result = serial.read(text)
+        if replayed and isinstance(result, dict):
+            once_files.written_again(self.out, self.sf, result.get("files"))
         if self.out.for_people:
             return self.replay(wanted, result) if replayed else _exit_of(result)
+        self.record(wanted, result, replayed=replayed)
+        return _exit_of(result)
+
+    def record(self, wanted: Request, result: Any, *, replayed: bool) -> None:
         found = self.sf.effects._by_key(wanted.key, wanted.scope)
         about = {"id": found.id, "key": found.key, "state": found.state, "attempt": found.attempt}
         self.out.record({**about, "replayed": replayed, "ended_us": found.ended_us, "result": result})
-        return _exit_of(result)
 
-    def work(self) -> tuple[Work, Wanted]:
-        from standfast import serial
-        from standfast.cli.store import agent_session
-        from standfast.footings.leases import ACTOR_US
+    def failed(self, wanted: Request, error: Failed) -> int:
+        """The first call exits as the command did; what the next one does is said below its output."""
+        if not self.out.for_people:
+            self.record(wanted, error.result, replayed=False)
+        elif wanted.asking is None:
+            self.out.say(f"standfast: {error}; it may have happened in part. {self.ways()}")
+        return int(error.result["exit"])
+
+    def ways(self) -> str:
+        return "Run it again: --again. Count failures as not applied: --retry-failed."
+
+    def failure_or(self, wanted: Request, error: EffectInDoubt) -> EffectInDoubt:
+        """The doubt about a command that failed names the options; any other names how to settle it."""
+        found = self.sf.effects.get(error.effect_id)
+        code = _failed_with(found)
+        if found.key != wanted.key or code is None:
+            return error
+        words = (
+            f"failed at {_when(found.gave_up_us or found.updated_us)} with exit {code}; it may have happened in part"
+        )
+        failure = EffectInDoubt(f"{wanted.key}: {words}", f"{self.ways()}\n{error.hint}")
+        failure.effect_id = error.effect_id
+        return failure
+
+    def request(self) -> Request:
+        from standfast.cli.once_ready import ready_probe
+        from standfast.cli.open_store import agent_session
+        from standfast.core.leases import ACTOR_US
         from standfast.ledger.effects import identity
-        from standfast.ledger.effects.work import Work, wanted_for
+        from standfast.ledger.effects.intent import request
 
         asked = self.asked
         gates = [*self.sf.gates.check(asked.argv), *self.sf.gates.check(asked.probe or "")]
-        gate = next((gate.pattern for gate in gates if gate.need == "approval"), None)
+        gate = next((gate.pattern for gate in gates if gate.needs_person), None)
         intent: dict[str, Any] = {"argv": list(asked.argv)}
         if asked.by is not None:
             intent["by"] = asked.by
-        by = ("by",) if asked.by is not None else ("argv",)
+        by: tuple[str, ...] = ("by",) if asked.by is not None else ("argv",)
+        if asked.inputs:
+            intent["in"] = once_files.digests(asked.inputs)
+            by += ("in",)
         approve = asked.approve or gate is not None
         settle = None if asked.settle_us is None else asked.settle_us / 1_000_000
-        options = Options(by=by, approve=approve, attempts=asked.attempts, why=asked.why, settle=settle)
-        fields = identity.project(intent, by)
-        text = serial.dumps(intent, what="command")
-        ask = self.ask if asked.probe else None
-        work = Work("once", options, intent, text, fields, None, self.act, ask, wait=self.wait)
-        key, n = identity.checked_key(asked.key), 1
+        options = Options(by=by, approve=approve, retry=asked.attempts, why=asked.why, key=asked.key)
         session = asked.session or agent_session(self.sf)
         within = self.sf.effects._session(session) if session else None
         scope = within["scope"] if within else self.sf.scope
-        if asked.again:
-            key, n = self.sf.effects._again(key, scope)
-        context = {"cwd": asked.cwd, "host": os.uname().nodename, "probe": asked.probe}
-        wanted = wanted_for(work, scope=scope, key=key, n=n, context=context).within(within)
+        context: dict[str, Any] = {"cwd": asked.cwd, "host": os.uname().nodename, "probe": asked.probe}
+        ready = None if asked.probe or asked.no_probe else ready_probe(asked.argv, asked.cwd)
+        if ready is not None:
+            context |= {"probe": ready.shown, "action": ready.facts}
+            options = options._replace(idempotent=ready.idempotent)
+        wanted = request("once", options, intent, scope=scope, context=context).within(within)
+        if not self.counted_as_not_applied(wanted) and asked.again:
+            key, n = self.sf.effects._again(wanted.key, scope)
+            wanted = wanted._replace(key=key, n=n)
+        asking = None
+        if asked.probe:
+            asking = identity.Asking("once", self.ask, asked.probe, identity.settle_us(settle), wait=self.wait)
+        elif ready is not None:
+            asking = ready.asking(self.sf, wanted, settle, self.wait, self.mask)
         task_id = self.sf.effects._task(asked.task) if asked.task else None
-        return work, wanted._replace(task_id=task_id, gate=gate, for_us=ACTOR_US)
+        # One run of the command per call: `--attempts` is only how many dispatches the approval allows.
+        wanted = wanted._replace(act=self.act, asking=asking, retry=1, begins_us=asked.begins_us)
+        return wanted._replace(task_id=task_id, gate=gate, for_us=ACTOR_US)
+
+    def counted_as_not_applied(self, wanted: Request) -> bool:
+        """Whether the caller's options settled a doubt about this key: the command is run again under the same key."""
+        given = "--again" if self.asked.again else "--retry-failed"
+        found = (
+            self.sf.effects._maybe(wanted.key, wanted.scope) if self.asked.again or self.asked.retry_failed else None
+        )
+        if found is None or not found.in_doubt:
+            return False
+        if not self.asked.again and _failed_with(found) is None:
+            return False  # a signal ended it: that is no failure to be counted
+        evidence = f"run again with {given}; before: {found.error or 'no answer'}"
+        self.sf.effects.resolve(found.id, "not_applied", evidence=evidence, attempt=found.attempt)
+        return True
 
     # -- doing and asking -------------------------------------------------------------------------
 
@@ -158,14 +229,14 @@ class _Once:
             raise Killed(-code)
         if self.child.failure is not None:
             raise Refused(code, self.child.failure)
-        if code != 0 and self.asked.until_ok:
+        if code != 0 and self.asked.retry_failed:
             raise Refused(code, f"exit {code}")
         redact = self.sf._store.redact
-        return {
-            "exit": code,
-            "stdout": self.child.stdout.value(redact=redact),
-            "stderr": self.child.stderr.value(redact=redact),
-        }
+        streams = {name: getattr(self.child, name).value(redact=redact) for name in ("stdout", "stderr")}
+        if code != 0:
+            raise Failed(code, streams)
+        files = once_files.stored(self.out, self.sf, self.asked.outputs)
+        return {"exit": 0, **streams, **({"files": files} if files else {})}
 
     def ask(self, _: Any, call: Call) -> Applied | NotApplied | Unknown:
         import subprocess
@@ -203,7 +274,7 @@ class _Once:
 
     # -- answering from the record ----------------------------------------------------------------
 
-    def replay(self, wanted: Wanted, result: Any) -> int:
+    def replay(self, wanted: Request, result: Any) -> int:
         """The recorded output, byte for byte; on a terminal through the cleaner, because it is stored text now."""
         from standfast.cli.once_child import bytes_of
         from standfast.cli.render import printed
@@ -217,6 +288,14 @@ class _Once:
             stream.buffer.write(printed(data.decode(errors="backslashreplace")).encode() if stream.isatty() else data)
             stream.flush()
         return _exit_of(result)
+
+
+def _failed_with(found: Effect) -> int | None:
+    """The exit code of a command that failed, if that is what the doubt is about."""
+    import re
+
+    said = re.fullmatch(r"Failed: exit (\d+)", found.error or "")
+    return int(said.group(1)) if said else None
 
 
 def _exit_of(result: Any) -> int:
@@ -241,8 +320,8 @@ def _when(us: int) -> str:
     return strftime("%H:%M" if today else "%Y-%m-%d %H:%M", then)
 
 
-def undoing(command: tuple[str, ...]) -> Callable[[Any], dict[str, int]]:
-    """A command as the undo of an effect: the recorded result on stdin, its output on stderr."""
+def compensating(command: tuple[str, ...]) -> Callable[[Any], dict[str, int]]:
+    """A command that compensates an effect: the recorded result on stdin, its output on stderr."""
 
     def run(result: Any) -> dict[str, int]:
         import subprocess

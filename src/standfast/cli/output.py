@@ -8,6 +8,7 @@ print more than fits into memory. Every line passes the cleaner in `render`, JSO
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -24,11 +25,14 @@ Format = Literal["text", "json", "jsonl"]
 class Out:
     """One command's two streams and the format it was asked for."""
 
-    __slots__ = ("debug", "format")
+    __slots__ = ("_drawn", "chosen", "debug", "format")
 
     def __init__(self, format: Format = "text", *, debug: bool = False) -> None:
         self.format: Format = format
         self.debug = debug
+        self._drawn = False
+        self.chosen = ""
+        """`--store` and `--scope` as given: the next command needs them too."""
 
     @property
     def for_people(self) -> bool:
@@ -68,9 +72,9 @@ class Out:
         else:
             self._table(counted, columns, empty)
         if self.format != "json" and (cursor := next() if callable(next) else next) is not None:
-            from shlex import quote
+            from standfast import hints
 
-            self.say(f"more: --after {quote(str(cursor))}")
+            self.say(f"more: --after {hints.word(str(cursor))}")
         if then:
             self.then(then)
         return counted.count
@@ -83,15 +87,34 @@ class Out:
 
     def say(self, *lines: str) -> None:
         """Words for a person; stderr, so that they never mix with data."""
+        self._clear()
         for line in lines:
             print(render.printed(line), file=sys.stderr)
 
-    def then(self, command: str) -> None:
-        """The command to type next. Programs know it already."""
+    def draw(self, line: str) -> None:
+        """A line on the terminal that the next one, or the answer, replaces (`progress`)."""
+        sys.stderr.write(f"\r\x1b[K{render.printed(line)}")
+        sys.stderr.flush()
+        self._drawn = True
+
+    def _clear(self) -> None:
+        if self._drawn:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self._drawn = False
+
+    def then(self, command: str, *others: str) -> None:
+        """The command to type next, and others in its place, each on a line to paste. Programs know it already."""
         if self.for_people:
-            self.say(render.styled(f"next: {command}", "dim", color=render.wants_color(sys.stderr)))
+            lines = (f"next: {self._chosen(command)}", *(f"  or: {self._chosen(other)}" for other in others))
+            color = render.wants_color(sys.stderr)
+            self.say(*(render.styled(line, "dim", color=color) for line in lines))
+
+    def _chosen(self, command: str) -> str:
+        return re.sub(r"\bstandfast (?=[a-z])", f"standfast {self.chosen}", command) if self.chosen else command
 
     def error(self, code: str, message: str, hint: str = "") -> None:
+        hint = self._chosen(hint)
         if self.format != "text":
             self.say(dumps({"error": {"code": code, "message": message, "hint": hint}}))
             return
@@ -110,7 +133,16 @@ class Out:
         return render.styled(text, style, color=self.color)
 
     def pairs(self, items: Iterable[tuple[str, object]]) -> Iterable[str]:
-        return render.pairs(items, color=self.color)
+        return render.pairs(items, color=self.color, width=render.terminal_width(sys.stdout))
+
+    def wrapped(self, text: str, indent: int = 0) -> list[str]:
+        """The text in lines that fit this terminal behind `indent` columns; one line in a pipe."""
+        width = render.terminal_width(sys.stdout)
+        clean = render.clean(text)
+        return [clean] if width is None else render.wrapped(clean, max(width - indent, render.FREE_MIN), 100)
+
+    def flush(self) -> None:
+        sys.stdout.flush()
 
     def table(self, rows: Iterable[Mapping[str, Any]], columns: Sequence[Column | str]) -> Iterator[str]:
         """Lines of a table in the width of this terminal."""
@@ -136,6 +168,7 @@ class Out:
         sys.stdout.write(f'{chr(10) if separator else ""}], "next": {dumps(after)}}}\n')
 
     def _line(self, text: str, *, exact: bool = False) -> None:
+        self._clear()
         sys.stdout.write((text if exact else render.printed(text)) + "\n")
 
 
@@ -153,7 +186,7 @@ class _Counted:
 
 
 def dumps(value: object) -> str:
-    """JSON on one line, and valid whatever a database put into a row. Nothing in it moves a terminal's cursor."""
+    """JSON on one line, and valid for any value of a row. Nothing in it moves a terminal's cursor."""
     import json
 
     try:

@@ -1,5 +1,8 @@
 """Text for people: tables that fit a terminal and cannot harm it.
 
+A table cuts no time, id, key, name or repository: these cells are printed whole. Free text wraps inside its column.
+Columns that do not fit are printed below their row, one line each with their heading.
+
 LLMs and other programs wrote what the store holds, so a terminal must not obey it. `clean` is the one cleaner:
 it writes control characters, escape sequences, direction marks and invisible characters as JSON escapes.
 `Out` passes everything that it prints through `printed`, which keeps nothing but our own colours.
@@ -10,12 +13,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, zip_longest
 from typing import Any, NamedTuple, TextIO
 
 MEASURED_ROWS = 200
 """Rows read before the first is printed, to find the widths; the rest streams in those widths."""
-COLUMN_MIN = 8
+FREE = frozenset(
+    (
+        *("about", "body", "command", "description", "error", "evidence", "found", "message", "meaning"),
+        *("note", "now", "outcome", "question", "reason", "remedy", "runs", "said", "snippet", "summary"),
+        *("text", "then", "title", "value", "was", "what", "why"),
+    )
+)
+"""Fields and headings of columns that hold free text."""
+FREE_MIN = 20
+"""Columns that free text gets at least; with less, it is printed below its row."""
+WORD_MAX = 40
+"""A word of free text up to this long is never broken."""
+CELL_LINES_MAX = 6
+"""Lines of free text in a table; `show` prints all of it."""
+LINES_MAX = 1000
+BELOW = "    "
 GAP = "  "
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
@@ -31,6 +49,12 @@ class Column(NamedTuple):
     field: str
     heading: str = ""
     show: Callable[[Any], str] | None = None
+    wraps: bool | None = None
+    """Whether its text may wrap. None: if its field or heading is in FREE."""
+
+    @property
+    def free(self) -> bool:
+        return self.wraps if self.wraps is not None else not FREE.isdisjoint((self.field, self.heading))
 
     @property
     def title(self) -> str:
@@ -125,7 +149,7 @@ def styled(text: str, style: str, *, color: bool) -> str:
 
 
 def wants_color(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
-    """NO_COLOR beats FORCE_COLOR beats what the terminal is."""
+    """NO_COLOR comes first, then FORCE_COLOR, then the kind of terminal."""
     env = os.environ if environ is None else environ
     if env.get("NO_COLOR"):
         return False
@@ -145,13 +169,47 @@ def terminal_width(stream: TextIO, environ: Mapping[str, str] | None = None) -> 
         columns = os.get_terminal_size(stream.fileno()).columns
     except OSError:
         return 80
-    return max(columns, 20) if columns else 80  # a pseudo-terminal that nobody gave a size has none
+    return max(columns, 20) if columns else 80  # a pseudo-terminal has no size until one is set
+
+
+def wrapped(text: str, width: int, lines_max: int = CELL_LINES_MAX) -> list[str]:
+    """The text in lines of at most `width` columns, broken at spaces; a longer word is broken anywhere.
+
+    A text of more than `lines_max` lines ends with an ellipsis.
+    """
+    lines: list[str] = []
+    line = ""
+    words = text.split(" ")
+    while words and len(lines) <= lines_max:
+        word = words.pop(0)
+        joined = f"{line} {word}" if line else word
+        if width_of(joined) <= width:
+            line = joined
+        elif line:
+            lines.append(line)
+            line, words = "", [word, *words]
+        else:
+            head = _head(word, width)
+            lines.append(head)
+            words = [word[len(head) :], *words]
+    lines += [line] if line or not lines else []
+    return lines if len(lines) <= lines_max else [*lines[: lines_max - 1], fit(f"{lines[lines_max - 1]} …", width)]
+
+
+def _head(word: str, width: int) -> str:
+    """As much of a word as fits, at least one character."""
+    used = 0
+    for n, c in enumerate(word):
+        used += width_of(c)
+        if used > width and n:
+            return word[:n]
+    return word
 
 
 def table(
     rows: Iterable[Mapping[str, Any]], columns: Sequence[Column], *, width: int | None, color: bool = False
 ) -> Iterator[str]:
-    """Lines of a table: aligned and cut to `width`, or tab-separated and whole without one."""
+    """Lines of a table: aligned, free text wrapped to `width`, or tab-separated without one."""
     if width is None:
         yield "\t".join(clean(column.title) for column in columns)
         for row in rows:
@@ -159,40 +217,77 @@ def table(
         return
     source = iter(rows)
     first = list(islice(source, MEASURED_ROWS))
-    counted = [c for c in columns if c.show is None]  # what is shown in words stands left
+    if first and len(first) < MEASURED_ROWS:  # all of them: a column without a value says nothing
+        columns = [c for c in columns if any(c.text(row) for row in first)] or columns
+    counted = [c for c in columns if c.show is None]  # text is aligned to the left
     numeric = {c.field for c in counted if first and all(_is_number(row.get(c.field)) for row in first)}
-    widths = _widths([[c.text(row) for c in columns] for row in first], [clean(c.title) for c in columns], width)
+    beside, below = _layout([[c.text(row) for row in first] for c in columns], columns, width)
 
-    def line(texts: Iterable[str]) -> str:
-        cells = zip(texts, columns, widths, strict=True)
-        return GAP.join(pad(fit(t, w), w, right=c.field in numeric) for t, c, w in cells).rstrip()
+    def lines(texts: Iterable[str]) -> Iterator[str]:
+        cells = [
+            [pad(line, w, right=columns[n].field in numeric) for line in _cell(text, columns[n], w)]
+            for (n, w), text in zip(beside, texts, strict=True)
+        ]
+        for parts in zip_longest(*cells):
+            padded = (part if part is not None else " " * w for part, (_, w) in zip(parts, beside, strict=True))
+            yield GAP.join(padded).rstrip()
 
-    yield styled(line(clean(column.title) for column in columns), "bold", color=color)
+    yield from (styled(line, "bold", color=color) for line in lines(clean(columns[n].title) for n, _ in beside))
     for row in chain(first, source):
-        yield line(column.text(row) for column in columns)
+        texts = [columns[n].text(row) for n, _ in beside]
+        remark = not any(texts)  # a line between the rows: the day, a stretch in which nothing happened
+        yield from () if remark else lines(texts)
+        for column in (columns[n] for n in below):
+            if text := column.text(row):
+                labelled = text if remark else f"{clean(column.title)}: {text}"
+                yield from (BELOW + line for line in _cell(labelled, column, max(width - len(BELOW), FREE_MIN)))
 
 
-def pairs(items: Iterable[tuple[str, object]], *, color: bool = False) -> Iterator[str]:
-    """Lines of `label  value`."""
+def _cell(text: str, column: Column, width: int) -> list[str]:
+    return wrapped(text, width) if column.free else [text]
+
+
+def pairs(items: Iterable[tuple[str, object]], *, color: bool = False, width: int | None = None) -> Iterator[str]:
+    """Lines of `label  value`. A value that does not fit wraps at its spaces."""
     listed = [(clean(label), clean(str(value))) for label, value in items]
-    width = max((width_of(label) for label, _ in listed), default=0)
+    margin = max((width_of(label) for label, _ in listed), default=0)
     for label, value in listed:
-        yield f"{styled(pad(label, width), 'dim', color=color)}{GAP}{value}".rstrip()
+        fits = width is None or " " not in value
+        first, *more = [value] if fits else wrapped(value, max((width or 0) - margin - len(GAP), FREE_MIN), LINES_MAX)
+        yield f"{styled(pad(label, margin), 'dim', color=color)}{GAP}{first}".rstrip()
+        yield from (f"{'':{margin}}{GAP}{line}" for line in more)
 
 
 def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-def _widths(cells: list[list[str]], titles: list[str], total: int) -> list[int]:
-    """Natural widths, the widest shrunk until the line fits; a table of many columns may still not."""
-    widths = [max(width_of(text) for text in column) for column in zip(titles, *cells, strict=True)]
-    excess = sum(widths) + len(GAP) * (len(widths) - 1) - total
-    while excess > 0 and max(widths) > COLUMN_MIN:
-        at = widths.index(max(widths))
-        others = [w for i, w in enumerate(widths) if i != at]
-        floor = max([COLUMN_MIN, *(w for w in others if w < widths[at])])
-        step = max(1, min(excess, widths[at] - floor))
-        widths[at] -= step
-        excess -= step
-    return widths
+def _layout(
+    cells: Sequence[Sequence[str]], columns: Sequence[Column], total: int
+) -> tuple[list[tuple[int, int]], list[int]]:
+    """Which columns stand beside each other, each with its width, and which are printed below the row.
+
+    `cells` are the texts of each column. The last free column goes below first, then the last of the others.
+    """
+    texts = [[clean(column.title), *found] for column, found in zip(columns, cells, strict=True)]
+    natural = [max(map(width_of, found)) for found in texts]
+    least = [_least(found) if c.free else n for found, c, n in zip(texts, columns, natural, strict=True)]
+    beside, below = list(range(len(columns))), list[int]()
+    while len(beside) > 1 and sum(least[n] for n in beside) + len(GAP) * (len(beside) - 1) > total:
+        free = [n for n in beside if columns[n].free]
+        gone = (free or beside)[-1]
+        beside.remove(gone)
+        below.insert(0, gone)
+    widths = {n: natural[n] if not columns[n].free else min(natural[n], total) for n in beside}
+    excess = sum(widths.values()) + len(GAP) * (len(beside) - 1) - total
+    for _ in range(max(excess, 0)):
+        widest = max(beside, key=lambda n: widths[n] - least[n])
+        widths[widest] -= widths[widest] > least[widest]
+    return [(n, widths[n]) for n in beside], sorted(below)
+
+
+def _least(texts: Iterable[str]) -> int:
+    """The columns that free text needs: its longest word, within bounds."""
+    longest = max((width_of(word) for text in texts for word in text.split(" ")), default=0)
+    widest = max(map(width_of, texts), default=0)
+    return min(max(longest, FREE_MIN), WORD_MAX, widest)

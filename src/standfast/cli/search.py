@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from typing import Any
 
 import click
 
+from standfast import hints
 from standfast.cli.frame import Command, argument, command, option, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column
-from standfast.footings import hints
 
 KINDS = ("message", "decision", "tool_call", "mail", "task")
-_PATIENCE_S = 1.0
 _HELP = ("-h", "-v")
 
 
@@ -44,30 +41,35 @@ class Search(Command):
 @option("--kind", type=click.Choice(KINDS), help="Only this kind of thing.")
 @option("--session", help="Only in this session: its key or id.")
 @option("--rank", "by_rank", is_flag=True, help="What fits best first, not the newest.")
-@option("--rebuild", is_flag=True, help="Make the index of words anew first.")
+@option("--rebuild", is_flag=True, help="Rebuild the index of words first.")
 @option("--after", help="Where the page before ended.")
 @option("--limit", default=20, show_default=True, type=click.IntRange(1, 1000))
 @scope_options
 def search(out: Out, words: tuple[str, ...], rebuild: bool, scope_choice: str | None, **asked: Any) -> None:
     """Find WORDS in messages, decisions, tool calls, mail and tasks; "a phrase", -without, begin*."""
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
+    from standfast.cli.progress import reported
     from standfast.config import load
+
+    report = reported(out)
+
+    def told(count: int) -> None:
+        report("indexing for the search", count, 0)
 
     text = " ".join(map(_quoted, words))
     with opened(load(outside=scope_choice == "global"), create=False) as sf:
         if rebuild:
             sf.search_index.clear()
         if rebuild and not words:
-            return out.record({"indexed": sf.search_index.catch_up(_Told())})
-        told = _Told()
+            return out.record({"indexed": sf.search_index.catch_up(told)})
+        whole = scope_choice == "all" or (scope_choice is None and sf.settings.label.outside)
         found = sf.search(text, everywhere=scope_choice == "all", progress=told, **asked)
-        told.clear()
     out.rows(
-        [_shown(hit._asdict()) if out.for_people else hit._asdict() for hit in found.hits],
+        [_shown(hit.as_dict()) if out.for_people else hit.as_dict() for hit in found.hits],
         [Column("when"), Column("kind"), Column("who"), Column("where"), Column("snippet", "found")],
         next=found.next,
         then=_then(found.hits),
-        empty="nothing was found" + ("" if scope_choice == "all" else " here; everywhere: --all"),
+        empty="nothing was found" + ("" if whole else f" here; everywhere: {hints.command('search', text, '--all')}"),
     )
     return None
 
@@ -80,7 +82,7 @@ def _quoted(word: str) -> str:
 
 
 def _shown(hit: dict[str, Any]) -> dict[str, Any]:
-    from standfast.views import when
+    from standfast import when
 
     who = ":".join(part for part in (hit["author"] or hit["agent"], hit["role"] or hit["tool"]) if part)
     where = hit["session_key"] or hit["id"][-6:]
@@ -94,21 +96,3 @@ def _then(hits: list[Any]) -> str:
     if first.kind in ("decision", "mail", "task"):
         return hints.command(first.kind, "show", first.id[-6:])
     return hints.command("session", "show", first.session_key or first.session_id)
-
-
-class _Told:
-    """How far the index is, on a terminal, once it takes longer than a moment."""
-
-    def __init__(self) -> None:
-        self._since = time.monotonic()
-        self._shown = False
-
-    def __call__(self, count: int) -> None:
-        if count and sys.stderr.isatty() and time.monotonic() - self._since > _PATIENCE_S:
-            sys.stderr.write(f"\rreading what is new: {count:,}")
-            sys.stderr.flush()
-            self._shown = True
-
-    def clear(self) -> None:
-        if self._shown:
-            sys.stderr.write("\r\033[K")

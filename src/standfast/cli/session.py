@@ -3,90 +3,87 @@
 from __future__ import annotations
 
 import os
-from shlex import join, quote
+from collections.abc import Iterable, Iterator
+from shlex import join
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli.frame import argument, noun, option, scope_options
+from standfast import hints
+from standfast.cli.answers import Many, One, literal
+from standfast.cli.frame import SESSION_VARIABLE, argument, noun, option
 from standfast.cli.output import Out
 from standfast.cli.render import Column, clean_lines
+from standfast.cli.values import DURATION, home_short, moment, plain, repository
 from standfast.errors import InvalidInput
-from standfast.footings import hints
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
-    from standfast.record.messages import Message
-    from standfast.record.sessions import SessionRecord
+    from standfast.record.sessions.models import SessionRecord, Shown
 
-VARIABLE = "STANDFAST_SESSION"
-"""Names the session for every command below `session run`, or below a shell that exports it."""
-
-session = noun("session", "Sessions: work that outlives the processes that do it.", default="list")
-
-
-def _moment(us: int) -> str:
-    from time import localtime, strftime
-
-    return strftime("%Y-%m-%d %H:%M", localtime(us // 1_000_000))
+session = noun(
+    "session",
+    "Sessions: work that outlives the processes that do it.",
+    default="list",
+    of="standfast.record.sessions:Sessions",
+)
 
 
 COLUMNS = [
     Column("key"),
-    Column("standing_state", "state"),
-    Column("updated_us", "when", _moment),
+    Column("state"),
+    Column("updated_us", "when", moment),
     Column("agent"),
-    Column("holder_name", "held by"),
-    Column("about"),
+    Column("holder", "held by"),
+    Column("preview", "about"),
+    Column("reason"),
 ]
 
 
-@session.verb("list", examples=("standfast session list", "standfast session list --state crashed --all"))
-@option("--state", type=click.Choice(["active", "waiting", "completed", "failed", "crashed"]))
-@option("--after", help="Where the page before ended.")
-@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
-@scope_options
-def list_(out: Out, state: str | None, after: str | None, limit: int, scope_choice: str | None) -> None:
-    """List sessions, the newest first, with the first thing their user said."""
-    from standfast.cli.store import opened
-    from standfast.config import load
-
-    with opened(load(outside=scope_choice == "global"), create=False) as sf:
-        found = sf.sessions.list(state=state, everywhere=scope_choice == "all", after=after, limit=limit)
-        found = [_with_reason(sf, one) for one in found]
-    out.rows(
-        [{**plain(one), **_for_people(one)} if out.for_people else plain(one) for one in found],
-        COLUMNS,
-        next=found[-1].place if len(found) == limit and state != "crashed" else None,
-        then=f"standfast session show {quote(found[0].key)}" if found else "",
-        empty="no sessions here" if state is None else f"no session is {state}",
-    )
+def _listed(sf: Standfast, found: Many) -> Many:
+    models = [_with_reason(sf, one) for one in found.models]
+    then = "session show {id}" if found.places else found.then  # a key of another repository is refused
+    return found._replace(models=models, columns=[*COLUMNS, *found.places], row=_for_people, then=then)
 
 
-@session.verb("show", examples=("standfast session show fix-42", "standfast session show fix-42 --last 3 --json"))
-@argument("key", envvar=VARIABLE)
-@option("--last", default=10, show_default=True, type=click.IntRange(1, 1000), help="The newest messages.")
-@option("--after", type=int, help="Messages behind this position instead.")
-@option("--node", help="A sub-agent's conversation: reviewer/tests.")
-def show(out: Out, key: str, last: int, after: int | None, node: str | None) -> None:
-    """Show one session, KEY or id: how it stands, its sub-agents, its last messages."""
-    from standfast.cli.store import opened
+session.generate(
+    "list",
+    answer=_listed,
+    options={"state": {"type": click.Choice(["active", "waiting", "completed", "failed", "crashed"])}},
+    then="session show {key}",
+    empty=lambda asked: f"no session is {asked['state']}" if "state" in asked else "no sessions here",
+    examples=("standfast session list", "standfast session list --state crashed --all"),
+)
 
-    with opened(create=False) as sf:
-        record = _with_reason(sf, sf.sessions.get(key))
-        nodes = sf.sessions.nodes(record.id)
-        messages = sf.sessions.messages(record.id, last=last, after=after, node=node)
-    if not out.for_people:
-        heard = [_message(one) for one in messages]
-        out.record({**plain(record), "nodes": [one._asdict() for one in nodes], "messages": heard})
-        return
-    _print(out, record)
-    for one in messages:
-        said = one.content if isinstance(one.content, str) else str(one.content)
-        taken_back = "  (taken back)" if one.retracted_us is not None else ""
-        out.text(out.styled(f"{one.position} {one.role}  {_moment(one.occurred_us)}{taken_back}", "bold"))
-        out.text(clean_lines(said))
-    out.then(_next(record))
+
+def _shown(sf: Standfast, shown: Shown) -> One:
+    shown = shown.replace(session=_with_reason(sf, shown.session))
+    return One(shown, lambda out: _screen(out, shown), literal(_next(shown.session)))
+
+
+def _screen(out: Out, shown: Shown) -> Iterator[str]:
+    from standfast.cli.conversation import lines
+
+    yield from _lines(out, shown.session)
+    at = ""
+    for one in shown.messages:
+        if moment(one.occurred_us) != at:
+            at = moment(one.occurred_us)
+            yield ""
+            yield out.styled(f"{at}, message {one.position}", "dim")
+        yield from lines(one)
+
+
+session.generate(
+    "show",
+    answer=_shown,
+    options={
+        "session": {"metavar": "KEY", "envvar": SESSION_VARIABLE},
+        "last": {"type": click.IntRange(1, 1000)},
+        "after": {"metavar": "N"},
+    },
+    examples=("standfast session show fix-42", "standfast session show fix-42 --last 3 --json"),
+)
 
 
 @session.verb(
@@ -95,29 +92,22 @@ def show(out: Out, key: str, last: int, after: int | None, node: str | None) -> 
 )
 @argument("key")
 @option("--agent", help="Who works in it.")
-@option("--for", "term", help="Hold it this long unless renewed: 30m, 2h.  [default: 15m]")
-@option("--while", "pid", type=int, help="Hold it as long as this process lives.")
-def open_(out: Out, key: str, agent: str | None, term: str | None, pid: int | None) -> None:
+@option("--for", "for_", type=DURATION, help="Hold it this long after your last command.  [default: 15m]")
+@option("--while", "pid", type=int, metavar="PID", help="Hold it while this process lives: --while $$")
+def open_(out: Out, key: str, agent: str | None, for_: str | None, pid: int | None) -> None:
     """Open or resume the session KEY and hold it in this actor's name. It is yours until `session end`."""
-    from standfast.clock import parse_duration
+    from standfast.cli.lock import held_for
     from standfast.config import load
     from standfast.handle import connect
 
     if pid is not None and not _alive(pid):
         raise InvalidInput(f"there is no process {pid}", "--while takes the pid of a process that runs")
-    for_us = parse_duration(term) if term else None
-    if pid is not None and for_us is None:
-        from standfast.footings.leases import LEASE_MAX_US
-
-        for_us = LEASE_MAX_US  # it ends with the process; time is only the last resort
     with connect(load(), as_actor=True, pid=pid) as sf:
-        opened = sf.sessions.open(key, agent=agent, for_us=for_us)
+        opened = sf.sessions.open(key, agent=agent, for_=held_for(for_, pid))
         found = sf.sessions.found(opened.before) if opened.before is not None else None
-    resumed = found and {**found._asdict(), "in_doubt": [one._asdict() for one in found.in_doubt]}
-    if resumed and found:
-        resumed["decisions"] = [one._asdict() for one in found.decisions]
+    resumed = plain(found) if found is not None else None
     out.record({**plain(opened.record), "resumed": resumed}, out.pairs(_opened_pairs(opened.record, found)))
-    out.then(f"export {VARIABLE}={opened.record.id}")
+    out.then(f"export {SESSION_VARIABLE}={opened.record.id}")
 
 
 @session.verb(
@@ -141,8 +131,8 @@ def run(out: Out, key: str, agent: str | None, command: tuple[str, ...]) -> None
 @argument("key")
 def resume(out: Out, key: str) -> None:
     """Run the command of the session KEY again, where it ran before. Nothing does this by itself."""
+    from standfast.cli.open_store import opened
     from standfast.cli.session_run import run_in_session
-    from standfast.cli.store import opened
 
     with opened(create=False) as sf:
         found = sf.sessions.get(key)
@@ -160,8 +150,11 @@ def resume(out: Out, key: str) -> None:
 def _confirm(sf: Standfast, found: SessionRecord) -> None:
     """A command that another actor may have stored is read by a person before it runs."""
     from standfast.cli.stored_commands import Stored, confirm, is_confirmed, is_mine
+    from standfast.config import people
 
-    openers = {event.actor for event in sf.journal.about(found.id, limit=1000) if event.type.startswith("session.")}
+    if sf.gates.check(found.command or ()):  # the line that a hook reads does not have the command
+        people.refuse("runs stored commands")
+    openers = {event.agent for event in sf.journal.about(found.id, limit=1000) if event.type.startswith("session.")}
     stored = Stored(join(found.command or ()), found.cwd or "", tuple(sorted(openers)))
     if is_mine(stored, sf.settings.actor) or is_confirmed(stored, sf.settings.data_dir):
         return
@@ -172,14 +165,14 @@ def _confirm(sf: Standfast, found: SessionRecord) -> None:
 @argument("key")
 @option("--yes", is_flag=True, help="Do not ask.")
 def take(out: Out, key: str, yes: bool) -> None:
-    """End somebody's hold on the session KEY. Whatever they do in it from now on is refused."""
-    from standfast.cli.store import opened
-    from standfast.footings.leases import who
+    """End the current hold on the session KEY. The former holder's later writes are refused."""
+    from standfast.cli.open_store import opened
+    from standfast.core.leases import holder_text
 
     with opened(create=False) as sf:
         found = sf.sessions.get(key)
         if found.standing == "live" and not yes:
-            _ask(f"{who(found.holder)} is alive and holds {found.key}. End its hold?", key)
+            _ask(f"{holder_text(found.holder)} is alive and holds {found.key}. End its hold?", key)
         taken = sf.sessions.take(found.id)
     out.record(plain(taken), [f"{taken.key} is free: {taken.reason}"])
     out.then(_next(taken))
@@ -202,7 +195,7 @@ def say(
 ) -> None:
     """Put one message at the end of the session KEY. `-` reads it from standard input."""
     from standfast import serial
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
     from standfast.config import load
 
     key, text = _key_and_text(words)
@@ -211,36 +204,30 @@ def say(
     with opened(settings, create=False) as sf:
         role = role or ("assistant" if settings.agent else "user")
         said = sf.sessions.say(key, role, content, key=once, node=node)
-    out.record(_message(said), [f"{said.position} {said.role}" + ("" if said.receipt else ": it was said before")])
+    out.record(
+        plain(said), [f"message {said.position}, {said.role}" + ("" if said.receipt else ": it was said before")]
+    )
 
 
-@session.verb(
+session.generate(
     "fork",
+    options={"session": {"metavar": "KEY"}},
+    text="{key}: {reason}",
+    then="session show {key}",
     examples=("standfast session fork fix-42 fix-42b", "standfast session fork fix-42 fix-42b --at 12"),
 )
-@argument("key")
-@argument("new_key", required=False)
-@option("--at", type=int, help="The last message that both share.  [default: all there are]")
-def fork(out: Out, key: str, new_key: str | None, at: int | None) -> None:
-    """Make NEW_KEY, a session that shares the first messages of KEY, and its steps and effects until then."""
-    from standfast.cli.store import opened
-
-    with opened(create=False) as sf:
-        made = sf.sessions.fork(key, new_key, at=at)
-    out.record(plain(made), [f"{made.key}: {made.reason}"])
-    out.then(hints.command("session", "show", made.key))
 
 
 @session.verb(
     "end",
     examples=("standfast session end fix-42", "standfast session end fix-42 --failed 'the tests stay red'"),
 )
-@argument("key", envvar=VARIABLE)
+@argument("key", envvar=SESSION_VARIABLE)
 @option("--failed", metavar="WHY", help="It failed.")
-@option("--waiting", metavar="WHY", help="It waits for somebody or something.")
+@option("--waiting", metavar="WHY", help="It waits for a person or an event.")
 def end(out: Out, key: str, failed: str | None, waiting: str | None) -> None:
     """End the session KEY that this actor holds: completed, unless it failed or waits."""
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
 
     if failed is not None and waiting is not None:
         raise click.UsageError("either --failed or --waiting")
@@ -248,52 +235,50 @@ def end(out: Out, key: str, failed: str | None, waiting: str | None) -> None:
     with opened(create=False) as sf:
         found = sf.sessions.get(key)
         # Below the command that holds it, one speaks in its name.
-        holder = found.holder if os.environ.get(VARIABLE) in (found.id, found.key) else None
+        holder = found.holder if os.environ.get(SESSION_VARIABLE) in (found.id, found.key) else None
         ended = sf.sessions.end(found.id, state, reason=failed if failed is not None else waiting, holder=holder)
     out.record(plain(ended), [f"{ended.key} is {ended.state}" + (f": {ended.reason}" if ended.reason else "")])
     out.then(_next(ended))
-
-
-def plain(found: SessionRecord) -> dict[str, Any]:
-    """The noun's own fields, and its receipt as commands print it."""
-    receipt = found.receipt.as_json() if found.receipt else None
-    return {**found._asdict(), "crashed": found.crashed, "receipt": receipt}
 
 
 def _with_reason(sf: Standfast, found: SessionRecord) -> SessionRecord:
     """A waiting session with the reason of now: the stored sentence may be out of date."""
     if found.state != "waiting":
         return found
-    return found._replace(reason=sf.recovery.why_it_waits(found.id) or found.reason)
+    return found.replace(reason=sf.recovery.why_it_waits(found.id) or found.reason)
 
 
 def _for_people(found: SessionRecord) -> dict[str, Any]:
-    from standfast.footings.leases import who
+    from standfast.core.leases import holder_text
 
     return {
-        "standing_state": "crashed" if found.crashed else found.state,
-        "holder_name": who(found.holder) if found.holder else None,
-        "about": found.reason or found.preview,
+        **found.as_dict(),
+        "state": "crashed" if found.crashed else found.state,
+        "holder": holder_text(found.holder) if found.holder else None,
+        "repository": repository(found),
     }
 
 
-def _print(out: Out, found: SessionRecord) -> None:
-    shown = {**_for_people(found), "command": join(found.command) if found.command else None}
+def _lines(out: Out, found: SessionRecord) -> Iterable[str]:
+    from standfast.views.resume_lines import resume_line
+
+    shown = _for_people(found)
     pairs = [
         ("session", f"{found.key} ({found.id})"),
-        ("state", shown["standing_state"]),
+        ("state", shown["state"]),
         ("reason", found.reason),
-        ("held by", shown["holder_name"]),
+        ("held by", shown["holder"]),
         ("agent", found.agent),
+        ("repository", home_short(repository(found)) or None),
         ("about", found.preview),
-        ("command", shown["command"]),
+        ("command", join(found.command) if found.command else None),
         ("forked", f"from {found.parent_id} at {found.cut_position}" if found.parent_id else None),
         ("cursor", found.cursor),
-        ("opened", f"{found.openings}×, first {_moment(found.created_us)}"),
-        ("updated", _moment(found.updated_us)),
+        ("opened", f"{found.openings}×, first {moment(found.created_us)}"),
+        ("updated", moment(found.updated_us)),
+        ("resume", (resume_line(found.agent, found.key, found.cwd) if found.crashed else "") or None),
     ]
-    for line in out.pairs([(label, value) for label, value in pairs if value is not None]):
-        out.text(line)
+    return out.pairs([(label, value) for label, value in pairs if value is not None])
 
 
 def _opened_pairs(record: SessionRecord, found: Any) -> list[tuple[str, object]]:
@@ -301,7 +286,7 @@ def _opened_pairs(record: SessionRecord, found: Any) -> list[tuple[str, object]]
     if found is None:
         return [*pairs, ("found", "nothing: it is new")]
     was = "crashed" if found.crashed else found.state
-    pairs.append(("found", f"{was} since {_moment(found.since_us)}, by {found.by}"))
+    pairs.append(("found", f"{was} since {moment(found.since_us)}, by {found.by}"))
     pairs.append(("holds", f"{found.messages} messages, {found.steps} steps, {found.effects} effects"))
     pairs += [("in doubt", f"{one.tool} ({one.id[-6:]})") for one in found.in_doubt]
     return pairs + [("decided", f"{one.what} ({one.id[-6:]})") for one in found.decisions]
@@ -311,21 +296,17 @@ def _next(found: SessionRecord) -> str:
     if found.command is not None and (found.crashed or found.state in ("waiting", "failed")):
         return hints.command("session", "resume", found.key)
     if found.state == "active" and found.standing == "live":
-        return f"{hints.command('session', 'say', found.key)} '…'"
-    return hints.command("session", "open", found.key)
-
-
-def _message(said: Message) -> dict[str, Any]:
-    return {**said._asdict(), "receipt": said.receipt.as_json() if said.receipt else None}
+        return hints.command("session", "say", found.key, "TEXT")
+    return hints.command("timeline", "--since", "30d", "--session", found.key)
 
 
 def _key_and_text(words: tuple[str, ...]) -> tuple[str, str]:
     """KEY TEXT, or TEXT alone where the session is known."""
     import sys
 
-    known = os.environ.get(VARIABLE)
+    known = os.environ.get(SESSION_VARIABLE)
     if len(words) == 1 and not known:
-        raise click.UsageError(f"which session? standfast session say KEY TEXT, or set {VARIABLE}")
+        raise click.UsageError("which session? standfast session say KEY TEXT, or set STANDFAST_SESSION")
     if len(words) > 2:
         raise click.UsageError("the text is one word: put it in quotes")
     key, text = words if len(words) == 2 else (known or "", words[0])
@@ -334,7 +315,7 @@ def _key_and_text(words: tuple[str, ...]) -> tuple[str, str]:
 
 def _alive(pid: int) -> bool:
     from standfast.clock import SYSTEM
-    from standfast.footings.leases import is_gone, process
+    from standfast.core.leases import is_gone, process
 
     return not is_gone(str(process(pid, SYSTEM)), SYSTEM)
 

@@ -1,8 +1,8 @@
 """`standfast session run`: a command with a session around it.
 
 The command is started stopped: it waits for one word from us before it becomes the command. So it
-exists, and can hold the session, before it does anything; and if the session is somebody
-else's, it never begins. The holder is the command's own process: killed, it is gone at once.
+exists, and can hold the session, before it does anything; and if the session is held by another
+process, it never begins. The holder is the command's own process: when it is killed, the hold ends.
 We renew its lease, pass signals on, and end the session by its exit code.
 
     fork ── waits ─────────────── execs ─────── ends
@@ -70,9 +70,9 @@ def _end(out: Out, exited: Callable[[], object]) -> None:
 
 
 class Child:
-    """A process that becomes the command when it is told what it runs in, and ends if it never is.
+    """A process that becomes the command when it receives its environment, and ends if none comes.
 
-    What it is told stands in its environment under `variable`.
+    The received value is in its environment under `variable`.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Child:
         self._close()
 
     def never(self) -> None:
-        """It was not told to go, or it has ended: either way it is reaped."""
+        """It never started the command, or it has ended: either way it is reaped."""
         self._close()
         if self._ended is None:
             self._ended = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
@@ -125,7 +125,7 @@ def _next_signal(wanted: set[signal.Signals]) -> tuple[int, bool]:
 
 
 def _become(command: tuple[str, ...], cwd: str, mask: set[signal.Signals] | set[int], told: int) -> NoReturn:
-    """In the child. Whatever happens, it must not go on as a second parent."""
+    """In the child. It must never continue as a second parent."""
     code = NOT_FOUND
     try:
         with os.fdopen(told, "rb") as pipe:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import chain
 from typing import Any
 
-from standfast.cli.frame import argument, command
+from standfast.cli.frame import argument, command, option
 from standfast.cli.output import Out
+from standfast.cli.render import Column
+from standfast.cli.values import DURATIONS, FIELD, iso_time
 from standfast.errors import InvalidInput
 
 QUERY_MAX_CHARACTERS = 1_000_000
@@ -28,19 +31,44 @@ WRITING = (
     ),
 )
 @argument("query", nargs=-1)
-def sql(out: Out, query: tuple[str, ...]) -> None:
+@option("--param", "params", multiple=True, type=FIELD, help="Value of :NAME in the query; repeatable.")
+@option("--times", is_flag=True, help="Print columns that end in _us as times.")
+def sql(out: Out, query: tuple[str, ...], params: tuple[tuple[str, Any], ...], times: bool) -> None:
     """Run one read-only QUERY and stream every row; `-` reads it from stdin.
 
     An object by column name with --json and --jsonl. Writes are refused: every change is a command.
     """
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
 
     text = checked(_text(query))
-    with opened(create=False) as sf:
-        rows = sf.rows(text)
+    with opened(create=False) as sf, ExitStack() as stack:
+        rows = sf.rows(text, _params(text, dict(params)) or None)
+        stack.callback(rows.close)  # type: ignore[attr-defined]  # a reader that went away: the store closes at once
         first = next(rows, None)
         everything: Iterator[dict[str, Any]] = chain([first], rows) if first is not None else iter(())
-        out.rows(everything, list(first or ()), empty="no rows")
+        columns = [Column(name, wraps=True) for name in first or ()]
+        out.rows(map(_timed, everything) if times else everything, columns, empty="no rows")
+
+
+def _params(text: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of the query. Raises InvalidInput if one is missing or not in the query."""
+    import re
+
+    outside_quotes = re.sub(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|::", " ", text)
+    wanted = set(re.findall(r"(?<![:\w]):([A-Za-z_]\w*)", outside_quotes))
+    if missing := sorted(wanted - given.keys()):
+        raise InvalidInput(f"the query has the parameter :{missing[0]}", f"--param {missing[0]}=VALUE")
+    if unknown := sorted(given.keys() - wanted):
+        raise InvalidInput(f"the query has no parameter :{unknown[0]}", "write it as :NAME in the query")
+    return given
+
+
+def _timed(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: iso_time(value) or value if _is_time(name) else value for name, value in row.items()}
+
+
+def _is_time(name: str) -> bool:
+    return name.endswith("_us") and name not in DURATIONS
 
 
 def _text(query: tuple[str, ...]) -> str:

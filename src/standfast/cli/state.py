@@ -39,7 +39,7 @@ def written(function: Any) -> Any:
         option("--verify", help="A command that compares the value with the world; only `state verify` runs it."),
         option("--no-schema", is_flag=True, help="Take the key's schema away."),
         option("--schema", type=click.Path(), help="A file with the JSON schema that every value has to fit."),
-        option("--for", "for_us", type=DURATION, help="It expires after this time: 30m, 2d.  [default: never]"),
+        option("--for", "for_", type=DURATION, help="It expires after this time: 30m, 2d.  [default: never]"),
         option("--file", "file", type=click.Path(), help="Read the value from this file."),
         option(
             "--as",
@@ -47,7 +47,7 @@ def written(function: Any) -> Any:
             type=click.Choice(["auto", "json", "text"]),
             default="auto",
             show_default=True,
-            help="auto: what is JSON is JSON, the rest is text.",
+            help="auto: valid JSON is JSON, the rest is text.",
         ),
         _NAMESPACE,
     ):
@@ -81,11 +81,11 @@ state.generate(
 @argument("value", required=False)
 @written
 def set_(out: Out, key: str, value: str | None, everywhere: bool, **given: Any) -> None:
-    """Store VALUE under KEY, whatever was there. `-` reads it from standard input.
+    """Store VALUE under KEY, over any older value. `-` reads it from standard input.
 
     Every change gives the value its next version; `standfast state swap` writes only over the one you read.
     """
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
 
     made_of, wish = _value(value, given), _wish(given)
     with opened(_settings(everywhere)) as sf:
@@ -102,8 +102,8 @@ def set_(out: Out, key: str, value: str | None, everywhere: bool, **given: Any) 
 @option("--version", type=click.IntRange(0), required=True, help="The version you read; 0: there must be none.")
 @written
 def swap(out: Out, key: str, value: str | None, version: int, everywhere: bool, **given: Any) -> None:
-    """Store VALUE under KEY only over this version: of two writers one wins, and the other is told (exit 4)."""
-    from standfast.cli.store import opened
+    """Store VALUE under KEY only over this version: of two writers one wins, and the other exits 4."""
+    from standfast.cli.open_store import opened
 
     made_of, wish = _value(value, given), _wish(given)
     with opened(_settings(everywhere)) as sf:
@@ -120,21 +120,27 @@ state.generate(
 )
 
 
-@state.verb("list", examples=("standfast state list", "standfast state list --namespaces --json"))
-@_NAMESPACE
-@option("--namespaces", is_flag=True, help="List the namespaces instead.")
-@option("--after", metavar="KEY", help="Start after this key, the `next` of the last page.")
-@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
-@option("--global", "scope_choice", flag_value="global", help="Only what belongs to no repository.")
-def list_(sf: Standfast, namespace: str, namespaces: bool, after: str | None, limit: int) -> Many:
-    """List the values of a namespace by key, without expired ones."""
-    if namespaces:
-        columns = Column("name", show=lambda name: name or "(none)"), "values"
-        found = sf.state.namespaces(after=after, limit=limit)
-        return Many(found, columns, limit, then="state list --namespace NAME", empty="no value in this scope")
-    listed = sf.state.list(namespace=namespace, after=after or "", limit=limit)
-    empty = "no value here; all namespaces: standfast state list --namespaces"
-    return Many(listed, limit=limit, then="state get {key}", empty=empty)
+state.generate(
+    "list",
+    examples=("standfast state list", "standfast state list --namespace prod --json"),
+    outside=True,
+    then="state get {key}",
+    empty="no value here; all namespaces: standfast state namespaces",
+)
+
+
+def _namespaces(_: Standfast, found: Many) -> Many:
+    return found._replace(columns=[Column("name", show=lambda name: name or "(none)"), "values"])
+
+
+state.generate(
+    "namespaces",
+    examples=("standfast state namespaces", "standfast state namespaces --json"),
+    outside=True,
+    answer=_namespaces,
+    then="state list --namespace NAME",
+    empty="no value in this scope",
+)
 
 
 @state.verb(
@@ -146,14 +152,14 @@ def list_(sf: Standfast, namespace: str, namespaces: bool, after: str | None, li
 @option("--dry-run", is_flag=True, help="Print the commands and run none of them.")
 @_GLOBAL
 def verify(out: Out, keys: tuple[str, ...], namespace: str, timeout: str, dry_run: bool, everywhere: bool) -> None:
-    """Run the commands that were stored with these KEYS (without any: all), and mark what is stale.
+    """Run the commands that were stored with these KEYS (without any: all), and mark stale values.
 
     The value is in STANDFAST_STATE_VALUE and, as JSON, on standard input. Exit 0 means fresh; 126, 127, a
-    signal and the timeout mean that nobody knows; every other exit means stale. This command exits 1 unless
+    signal and the timeout mean unknown; every other exit means stale. This command exits 1 unless
     everything is fresh. Nothing else runs these commands. For people: refused to agents.
     """
     from standfast.cli import state_verify
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
     from standfast.config import people
 
     if not dry_run:
@@ -185,13 +191,13 @@ def _settings(everywhere: bool) -> Settings:
 
 
 def _wish(given: dict[str, Any]) -> dict[str, Any]:
-    """The end, the schema and the command; what is not given stays as it is."""
+    """Set the end, the schema or the command; the others stay."""
     from standfast import serial
 
     for name in ("schema", "verify"):
         if given[name] is not None and given[f"no_{name}"]:
             raise click.UsageError(f"--{name} and --no-{name} say opposite things")
-    wish: dict[str, Any] = {"for_us": given["for_us"]}
+    wish: dict[str, Any] = {"for_": given["for_"]}
     if given["schema"] is not None:
         wish["json_schema"] = serial.loads(_read(given["schema"]), what=given["schema"])
     elif given["no_schema"]:

@@ -19,9 +19,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from standfast import crash, serial
+from standfast import crash, hints, serial
 from standfast.errors import ApprovalRequired, InvalidInput, NotFound, VersionConflict
-from standfast.footings import hints
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
@@ -59,7 +58,7 @@ def _all(sf: Standfast, namespace: str) -> Iterator[Entry]:
 
 
 def run(sf: Standfast, entries: Sequence[Entry], timeout_s: float) -> list[Entry]:
-    """Ask the world about each, one after the other, and record what it said."""
+    """Run the command of each value, one after the other, and record its answer."""
     from standfast.config import people
     from standfast.serial.redaction import redacted
 
@@ -67,10 +66,10 @@ def run(sf: Standfast, entries: Sequence[Entry], timeout_s: float) -> list[Entry
     found = []
     for one in entries:
         if one.verify is None or one.verify_by is None:
-            found.append(one._replace(verdict=None, evidence="imported: look at its command, then give it again"))
+            found.append(one.replace(verdict=None, evidence="imported: look at its command, then give it again"))
             continue
         if (reason := _unconfirmed(sf, one)) is not None:
-            found.append(one._replace(verdict=None, evidence=reason))
+            found.append(one.replace(verdict=None, evidence=reason))
             continue
         crash.point("state.before_verify")
         verdict, evidence = ask(one, timeout_s)
@@ -103,7 +102,7 @@ def _recorded(sf: Standfast, one: Entry, verdict: str, evidence: str) -> Entry:
     try:
         return sf.state.verified(one.key, verdict=verdict, evidence=evidence, **asked)
     except (VersionConflict, NotFound) as error:  # the others are to be verified all the same
-        return one._replace(verdict=None, evidence=f"it changed meanwhile: {error.message}")
+        return one.replace(verdict=None, evidence=f"it changed meanwhile: {error.message}")
 
 
 def ask(one: Entry, timeout_s: float) -> tuple[str, str]:

@@ -1,67 +1,137 @@
-"""`standfast` alone: where the state is, how much there is, and what needs a person now."""
+"""`standfast` alone: what needs you now, how much there is by state, and where the store is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from standfast import hints
 from standfast.cli.frame import command, option, scope_options
 from standfast.cli.output import Out
-from standfast.footings import hints
+from standfast.cli.values import plain
 
 if TYPE_CHECKING:
     from standfast.config import Settings
     from standfast.handle import Standfast
 
 SHOWN_MAX = 20
+LOOK_AGAIN_S = 2.0
+KINDS = {
+    "effect_in_doubt": "in doubt",
+    "approval_waiting": "approval",
+    "dead_letter": "dead letter",
+    "session_crashed": "crashed",
+    "session_failed": "failed",
+    "session_waiting": "waiting",
+    "decision_open": "decision",
+    "webhook_waiting": "webhook",
+    "mail_waiting": "mail",
+    "loop_absent": "not run",
+    "loop_stopped": "stopped",
+    "run_waiting": "queued",
+    "lock_expired": "lock",
+}
+"""The word before each item, by kind."""
 
 
-@command("status", examples=("standfast", "standfast status --all --json"))
+@command("status", examples=("standfast", "standfast status --all --problems"))
+@option("--problems", is_flag=True, help="Only what failed, crashed, is in doubt or did not run.")
+@option("--follow", is_flag=True, help="Keep running: print each new item as it appears.")
 @option("--limit", type=click.IntRange(1, 10_000), help="Items to show.  [default: 20; with --json 100 of each kind]")
 @scope_options
-def status_command(out: Out, limit: int | None, scope_choice: str | None) -> None:
-    """Show where the state is, the engine, the counts, and what needs a person now.
+def status_command(out: Out, problems: bool, follow: bool, limit: int | None, scope_choice: str | None) -> None:
+    """Show what needs you now, the counts by state, and where the store is.
 
     Inside a repository it shows that repository's items and counts those of others; outside it shows all.
     """
-    from standfast.cli.store import exists, opened, refuse_missing
+    from standfast.cli.open_store import exists, opened, refuse_missing
     from standfast.config import load
 
     settings = load(outside=scope_choice == "global")
     refuse_missing(settings)
-    if exists(settings):
+    asked = [f"--{scope_choice}"] * bool(scope_choice) + ["--problems"] * problems
+    if exists(settings) or follow:
         with opened(settings) as sf:
-            data = status(sf, scope_choice=scope_choice, limit=limit)
+            data = status(sf, scope_choice=scope_choice, limit=limit, problems=problems)
+            if follow:
+                _follow(out, sf, data, lambda: status(sf, scope_choice=scope_choice, problems=problems))
     else:
         data = nothing_yet(settings)
-    out.record(data, _lines(out, data, limit or SHOWN_MAX, [f"--{scope_choice}"] if scope_choice else []))
-    out.then("standfast help" if data["exists"] else "standfast demo")
+    out.record(data, _lines(out, data, limit or SHOWN_MAX, asked))
+    out.then(_next(data))
 
 
-def status(sf: Standfast, *, scope_choice: str | None = None, limit: int | None = None) -> dict[str, Any]:
+def _next(data: dict[str, Any]) -> str:
+    """The command of the first item that waits; without one, where to look next."""
+    if data["needs"]:
+        return str(data["needs"][0]["command"])
+    if data["elsewhere"]:
+        return "standfast status --all"
+    return "standfast help" if data["exists"] else "standfast demo"
+
+
+def _follow(out: Out, sf: Standfast, data: dict[str, Any], look: Callable[[], dict[str, Any]]) -> None:
+    """Print each item once, as long as it is not settled. An item that comes back is printed again."""
+    printed: set[str] = set()
+    with sf._store.watch() as watch:
+        while True:
+            for need in data["needs"]:
+                if need["id"] not in printed:
+                    out.record(need, _need(out, need))
+            out.flush()
+            printed = {need["id"] for need in data["needs"]}
+            watch.wait(LOOK_AGAIN_S)
+            data = look()
+
+
+def status(
+    sf: Standfast, *, scope_choice: str | None = None, limit: int | None = None, problems: bool = False
+) -> dict[str, Any]:
     """What `standfast` alone shows of an open store."""
-    from standfast.upkeep.counts import COUNT_MAX, counts
+    from standfast.admin.counts import COUNT_MAX, counts, states
+    from standfast.core.gap import warning
     from standfast.views import coverage, recovery
 
     report = sf.recovery.report(everywhere=coverage.choice(scope_choice), limit=limit or recovery.EACH_MAX)
+    wanted = recovery.PROBLEMS if problems else frozenset(recovery.KINDS)
     return {
         **_place(sf.settings),
         "exists": True,
         "schema_version": sf.engine.schema_version(),
         "counts": sf.read(counts),
+        "states": sf.read(states),
         "counts_max": COUNT_MAX,
-        "needs": [item._asdict() for item in report.items],
-        "waiting": report.counts,
+        "needs": [plain(item) for item in report.items if item.kind in wanted],
+        "waiting": {kind: count for kind, count in report.counts.items() if kind in wanted},
         "truncated": report.truncated,
         "elsewhere": report.elsewhere,
+        "copies": _copies(sf),
+        "gap": sf.read(warning),
     }
+
+
+def _copies(sf: Standfast) -> dict[str, Any]:
+    """When the newest copies were taken, and why a person should take one."""
+    from standfast.admin.copies.resource import newest, stale
+
+    found, now_us = sf.read(lambda tx: (newest(tx), tx.now_us()))
+    return {**plain(found), "warning": stale(found, sf.settings.options.copies.max_age, now_us)}
 
 
 def nothing_yet(settings: Settings) -> dict[str, Any]:
     """The same before the first write: looking makes nothing."""
-    empty: dict[str, Any] = {"counts": {}, "needs": [], "waiting": {}, "truncated": False, "elsewhere": {}}
+    empty: dict[str, Any] = {
+        "counts": {},
+        "states": {},
+        "needs": [],
+        "waiting": {},
+        "truncated": False,
+        "elsewhere": {},
+        "gap": "",
+    }
+    empty["copies"] = {"taken_us": None, "verified_us": None, "tested_us": None, "seq": None, "warning": ""}
     return {**_place(settings), "exists": False, "schema_version": None, **empty}
 
 
@@ -82,11 +152,13 @@ def _place(settings: Settings) -> dict[str, Any]:
 
 
 def _lines(out: Out, data: dict[str, Any], limit: int, options: list[str]) -> Iterator[str]:
+    from standfast.cli.values import home_short, repository_name
+
     about = f"{data['engine']}, schema {data['schema_version']}" if data["exists"] else data["engine"]
     yield from out.pairs(
         [
-            ("store", f"{data['store']} ({about})"),
-            ("repository", data["repository"] or "outside any repository"),
+            ("store", f"{home_short(data['store'])} ({about})"),
+            ("repository", repository_name(data["repository"]) or "none: all repositories are shown"),
             *([("scope", data["scope"])] if data["scope"] else []),
             ("actor", data["actor"]),
             ("holds", _counted(data) if data["exists"] else "nothing yet: the first write makes the store"),
@@ -94,22 +166,33 @@ def _lines(out: Out, data: dict[str, Any], limit: int, options: list[str]) -> It
     )
     if data["needs"]:
         yield ""
-        yield out.styled("What needs a person now", "bold")
+        yield out.styled("What needs you now", "bold")
         for need in data["needs"][:limit]:
             yield from _need(out, need)
         total = sum(data["waiting"].values())
         if total > limit:
             yield f"  and {total - limit} more: {hints.command('status', *options, '--limit', str(total))}"
+    if data["copies"]["warning"]:
+        yield f"{data['copies']['warning']}: standfast backup"
+    if data["gap"]:
+        yield f"{data['gap']}: standfast restore finish"
     yield from verdict(data)
 
 
 def _need(out: Out, need: dict[str, Any]) -> Iterator[str]:
-    from standfast.views import when
+    """What it is, where and since when, and the command that settles it."""
+    from standfast import when
+    from standfast.cli.values import ago, home_short
 
-    facts = [f"since {when.shown(need['since_us']).local[4:-3]}", need["who"]]
-    facts += [f"in {need['scope'] or 'no repository'}"] if need["scope"] or not need["here"] else []
-    yield f"  {out.styled(need['what'], 'yellow')}  ({', '.join(fact for fact in facts if fact)})"
-    yield f"    {need['command']}"
+    where = home_short(need["scope"]) or ("" if need["here"] else "no repository")
+    session = f"session {need['session']}" if need["session"] else ""
+    since = f"{ago(need['since_us'])} ({when.shown(need['since_us']).local[:-3]})"
+    width = max(map(len, KINDS.values())) + 2
+    label = out.styled(f"  {KINDS[need['kind']]:<{width}}", "yellow")
+    first, *more = out.wrapped(need["what"], width + 2)
+    yield f"{label}{first}"
+    more += out.wrapped(", ".join(fact for fact in (since, need["who"], session, where) if fact), width + 2)
+    yield from (f"{'':{width + 2}}{line}" for line in [*more, need["command"]])
 
 
 def verdict(data: dict[str, Any]) -> Iterator[str]:
@@ -120,13 +203,28 @@ def verdict(data: dict[str, Any]) -> Iterator[str]:
     if data["elsewhere"]:
         nothing = "" if data["needs"] else "Nothing needs you in this repository. "
         yield f"{nothing}{coverage.waiting_elsewhere(data['elsewhere'])}: standfast status --all"
-    elif not data["needs"]:
+    elif not data["needs"] and not data.get("gap"):
         yield "Nothing needs you now in this store." if unread else "Nothing needs you now."
     if unread:
-        yield f"Not read: {', '.join(unread)} (standfast store list)"
+        yield coverage.not_read(unread)
 
 
 def _counted(data: dict[str, Any]) -> str:
     most = data["counts_max"]
-    shown = [f"{n}{'+' if n >= most else ''} {table}" for table, n in data["counts"].items() if n]
-    return ", ".join(shown) or "nothing yet"
+    by_state = [
+        f"{_plural(table)}: {', '.join(f'{n} {state}' for state, n in found.items())}"
+        for table, found in data["states"].items()
+    ]
+    rest = {table: n for table, n in data["counts"].items() if n and table not in data["states"]}
+    return "; ".join([*by_state, ", ".join(_amount(table, n, most) for table, n in rest.items())])
+
+
+def _amount(table: str, n: int, most: int) -> str:
+    return f"{n}{'+' if n >= most else ''} {table.replace('_', ' ') if n == 1 else _plural(table)}"
+
+
+def _plural(table: str) -> str:
+    name = table.replace("_", " ")
+    if name in ("mail", "usage", "state", "removed", "knowledge"):
+        return name
+    return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"

@@ -1,136 +1,237 @@
-"""Opening the store for one command, as the actor: what a command leases outlives its process.
-
-Whatever the command is, the actor is alive: the tasks and locks it holds are renewed in passing.
-"""
+"""`standfast store`: the stores this host remembers, and starting again with an empty one."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from standfast.config import Settings, load
-from standfast.errors import InvalidInput, NotFound, StorageError
+import click
+
+from standfast import hints
+from standfast.cli import exits
+from standfast.cli.confirm import agreed
+from standfast.cli.frame import argument, choose_store, noun, option
+from standfast.cli.output import Out
+from standfast.cli.render import Column
+from standfast.core.units import size
 
 if TYPE_CHECKING:
-    from standfast.handle import Standfast
+    from standfast.admin.copies.places import CopyPlace
+    from standfast.admin.store_reset import Plan
+    from standfast.db.store_memory import Place, Remembered
+
+store = noun("store", "The stores that this host remembers; create or reset one.", default="list")
+
+COLUMNS = [
+    Column("name"),
+    Column("store_id", "id", show=lambda id: id[-6:]),
+    Column("state"),
+    Column("size_bytes", "size", show=size),
+    Column("written"),
+    Column("copied"),
+    Column("place"),
+]
 
 
-def opened(settings: Settings | None = None, *, create: bool = True) -> Standfast:
-    """The configured store. With `create=False`, NotFound where reading would have to make it first."""
-    settings = settings or load()
-    there = exists(settings)
-    if not create and not there:
-        raise _no_store(settings)
+@store.verb("list", examples=("standfast store list", "standfast store list --json"))
+def list_(out: Out) -> None:
+    """List your named stores and every other store this host remembers: size, last write, last copy, place."""
+    from standfast.db import store_memory
+
+    around = _around()
+    found = [plain(known, around) for known in store_memory.stores()]
+    places = {row["place"] for row in found}
+    found += [_unknown(name, path, around.here) for path, name in around.names.items() if path not in places]
+    found.sort(key=lambda row: (row["name"] == "", row["name"]))
+    known = [row["store_id"][-6:] for row in found if row["store_id"]]
+    out.rows(
+        found,
+        COLUMNS,
+        then=hints.command("store", "show", known[0]) if known else "standfast status",
+        empty="no store is remembered on this host",
+    )
+
+
+@store.verb("show", examples=("standfast store show", "standfast store show 9k2m4x --json"))
+@argument("store_id", required=False, metavar="[ID]")
+def show(out: Out, store_id: str | None) -> None:
+    """Show one remembered store: the ID or the end of it; without one, the store that is configured here."""
+    from standfast.db import store_memory
+    from standfast.errors import InvalidInput, NotFound
+
+    around = _around()
+    if store_id is None:
+        found = store_memory.at(around.here) if around.here is not None else []
+    else:
+        found = [known for known in store_memory.stores() if known.store_id.endswith(store_id.lower())]
+        if len(found) > 1:
+            raise InvalidInput(f"{store_id!r} names {len(found)} stores", "give more of its characters")
+    if not found:
+        what = f"{store_id!r}" if store_id else "this place"
+        raise NotFound(f"no store is remembered for {what}", "standfast store list")
+    data = plain(found[0], around)
+    shown = [(name, value) for name, value in data.items() if name != "places"]
+    out.record(data, out.pairs([*shown, *(("was at", place) for place in data["places"][1:])]))
+
+
+@store.verb("create", examples=("standfast store create", "standfast store create scratch --if-missing"))
+@argument("name", required=False, callback=choose_store, expose_value=False)
+@option("--if-missing", is_flag=True, help="Exit 0 if there is a store already: for unattended starts.")
+def create(out: Out, if_missing: bool) -> None:
+    """Create an empty store, NAME or the configured one, also where a remembered one is missing (not for agents)."""
+    from standfast.config import load
+    from standfast.db import store_memory
+    from standfast.errors import Conflict
     from standfast.handle import connect
 
-    sf = connect(settings, as_actor=True)
-    if there:
-        _keep(sf)
-    _bring_home(sf)
-    if there:
-        attribute(sf)
-    return sf
+    settings = load()
+    place = store_memory.place_of(settings.target)
+    lost = store_memory.at(place) if place is not None else []
+    created = False
+
+    def on_create() -> None:
+        nonlocal created
+        if lost and place is not None:
+            store_memory.give_up(place)
+        created = True
+
+    with connect(settings, as_actor=True, on_create=on_create) as sf:
+        data: dict[str, Any] = {"store_id": sf.engine.store_id, "place": settings.target.shown, "created": created}
+    if not created and not if_missing:
+        raise Conflict(f"there is a store at {settings.target.shown}: {data['store_id']}", "standfast status")
+    data["instead_of"] = [known.store_id for known in lost] if created else []
+    out.record(data, out.pairs(data.items()))
 
 
-def held_while(settings: Settings, pid: int, *, create: bool = True) -> Standfast:
-    """The store for a command that takes something for a process: what it takes ends with that process."""
-    from standfast.clock import SYSTEM
-    from standfast.footings.leases import is_gone, process
-    from standfast.handle import connect
+@store.verb("push", examples=("standfast store push s3://team/journals", "standfast store push postgresql://hub/all"))
+@argument("to", metavar="TO")
+@option("--payloads", is_flag=True, help="Send the data of each event too, without known secrets.")
+def push(out: Out, to: str, payloads: bool) -> None:
+    """Copy the journal to PostgreSQL, s3://BUCKET/NAME or a directory, each event once."""
+    from standfast.admin import push as pushing
+    from standfast.cli.open_store import opened
 
-    if is_gone(str(process(pid, SYSTEM)), SYSTEM):
-        raise InvalidInput(f"there is no process {pid}", "--while takes the pid of a process that runs: --while $$")
-    if not create and not exists(settings):
-        raise _no_store(settings)
-    return connect(settings, pid=pid)
+    with opened(create=False) as sf:
+        done = pushing.push(sf._store, to, payloads=payloads)
+    text = f"pushed {done.sent:,} events to {done.to}; it has all up to {done.upto_seq:,}"
+    out.record(done.as_dict(), [text])
 
 
-def _keep(sf: Standfast) -> None:
-    from standfast.footings.leases import keep
+@store.verb("reset", examples=("standfast store reset", "standfast store reset --confirm 3f9a0c71b2d4"))
+@option("--confirm", metavar="HASH", help="The hash of the plan, where there is no terminal to ask on.")
+def reset(out: Out, confirm: str | None) -> None:
+    """Move the store aside and forget it. Nothing is deleted. For people: refused to agents."""
+    from standfast.admin import store_reset
+    from standfast.config import load, people
+    from standfast.errors import Conflict
 
+    people.refuse("resets the store")
+    settings = load()
+    made = store_reset.plan(settings)
+    if confirm is not None and confirm != made.hash:
+        raise Conflict(
+            f"the plan is {made.hash} now, not {confirm}: the store changed since it was shown", "standfast store reset"
+        )
+    command, question = ("store", "reset"), "Type yes to reset this store: "
+    if confirm is None and not agreed(out, command, question, _planned(made), _lines(made)):
+        out.say("nothing was changed")
+        raise click.exceptions.Exit(exits.NEEDS_A_PERSON)
+    store_reset.reset(settings, made)
+    done = {**_planned(made), "reset": True}
+    out.record(done, [f"moved to {made.to}" if made.moves else "forgotten; nothing was there to move"])
+    out.then("standfast status")
+
+
+def _planned(made: Plan) -> dict[str, Any]:
+    return {**made._asdict(), "hash": made.hash}
+
+
+def _lines(made: Plan) -> list[str]:
+    from standfast.cli.render import clean_lines
+
+    stores = ", ".join(made.store_ids) or "not remembered"
+    lines = [f"Reset the store at {made.place} ({stores})."]
+    if made.moves:
+        lines += ["These are moved, not deleted:", *(f"  {name}" for name in made.moves), f"to {made.to}"]
+    else:
+        lines += ["There is nothing to move: the store is missing."]
+    lines += ["The memory of this store is removed; the next command starts with an empty store.", f"plan {made.hash}"]
+    return [clean_lines(line) for line in lines]
+
+
+def plain(known: Remembered, around: Around) -> dict[str, Any]:
+    """One remembered store as commands print it."""
+    from standfast.clock import iso
+    from standfast.db import store_memory
+
+    place = known.places[0] if known.places else None
+    there = store_memory.present(place) if place is not None else False
+    state = "given up" if known.given_up else {True: "present", False: "missing", None: "not checked"}[there]
+    return {
+        "name": around.names.get(place.name, "") if place is not None else "",
+        "store_id": known.store_id,
+        "state": state,
+        **_on_disk(place.name if there and place is not None else None),
+        "copied": _copied(around.copies, known.store_id),
+        "place": place.shown if place is not None else "",
+        "host": place.host if place is not None else "",
+        "opened": iso(known.time_us),
+        "seq": known.seq,
+        "hash": known.hash,
+        "epoch": known.epoch,
+        "gates": known.gates,
+        "configured_here": around.here in known.places,
+        "places": [one.shown for one in known.places],
+    }
+
+
+def _unknown(name: str, path: str, here: Place | None) -> dict[str, Any]:
+    """A named store that this host does not remember, for example because it is in a temporary directory."""
+    configured = here is not None and here.name == path
+    row = {"name": name, "store_id": "", "state": "present", **_on_disk(path), "copied": "", "place": path}
+    return row | {"configured_here": configured, "places": [path]}
+
+
+def _on_disk(path: str | None) -> dict[str, Any]:
+    """Size and last write of database and WAL, by the directory alone: the files are not opened."""
+    from standfast.clock import iso
+
+    found = [os.stat(path + end) for end in ("", "-wal") if os.path.exists(path + end)] if path is not None else []
+    written = max((one.st_mtime_ns // 1000 for one in found), default=None)
+    return {"size_bytes": sum(one.st_size for one in found), "written": iso(written) if written else ""}
+
+
+def _copied(copies: CopyPlace, store_id: str) -> str:
+    """When the newest copy was written; S3 is not asked, because each store would take a round trip."""
+    from standfast.admin.copies.places import Directory
+    from standfast.clock import iso
+
+    if not isinstance(copies, Directory):
+        return ""
     try:
-        keep(sf._store)
-    except StorageError:
-        pass  # the command itself will say what is wrong; a lease that was not renewed only ages
-    except BaseException:
-        sf.close()
-        raise
+        with os.scandir(copies.of(store_id).path) as entries:
+            times = [entry.stat().st_mtime_ns // 1000 for entry in entries if entry.name.endswith(".json")]
+    except OSError:
+        return ""
+    return iso(max(times)) if times else ""
 
 
-def _bring_home(sf: Standfast) -> None:
-    """What hooks left in a spool while the store could not be written. One look each, when there is none."""
-    from standfast.interchange.hooks.places import places, waiting
+class Around(NamedTuple):
+    """Values that all rows of a list share."""
 
-    found = waiting(places(sf.settings.data_dir, sf.settings.project_dir))
-    if found:
-        from standfast.interchange.hooks.spool import DRAINED_MAX_S, drain
-
-        try:
-            drain(sf._store, found, sf.settings.data_dir, within_s=DRAINED_MAX_S)
-        except StorageError:
-            pass  # it stays where it is, and the command itself will say what is wrong
-        except BaseException:
-            sf.close()
-            raise
+    here: Place | None
+    """Where the configured store is."""
+    names: dict[str, str]
+    """The names of named stores by their real paths."""
+    copies: CopyPlace
 
 
-def agent_session(sf: Standfast) -> str | None:
-    """The session of the agent that runs this command, if its hooks or transcripts told of it.
+def _around() -> Around:
+    from standfast.admin.copies.places import configured
+    from standfast.config import load
+    from standfast.config.named_stores import named_stores
+    from standfast.db.store_memory import place_of
 
-    By the agent's own variables, also where STANDFAST_ACTOR gives it another name.
-    """
-    from standfast.config.actor import actor
-
-    own = actor({name: value for name, value in os.environ.items() if name != "STANDFAST_ACTOR"})
-    names = [name for name in dict.fromkeys((own, sf.settings.actor)) if ":" in name]
-    names = [name for name in names if "@" not in name.partition(":")[0]]  # a person at a terminal
-    if not names:
-        return None
-    from standfast.interchange.hooks.keeping import Hooks
-
-    hooks = Hooks(sf._store)
-    return next((found for name in names if (found := hooks.session_of(name)) is not None), None)
-
-
-def attribute(sf: Standfast) -> None:
-    """What this command does belongs to the session it is run in: the one named, else the agent's own."""
-    named = os.environ.get("STANDFAST_SESSION", "").strip()
-    try:
-        if named:
-            from standfast.interchange.hooks.keeping import Hooks
-
-            session_id = Hooks(sf._store).session_called(named)
-        else:
-            session_id = agent_session(sf)
-        if session_id is not None:
-            from standfast.interchange.hooks.keeping import work_in
-
-            work_in(sf._store, session_id, adopt=not sf.settings.outside)
-    except StorageError:
-        pass  # the command itself will say what is wrong
-    except BaseException:
-        sf.close()
-        raise
-
-
-class NoStore(NotFound):
-    """Nothing was ever written here: a list of it is empty, and one thing of it is not found."""
-
-
-def refuse_missing(settings: Settings) -> None:
-    """Raise StorageError("store_missing") if the place is empty and a store is remembered there."""
-    from standfast.db.store_memory import place_of, refuse_missing
-
-    if not exists(settings):
-        refuse_missing(place_of(settings.target))
-
-
-def _no_store(settings: Settings) -> NoStore:
-    refuse_missing(settings)
-    return NoStore(f"there is no store at {settings.target.shown} yet", "the first write makes it: standfast demo")
-
-
-def exists(settings: Settings) -> bool:
-    """Whether opening would find something; a server is only known by asking it."""
-    target = settings.target
-    return target.engine == "postgres" or target.is_memory or os.path.exists(target.location)
+    settings = load(quiet=True)
+    names = {os.path.realpath(path): name for name, path in named_stores().items()}
+    return Around(place_of(settings.target), names, configured(settings.options.copies.to))

@@ -30,8 +30,12 @@ class Stored(NamedTuple):
 
 
 def is_mine(stored: Stored, actor: str) -> bool:
-    """Whether this person stored it, on whatever terminal. Nobody known is somebody else."""
-    return bool(stored.by) and all(_person(one) == _person(actor) for one in stored.by)
+    """Whether this person stored it, on any terminal. An unknown author is another person."""
+    return is_by(stored.by, actor)
+
+
+def is_by(authors: tuple[str, ...], actor: str) -> bool:
+    return bool(authors) and all(_person(one) == _person(actor) for one in authors)
 
 
 def is_confirmed(stored: Stored, data_dir: str) -> bool:
@@ -40,10 +44,12 @@ def is_confirmed(stored: Stored, data_dir: str) -> bool:
 
 def confirm(stored: Stored, data_dir: str, again: str) -> None:
     """Show it and ask. Raises ApprovalRequired without a terminal and without a yes; `again` is what to type then."""
-    from standfast.cli.approval import broken, visible
-    from standfast.cli.approve import terminal_of_a_person
+    from standfast.cli.approval_question import broken, visible
+    from standfast.cli.person_terminal import terminal_of_a_person
+    from standfast.config import people
 
-    by = ", ".join(stored.by) or "somebody who is not known"
+    people.refuse("runs stored commands")
+    by = ", ".join(stored.by) or "an unknown author"
     hint = f"a person types it in a terminal: {again}"
     with terminal_of_a_person(again, hint) as terminal:
         for label, text in (("stored by", by), ("runs in", stored.cwd)):

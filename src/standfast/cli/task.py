@@ -1,4 +1,4 @@
-"""`standfast task`: what is to be done, one per problem; claimed, done, put aside."""
+"""`standfast task`: work to do, one row per problem; claimed, done, put aside."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from standfast.cli.answers import Many, One, show
 from standfast.cli.frame import argument, noun, option, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column, clean_lines
-from standfast.cli.values import DURATION, FUTURE, STDIN, moment, plain, short
+from standfast.cli.values import DURATION, moment, plain, short, text_of
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
@@ -62,16 +62,14 @@ task.generate(
     show_default=True,
     help="Close a task that N sweeps in a row missed; 0: never.",
 )
-@option("--cool-down", "cool_down_us", type=DURATION, help="Keep it closed if it is reported again within this time.")
-def sweep(
-    out: Out, source: str, seen: tuple[str, ...], nothing: bool, absent_max: int, cool_down_us: int | None
-) -> None:
+@option("--cool-down", type=DURATION, help="Keep it closed if it is reported again within this time.")
+def sweep(out: Out, source: str, seen: tuple[str, ...], nothing: bool, absent_max: int, cool_down: str | None) -> None:
     """Report everything that SOURCE sees now. What it misses --absent-max times in a row is closed."""
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
 
     sightings = [] if nothing else list(seen) or _lines()
     with opened() as sf:
-        swept = sf.tasks.sweep(source, seen=sightings, absent_max=absent_max or None, cool_down_us=cool_down_us)
+        swept = sf.tasks.sweep(source, seen=sightings, absent_max=absent_max or None, cool_down=cool_down)
     words = f"{swept.seen} seen, {len(swept.opened)} opened, {len(swept.closed)} closed"
     show(out, One(swept, [f"sweep {swept.n} of {swept.source}: {words}"], then="task list --source {source}"))
 
@@ -87,38 +85,13 @@ task.generate(
 )
 
 
-@task.verb(
+task.generate(
     "claim",
+    answer=lambda _, claimed: One(claimed, [claimed.id], then="task done {id}", say=claimed.title),
+    holds=True,
+    nothing=("no task is ready", "all tasks: standfast task list"),
     examples=("standfast task claim --json", "standfast task claim 9k2m4x --for 1h"),
 )
-@argument("task", required=False)
-@option("--label", help="Only with this label.")
-@option("--kind", help="Only of this kind.")
-@option("--source", help="Only from this source.")
-@option("--assignee", metavar="NAME", help="Include tasks assigned to this agent, not to this actor.")
-@option("--for", "for_us", type=DURATION, help="Hold it this long after your last command.  [default: 15m]")
-@option("--while", "pid", type=int, metavar="PID", help="Hold it while this process lives: --while $$")
-def claim(out: Out, task: str | None, for_us: int | None, pid: int | None, **asked: Any) -> None:
-    """Claim TASK, or the next one that is ready. Prints its id; exit 3 if none is ready.
-
-    This actor holds it until it is done or released, or the time is over. Every command of the actor renews it.
-    """
-    from standfast.cli.lock import held_for
-    from standfast.cli.store import held_while, opened
-    from standfast.config import load
-    from standfast.errors import NotFound
-
-    for_us = held_for(for_us, pid)
-    with opened(create=False) if pid is None else held_while(load(), pid, create=False) as sf:
-        if task is not None:
-            claimed: Task | None = sf.tasks.claim(task, for_us=for_us)
-        else:
-            claimed = sf.tasks.claim(for_us=for_us, **asked)
-    if claimed is None:
-        raise NotFound("no task is ready", "all tasks: standfast task list", code="nothing_ready")
-    show(out, One(claimed, [claimed.id], then="task done {id}", say=claimed.title))
-
-
 task.generate(
     "renew",
     examples=("standfast task renew 9k2m4x", "standfast task renew 9k2m4x --for 1h"),
@@ -161,35 +134,12 @@ task.generate(
 )
 
 
-@task.verb(
+task.generate(
     "edit",
+    answer=lambda _, edited: One(edited, lambda out: _lines_of(out, edited)),
+    without=("cool_down",),
     examples=("standfast task edit 9k2m4x --priority 0 --assignee ada", "standfast task edit 9k2m4x --needs 7h3kq2"),
 )
-@argument("task")
-@option("--title", help="New title; its identity stays.")
-@option("--body", type=STDIN, help="Details; - reads stdin.")
-@option("--priority", type=int, metavar="N", help="0 is the most urgent.")
-@option("--label", "labels", multiple=True, help="All its labels (repeatable).")
-@option("--branch", help="Branch it belongs to.")
-@option("--assignee", metavar="NAME", help="Hand it only to this agent; empty for any.")
-@option("--parent", metavar="ID", help="Goal it belongs to; empty for none.")
-@option("--due", "due_us", type=FUTURE, help='Due date: "fri 17:00".')
-@option("--needs", multiple=True, metavar="ID", help="Task to close first (repeatable).")
-@option("--no-needs", multiple=True, metavar="ID", help="Task that it no longer needs (repeatable).")
-def edit(out: Out, task: str, needs: tuple[str, ...], no_needs: tuple[str, ...], **given: Any) -> None:
-    """Change the given fields of TASK; all of them, or none if one is refused."""
-    from standfast.cli.store import opened
-
-    columns: dict[str, Any] = {
-        name: None if value == "" else value for name, value in given.items() if value is not None and value != ()
-    }
-    with opened(create=False) as sf, sf.transaction() as tx:
-        edited = tx.tasks.edit(task, **columns) if columns else tx.tasks.get(task)
-        for other in needs:
-            edited = tx.tasks.need(edited.id, other)
-        for other in no_needs:
-            edited = tx.tasks.unneed(edited.id, other)
-    show(out, One(edited, _lines_of(out, edited)))
 
 
 # -- looking -----------------------------------------------------------------------------------------
@@ -216,21 +166,13 @@ def list_(sf: Standfast, goals: bool, limit: int, after: str | None, **asked: An
     return Many(found, limit=limit, then="task next", empty="no task here" if not any(asked.values()) else "none")
 
 
-@task.verb("show", examples=("standfast task show 9k2m4x", "standfast task show 9k2m4x --json"))
-@argument("task")
-def show_(out: Out, task: str) -> None:
-    """Show TASK: its notes, the tasks it needs, its episodes, and its changes."""
-    from standfast.cli.store import opened
-
-    with opened(create=False) as sf:
-        shown = sf.tasks.show(task)
-    if not out.for_people:
-        out.record(_shown(shown))
-        return
-    for line in _lines_of(out, shown.task):
-        out.text(line)
-    for line in _rest(out, shown):
-        out.text(line)
+task.generate(
+    "show",
+    answer=lambda _, shown: One(
+        shown, lambda out: [*_lines_of(out, shown.task, _started_us(shown)), *_rest(out, shown)], extra=_times(shown)
+    ),
+    examples=("standfast task show 9k2m4x", "standfast task show 9k2m4x --json"),
+)
 
 
 def _goals(found: list[Any], limit: int) -> Many:
@@ -238,7 +180,7 @@ def _goals(found: list[Any], limit: int) -> Many:
         return f"{progress['closed']} of {progress['total'] - progress['accepted']}"
 
     return Many(
-        [{**plain(one.task), "progress": {**one.progress._asdict(), "share": one.progress.share}} for one in found],
+        [{**plain(one.task), "progress": plain(one.progress)} for one in found],
         ("id", "priority p", Column("progress", "done", counted), "title"),
         limit,
         cursor=lambda _: found[-1].task.place,
@@ -259,7 +201,16 @@ def _found(added: Task) -> str:
     }[added.sighting or "again"]
 
 
-def _lines_of(out: Out, found: Task) -> list[str]:
+def _started_us(shown: Shown) -> int | None:
+    """When the first worker claimed it."""
+    return next((event.time_us for event in shown.history if event.type == "task.claimed"), None)
+
+
+def _times(shown: Shown) -> dict[str, Any]:
+    return {"started_us": _started_us(shown), "completed_us": shown.task.closed_us}
+
+
+def _lines_of(out: Out, found: Task, started_us: int | None = None) -> list[str]:
     pairs = [
         ("task", found.id),
         ("title", found.title),
@@ -269,6 +220,9 @@ def _lines_of(out: Out, found: Task) -> list[str]:
             moment(found.snoozed_until_us) if found.state == "snoozed" and found.snoozed_until_us else None,
         ),
         ("held by", found.held_by),
+        ("started", moment(started_us) if started_us is not None else None),
+        ("completed", moment(found.closed_us) if found.closed_us is not None else None),
+        ("result", None if found.result is None else text_of(found.result)),
         ("priority", found.priority),
         ("seen", f"{found.occurrences}×, first {moment(found.first_seen_us)}, last {moment(found.last_seen_us)}"),
         ("episode", found.episode),
@@ -280,7 +234,6 @@ def _lines_of(out: Out, found: Task) -> list[str]:
         ("due", moment(found.due_us) if found.due_us is not None else None),
         ("parent", found.parent_id),
         ("session", found.session_id),
-        ("result", found.result),
         ("fingerprint", found.fingerprint),
     ]
     return list(out.pairs([(label, value) for label, value in pairs if value not in (None, "")]))
@@ -296,25 +249,12 @@ def _rest(out: Out, shown: Shown) -> list[str]:
         left = shown.progress.total - shown.progress.accepted
         lines.append(f"progress  {shown.progress.closed} of {left} ({shown.progress.share:.0%})")
     for one in shown.notes:
-        lines += ["", out.styled(f"{moment(one.created_us)} {one.actor}", "bold"), clean_lines(one.text)]
+        lines += ["", out.styled(f"{moment(one.created_us)} {one.agent}", "bold"), clean_lines(one.text)]
     lines += [
         "",
-        *(f"{moment(e.time_us)}  {e.type:<16} {e.actor}  {clean_lines(e.summary or '')}" for e in shown.history),
+        *(f"{moment(e.time_us)}  {e.type:<16} {e.agent}  {clean_lines(e.summary or '')}" for e in shown.history),
     ]
     return lines
-
-
-def _shown(shown: Shown) -> dict[str, Any]:
-    return {
-        **plain(shown.task),
-        "notes": [one._asdict() for one in shown.notes],
-        "needs": [one._asdict() for one in shown.needs],
-        "needed_by": [one._asdict() for one in shown.needed_by],
-        "children": [one._asdict() for one in shown.children],
-        "progress": {**shown.progress._asdict(), "share": shown.progress.share} if shown.progress else None,
-        "episodes": [one._asdict() for one in shown.episodes],
-        "history": [one._asdict() for one in shown.history],
-    }
 
 
 def _lines() -> list[Any]:

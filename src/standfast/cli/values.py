@@ -16,6 +16,14 @@ else:
 
 DIGEST_SHOWN = 19
 TEXT_SHOWN = 200
+YEAR_10000_US = 253_402_300_800_000_000
+DURATIONS = frozenset(
+    (
+        *("backoff_us", "cool_down_us", "duration_us", "for_us", "idempotent_us", "lease_for_us", "lease_mono_us"),
+        *("left_us", "settle_us", "timeout_us", "ttl_us", "wait_us"),
+    )
+)
+"""Fields in microseconds that are no time."""
 
 
 class _Parsed(_Type):
@@ -30,46 +38,6 @@ class _Parsed(_Type):
 
     def parse(self, value: Any) -> Any:
         return self._parse(value) if isinstance(value, str) else value
-
-
-def _duration(text: str) -> int:
-    from standfast.clock import parse_duration
-
-    return parse_duration(text)
-
-
-def _past(text: str) -> int:
-    from standfast.clock import SYSTEM
-    from standfast.views import when
-
-    return when.parse(text, SYSTEM.now_us()).us
-
-
-def _ago(text: str) -> int:
-    from standfast.clock import SYSTEM
-    from standfast.views import when
-
-    return when.since_us(text, SYSTEM.now_us())
-
-
-def _future(text: str) -> int:
-    """A duration from now, or the next time that matches the text."""
-    from standfast.clock import DAY_US, SYSTEM, iso, parse_duration
-    from standfast.errors import InvalidInput
-    from standfast.views import when
-
-    now_us = SYSTEM.now_us()
-    try:
-        return now_us + parse_duration(text.removeprefix("in "))
-    except InvalidInput:
-        pass
-    # `when` returns the latest time that matches. Seen from a day, a week or a year ahead, it is the next one.
-    us = now_us
-    for days in (0, 1, 7, 366):
-        us = when.parse(text, now_us + days * DAY_US).us
-        if us > now_us:
-            return us
-    raise InvalidInput(f"{text!r} is in the past: {iso(us)}", 'for example: "fri 17:00", "2026-11-20", 2d')
 
 
 def _stdin(text: str) -> str:
@@ -93,6 +61,12 @@ def parsed_json(text: str) -> Any:
         return text
 
 
+def _json_or_stdin(text: str) -> Any:
+    from standfast import serial
+
+    return serial.loads(_stdin(text), what="body")
+
+
 def _field(text: str) -> tuple[str, Any]:
     name, sign, value = text.partition("=")
     if not name or not sign:
@@ -106,16 +80,24 @@ def _pair(text: str) -> tuple[str, str] | None:
     return pair(text)
 
 
-DURATION = _Parsed("DURATION", _duration)
-PAST = _Parsed("TIME", _past)
-"""The latest time that matches: `tue 03:00` is last Tuesday."""
-FUTURE = _Parsed("TIME", _future)
-"""The next time that matches: `fri 17:00` is next Friday; `2d` is in two days."""
-AGO = _Parsed("TIME", _ago)
-"""As PAST; `7d` is seven days ago."""
+def _seconds(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+DURATION = _Parsed("DURATION", str)
+SECONDS = _Parsed("DURATION", _seconds)
+"""A duration; a number without a unit is seconds."""
+TIME = _Parsed("TIME", str)
+"""Both go to the method as they are typed: `2h`; `tue 03:00`."""
 JSON = _Parsed("JSON", parsed_json)
 FIELD = _Parsed("NAME=VALUE", _field)
 PAIR = _Parsed("CURSOR", _pair)
+JSON_STDIN = _Parsed("JSON", _json_or_stdin)
+VALUE = _Parsed("JSON", lambda text: parsed_json(_stdin(text).rstrip("\n")))
+"""JSON, or text; `-` reads it from stdin."""
 STDIN = _Parsed("TEXT", _stdin)
 """Text; `-` reads it from stdin."""
 
@@ -143,6 +125,42 @@ def short(id: object) -> str:
     return text[-6:] if is_id(text) else text
 
 
+def home_short(path: str) -> str:
+    """A path below the home directory with `~`; any other text as it is."""
+    import os
+
+    home = os.path.expanduser("~").rstrip("/")
+    return f"~{path[len(home) :]}" if home and (path == home or path.startswith(f"{home}/")) else path
+
+
+def repository_name(path: str) -> str:
+    """A repository without its `.git`: ~/shop, github.com/acme/shop."""
+    return home_short(path.removesuffix("/.git"))
+
+
+def repository(model: Any) -> str:
+    """The repository and the scope of a model that has a label; empty outside any."""
+    from standfast.config.scope import Label
+    from standfast.views.coverage import named
+
+    return named(Label(model.git_dir, model.origin), model.scope)
+
+
+def ago(us: int, now_us: int | None = None) -> str:
+    """How long ago a time was: "2h 5m ago"."""
+    import time
+
+    from standfast.clock import SECOND_US, format_duration
+
+    past_us = max((time.time_ns() // 1000 if now_us is None else now_us) - us, 0) // SECOND_US * SECOND_US
+    return f"{format_duration(past_us, parts=2)} ago"
+
+
+def counted(n: int, name: str) -> str:
+    """`1 session`, `2,000 sessions`."""
+    return f"{n:,} {name}{'s' * (n != 1)}"
+
+
 def text_of(value: Any) -> str:
     """A value for people: text as it is, a tuple with commas, JSON as JSON."""
     if isinstance(value, str):
@@ -155,13 +173,36 @@ def text_of(value: Any) -> str:
 
 
 def plain(model: Any) -> dict[str, Any]:
-    """The model as JSON: its own fields, and its receipt as commands print it."""
+    """The model as JSON: its own fields, models inside it likewise."""
     if isinstance(model, Mapping):
         return dict(model)
-    fields: dict[str, Any] = model.as_json() if hasattr(model, "as_json") else model._asdict()
-    if fields.get("receipt") is not None:
-        fields["receipt"] = fields["receipt"].as_json()
-    return fields
+    fields: dict[str, Any] = model.as_json() if hasattr(model, "as_json") else model.as_dict()
+    return with_times({name: _plain(value) for name, value in fields.items()})
+
+
+def with_times(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields with an ISO time after each `*_us` that is a time: `created_us`, `created_iso`."""
+    made: dict[str, Any] = {}
+    for name, value in fields.items():
+        made[name] = value
+        if name.endswith("_us") and name not in DURATIONS:
+            made[f"{name.removesuffix('_us')}_iso"] = iso_time(value)
+    return made
+
+
+def iso_time(us: Any) -> str | None:
+    """UTC in ISO form; None for no time and for a time outside the years 1970 to 9999."""
+    if not isinstance(us, int) or not 0 < us < YEAR_10000_US:
+        return None
+    from standfast.clock import iso
+
+    return iso(us)
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "as_dict") or hasattr(value, "as_json"):
+        return plain(value)
+    return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
 
 
 def column(spec: str) -> Column:
@@ -188,5 +229,9 @@ _FORMATS: dict[str, Callable[[Any], str]] = {
     "amount": "{:+}".format,
     "digest": lambda digest: str(digest)[:DIGEST_SHOWN],
     "labels": ",".join,
+    "repository": repository_name,
+    "stale": lambda stale: "stale" if stale else "",
+    "tags": ",".join,
+    "undone": lambda undone: "yes" if undone else "",
     "value": lambda value: text_of(value)[:TEXT_SHOWN],
 }

@@ -1,24 +1,72 @@
-"""`standfast verify`: what was written then is still what it says now."""
+"""`standfast verify`: the journal still says what it said."""
 
 from __future__ import annotations
 
-from standfast.cli.frame import argument, command
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from standfast.cli import exits, values
+from standfast.cli.frame import argument, command, option
 from standfast.cli.output import Out
+
+if TYPE_CHECKING:
+    from standfast.core.journal import Journal
+    from standfast.handle import Standfast
 
 
 @command(
     "verify",
     examples=(
-        "standfast verify 4711:h1:9f2c…",
-        'standfast verify \'{"seq": 4711, "hash": "h1:9f2c…"}\'',
+        "standfast verify 4711:h2:9f2c…",
+        "standfast verify --against /mnt/nas/agents/sto_…/cpy_….json",
     ),
 )
-@argument("receipt")
-def verify(out: Out, receipt: str) -> None:
-    """Prove that a RECEIPT, as --json prints it, is still in the journal, unchanged."""
-    from standfast.cli.store import opened
+@argument("receipt", required=False)
+@option("--against", metavar="MANIFEST", help="The manifest of a copy, as a file or by the copy's id.")
+def verify(out: Out, receipt: str | None, against: str | None) -> None:
+    """Prove that a RECEIPT is in the journal, unchanged; without one, check the whole journal. Exits 1 on a change."""
+    from standfast.cli.open_store import opened
 
+    if receipt is not None and against is not None:
+        raise click.UsageError("a receipt and --against are two checks: give one of them")
     with opened(create=False) as sf:
+        if receipt is None:
+            _check(out, sf.journal, None if against is None else _witness(sf, against))
+            return
         event = sf.journal.verify(receipt)
-    data = event._asdict()
-    out.record({"verified": True, **data}, [f"verified: {event.seq} {event.type} {event.subject} by {event.actor}"])
+    data = event.as_dict()
+    out.record({"verified": True, **data}, [f"verified: {event.seq} {event.type} {event.subject} by {event.agent}"])
+
+
+def _check(out: Out, journal: Journal, against: str | None) -> None:
+    from standfast.cli.progress import reported
+
+    done = journal.check(against=against, progress=reported(out))
+    words = f"{done.events} rows, digests up to row {done.upto_seq}"
+    lines = [one.text for one in done.findings] or [f"verified: {words}; {done.open} newer rows have no digest yet"]
+    out.record({"verified": not done.findings, **values.plain(done)}, lines)
+    if done.findings:
+        out.say("look into a copy from before the change: standfast restore --to DIR")
+        raise click.exceptions.Exit(exits.FAILED)
+
+
+def _witness(sf: Standfast, named: str) -> str:
+    """The digest in a manifest: of a file, or of a copy of this store by its id."""
+    from standfast.admin.copies import manifest
+    from standfast.errors import InvalidInput
+
+    if os.path.exists(named):
+        try:
+            with open(named, "rb") as file:
+                found = manifest.loads(file.read(manifest.MAX_BYTES), os.path.basename(named).partition(".")[0], named)
+        except OSError as error:
+            raise InvalidInput(f"{named} cannot be read: {error.strerror}", "--against FILE") from None
+    else:
+        found = sf.copies.manifest(named)
+    if found.store_id != sf.engine.store_id:
+        raise InvalidInput(f"{found.id} is a copy of {found.store_id}, not of this store", "standfast backup list")
+    if found.digest is None:
+        raise InvalidInput(f"{found.id} has no digest: it was taken {found.why}", "standfast backup list")
+    return found.digest

@@ -14,7 +14,7 @@ def print_version(out: Out) -> None:
 
 
 def versions() -> dict[str, str | None]:
-    """Name → version; None for what is not installed. SQLite's is the one linked at run time."""
+    """Name → version; None for a package that is not installed. SQLite's is the one linked at run time."""
     from standfast import __version__
     from standfast.db.versions import library_versions
 

@@ -11,12 +11,12 @@ from standfast.cli.answers import show as show_answer
 from standfast.cli.frame import Command, argument, noun, option
 from standfast.cli.output import Out
 from standfast.cli.render import clean_lines
-from standfast.cli.values import DURATION, plain, second, short
+from standfast.cli.values import second, short
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
     from standfast.ledger.webhooks import WebhookEvent
-    from standfast.ledger.webhooks.nouns import Shown
+    from standfast.ledger.webhooks.models import Shown
 
 STATES = ("received", "done", "dead")
 _COMMAND = "standfast.command"
@@ -75,7 +75,7 @@ def receive(out: Out, source: str, file: str, event_id: str, text: bool, **given
 
     Whether the delivery is genuine is not checked here: verify signatures before.
     """
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
 
     command = _command()
     payload = _payload(file, text=text)
@@ -92,37 +92,27 @@ def receive(out: Out, source: str, file: str, event_id: str, text: bool, **given
 # -- working -----------------------------------------------------------------------------------------
 
 
-@webhook.verb("claim", examples=("standfast webhook claim --json", "standfast webhook claim 9k2m4x --for 1h"))
-@argument("event", required=False)
-@option("--source", help="Only from this source.")
-@option("--kind", help="Only of this kind.")
-@option("--for", "for_us", type=DURATION, help="Hold it this long after your last command.  [default: 15m]")
-@option("--while", "pid", type=int, metavar="PID", help="Hold it while this process lives: --while $$")
-def claim(
-    out: Out, event: str | None, source: str | None, kind: str | None, for_us: int | None, pid: int | None
-) -> None:
-    """Claim EVENT, or the one that has waited longest. Prints its id; exit 3 if none is ready."""
-    from standfast.cli.lock import held_for
-    from standfast.cli.store import held_while, opened
-    from standfast.config import load
-    from standfast.errors import NotFound
-
-    for_us = held_for(for_us, pid)
-    with opened(create=False) if pid is None else held_while(load(), pid, create=False) as sf:
-        if event is not None:
-            claimed: WebhookEvent | None = sf.webhooks.claim(event, for_us=for_us)
-        else:
-            claimed = sf.webhooks.claim(source=source, kind=kind, for_us=for_us)
-    if claimed is None:
-        raise NotFound("no event is ready", "all events: standfast webhook list", code="nothing_ready")
+def _claimed(_: Standfast, claimed: WebhookEvent) -> One:
     say = f"{claimed.name}, attempt {claimed.attempts} of {claimed.attempts_max}"
-    show_answer(out, One(claimed, [claimed.id], then="webhook done {id}", say=say))
+    return One(claimed, [claimed.id], then="webhook done {id}", say=say)
+
+
+webhook.generate(
+    "claim",
+    answer=_claimed,
+    options={"which": {"metavar": "EVENT"}},
+    holds=True,
+    nothing=("no event is ready", "all events: standfast webhook list"),
+    examples=("standfast webhook claim --json", "standfast webhook claim 9k2m4x --for 1h"),
+)
 
 
 def _failed(_: Standfast, failed: WebhookEvent) -> One:
     if failed.state == "dead":
         return One(failed, "{id} is dead after {attempts} attempts", then="webhook retry {id}")
-    return One(failed, "{id} failed: attempt {attempts} of {attempts_max}, again at {ready_us}", then="webhook claim")
+    return One(
+        failed, "{id} failed: attempt {attempts} of {attempts_max}, again at {ready_us}", then="webhook show {id}"
+    )
 
 
 webhook.generate(
@@ -134,13 +124,13 @@ webhook.generate(
     "done",
     examples=("standfast webhook done 9k2m4x", "standfast webhook done stripe/evt_1 --result '{\"order\": 7}'"),
     text="{id} is done",
-    then="webhook claim",
+    then="webhook list",
 )
 webhook.generate(
     "fail",
     answer=_failed,
     by_name=("reason",),
-    options={"again_us": {"flag": "--again-in"}},
+    options={"again": {"flag": "--again-in"}},
     examples=(
         "standfast webhook fail 9k2m4x --reason 'the API answered 503'",
         "standfast webhook fail 9k2m4x --reason 'unknown customer' --dead",
@@ -177,22 +167,17 @@ webhook.generate(
 )
 
 
-@webhook.verb("show", examples=("standfast webhook show 9k2m4x", "standfast webhook show stripe/evt_1 --json"))
-@argument("event")
-def show(out: Out, event: str) -> None:
-    """Show EVENT: its body, its result, why it failed, and every change."""
-    from standfast.cli.store import opened
+def _shown(_: Standfast, shown: Shown) -> One:
+    then = f"webhook retry {short(shown.event.id)}" if shown.event.state == "dead" else ""
+    return One(shown, lambda out: _lines(out, shown), then)
 
-    with opened(create=False) as sf:
-        shown = sf.webhooks.show(event)
-    if not out.for_people:
-        letter = shown.letter._asdict() | {"receipt": None} if shown.letter else None
-        out.record({**plain(shown.event), "dead_letter": letter, "history": [one._asdict() for one in shown.history]})
-        return
-    for line in _lines(out, shown):
-        out.text(line)
-    if shown.event.state == "dead":
-        out.then(f"standfast webhook retry {short(shown.event.id)}")
+
+webhook.generate(
+    "show",
+    answer=_shown,
+    options={"which": {"metavar": "EVENT"}},
+    examples=("standfast webhook show 9k2m4x", "standfast webhook show stripe/evt_1 --json"),
+)
 
 
 # -- small parts -------------------------------------------------------------------------------------
@@ -218,7 +203,7 @@ def _lines(out: Out, shown: Shown) -> list[str]:
         ("body", dumps(event.payload)),
     ]
     lines = list(out.pairs([(label, value) for label, value in pairs if value not in (None, "")]))
-    told = (f"{second(e.time_us)}  {e.type:<19} {e.actor}  {clean_lines(e.summary or '')}" for e in shown.history)
+    told = (f"{second(e.time_us)}  {e.type:<19} {e.agent}  {clean_lines(e.summary or '')}" for e in shown.history)
     return [*lines, "", *told]
 
 
@@ -264,7 +249,7 @@ def _payload(file: str, *, text: bool) -> Any:
 
 
 def _bytes(file: str, limit_bytes: int) -> bytes:
-    """At most one byte more than may be stored: whoever sends a terabyte is told so."""
+    """At most one byte more than may be stored: a sender of a terabyte gets an error."""
     import sys
 
     if file == "-":

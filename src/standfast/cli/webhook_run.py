@@ -1,7 +1,7 @@
 """How a command handles an event: `standfast webhook receive … -- COMMAND`.
 
 As with `once`, the command is started stopped and is itself the holder: it has the event before it
-begins, and whoever is killed, the next one sees at once whether anybody is still at it. The body
+begins. If either process is killed, the next one sees at once whether the command still runs. The body
 waits for it in a file without a name, which is its standard input.
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from standfast import hints
 from standfast.cli.output import Out
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def answer(out: Out, event: WebhookEvent, argv: tuple[str, ...]) -> int:
     elif ended.state != "done":
         again = "given up" if ended.state == "dead" else f"attempt {ended.attempts} of {ended.attempts_max}"
         out.say(f"standfast: failed ({again}): {ended.error}")
-        out.then(f"standfast webhook retry {ended.id[-6:]}")
+        out.then(hints.command("webhook", "retry", ended.id[-6:]))
     return code
 
 

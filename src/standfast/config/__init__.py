@@ -1,16 +1,18 @@
 """The one place that decides where the state is, whose keys these are, and who is asking.
 
-    the `url` argument  >  STANDFAST_DB_URL  >  a trusted project's .standfast/config.toml
+    the `url` argument  >  STANDFAST_DB_URL or STANDFAST_STORE  >  a trusted project's .standfast/config.toml
         >  config.toml in the data directory  >  standfast.db in the data directory
 
 `load` reads and decides; it creates nothing. A missing database URL is not an error, and a
 project's file that this account has not trusted is passed over with one line on stderr.
-`STANDFAST_DATA_DIR` moves the data directory as a whole; HOME is read at every call.
+`STANDFAST_DATA_DIR` moves the data directory as a whole; HOME is read at every call. `STANDFAST_STORE` names one of
+several stores: each is a data directory of its own in `stores/` of this one.
 
-    target.py   what a text means as a database, and how to show it without its password
-    scope.py    the repository, from git's files; its label; the scope
-    actor.py    who is asking
-    files.py    the TOML files: keys, trust, atomic writing; loaded only if there is one
+    target.py        what a text means as a database, and how to show it without its password
+    named_stores.py  the data directory, and the stores of other names in it
+    scope.py         the repository, from git's files; its label; the scope
+    actor.py         who is asking
+    files.py         the TOML files: keys, trust, atomic writing; loaded only if there is one
 """
 
 from __future__ import annotations
@@ -22,23 +24,33 @@ from typing import Any, Literal, NamedTuple
 
 from standfast.config.actor import actor as actor_of
 from standfast.config.actor import agent_present, checked, claimed
+from standfast.config.named_stores import (
+    STORE_VARIABLE,
+    current_directory,
+    data_dir,
+    default_data_dir,
+    resolve,
+    store_name,
+)
 from standfast.config.people import for_people
 from standfast.config.scope import (
     OUTSIDE,
     SCOPE_VARIABLE,
+    Keyspace,
     Label,
     Repository,
     checked_scope,
-    home_of,
     label_of,
     repository,
     upwards,
 )
-from standfast.config.target import MEMORY, Target, expand_home, home, mask, parse_db_target
+from standfast.config.target import MEMORY, Target, home, mask, parse_db_target
 from standfast.errors import InvalidInput
+from standfast.models import Model
 
 __all__ = [
     "Choice",
+    "CopyOptions",
     "Label",
     "MEMORY",
     "Options",
@@ -47,10 +59,12 @@ __all__ = [
     "Target",
     "agent_present",
     "default_data_dir",
+    "data_dir",
     "load",
     "mask",
     "parse_db_target",
     "save_target",
+    "store_name",
     "trust",
 ]
 
@@ -60,8 +74,21 @@ _warned: set[str] = set()
 """Untrusted files this process has already spoken of: one line each, however often it opens."""
 
 
-class Options(NamedTuple):
-    """Settings beside the store itself; the project's value stands before the global one."""
+class CopyOptions(Model):
+    """`[copies]` of the configuration: copies that standfast takes by itself."""
+
+    enabled: bool = True
+    """Whether any are taken without being asked for."""
+    to: str | None = None
+    """The place: a directory or s3://…; None is the one beside the memory of stores."""
+    keep: str = "24h,14d,8w"
+    """Which copies the daemon keeps: the newest of so many hours, days and weeks."""
+    max_age: str = "1d"
+    """`status` and `doctor` warn when the last verified copy is older."""
+
+
+class Options(Model):
+    """Settings beside the store itself; the project's value wins over the global one."""
 
     notify: tuple[str, ...] = ()
     """A command to run for every request, in-doubt effect, dead letter and missed slot."""
@@ -71,8 +98,11 @@ class Options(NamedTuple):
     """Open a store where it may lose data: on a network file system, in a synchronised folder."""
     artifact_max_bytes: int = 1024 * 1024 * 1024
     """The most bytes one artifact may have."""
+    artifact_bucket: str | None = None
+    """s3://BUCKET/NAME, where artifacts go; None is beside the store. Never from a project's file."""
     accounts: tuple[str, ...] = ()
     """Other accounts (`user@host`) whose loops this account's daemon runs; never from a project's file."""
+    copies: CopyOptions = CopyOptions()
 
 
 class Choice(NamedTuple):
@@ -96,7 +126,7 @@ class Settings(NamedTuple):
     scope: str
     """The name that separates keys on purpose; empty by default."""
     label: Label
-    """The repository that what is written here belongs to; a child process has its parent's."""
+    """The repository of the rows written here; a child process has its parent's."""
     actor: str
     agent: str | None
     """The agent whose variables are set, or None."""
@@ -113,10 +143,10 @@ class Settings(NamedTuple):
     """`--global`: lists show only what belongs to no repository."""
 
     @property
-    def homes(self) -> tuple[str, ...]:
+    def keyspaces(self) -> tuple[Keyspace, ...]:
         """Where gates of this repository may be kept, for a hook that cannot read the store: under either label."""
-        parts = [part for part in self.label if part] or [""]
-        return tuple(home_of(self.scope, part) for part in parts)
+        parts = [part for part in (self.label.git_dir, self.label.origin) if part] or [""]
+        return tuple(Keyspace(self.scope, part) for part in parts)
 
     @property
     def default_path(self) -> str:
@@ -139,8 +169,13 @@ def load(
     Raises InvalidInput; with code "configuration" where a variable or a file is at fault.
     """
     env = os.environ if environ is None else environ
-    here = _here(cwd)
-    data = _data_dir(data_dir, env, here)
+    here = current_directory(cwd)
+    data = resolve(data_dir, env, here)
+    named = data_dir is None and store_name(env) is not None
+    if named and url is None and env.get("STANDFAST_DB_URL", "").strip():
+        raise InvalidInput(
+            f"both {STORE_VARIABLE} and STANDFAST_DB_URL name a store", "unset one of them", code="configuration"
+        )
     refuse_foreign(data)
     found = repository(here) if here else None
     project = _project_file(here, data, env, found) if here else None
@@ -150,7 +185,7 @@ def load(
     said: list[_Said] = [
         ("argument", "the url argument", None if url is None else os.fspath(url), here),
         ("environment", "STANDFAST_DB_URL", env.get("STANDFAST_DB_URL"), here),
-        ("project", project or "", project_values.get("db_url"), _holder(project)),
+        ("project", project or "", None if named else project_values.get("db_url"), _holder(project)),
         ("global", os.path.join(data, "config.toml"), global_values.get("db_url"), data),
     ]
     choices = _choices(said, os.path.join(data, "standfast.db"), env)
@@ -176,10 +211,6 @@ def load(
     )
 
 
-def default_data_dir(environ: Mapping[str, str] | None = None) -> str:
-    return os.path.join(home(environ), ".standfast")
-
-
 def refuse_foreign(data: str) -> None:
     """Raise before anything in it is read: what another user can write decides what runs as this one."""
     try:
@@ -193,11 +224,11 @@ def refuse_foreign(data: str) -> None:
             code="configuration",
         )
     if found.st_mode & 0o022:
-        from shlex import quote
+        from standfast import hints
 
         raise InvalidInput(
             f"other users can write the data directory {data} (mode {found.st_mode & 0o777:04o})",
-            f"chmod go-w {quote(data)}",
+            f"chmod go-w {hints.word(data)}",
             code="configuration",
         )
 
@@ -219,8 +250,8 @@ def save_target(
     from standfast.config import files
 
     env = os.environ if environ is None else environ
-    here = _here(cwd) or "/"
-    data = _data_dir(data_dir, env, here)
+    here = current_directory(cwd) or "/"
+    data = resolve(data_dir, env, here)
     refuse_foreign(data)
     default = os.path.join(data, "standfast.db")
     if where == "global":
@@ -232,7 +263,7 @@ def save_target(
     if os.path.exists(path) and files.trust_of(files.read(path, project=True), data) != "trusted":
         raise InvalidInput(f"{path} is not trusted, and saving would trust all of it", _TRUST_HINT)
     if files.private_directory(os.path.dirname(path)):
-        # A path or a password of this machine is nobody else's: keep it out of the repository.
+        # A path or a password belongs to this machine: keep it out of the repository.
         files.write(os.path.join(os.path.dirname(path), ".gitignore"), "*\n")
     file = files.set_db_url(path, target, default)
     files.trust(file, data)
@@ -251,7 +282,7 @@ def trust(
 
     env = os.environ if environ is None else environ
     file = files.read(os.path.abspath(os.fspath(path)), project=True)
-    files.trust(file, _data_dir(data_dir, env, _here(None)))
+    files.trust(file, resolve(data_dir, env, current_directory(None)))
     return file.values("project")
 
 
@@ -259,21 +290,6 @@ _TRUST_HINT = "read it, then: standfast db trust"
 
 _Said = tuple[Source, str, str | None, str | None]
 """A source, its place, the text it gave, and the directory its relative paths start from."""
-
-
-def _here(cwd: str | os.PathLike[str] | None) -> str | None:
-    if cwd is not None:
-        return os.path.abspath(os.fspath(cwd))
-    try:
-        return os.getcwd()
-    except FileNotFoundError:  # the directory was removed under us: no project, no repository
-        return None
-
-
-def _data_dir(given: str | os.PathLike[str] | None, env: Mapping[str, str], here: str | None) -> str:
-    text = os.fspath(given) if given is not None else env.get("STANDFAST_DATA_DIR", "").strip()
-    path = expand_home(text, env) if text else default_data_dir(env)
-    return os.path.normpath(os.path.join(here or "/", path))
 
 
 def _never_projects(data: str, env: Mapping[str, str]) -> set[str]:
@@ -304,7 +320,7 @@ def _project_values(path: str | None, data: str, *, quiet: bool) -> tuple[dict[s
 
     try:
         file = files.read(path, project=True)
-    except InvalidInput:  # somebody else's file on the way up, which we may not even read
+    except InvalidInput:  # another user's file on the way up, which we may not be able to read
         return {}, False
     state = files.trust_of(file, data)
     if state == "trusted":
@@ -358,5 +374,7 @@ def _options(values: Mapping[str, Any], env: Mapping[str, str]) -> Options:
         redact=bool(values.get("redact", True)),
         unsafe_storage=unsafe in ("1", "true", "yes") if unsafe else bool(values.get("unsafe_storage", False)),
         artifact_max_bytes=int(values.get("artifact_max_bytes", Options().artifact_max_bytes)),
+        artifact_bucket=values.get("artifact_bucket"),
         accounts=tuple(values.get("daemon", {}).get("accounts", ())),
+        copies=CopyOptions(**values.get("copies", {})),
     )

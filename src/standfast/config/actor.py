@@ -70,16 +70,6 @@ def agent_sign(environ: Mapping[str, str] | None = None) -> tuple[str, str] | No
     return None
 
 
-def agent_variable(environ: Mapping[str, str] | None = None) -> str | None:
-    """The variable that marks the agent `agent_present` names."""
-    env = os.environ if environ is None else environ
-    for agent in AGENTS:
-        for name in (*agent.sessions, *agent.processes, *agent.signs):
-            if _set(env, name):
-                return name
-    return next((name for name in NAMED if _set(env, name)), None)
-
-
 def actor(environ: Mapping[str, str] | None = None) -> str:
     """Who the commands of this environment speak for. Raises InvalidInput if STANDFAST_ACTOR is no name."""
     env = os.environ if environ is None else environ

@@ -1,9 +1,9 @@
 """The configuration files: what may stand in them, which of them count, and how they are written.
 
 A project's `.standfast/config.toml` comes with the repository, so it counts only once this
-account has trusted its real path and its content: otherwise a clone could send somebody's
+account has trusted its real path and its content: otherwise a clone could send a user's
 memory to another database, or run its `notify` command. `trusted.toml` in the data directory
-is the list. What is hashed is what is parsed: the bytes are read once.
+is the list. The same bytes are hashed and parsed: they are read once.
 
 Files are replaced whole: temporary file, fsync, rename, fsync of the directory; 0600 in
 directories of 0700. Killed at any instant, the file is the old one or the new one.
@@ -14,7 +14,8 @@ from __future__ import annotations
 import os
 from typing import Any, Literal, NamedTuple
 
-from standfast.config import regular
+from standfast import files
+from standfast.config import regular_files
 from standfast.config.target import Target, mask
 from standfast.errors import InvalidInput
 
@@ -22,13 +23,15 @@ NAME = "config.toml"
 TRUSTED = "trusted.toml"
 FILE_MAX_BYTES = 1 << 20
 ACCOUNTS_MAX = 100
+KEEP = r"[1-9]\d{0,3}[hdw](, ?[1-9]\d{0,3}[hdw])*"
+"""Which copies to keep: the newest of so many hours, days or weeks."""
 
 Place = Literal["project", "global"]
 Trust = Literal["trusted", "changed", "unknown"]
 
 
 class Key(NamedTuple):
-    """One setting: what its value must be, in code and in words."""
+    """One setting: the check of its value, and a description."""
 
     kind: type
     accepted: str
@@ -36,7 +39,7 @@ class Key(NamedTuple):
     """The one place that may set it: "project" or "global"."""
 
 
-# docs/configuration.md says the same at length; a test compares the two.
+# docs/operating/configure.md says the same at length; a test compares the two.
 KEYS = {
     "db_url": Key(str, "a text: a file path, sqlite:PATH or postgresql://…"),
     "scope": Key(str, "a text: the name that separates this project's keys from others", only="project"),
@@ -44,7 +47,11 @@ KEYS = {
     "redact": Key(bool, "true or false"),
     "unsafe_storage": Key(bool, "true or false"),
     "artifact_max_bytes": Key(int, "a whole number of bytes, 1 or more"),
+    "artifact_bucket": Key(str, "a text: s3://BUCKET/NAME, without a key in it", only="global"),
     "daemon": Key(dict, 'a table: [daemon] accounts = ["user@host"]', only="global"),
+    "copies": Key(
+        dict, 'a table: [copies] enabled = true, to = "DIR", keep = "24h,14d,8w", max_age = "1d"', only="global"
+    ),
 }
 
 
@@ -61,7 +68,7 @@ class File(NamedTuple):
         return hashlib.sha256(self.content).hexdigest()
 
     def values(self, place: Place) -> dict[str, Any]:
-        """What it says. Raises InvalidInput(code="configuration") naming the file, the key and what is accepted."""
+        """What it says. Raises InvalidInput(code="configuration") naming the file, the key and the accepted values."""
         data = parsed(self.content, self.path)
         for key, value in data.items():
             _check(self.path, place, key, value)
@@ -74,7 +81,7 @@ def read(path: str, *, project: bool = False) -> File:
     Only a regular file is read, and of a `project` no symbolic link: a clone may hold anything.
     """
     try:
-        content = regular.read(path, FILE_MAX_BYTES + 1, follow=not project)
+        content = regular_files.read(path, FILE_MAX_BYTES + 1, follow=not project)
     except OSError as error:
         raise refused(path, f"cannot be read: {error.strerror}") from None
     if len(content) > FILE_MAX_BYTES:
@@ -95,7 +102,7 @@ def parsed(content: bytes, path: str) -> dict[str, Any]:
 
 
 def refused(path: str, fact: str, hint: str = "") -> InvalidInput:
-    return InvalidInput(f"{path} {fact}", hint or "docs/configuration.md lists every key", code="configuration")
+    return InvalidInput(f"{path} {fact}", hint or "docs/operating/configure.md lists every key", code="configuration")
 
 
 def _check(path: str, place: Place, key: str, value: object) -> None:
@@ -115,7 +122,8 @@ def _check(path: str, place: Place, key: str, value: object) -> None:
     fits = isinstance(value, known.kind) and (not isinstance(value, list) or _is_words(value))
     if known.kind is int:
         fits = fits and not isinstance(value, bool) and 0 < int(str(value)) < 2**63
-    if not fits or (key == "scope" and not _is_scope(value)) or (key == "daemon" and not _is_daemon(value)):
+    special = {"scope": _is_scope, "artifact_bucket": _is_bucket, "daemon": _is_daemon, "copies": _is_copies}
+    if not fits or (key in special and not special[key](value)):
         raise refused(path, f"has a wrong value for {key!r}", f"{key} is {known.accepted}")
 
 
@@ -129,6 +137,25 @@ def _is_daemon(value: object) -> bool:
     if not isinstance(found, list) or not _is_words(found) or len(found) > ACCOUNTS_MAX:
         return False
     return all(word.isprintable() and all(word.partition("@")[::2]) and len(word) <= 200 for word in found)
+
+
+def _is_copies(value: object) -> bool:
+    """`enabled`, `to`, `keep` and `max_age`, each of its own form."""
+    import re
+
+    if not isinstance(value, dict):
+        return False
+    forms = {"to": r"\S(.*\S)?", "keep": KEEP, "max_age": r"[1-9]\d{0,5}[wdhms]"}
+    texts = {name: text for name, text in value.items() if name != "enabled"}
+    return isinstance(value.get("enabled", True), bool) and all(
+        name in forms and isinstance(text, str) and re.fullmatch(forms[name], text) for name, text in texts.items()
+    )
+
+
+def _is_bucket(value: object) -> bool:
+    import re
+
+    return isinstance(value, str) and re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,62}(/[\w.-]+)*", value) is not None
 
 
 def _is_scope(value: object) -> bool:
@@ -196,13 +223,11 @@ def _with_db_url(text: str, value: str) -> str:
 
 def quoted(text: str) -> str:
     """A TOML basic string."""
-    import json
-
     try:
         text.encode()
     except UnicodeEncodeError:
         raise InvalidInput("this path is not UTF-8 and cannot be written to a configuration file") from None
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return files.toml_text(text)
 
 
 def private_directory(path: str) -> bool:
@@ -218,25 +243,8 @@ def private_directory(path: str) -> bool:
 
 
 def write(path: str, text: str) -> None:
-    """Replace the file at `path` whole, or leave it as it was."""
-    path = os.path.realpath(path)
-    # A pid alone comes again, soon in a container: what a killed process left behind must not be in the way.
-    temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(text.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    """Replace the file at `path` whole, or leave it as it was. It is for its owner alone."""
+    files.replace(path, text.encode(), mode=0o600)
 
 
 def project_file(root: str, data_dirs: set[str]) -> str:

@@ -1,4 +1,4 @@
-"""What only a person may do: one list of methods, refused to agents whatever command reaches them.
+"""Methods that only a person may call: one list, refused to agents in every command.
 
 A command belongs to an agent if the agent's variables are set where it was typed. The methods themselves
 refuse, so that no other command is a way around. This prevents accidents: an agent that unsets its variables, or
@@ -19,17 +19,25 @@ T = TypeVar("T")
 
 REFUSED = frozenset(
     (
-        "adds a loop whose command a gate stops",
+        "adds or starts a loop whose command a gate stops",
         "answers an approval",
+        "changes gates by an import of text",
         "changes roles",
+        "forgets copies",
         "gives up a missing store",
+        "moves the store",
+        "pauses a gate",
+        "raises or removes a budget",
         "redirects the store",
         "removes a gate",
         "removes the installed hooks",
         "resets the store",
         "resolves an effect that needed approval",
+        "restores the store",
         "runs stored commands",
+        "settles a hold in doubt",
         "trusts a project's configuration",
+        "undoes a change of a gate",
     )
 )
 """The one list: what each method does that is refused to agents. A method of another kind is added here first."""

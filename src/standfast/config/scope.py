@@ -13,8 +13,9 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from standfast.config import regular
+from standfast.config import regular_files
 from standfast.errors import InvalidInput
+from standfast.models import Model
 
 CONFIG_MAX_BYTES = 1 << 20
 DEPTH_MAX = 256
@@ -33,10 +34,8 @@ SCOPE_VARIABLE = "STANDFAST_SCOPE"
 GIT_DIR_VARIABLE = "STANDFAST_GIT_DIR"
 ORIGIN_VARIABLE = "STANDFAST_ORIGIN"
 
-_BEFORE_REPOSITORY = " @ "
 
-
-class Label(NamedTuple):
+class Label(Model):
     """The repository of a program or a row; both None outside any."""
 
     git_dir: str | None = None
@@ -68,6 +67,18 @@ class Label(NamedTuple):
 OUTSIDE = Label()
 
 
+class Keyspace(NamedTuple):
+    """The scope and the repository within which a task, a decision, a state value or a gate is unique."""
+
+    scope: str = ""
+    repository: str = ""
+    """The id of the repository (core/repositories.py); empty outside any."""
+
+    def within(self, wider: Keyspace) -> bool:
+        """Whether what holds in `wider` holds here: no repository means all of the scope, no scope means everywhere."""
+        return self == wider or (not wider.repository and wider.scope in ("", self.scope))
+
+
 def carried(scope: str, label: Label) -> dict[str, str]:
     """Variables by which a child process works in the scope and the repository of what started it."""
     return {
@@ -88,24 +99,13 @@ def label_of(env: Mapping[str, str], found: Repository | None) -> Label:
 def checked_scope(text: str, where: str, *, code: str = "configuration") -> str:
     """A scope as it is stored. Raises InvalidInput naming the source."""
     text = text.strip()
-    if len(text) > SCOPE_MAX or not text.isprintable() or _BEFORE_REPOSITORY in text:
+    if len(text) > SCOPE_MAX or not text.isprintable():
         raise InvalidInput(
-            f"{where} is one line of at most {SCOPE_MAX} characters without {_BEFORE_REPOSITORY!r}",
+            f"{where} is one line of at most {SCOPE_MAX} characters",
             "choose a short name: STANDFAST_SCOPE=shop",
             code=code,
         )
     return text
-
-
-def home_of(scope: str, repository: str) -> str:
-    """The `scope` column of what belongs to a repository: task, sweep, decision, state, gate."""
-    return f"{scope}{_BEFORE_REPOSITORY}{repository}" if scope else repository
-
-
-def scope_of(home: str) -> str:
-    """The scope in such a column."""
-    scope, separator, _ = home.partition(_BEFORE_REPOSITORY)
-    return scope if separator else ""
 
 
 class Repository(NamedTuple):
@@ -261,7 +261,7 @@ def _value(text: str) -> str:
 
 def _read(path: str) -> str | None:
     try:
-        return regular.read(path, CONFIG_MAX_BYTES).decode("utf-8", "replace")
+        return regular_files.read(path, CONFIG_MAX_BYTES).decode("utf-8", "replace")
     except OSError:
         return None
 

@@ -4,7 +4,7 @@
 `postgres://` or `postgresql://` is PostgreSQL, and everything else is the path of a SQLite
 file. A text that can only be a mistake (`mysql://…`, a libpq keyword string, a password that
 is not percent-encoded) is refused here, because a driver would repeat it, password included,
-in its own message. `mask` hides credentials in any text and stands in front of every error.
+in its own message. `mask` hides credentials in any text and runs before every error is printed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from standfast.errors import InvalidInput
 Engine = Literal["sqlite", "postgres"]
 
 MEMORY = ":memory:"
+COPIES_VARIABLE = "STANDFAST_COPIES_DIR"
 ACCEPTED = "accepted: a file path, sqlite:PATH, postgresql://USER@HOST/DATABASE or :memory:"
 
 
@@ -45,6 +46,20 @@ class Target(NamedTuple):
 
     def __repr__(self) -> str:
         return f"Target({self.engine!r}, {self.shown!r})"
+
+
+def state_dir(environ: Mapping[str, str]) -> str:
+    """What standfast keeps outside the data directory: the memory of stores, and copies."""
+    state = environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(state):  # the specification: a relative path is ignored
+        state = os.path.join(home(environ), ".local", "state")
+    return os.path.join(state, "standfast")
+
+
+def copies_dir(environ: Mapping[str, str]) -> str:
+    """The directory of copies if the configuration names no place."""
+    named = environ.get(COPIES_VARIABLE, "").strip()
+    return expand_home(named, environ) if named else os.path.join(state_dir(environ), "copies")
 
 
 def parse_db_target(
@@ -107,7 +122,7 @@ def _plausible_path(path: str) -> str:
     scheme = path.partition("://")[0] if "://" in path else ""
     if scheme and all(c.isascii() and (c.isalnum() or c in "+.-") for c in scheme):
         fix = "; write postgresql:// without a driver" if scheme.lower().startswith("postgres") else ""
-        raise InvalidInput(f"no database here is reached by {scheme.lower()}://{fix}", ACCEPTED)
+        raise InvalidInput(f"unsupported database URL: {scheme.lower()}://{fix}", ACCEPTED)
     words = [word.partition("=") for word in path.split()]
     if all(eq for _, eq, _ in words) and any(key in ("host", "dbname", "password", "user") for key, _, _ in words):
         raise InvalidInput("this is a libpq keyword string, not a path; write it as a URL", ACCEPTED)
@@ -116,7 +131,7 @@ def _plausible_path(path: str) -> str:
     try:
         path.encode()
     except UnicodeEncodeError:
-        raise InvalidInput("a path of a database holds half of a character (a lone surrogate)", ACCEPTED) from None
+        raise InvalidInput("a path of a database holds a lone surrogate, which is not Unicode text", ACCEPTED) from None
     return path
 
 

@@ -1,8 +1,8 @@
 """One daemon per data directory: a locked file that is never deleted.
 
-The lock is the truth: the kernel lets go of it the moment its holder dies, so a stale file, a
+The kernel releases the lock when its holder dies, so a stale file, a
 recycled pid or garbage inside cannot keep a daemon from starting, nor make a dead one look alive.
-What is written in the file only says who: pid, host, boot, pid namespace and start time, so that
+The text in the file only says who: pid, host, boot, pid namespace and start time, so that
 `daemon stop` never signals a process that merely got the number of a dead one. On a full disk the
 file may stay empty; the lock holds all the same, and the kernel is asked for the pid.
 
@@ -18,9 +18,9 @@ import stat
 import time
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from standfast.core.leases import holder_text, is_here, parse_process, process
 from standfast.db.sqlite.lock import holder as lock_holder
 from standfast.errors import InProgress, StorageError, UnsafeStorage
-from standfast.footings.leases import is_here, parse_process, process, who
 
 if TYPE_CHECKING:
     from standfast.clock import Clock
@@ -29,16 +29,16 @@ NAME = "daemon.pid"
 PADDED_BYTES = 256
 """Written over in place, so that the next daemon needs no new space on a full disk."""
 PATIENCE_S = 0.5
-"""Somebody who only looks holds a shared lock for a moment."""
+"""A reader holds a shared lock for a moment."""
 
 
 class Found(NamedTuple):
-    """Who has the file, as far as can be seen from here."""
+    """The holder of the file, as far as this process can see."""
 
     running: bool
     pid: int | None = None
     process: str | None = None
-    """Its identity; None if the file does not say, or says something that is no longer so."""
+    """Its identity; None if the file has none or an outdated one."""
 
 
 class Instance:
@@ -48,9 +48,9 @@ class Instance:
         self.path = os.path.join(directory, NAME)
         self.process = str(process(os.getpid(), clock))
         self.written = False
-        """False where the disk was too full to say who holds it."""
+        """False if the disk was too full to write the holder."""
         self._fd = _locked(self.path, clock)
-        os.register_at_fork(after_in_child=self.close)  # a copy in a child would outlive us
+        os.register_at_fork(after_in_child=self.close)  # a child with a copy would keep the lock after we exit
         self._write()
 
     def _write(self) -> None:
@@ -64,8 +64,8 @@ class Instance:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
 
-    def stands(self) -> bool:
-        """Whether the file in its place is still the one we hold: deleted, it would guard nothing."""
+    def valid(self) -> bool:
+        """Whether the path still has the file that we lock. A lock on a deleted file excludes no other daemon."""
         return _same(self._fd, self.path)
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ def _holder(fd: int, path: str, clock: Clock) -> Found:
     told = parse_process(identity)
     if told is not None and str(told.pid) == pid and is_here(identity, clock):
         return Found(running=True, pid=told.pid, process=identity)
-    seen = lock_holder(path)  # the file is empty, old or garbage: the kernel knows
+    seen = lock_holder(path)  # the file is empty, stale or garbage: ask the kernel who holds the lock
     return Found(running=True, pid=seen, process=str(process(seen, clock)) if seen else None)
 
 
@@ -114,7 +114,7 @@ def _locked(path: str, clock: Clock) -> int:
             fd = _open(path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise StorageError(f"no room for {path}", "free some space", code="disk_full") from None
+                raise StorageError(f"no space for {path}", "free some space", code="disk_full") from None
             raise
         if _try_lock(fd, fcntl.LOCK_EX):
             if _same(fd, path):
@@ -128,12 +128,12 @@ def _locked(path: str, clock: Clock) -> int:
 
 
 def running_already(found: Found) -> InProgress:
-    name = who(found.process) if found.process else "a process that cannot be seen from here"
+    name = holder_text(found.process) if found.process else "a process that cannot be seen from here"
     return InProgress(f"the daemon of this data directory is {name}", "see what it does: standfast daemon status")
 
 
 def _open(path: str, flags: int) -> int:
-    """Never through a link, never something that is no plain file, never somebody else's."""
+    """Open it, but no link, no special file and no file of another user."""
     try:
         fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except OSError as error:
@@ -155,7 +155,7 @@ def _open(path: str, flags: int) -> int:
 
 
 def _unsafe(path: str, why: str) -> UnsafeStorage:
-    return UnsafeStorage(f"{path} cannot guard the daemon: {why}", f"look at it (ls -l {path}), then move it away")
+    return UnsafeStorage(f"{path} cannot guard the daemon: {why}", f"inspect it (ls -l {path}), then move it away")
 
 
 def _try_lock(fd: int, kind: int) -> bool:
@@ -167,7 +167,7 @@ def _try_lock(fd: int, kind: int) -> bool:
 
 
 def _same(fd: int, path: str) -> bool:
-    """Whether the name still leads to what we have open."""
+    """Whether the path still leads to our open file."""
     try:
         there, ours = os.lstat(path), os.fstat(fd)
     except OSError:

@@ -1,20 +1,19 @@
-"""The process beside each command of a loop: it keeps what the command says and how it ends.
+"""The keeper: a process beside each command of a loop. It stores the command's output and how the command ended.
 
     python -I -S keeper.py PLACE        then one JSON object on stdin, up to its end
 
-Nobody's death may change the answer of a command that runs. The daemon can be killed at any
-moment; the keeper goes on, enforces the timeout, and leaves the answer in PLACE, where the next daemon
-finds it. It opens no store. Told nothing (stdin ends empty), it never begins.
+The daemon can be killed at any moment. The keeper goes on, enforces the timeout, and writes the result to PLACE,
+where the next daemon finds it. It opens no store. If stdin ends empty, it never starts the command.
 
     PLACE/begun     the command has been started, or is about to be: from here on it may have acted
-    PLACE/stdout    both ends of what it said, the middle counted and left out
+    PLACE/stdout    the first and last part of the output; the middle is counted and left out
     PLACE/stderr
     PLACE/result    JSON, written last and whole: how it ended
 
-The command is the leader of a process group in the keeper's session. Its end by time or by
-order is SIGTERM to that group, and SIGKILL after a while. With a `lease` file the keeper also
-watches the moment written there: past it another machine may take over, so the command is ended. That
-moment is on a clock that goes on while the machine sleeps.
+The command is the leader of a process group in the keeper's session. At its timeout, or on
+request, the group gets SIGTERM, and SIGKILL after a grace period. A `lease` file has the
+time after which another machine may take over. The keeper ends the command then, by a clock that also counts while
+the machine sleeps.
 
 This file is run by itself, with the standard library only: it starts in milliseconds.
 """
@@ -31,16 +30,16 @@ from contextlib import suppress
 from typing import Any
 
 KEPT_BYTES = 64 * 1024
-"""Of each end of each stream; what lies between is counted and left out."""
+"""The size of the first and of the last part; the bytes between them are counted and left out."""
 LINGER_S = 1.0
-"""After the command has ended: whoever else holds its output may still be writing."""
+"""After the command has ended: another process with its output open may still be writing."""
 LOOK_S = 1.0
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
 
 
 class Ends:
-    """A stream as it will be stored: all of it, or its two ends."""
+    """A stream as it is stored: all of it, or its first and last part."""
 
     def __init__(self) -> None:
         self.head = bytearray()
@@ -73,7 +72,7 @@ class Keeper:
         self.streams: dict[int, Ends] = {}
         self.ends = {"stdout": Ends(), "stderr": Ends()}
         self.why: str | None = None
-        """Why it was ended: timed_out, cancelled or lost. None if it ended by itself."""
+        """Why the keeper ended it: timed_out, cancelled or lost. None if it ended by itself."""
         self.failure: str | None = None
         self.pid = 0
         self.code: int | None = None
@@ -161,16 +160,16 @@ class Keeper:
         self.why = why
         self.kill_at = time.monotonic() + (0.0 if now else self.spec.get("grace_s", 5.0))
         _signal(self.pid, signal.SIGTERM)
-        _signal(self.pid, signal.SIGCONT)  # a stopped one could not hear it
+        _signal(self.pid, signal.SIGCONT)  # a stopped process does not handle SIGTERM
 
 
 def now() -> float:
-    """Seconds since this machine was started, asleep or not; where that is not known, awake."""
+    """Seconds since the boot, including sleep; without CLOCK_BOOTTIME only the time awake."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def _now_past(spec: dict[str, Any]) -> bool:
-    """Whether the daemon's word is over: its first one, and whatever it has written since."""
+    """Whether the lease has ended, by the first message or by the file that the daemon renews."""
     moment = float(spec.get("lease_until") or 0)
     with suppress(OSError, ValueError), open(spec["lease"]) as file:
         moment = max(moment, float(file.read()))
@@ -183,7 +182,7 @@ def _signal(group: int, number: int) -> None:
 
 
 def _become(spec: dict[str, Any], streams: dict[int, int], failing: int) -> None:
-    """In the child. Whatever happens, it must not go on as a second keeper."""
+    """In the child, which must never continue as a second keeper."""
     what = spec["cwd"]
     try:
         os.setpgid(0, 0)
@@ -194,7 +193,7 @@ def _become(spec: dict[str, Any], streams: dict[int, int], failing: int) -> None
         os.chdir(spec["cwd"])
         what = spec["argv"][0]
         signal.set_wakeup_fd(-1)
-        for name in ("PIPE", "XFSZ", "INT", "TERM", "HUP", "CHLD", "USR1"):  # our own ways are not the command's
+        for name in ("PIPE", "XFSZ", "INT", "TERM", "HUP", "CHLD", "USR1"):  # the command gets default signal handlers
             signal.signal(getattr(signal, f"SIG{name}"), signal.SIG_DFL)
         os.execvpe(what, spec["argv"], spec["environment"])
     except (OSError, ValueError) as error:
@@ -206,7 +205,7 @@ def _become(spec: dict[str, Any], streams: dict[int, int], failing: int) -> None
 
 
 def write(place: str, ends: dict[str, Ends], result: dict[str, Any]) -> None:
-    """The result, whole or not at all. A full disk is waited for: first without the output, then again."""
+    """Write the result, whole or not at all. On a full disk: first without the output, then wait and retry."""
     while True:
         try:
             for name, stream in ends.items():
@@ -215,7 +214,7 @@ def write(place: str, ends: dict[str, Ends], result: dict[str, Any]) -> None:
             _put(os.path.join(place, "result"), json.dumps(result).encode())
             return
         except FileNotFoundError:
-            return  # nobody wants it any more
+            return  # the daemon removed the directory
         except OSError as error:
             ends, result["output_lost"] = {}, error.strerror
             time.sleep(LOOK_S)
@@ -240,17 +239,17 @@ def main() -> int:
     signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)
-    for number in (signal.SIGINT, signal.SIGHUP):  # a terminal's, meant for the daemon
+    for number in (signal.SIGINT, signal.SIGHUP):  # sent by a terminal to the whole group, meant for the daemon
         signal.signal(number, signal.SIG_IGN)
     words = sys.stdin.buffer.read()
     if not words.endswith(b"\n"):
-        return 0  # the daemon died before it had said everything: nothing begins
+        return 0  # the daemon died before it sent the whole command: start nothing
     spec = json.loads(words)
     try:
         os.close(os.open(os.path.join(place, "begun"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
         return 1
-    except OSError as error:  # without the mark nobody could tell later whether it began
+    except OSError as error:  # after a crash only this mark shows whether the command started
         write(place, {}, {"code": None, "why": None, "failure": f"{place}: {error.strerror}", "duration_us": 0})
         return 1
     keeper = Keeper(place, spec, woken)

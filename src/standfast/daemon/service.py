@@ -5,7 +5,7 @@
 
 The store being busy, or a server being away, is weather: it is waited out here and in every part, and
 never ends the daemon. What ends it is a signal, a store that is configured elsewhere by now, or the loss
-of its own lock file; each time what runs is given time to end, and is told.
+of its own lock file; each time it signals running commands and gives them time to end.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from standfast import __version__, crash, handle
 from standfast.clock import SECOND_US, SYSTEM
 from standfast.daemon import status
-from standfast.daemon.children import Spool
 from standfast.daemon.instance import Instance
-from standfast.daemon.parts import Watching
+from standfast.daemon.jobs import Watching
+from standfast.daemon.keeper_client import RunOutputs
 from standfast.daemon.tick import Daemon, Options, Say, pause_us
-from standfast.daemon.waiting import Ear, Signals, sleep
-from standfast.db.sqlite.place import make_private
+from standfast.daemon.wait import Ear, Signals, sleep
+from standfast.db.sqlite.location import make_private
 from standfast.errors import StandfastError, StorageError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 APART_S = 0.01
 """However often the bell rings, the store is looked at no more often than this."""
+NOTIFY_MAX_S = 1.0
 STATUS_EVERY_US = SECOND_US
 
 
@@ -55,10 +56,10 @@ class Service:
         self._shown: tuple[int, status.Status] | None = None
 
     def run(self) -> Ended:
-        """Until something ends it; what did. Raises InProgress if this data directory has its daemon."""
+        """Run until something ends it, and return the reason. Raises InProgress if this data directory has a daemon."""
         make_private(self.settings.data_dir)
         with Instance(self.settings.data_dir, SYSTEM) as guard, Signals() as signals:
-            spool = Spool(self.settings.data_dir, SYSTEM)
+            spool = RunOutputs(self.settings.data_dir, SYSTEM)
             sf = self._opened(guard, signals)
             if sf is None:
                 return Ended("asked to end", restart=False)
@@ -68,13 +69,13 @@ class Service:
                 sf.close()
 
     def _opened(self, guard: Instance, signals: Signals) -> Standfast | None:
-        """The store, as soon as it can be had. What no waiting cures is raised."""
+        """The store, as soon as it opens. Errors that waiting cannot solve are raised."""
         failures = 0
         while not signals.asked:
             try:
                 return handle.connect(self.settings)
             except StorageError as error:
-                if error.exit_code == 78 or error.code in ("corrupt", "not_a_store", "store_missing"):
+                if error.exit_code == 78 or error.code in ("corrupt", "not_a_store", "store_missing", "store_moved"):
                     raise
                 words = error.message.splitlines()[0]
             if not failures:
@@ -87,7 +88,7 @@ class Service:
             signals.wait(partial(sleep, pause_s))
         return None
 
-    def _live(self, sf: Standfast, guard: Instance, spool: Spool, signals: Signals) -> Ended:
+    def _live(self, sf: Standfast, guard: Instance, spool: RunOutputs, signals: Signals) -> Ended:
         watching = Watching(self.settings, self.reload, guard)
         daemon = Daemon(sf, spool, self.options, self.say, watching)
         ear = Ear(sf)
@@ -136,7 +137,7 @@ class Service:
         self._tell(daemon.status(guard.process, self.since_us))
 
     def _tell(self, found: status.Status) -> None:
-        """What others see, when it changed."""
+        """Write the status file if the state changed."""
         now_us = SYSTEM.mono_us()
         if self._shown is not None:
             then_us, shown = self._shown
@@ -155,6 +156,7 @@ def _notify(words: str) -> None:
 
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as line:
+            line.settimeout(NOTIFY_MAX_S)
             line.connect("\0" + address[1:] if address.startswith("@") else address)
             line.send(words.encode())
     except OSError:

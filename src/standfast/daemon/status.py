@@ -1,4 +1,4 @@
-"""What the daemon does just now, where a second process can read it without asking it.
+"""The daemon's current state, in a file that any process can read.
 
 A small file in the data directory, replaced whole whenever something changes. It says nothing that is not
 also in the store, but it can be read while the store is away. It stays when the daemon dies: whether it
@@ -51,13 +51,13 @@ def path_of(data_dir: str) -> str:
 
 
 def write(data_dir: str, status: Status) -> None:
-    """Replace it whole; on a full disk write over the old one, which has its room already."""
+    """Replace it whole; on a full disk write over the old one, which has its space already."""
     path, data = path_of(data_dir), json.dumps(status._asdict()).encode()
     try:
         _put(path + ".new", data, os.O_CREAT | os.O_TRUNC)
         os.rename(path + ".new", path)
     except OSError:
-        with suppress(OSError):  # it is for looking at; what matters is in the store
+        with suppress(OSError):  # only a display; the store has the rows
             _put(path, data, 0)
 
 
@@ -69,7 +69,7 @@ def _put(path: str, data: bytes, flags: int) -> None:
 
 
 def read(data_dir: str, clock: Clock) -> Status:
-    """How the daemon stands. Raises UnsafeStorage if its pid file is a link."""
+    """The state of the daemon. Raises UnsafeStorage if its pid file is a link."""
     found = instance.find(data_dir, clock)
     written = _written(data_dir)
     if not found.running:
@@ -89,7 +89,7 @@ def _written(data_dir: str) -> Status | None:
             with open(path_of(data_dir), "rb") as file:
                 return Status(**json.loads(file.read(MAX_BYTES)))
         except ValueError:
-            time.sleep(0.01)  # it is just being written over
+            time.sleep(0.01)  # another process is replacing it
         except (OSError, TypeError):
             break
     return None

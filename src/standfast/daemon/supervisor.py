@@ -1,11 +1,11 @@
-"""Supervision inside the daemon: each part fails alone, is made anew, and waits longer each time.
+"""Supervision inside the daemon: each part fails alone, is restarted, and waits longer each time.
 
-A part does a piece of work and says when it wants to be called again. What the store's weather does to
-it (busy, a server that is away, a full disk) is waited out; anything else is a failure of that
-part, which is thrown away and made again, with everything it knew. The others go on meanwhile.
+A part does its work and returns when it wants to be called again. If the store is busy, its server is away or the
+disk is full, the part waits. After any other error the supervisor replaces the part by a new one. The other parts go
+on meanwhile.
 
-There is one thread and no timer here: `step` runs whatever is due by the clock it was given. So a year
-of it can be tested in seconds.
+There is one thread and no timer: `step` runs all work that is due by the given clock. So a test runs a year in
+seconds.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class Part(Protocol):
     """One thing the daemon does."""
 
     def step(self) -> int:
-        """Do what is due; the microseconds after which it wants to be called again at the latest."""
+        """Do the due work; the microseconds after which it wants to be called again at the latest."""
 
 
 class PartState(NamedTuple):
-    """How a part stands, for whoever asks."""
+    """The state of a part, for other processes."""
 
     name: str
     state: str
-    """ok, waiting (for the store), or failing (made anew after a while)."""
+    """ok, waiting (for the store), or failing (restarted after a while)."""
     since_us: int
     failures: int
     error: str | None
@@ -55,7 +55,7 @@ class Supervised:
         self.state = PartState(name, "ok", clock.now_us(), 0, None)
 
     def step(self, *, woken: bool) -> int:
-        """Run it if it is due, or if something happened and it is well; when it is due next, in microseconds."""
+        """Run it if it is due, or if it is well and an event came. Returns the microseconds until it is due again."""
         now_us = self._clock.mono_us()
         if now_us >= self._due_us or (woken and self.state.state == "ok"):
             self._due_us = self._clock.mono_us() + self._run()
@@ -68,7 +68,7 @@ class Supervised:
             delay_us = self._part.step()
         except StorageError as error:
             return self._wait("failing" if isinstance(error, _LASTING) else "waiting", error)
-        except Exception as error:  # noqa: BLE001  whatever it was, the other parts go on
+        except Exception as error:  # noqa: BLE001  the other parts continue
             self._part = None
             return self._wait("failing", error)
         if self.state.state != "ok":
@@ -87,7 +87,7 @@ class Supervised:
 
 
 _LASTING = (Corrupt, SchemaTooNew, UnsafeStorage)
-"""Of the store's errors those that no waiting cures; they are said as failures, and tried again all the same."""
+"""Errors of the store that waiting does not repair. They count as failures and are retried too."""
 
 
 class Supervisor:
@@ -97,7 +97,7 @@ class Supervisor:
         self._parts = [Supervised(name, make, clock, say) for name, make in parts.items()]
 
     def step(self, *, woken: bool = False) -> int:
-        """Run what is due; the microseconds until something is due again."""
+        """Run the due work; the microseconds until something is due again."""
         return min(part.step(woken=woken) for part in self._parts)
 
     def states(self) -> list[PartState]:

@@ -1,4 +1,4 @@
-"""What the daemon does in one tick: hold the lead, run every part that is due, say when to come again.
+"""One tick of the daemon: renew the lead, run every part that is due, return when the next one is due.
 
 It knows no signals, no threads and no real time: a test moves the clock and calls `tick`.
 """
@@ -10,17 +10,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from standfast import __version__
+from standfast.admin.copies.automatic import Hourly
 from standfast.clock import SECOND_US
 from standfast.config.actor import account
 from standfast.daemon import status
-from standfast.daemon.lead import Lead
-from standfast.daemon.parts import Firing, Sweeping, Watching
+from standfast.daemon.jobs import Firing, Sweeping, Watching
+from standfast.daemon.leader_lease import Lead
+from standfast.daemon.runner import Work
 from standfast.daemon.supervisor import BACKOFF_MAX_US, BACKOFF_MIN_US, Part, Supervisor
-from standfast.daemon.work import Work
 from standfast.errors import StorageError
 
 if TYPE_CHECKING:
-    from standfast.daemon.children import Spool
+    from standfast.daemon.keeper_client import RunOutputs
     from standfast.handle import Standfast
 
 WORKERS_MAX = 8
@@ -42,13 +43,13 @@ class Options(NamedTuple):
 class Daemon:
     """What one tick does. It knows no signals and no real time: a test moves the clock."""
 
-    def __init__(self, sf: Standfast, spool: Spool, options: Options, say: Say, watching: Watching | None = None):
+    def __init__(self, sf: Standfast, spool: RunOutputs, options: Options, say: Say, watching: Watching | None = None):
         self.sf = sf
         self.clock = sf._store.caller.clock
         self.say = say
         self.accounts = (account(), *sf.settings.options.accounts)
         """Whose loops it runs, its own first."""
-        self.lead = Lead(sf, f"standfast daemon on {os.uname().nodename}", self.accounts)
+        self.lead = Lead(sf, f"the daemon on {os.uname().nodename}", self.accounts)
         self.spool = spool
         self.options = options
         self.draining = False
@@ -60,6 +61,9 @@ class Daemon:
             "fire": lambda: Firing(sf, self.counts, self.accounts, self.foreign),
             "run": self._made_work,
             "sweep": lambda: Sweeping(sf),
+            "copy": lambda: Hourly(
+                sf.copies, lambda: sf.settings.options.copies.enabled and sf._store.memory is not None
+            ),
         }
         if watching is not None:
             parts["watch"] = lambda: watching
@@ -72,17 +76,17 @@ class Daemon:
         self._held_back = ""
 
     def _made_work(self) -> Work:
-        """Made anew it knows nothing, and finds what runs by the rows and the keepers' places."""
+        """After a restart it finds running commands by the rows and the keepers' directories."""
         self.work = Work(self.sf, self.spool, self.options.workers_max, self.counts, self.say, self.accounts)
         self.work.draining = self.draining
         return self.work
 
     def drain(self) -> None:
-        """From now on nothing begins."""
+        """From now on no run starts."""
         self.draining = self.work.draining = True
 
     def tick(self, *, woken: bool = False) -> int:
-        """Do what is due; the microseconds until something may be due again."""
+        """Do the due work; the microseconds until something may be due again."""
         try:
             leads = self.lead.step()
         except StorageError as error:
@@ -114,7 +118,7 @@ class Daemon:
         self._held_back = who
 
     def _stand_by(self) -> int:
-        """What was begun on this machine is still seen to here: the leader may be on another."""
+        """Handle runs that were begun on this machine, because the leader may be on another one."""
         try:
             self.work.follow(leads=False)
             self._promise()
@@ -123,6 +127,9 @@ class Daemon:
         return STANDBY_US
 
     def _weather(self, error: StorageError) -> int:
+        """How long to wait for a store that cannot be opened now. Raises if it moved to another place."""
+        if error.code == "store_moved":
+            raise error
         self.note = error.message.splitlines()[0]
         self._be("waiting", f"waiting for the store: {self.note}")
         self._failures += 1
@@ -134,9 +141,9 @@ class Daemon:
             self.say(words)
 
     def _promise(self) -> None:
-        """On a server another machine takes over by time, so our keepers must know how much of it is left.
+        """Give our keepers the end of our lease: on a server another machine may take over then.
 
-        After what a predecessor left was taken over: before that its leases are not ours to speak of.
+        Only after the take-over from a predecessor, because until then its leases are not ours.
         """
         until_us = self.lead.good_until_us
         if self.sf.settings.target.engine == "postgres" and until_us != self._promised_us:
@@ -161,5 +168,5 @@ class Daemon:
 
 
 def pause_us(failures: int) -> int:
-    """How long to wait for the store after so many failures: longer each time, and never long."""
+    """How long to wait for the store after so many failures: a growing delay with a limit."""
     return min(BACKOFF_MIN_US << min(failures - 1, 20), BACKOFF_MAX_US // 6)

@@ -1,8 +1,7 @@
 """The systemd user unit: the same daemon, started at boot and again whenever it ends.
 
-It carries no sandbox of its own: whatever the unit may not do, the commands of the loops could not do
-either, and they are the person's. Only the daemon itself is signalled when the unit is stopped or dies;
-commands outlive a crash and are adopted, and on a stop the daemon ends them in its own way.
+It sets no sandbox, because a limit of the unit would also apply to the commands of the loops. systemd signals only
+the daemon. Commands outlive a crash, and the next daemon adopts them; on a stop the daemon ends them itself.
 """
 
 from __future__ import annotations
@@ -12,12 +11,13 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 
+from standfast.config.named_stores import store_name
 from standfast.errors import Conflict, InvalidInput, NotFound
 
 NAME = "standfast.service"
 MARK = "# Written by `standfast daemon install`; `standfast daemon install --remove` takes it away."
 STOP_S = 30.0
-"""Beyond the grace of the commands: for what the store still has to be told."""
+"""Beyond the grace of the commands: for the last writes to the store."""
 
 _TEXT = """{mark}
 [Unit]
@@ -47,7 +47,7 @@ def text(*, environ: Mapping[str, str], data_dir: str, grace_s: float) -> str:
     """The unit for this interpreter, this data directory and no password."""
     command = " ".join(_quoted(word) for word in (sys.executable, "-P", "-m", "standfast", "daemon", "run"))
     environment = ""
-    if "STANDFAST_DATA_DIR" in environ:
+    if "STANDFAST_DATA_DIR" in environ or store_name(environ) is not None:
         environment = f"Environment={_quoted(f'STANDFAST_DATA_DIR={data_dir}')}\n"
     return _TEXT.format(mark=MARK, command=command, environment=environment, stop_s=grace_s + STOP_S)
 
@@ -59,7 +59,7 @@ def place(environ: Mapping[str, str]) -> str:
 
 
 def write(path: str, content: str) -> bool:
-    """Put it there, whole. False if it was there already. Somebody else's unit is left alone."""
+    """Put it there, whole. False if it was there already. A unit of another program is left alone."""
     found = _read(path)
     if found == content:
         return False
@@ -81,6 +81,8 @@ def remove(path: str) -> None:
         raise NotFound(f"there is no unit at {path}", "standfast daemon install writes one")
     if MARK not in found:
         raise Conflict(f"{path} was not written by standfast", "remove it by hand if you want it gone")
+    with suppress(FileNotFoundError):  # `systemctl enable` made it; `disable` needs the unit, which is gone then
+        os.unlink(os.path.join(os.path.dirname(path), "default.target.wants", os.path.basename(path)))
     os.unlink(path)
 
 
@@ -93,7 +95,7 @@ def _read(path: str) -> str | None:
 def _quoted(word: str) -> str:
     """One word for systemd: its own quoting, and nothing that could end the line."""
     if any(ord(letter) < 32 for letter in word):
-        raise InvalidInput(f"{word!r} cannot stand in a unit")
+        raise InvalidInput(f"{word!r} cannot be in a unit")
     word = word.replace("%", "%%").replace("$", "$$")
     if not any(letter in " \"'\\;" for letter in word):
         return word

@@ -73,17 +73,24 @@ def _made(found: re.Match[str], statement: str) -> Iterator[Item]:
 
 def _columns(text: str) -> Iterator[str]:
     """The first words of the parts between the outermost brackets."""
+    for part in parts(text):
+        word = part.split()[0]
+        if word.upper() not in _CONSTRAINTS:
+            yield word
+
+
+def parts(text: str) -> Iterator[str]:
+    """What commas separate between the outermost brackets: columns and constraints."""
     depth, part = 0, ""
     for letter in text:
         depth += (letter == "(") - (letter == ")")
         if (letter == "," and depth == 1) or (letter == ")" and depth == 0):
-            word = part.split()[0] if part.split() else ""
-            if word and word.upper() not in _CONSTRAINTS:
-                yield word
+            if part.strip():
+                yield part.strip()
             part = ""
             if depth == 0:
                 return
-        elif depth > 1 or (depth == 1 and letter != "("):
+        elif depth > 1 or (depth == 1 and (letter != "(" or part.strip())):
             part += letter
 
 

@@ -1,6 +1,6 @@
-"""What every engine offers and what the body of a verb may use: the contract between them.
+"""What every engine offers and what the body of a method may use: the contract between them.
 
-A verb's body is a function of a transaction. An engine may run it twice and on another
+A method's body is a function of a transaction. An engine may run it twice and on another
 thread, together with the bodies of other callers in one commit; so the body touches only
 `tx` and its arguments. It ends in one of three ways:
 
@@ -8,7 +8,7 @@ thread, together with the bodies of other callers in one commit; so the body tou
     return error     a refusal: committed like a value, raised in the caller's thread
     raise error      this body alone is rolled back, raised in the caller's thread
 
-The suite in `tests/` runs every verb on both engines and compares whole objects: that suite
+The suite in `tests/` runs every method on both engines and compares whole objects: that suite
 is the contract; this page only names its parts.
 """
 
@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from standfast.config.scope import OUTSIDE, Label, home_of
-from standfast.errors import Corrupt
+from standfast.config.scope import OUTSIDE, Keyspace, Label
+from standfast.errors import Corrupt, InvalidInput, StorageError
 
 if TYPE_CHECKING:
     from standfast.clock import Clock
@@ -47,6 +47,24 @@ def always() -> bool:
     return True
 
 
+OnMigrate = Callable[[str, int, int], None]
+"""Called with the store's id, its schema and the schema to come, before a store with rows is migrated."""
+
+
+def no_copy(store_id: str, found: int, latest: int) -> None:
+    """Migrate without a copy: for tests of the engines alone."""
+
+
+OnRemoved = Callable[[str, Callable[[str], object]], str]
+"""Called with the store's id, and a function that saves the store to a new file, if the files of an open store were
+removed. Returns the id of the copy that it took; empty if it took none."""
+
+
+def no_rescue(store_id: str, save: Callable[[str], object]) -> str:
+    """Take no copy: for tests of the engines alone."""
+    return ""
+
+
 class Caller:
     """Who is asking: carried by each transaction into the journal and the leases."""
 
@@ -68,18 +86,18 @@ class Caller:
         self.scope = scope
         """The name that separates keys on purpose; empty by default."""
         self.label = label
-        """The repository of what is written here: every row records it."""
+        """The repository of the rows written here: every row records it."""
         self.repository = repository
-        """The id of that repository in the store: see footings/repositories.py. None outside any, where lists show
+        """The id of that repository in the store: see core/repositories.py. None outside any, where lists show
         everything; empty for a list of what belongs to none."""
         self.clock = clock
         self.session_id = session_id
-        """The session somebody works in: what they do that belongs to no other is journalled under it."""
+        """The caller's session: changes that belong to no other session are journalled under it."""
 
     @property
-    def home(self) -> str:
-        """The `scope` column of what belongs to a repository: task, sweep, decision, state, gate."""
-        return home_of(self.scope, self.repository or "")
+    def keyspace(self) -> Keyspace:
+        """Where tasks, decisions, state values and gates of this caller are kept."""
+        return Keyspace(self.scope, self.repository or "")
 
     def labelled(self) -> Row:
         """Parameters for a statement that records the label."""
@@ -91,14 +109,17 @@ class Numbered(Protocol):
 
     seq: int | None
 
+    @property
+    def hash(self) -> str: ...
+
 
 class Tx(ABC):
-    """One transaction, as the body of a verb sees it."""
+    """One transaction, as the body of a method sees it."""
 
     __slots__ = ("_now_us", "after", "caller")
 
     dialect: str
-    """"sqlite" or "postgres"; for the cellar and the footings only."""
+    """"sqlite" or "postgres"; for `db` and `core` only."""
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
@@ -131,7 +152,7 @@ class Tx(ABC):
     def insert(self, statement: Statement, row: Numbered, values: tuple[object, ...]) -> None:
         """Add one row, and put the number the engine counted into `row` no later than the commit.
 
-        The values come in the order in which the statement names them: every verb does this once, so it is lean.
+        The values come in the order in which the statement names them: every method does this once, so it is lean.
         """
 
     @abstractmethod
@@ -141,6 +162,10 @@ class Tx(ABC):
     def now_us_if_known(self) -> int | None:
         """For `{now_us}` in a statement: on PostgreSQL a first question needs no trip for the time alone."""
         return self.now_us()
+
+    @abstractmethod
+    def compares_vectors(self) -> bool:
+        """Whether statements of this transaction may compare vectors: by sqlite-vec, or by pgvector."""
 
     def one(self, statement: Statement, /, **params: object) -> Row:
         """The row that must be there: its absence is a broken invariant, not an answer. Raises Corrupt."""
@@ -188,9 +213,15 @@ class Engine(ABC):
     """The id the store was created with, read at open."""
     epoch: int = 1
     """How often the store was put back in time, plus one; read at open."""
-    newest: tuple[int, int] | None = None
-    """Sequence number and time of the newest journal row that this engine acknowledged. SQLite only: files can lose
-    rows in ways that no server allows."""
+    copy_of: str = ""
+    """The copy that this store was restored from, to look at: nothing is written into it."""
+    moved: str = ""
+    """What `meta` says of a move of this store to another place: nothing is written into it. See db/moved.py."""
+    standby: bool = False
+    """A replica that may lag behind: what it lacks is not lost."""
+    newest: tuple[int, int, Numbered] | None = None
+    """Sequence number and time of the newest journal row that this engine made durable, and the row. SQLite only:
+    files can lose rows in ways that no server allows."""
     changes: int = 0
     """The change counter that was last seen in the header of the database file; it never goes back. SQLite only."""
 
@@ -231,6 +262,12 @@ class Engine(ABC):
     def watch(self) -> Watch:
         """Be woken after commits, this process's and others'."""
 
+    def index_vectors(self, table: str, dimensions: int) -> tuple[str, int]:
+        """Make an index of the vectors of a table; returns its name and the number of vectors. PostgreSQL only."""
+        raise InvalidInput(
+            "SQLite compares all vectors: there is no index to make", "standfast knowledge search 'WORDS'"
+        )
+
     @abstractmethod
     def schema_version(self) -> int: ...
 
@@ -253,6 +290,17 @@ class Engine(ABC):
     @abstractmethod
     def release(self) -> None:
         """One handle fewer; the last one closes it."""
+
+
+def refuse_copy(engine: Engine) -> None:
+    """Raise if the store is a restored copy: it does not know what was sent after it was taken."""
+    if engine.copy_of:
+        raise StorageError(
+            f"this store is restored from {engine.copy_of} and is read only",
+            "nothing was written; work in the store itself: standfast store list; to make this the store to work in: "
+            "standfast restore promote",
+            code="read_only_copy",
+        )
 
 
 def missing(statement: Statement) -> Corrupt:

@@ -1,6 +1,6 @@
 """Named statements, written once for both engines.
 
-`mail.sql` stands beside `mail.py`. Each statement begins with `-- name: send`. Where the
+`mail.sql` is beside `mail.py`. Each statement begins with `-- name: send`. Where the
 engines really differ, a second text named `-- name: claim [postgres]` replaces the first for
 that engine, with the reason in the comment above it. Parameters are `:name`.
 
@@ -10,11 +10,11 @@ A few fragments in braces stand for what the engines spell differently everywher
     {for_update}       FOR UPDATE, likewise
     {lease_over:t}     the lease of row `t` has run out (RULES: monotonic time on one host)
     {lease_live:t}     the opposite
-    {lease_set}        take a lease: the holder, its actor and the columns of `leases.term_of`
+    {lease_set}        take a lease: the holder, its actor and the columns of `leases.new_lease`
     {lease_none}       no holder and no lease
-    {now_us}           the moment of the transaction, also where the server has not told it yet
+    {now_us}           the time of the transaction, also before the server has reported it
     {columns:mail}     the columns of table `mail` that its model reads: db/columns.py; {columns:mail:m} with an alias
-    {here:t}           row `t` belongs to :repository or to none; every row if that is NULL: footings/repositories.py
+    {here:t}           row `t` is of the repository :here or of none; every row if that is NULL: core/repositories.py
 
 Texts are read by the module's own loader, so that a wheel and a zipapp work alike.
 """
@@ -36,7 +36,7 @@ _FRAGMENT = re.compile(r"\{(\w+)(?::(\w+))?(?::(\w+))?\}")
 # Strings, comments and casts come first so that a colon inside them is not a parameter.
 _TOKEN = re.compile(r"'(?:[^']|'')*'|--[^\n]*|::|:([a-z_][a-z0-9_]*)|%")
 
-MOMENT_US = "CAST(extract(epoch FROM transaction_timestamp()) * 1000000 AS bigint)"
+SERVER_NOW_US = "CAST(extract(epoch FROM transaction_timestamp()) * 1000000 AS bigint)"
 """The moment of a transaction, as PostgreSQL tells it."""
 _FRAGMENTS = {
     "sqlite": {
@@ -51,18 +51,17 @@ _FRAGMENTS = {
         "for_update": "FOR UPDATE",
         "lease_over": "({t}lease_until_us IS NULL OR {t}lease_until_us <= :now_us)",
         "lease_live": "({t}lease_until_us > :now_us)",
-        "now_us": f"COALESCE(CAST(:now_us AS bigint), {MOMENT_US})",
+        "now_us": f"COALESCE(CAST(:now_us AS bigint), {SERVER_NOW_US})",
     },
 }
 _HERE = (
-    "(CAST(:repository AS TEXT) IS NULL OR ({t}git_dir IS NULL AND {t}origin IS NULL)"
-    " OR {t}git_dir IN (SELECT repository.git_dir FROM repository WHERE repository.id = :repository)"
-    " OR {t}origin IN (SELECT repository.origin FROM repository WHERE repository.id = :repository))"
+    "(CAST(:here AS TEXT) IS NULL OR ({t}git_dir IS NULL AND {t}origin IS NULL)"
+    " OR {t}git_dir IN (SELECT repository.git_dir FROM repository WHERE repository.id = :here)"
+    " OR {t}origin IN (SELECT repository.origin FROM repository WHERE repository.id = :here))"
 )
-_LEASE = ("lease_until_us", "lease_boot", "lease_mono_us", "lease_for_us")
 for _fragments in _FRAGMENTS.values():
-    _fragments["lease_set"] = ", ".join(f"{name} = :{name}" for name in ("holder", "actor", *_LEASE))
-    _fragments["lease_none"] = ", ".join(f"{name} = NULL" for name in ("holder", *_LEASE))
+    _fragments["lease_set"] = ", ".join(f"{name} = :{name}" for name in columns.LEASE.split())
+    _fragments["lease_none"] = ", ".join(f"{name} = NULL" for name in columns.LEASE.split() if name != "actor")
     _fragments["here"] = _HERE
 
 
@@ -102,6 +101,11 @@ class Statement:
         if len(names) > 1:
             return itemgetter(*names)
         return (lambda params: (params[names[0]],)) if names else lambda params: ()
+
+    def replaced(self, old: str, new: str) -> Statement:
+        """The same statement with another word: for a number that must be part of the text, and never a value."""
+        texts = {dialect: text.replace(old, new) for dialect, text in self._texts.items()}
+        return Statement(self.name, **texts, varies=self.varies)
 
     def __repr__(self) -> str:
         return f"<Statement {self.name}>"
@@ -161,7 +165,7 @@ def parse(text: str) -> dict[str, Statement]:
 
 
 def statement(text: str, *, name: str = "inline") -> Statement:
-    """A statement made in code: for the cellar and upkeep, which work on tables by name."""
+    """A statement made in code: for `db` and upkeep, which work on tables by name."""
     return Statement(name, text, text)
 
 

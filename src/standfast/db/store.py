@@ -1,10 +1,10 @@
-"""A store bound to a caller, and the decorator that turns a body into a verb.
+"""A store bound to a caller, and the decorator that makes a body a method.
 
-`Store` is what every room holds: an engine, who is asking, and where. It survives fork and a
+`Store` is what every resource holds: an engine, who is asking, and where. It survives fork and a
 dead engine by opening a new one on the next call. It pins the store's id and epoch at the first open:
-another store at the same place is refused (`store_replaced`). `Room` is the base of the nouns' rooms;
-`@verb` lets a body join the transaction its room is bound to, or opens one. A method that checks its arguments first,
-or does something after the commit, is an ordinary method that calls `self._write(lambda tx: …)`.
+another store at the same place is refused (`store_replaced`). `Resource` is the base class of all resources.
+`@transactional` lets a body join the transaction that its resource is bound to, or opens one. A method that
+checks its arguments first, or does something after the commit, calls `self._write(lambda tx: …)`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from standfast import log
-from standfast.db.contract import Caller, Done, Engine, Row, Tx, Wake, Watch, always
+from standfast.config import CopyOptions
+from standfast.config.scope import Keyspace
+from standfast.db.contract import Caller, Done, Engine, Numbered, Row, Tx, Wake, Watch, always
 from standfast.db.sql import statement
 from standfast.db.store_memory import OVERWRITTEN, Memory, behind, mixed, refuse_lost, replaced
-from standfast.errors import InvalidInput, StandfastError, StorageError
+from standfast.errors import InvalidInput, NoAttribute, StandfastError, StorageError
 
 if TYPE_CHECKING:
     from inspect import Signature
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 P = ParamSpec("P")
-R = TypeVar("R", bound="Room")
+R = TypeVar("R", bound="Resource")
 
 _LAST = statement("SELECT seq FROM event ORDER BY seq DESC LIMIT 1", name="last_seq")
 
@@ -54,7 +56,7 @@ class Store:
         self.memory: Memory | None = None
         """What this host remembers of this store; None where nothing is remembered."""
         self._noted = 0
-        self._newest: tuple[int, int] | None = None
+        self._newest: tuple[int, int, Numbered] | None = None
         """The newest journal row that an engine of this handle acknowledged before it was given up."""
         self._changes = 0
         """The highest change counter that such an engine saw."""
@@ -70,6 +72,10 @@ class Store:
         """Where this store's files beside the database are kept."""
         self.artifact_max_bytes = 1024 * 1024 * 1024
         """The most bytes one artifact may have; from the configuration."""
+        self.artifact_bucket: str | None = None
+        """Where artifacts go if not beside the store: s3://…; from the configuration."""
+        self.copies = CopyOptions()
+        """Where copies of this store go and which stay; from the configuration."""
         self.redact = True
         """Whether secrets are taken out of messages and captured output; from the configuration."""
         self.noticed: dict[tuple[str, str], int] = {}
@@ -78,7 +84,7 @@ class Store:
 
     @property
     def engine(self) -> Engine:
-        """The live engine: opened anew in a forked child, or after the old one had to be given up."""
+        """The live engine: opened again in a forked child, or after the old one was abandoned."""
         engine = self._engine
         if engine is None or engine.dead is not None or self._pid != os.getpid():
             engine = self._reopen()
@@ -91,7 +97,7 @@ class Store:
             if self.closed:
                 raise InvalidInput("this store is closed", "open it again with standfast.open()")
             if self._pid != os.getpid():
-                # A forked child is somebody else: it has no leases, and no threads of its parent's.
+                # A forked child is another holder: it has no leases, and no threads of its parent's.
                 old, self._pid, self.companions = self.caller, os.getpid(), {}
                 self.caller = Caller(
                     actor=old.actor,
@@ -135,7 +141,7 @@ class Store:
         engine.read(lambda tx: refuse_lost(tx, self.shown, self._newest), self.caller)
 
     def note(self, seq: int, hash: str) -> None:
-        """Remember a row that was acknowledged, before anybody acts on it."""
+        """Remember an acknowledged row before a caller acts on it."""
         self._noted = max(self._noted, seq)
         if self.memory is not None:
             self.memory.note(seq, hash)
@@ -220,8 +226,8 @@ class Store:
             engine.release()
 
 
-class Room:
-    """The verbs of one noun, over a store; or inside one transaction of it."""
+class Resource:
+    """The methods of one model, on a store or inside one transaction of it."""
 
     __slots__ = ("store", "tx")
 
@@ -229,29 +235,35 @@ class Room:
         self.store = store
         self.tx = tx
 
+    if not TYPE_CHECKING:  # a type checker must refuse unknown names
+
+        def __getattr__(self, name: str) -> Any:
+            raise NoAttribute(f"{type(self).__name__!r} object", name, dir(type(self)))
+
     @property
     def scope(self) -> str:
         return self.store.caller.scope
 
     @property
-    def home(self) -> str:
+    def keyspace(self) -> Keyspace:
         """The scope and the repository: where tasks, decisions, state and gates are kept."""
-        return self.store.caller.home
+        return self.store.caller.keyspace
 
     @property
-    def actor(self) -> str:
+    def agent(self) -> str:
+        """The name under which this handle works: `open(agent=)`."""
         return self.store.caller.actor
 
     def within(self, tx: Tx) -> Self:
-        """The same room inside a transaction that is already open."""
+        """The same resource inside a transaction that is already open."""
         return type(self)(self.store, tx)
 
     def _write(self, body: Callable[[Tx], T | StandfastError]) -> T:
-        """Run `body` in the transaction this room is in, or in one of its own."""
+        """Run `body` in the transaction this resource is in, or in one of its own."""
         return self.store.write(body) if self.tx is None else raised(body(self.tx))
 
     def _read(self, body: Callable[[Tx], T | StandfastError]) -> T:
-        """Run `body` in the transaction this room is in, or on one consistent snapshot."""
+        """Run `body` in the transaction this resource is in, or on one consistent snapshot."""
         return self.store.read(body) if self.tx is None else raised(body(self.tx))
 
 
@@ -271,12 +283,12 @@ class _Public:
         return found.replace(parameters=[one for name, one in found.parameters.items() if name != "tx"])
 
 
-def verb(body: Callable[Concatenate[R, Tx, P], T | StandfastError]) -> Callable[Concatenate[R, P], T]:
-    """A verb that changes something: one transaction of its own, or part of the one it is in."""
+def transactional(body: Callable[Concatenate[R, Tx, P], T | StandfastError]) -> Callable[Concatenate[R, P], T]:
+    """A method that changes something: one transaction of its own, or part of the one it is in."""
 
     @functools.wraps(body)
-    def call(room: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return room._write(lambda tx: body(room, tx, *args, **kwargs))
+    def call(resource: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return resource._write(lambda tx: body(resource, tx, *args, **kwargs))
 
     call.__wrapped__ = _Public(body)  # type: ignore[assignment]
     call.body = body  # type: ignore[attr-defined]  # aio submits it without a thread per caller
@@ -284,11 +296,11 @@ def verb(body: Callable[Concatenate[R, Tx, P], T | StandfastError]) -> Callable[
 
 
 def query(body: Callable[Concatenate[R, Tx, P], T | StandfastError]) -> Callable[Concatenate[R, P], T]:
-    """A verb that only reads: one consistent snapshot, or the transaction it is in."""
+    """A method that only reads: one consistent snapshot, or the transaction it is in."""
 
     @functools.wraps(body)
-    def call(room: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return room._read(lambda tx: body(room, tx, *args, **kwargs))
+    def call(resource: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return resource._read(lambda tx: body(resource, tx, *args, **kwargs))
 
     call.__wrapped__ = _Public(body)  # type: ignore[assignment]
     return call
@@ -307,7 +319,7 @@ def raised(result: T | StandfastError) -> T:
 
 
 def refused_inside(tx: Tx | None, what: str) -> None:
-    """Some verbs call foreign code or wait: they may not stand inside anybody's transaction."""
+    """Some methods call foreign code or wait. They are refused inside a transaction."""
     if tx is not None:
         raise InvalidInput(
             f"{what} cannot run inside a transaction: it would hold every other writer while it works",

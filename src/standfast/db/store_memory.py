@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from standfast.config.people import for_people
-from standfast.config.target import MEMORY, Target, home
-from standfast.db.contract import Tx
+from standfast.config.target import MEMORY, Target, state_dir
+from standfast.db.contract import Numbered, Tx
 from standfast.db.sql import statement
 from standfast.errors import InvalidInput, StorageError
 
@@ -81,11 +81,7 @@ def enabled(environ: Mapping[str, str] | None = None) -> bool:
 
 
 def directory(environ: Mapping[str, str] | None = None) -> str:
-    env = os.environ if environ is None else environ
-    state = env.get("XDG_STATE_HOME", "")
-    if not os.path.isabs(state):  # the specification: a relative path is ignored
-        state = os.path.join(home(env), ".local", "state")
-    return os.path.join(state, "standfast", "stores")
+    return os.path.join(state_dir(os.environ if environ is None else environ), "stores")
 
 
 def place_of(target: Target) -> Place | None:
@@ -211,7 +207,8 @@ def missing(shown: str, known: Remembered | None = None) -> StorageError:
             fact += f"; since then it was opened at {known.places[0].shown}"
     return StorageError(
         fact,
-        "put its files back and try again; to start with an empty store: standfast store reset; "
+        "put its files back and try again; from the newest copy: standfast restore --here; "
+        "to start with an empty store: standfast store reset; "
         "for unattended starts: standfast store create --if-missing",
         code="store_missing",
     )
@@ -248,7 +245,7 @@ def mixed(shown: str) -> StorageError:
     )
 
 
-def refuse_lost(tx: Tx, shown: str, newest: tuple[int, int] | None) -> None:
+def refuse_lost(tx: Tx, shown: str, newest: tuple[int, int, Numbered] | None) -> None:
     """Raise StorageError("store_replaced") if the journal has lost a row that was acknowledged: (seq, time_us)."""
     if newest is None:
         return
@@ -283,7 +280,20 @@ class Memory:
         old = read(self.path) or Remembered(self.store_id, self.epoch, 0, "", 0, False, False, ())
         places = (self.place, *(place for place in old.places if place != self.place))[:PLACES_MAX]
         kept = old.gates if gates is None else gates
+        if old.epoch != self.epoch:  # the row of the other epoch may be gone; the journal continues after it
+            old = old._replace(seq=0, hash="")
         self._replace(old._replace(epoch=self.epoch, time_us=now_us, gates=kept, given_up=False, places=places))
+
+    def in_place_of(self) -> str:
+        """The store that this host used here, if this one was never opened here before; empty if there is none.
+
+        Empty also where nothing can be remembered: each open would find the same again.
+        """
+        if self._says(None) or unwritable():
+            return ""
+        known = self.known()
+        others = [one.store_id for one in at(self.place) if one.store_id != self.store_id]
+        return others[0] if others and (known is None or self.place not in known.places) else ""
 
     def _says(self, gates: bool | None) -> bool:
         """Whether only the time changes. Compared as text: most commands need no JSON, which takes 2 ms to load."""
@@ -311,10 +321,23 @@ class Memory:
         finally:
             os.close(fd)
 
+    def known(self) -> Remembered | None:
+        """What the file says now."""
+        return read(self.path)
+
     def seq(self) -> int:
         """The highest sequence number that any process of this host has noted; 0 for none."""
-        known = read(self.path)
+        known = self.known()
         return known.seq if known is not None else 0
+
+    def noted(self) -> tuple[int, str]:
+        """The same with its hash, read without JSON: every open asks. (0, "") for none."""
+        try:
+            with open(self.path, "rb") as file:
+                start = file.read(_SEQ_BYTES).decode()
+            return int(start[8:27]), start[37:117].strip().strip('"')
+        except (OSError, ValueError):
+            return 0, ""
 
     def _patch(self, offset: int, text: str) -> None:
         try:

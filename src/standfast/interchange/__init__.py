@@ -1,6 +1,6 @@
 """Copies for people and other programs: what comes in from elsewhere, and what goes out.
 
-    from standfast.interchange import Imports, Report        # the room behind `sf.imports`
+    from standfast.interchange import Imports, Report        # the resource behind `sf.imports`
 
 Nothing here is the record itself: an import writes into the record, and what it read stays where it was.
 """

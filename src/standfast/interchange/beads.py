@@ -1,6 +1,6 @@
 """beads: the issues of a repository in `.beads/issues.jsonl`, as tasks.
 
-An issue is known by its own id, so that importing again neither doubles nor counts what is there. What it
+An issue is known by its own id, so that importing again neither doubles nor counts an existing task. What it
 needs comes with it. An issue that is closed there and open here is closed; one that is closed here stays so.
 """
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from standfast import serial
 from standfast.errors import Conflict, InvalidInput, NotFound
-from standfast.interchange.transcripts.neutral import fit, short_id
-from standfast.interchange.transcripts.reading import pieces
+from standfast.interchange.transcripts.files import pieces
+from standfast.interchange.transcripts.model import fit, short_id
 from standfast.serial.redaction import redacted
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _issues(file: str) -> tuple[dict[str, dict[str, Any]], int]:
             for record in piece:
                 issue = record.value
                 if isinstance(issue, dict) and isinstance(issue.get("id"), str) and isinstance(issue.get("title"), str):
-                    found[issue["id"]] = issue  # the last line of an id stands
+                    found[issue["id"]] = issue  # the last line of an id counts
                 else:
                     bad += 1
             bad += piece.broken + piece.oversized
@@ -106,7 +106,7 @@ def _take(tasks: Tasks, issues: dict[str, dict[str, Any]], counts: dict[str, int
                 tasks.done(before.id, result={"beads": id, "reason": _text(issue.get("close_reason"), 500)})
                 counts["closed"] += 1
             except Conflict:
-                pass  # somebody is at it: it is theirs to close
+                pass  # another worker holds it and will close it
 
 
 def _known(tasks: Tasks, fingerprint: str) -> Task | None:
@@ -137,7 +137,7 @@ def _labels(labels: Any) -> list[str]:
 
 
 def _in_order(issues: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """What is needed before what needs it; a circle is broken where it is met."""
+    """Needed tasks before those that need them; a cycle is broken where it is found."""
     done: set[str] = set()
     for start in issues:
         stack = [(start, iter(_needs(issues[start])))]

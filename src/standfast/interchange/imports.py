@@ -1,9 +1,9 @@
 """`sf.imports`: transcripts of coding agents, and sessions kept elsewhere, brought into the record.
 
 Streaming: a source is read in pieces of four megabytes, and each piece is one transaction that also moves
-the place up to which the source is read. Killed anywhere, the next run goes on where that stands; run
+the place up to which the source is read. Killed anywhere, the next run continues at that cursor; run
 again with nothing new, it writes nothing. A source that takes longer than ten minutes is left where it
-stands, with a note; the next run goes on there. Nothing is ever deleted at the source, and when a source
+is, with a note; the next run continues there. Nothing is ever deleted at the source, and when a source
 disappears what was imported stays, with a note.
 """
 
@@ -15,21 +15,27 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from standfast import crash, serial
+from standfast import crash, hints, serial
+from standfast.clock import Time
 from standfast.config.scope import OUTSIDE, Label, normalised, repository
+from standfast.core import journal
+from standfast.core.checks import PAGE_MAX, page_size, past_us
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.db.store import Room, Store, query, refused_inside
+from standfast.db.store import Resource, Store, query, refused_inside
 from standfast.errors import InvalidInput, NotFound
-from standfast.footings import hints, journal
-from standfast.footings.checks import PAGE_MAX, page_size
 from standfast.ids import new_id
+from standfast.interchange.transcripts import files, insert
 from standfast.interchange.transcripts import importer as importer_of
-from standfast.interchange.transcripts import reading, writing
-from standfast.interchange.transcripts.neutral import Batch, Thread
-from standfast.interchange.transcripts.reading import HEAD_BYTES, SIZE_UNKNOWN, Importer, Line, Piece, Place, Reader
+from standfast.interchange.transcripts.files import HEAD_BYTES, SIZE_UNKNOWN, Importer, Line, Piece, Place, Reader
+from standfast.interchange.transcripts.model import Batch, Thread
+from standfast.models import Model
+
+if TYPE_CHECKING:
+    from standfast.interchange.bundle_import import BundleImport
+    from standfast.interchange.text_import import TextImport
 
 SQL = load(__name__)
 
@@ -39,7 +45,7 @@ Progress = Callable[[str, int, int], object]
 """Called with a source's path, the bytes done and the bytes there are, over all sources."""
 
 
-class Source(NamedTuple):
+class Source(Model):
     """A file or database that was read."""
 
     id: str
@@ -62,7 +68,7 @@ class Source(NamedTuple):
     seq: int
 
 
-class Imported(NamedTuple):
+class Imported(Model):
     """What became of one source in one run: new, more, same, gone, empty or unreadable."""
 
     path: str
@@ -74,7 +80,7 @@ class Imported(NamedTuple):
     counts: dict[str, Any]
 
 
-class Report(NamedTuple):
+class Report(Model):
     """What one import did."""
 
     agent: str
@@ -86,10 +92,10 @@ class Report(NamedTuple):
     bytes: int
     totals: dict[str, int]
     unknown: dict[str, int]
-    """Record types nobody here knows yet, kept raw, with how often they came."""
+    """Unknown record types, kept raw, with their counts."""
 
 
-class Imports(Room):
+class Imports(Resource):
     """Bringing in what other programs wrote down."""
 
     __slots__ = ()
@@ -99,15 +105,16 @@ class Imports(Room):
         agent: str,
         path: str | os.PathLike[str] | None = None,
         *,
-        since_us: int | None = None,
+        since: Time | None = None,
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> Report:
-        """Import what is new in the transcripts of `agent`; all of it, or what is at `path`.
+        """Import new records from the transcripts of `agent`; from all of them, or from `path`.
 
-        `since_us` leaves alone what was last changed before. Raises InvalidInput for an agent nobody
+        `since` leaves alone what was last changed before. Raises InvalidInput for an agent that no reader
         knows, NotFound for a path where nothing is. A broken file is a note, never an error.
         """
+        since_us = past_us(since, self.store.caller.clock.now_us(), "since")
         refused_inside(self.tx, "imports.run")
         chosen = importer_of(agent)
         roots = [os.fspath(path)] if path is not None else chosen.roots(os.environ)
@@ -119,9 +126,39 @@ class Imports(Room):
         finally:
             run.packer.shutdown()
 
+    def bundle(self, path: str | os.PathLike[str], *, take: bool = False, source_lost: bool = False) -> BundleImport:
+        """Import the sessions of a bundle as history; with `take`, to continue them here.
+
+        The same bundle again changes nothing. Raises InvalidInput for a damaged bundle and Conflict for a session that
+        the source did not hand over (`source_lost` overrides that); then nothing was written.
+        """
+        from standfast.interchange import bundle_import
+
+        return bundle_import.run(self.store, os.fspath(path), take=take, source_lost=source_lost)
+
+    def text(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        commit: bool = False,
+        theirs: bool = False,
+    ) -> TextImport:
+        """Compare a text export with the store; with `commit`, take what its files changed since the last export.
+
+        `theirs` takes the file's version also where the store changed since. A missing line deletes nothing. Raises
+        InvalidInput naming the line that cannot be read; then nothing was changed.
+        """
+        from standfast.interchange import text_import
+
+        refused_inside(self.tx, "imports.text")
+        return text_import.run(self.store, os.fspath(directory), commit=commit, theirs=theirs)
+
     @query
     def list(self, tx: Tx, *, agent: str = "", after: int = 0, limit: int = 50) -> list[Source]:
-        """The sources that were read, in the order they were first seen."""
+        """List the files that were read: their state, their size, and how many messages they had.
+
+        - `agent`: only the files of this agent.
+        """
         rows = tx.all(SQL.page, agent=agent, after=after, limit=page_size(limit))
         return [_source(row) for row in rows]
 
@@ -215,7 +252,7 @@ class _Run:
             place = self._place(path, row)
             row = self._ready(path, row, place)
             if row is None:
-                continue  # somebody else began it, or began it anew
+                continue  # another importer began it, or began it again
             outcome = self._go_on(path, row, place)
             messages += outcome.messages
             if not outcome.overtaken:
@@ -223,7 +260,7 @@ class _Run:
                 word = ("more" if known else "new") if messages or outcome.moved else ("same" if known else "empty")
                 ids = (outcome.native_id, outcome.session_id)
                 return Imported(path, word, outcome.note, *ids, messages, outcome.counts)
-        return Imported(path, "same", "another importer is at it", None, None, messages, {})
+        return Imported(path, "same", "another importer is running", None, None, messages, {})
 
     def _row(self, path: str) -> Row | None:
         asked = {"agent": self.importer.agent, "host": self.host, "path": _text(path)}
@@ -270,6 +307,8 @@ class _Run:
         limit = _Limit()
         session_id, native_id = row["session_id"], row["native_id"]
         settled = (row["identity"], row["mtime_us"], row["size_bytes"]) == (place.identity, place.mtime_us, start)
+        # The kernel's clock is coarse: an append within its tick leaves mtime as it was.
+        settled = settled and place.size in (start, SIZE_UNKNOWN)
         if settled or self.importer.finished(place, start):
             return _Outcome(0, False, False, native_id, session_id, counts)
         for piece in self.importer.pieces(path, start, carry, redact=self.store.redact):
@@ -316,8 +355,8 @@ class _Run:
 
     def _write(
         self, path: str, row: Row, place: Place, piece: Piece, batch: Batch, reader: Reader, packed: Future[bytes]
-    ) -> writing.Written | None:
-        advance = writing.Advance(
+    ) -> insert.Written | None:
+        advance = insert.Advance(
             seq=row["seq"],
             id=row["id"],
             generation=row["generation"],
@@ -336,7 +375,7 @@ class _Run:
         )
         labels = {thread: self._label(batch, thread) for thread in batch.facts}
         crash.point("import.before_batch")
-        written = self.store.write(lambda tx: writing.write(tx, batch, advance, labels))
+        written = self.store.write(lambda tx: insert.write(tx, batch, advance, labels))
         crash.point("import.after_batch")
         return written
 
@@ -352,7 +391,7 @@ class _Run:
         if self.progress is not None:
             self.progress(path, min(self.done + upto, self.total), self.total)
 
-    # -- what is no longer there -------------------------------------------------------------------------------
+    # -- deleted at the source ---------------------------------------------------------------------------------
 
     def _gone(self, roots: list[str], found: set[str]) -> list[Imported]:
         """Known sources under the roots that have disappeared: marked once, what came of them stays."""
@@ -380,7 +419,7 @@ class _Run:
 
 
 def overview(tx: Tx) -> str | None:
-    """For the doctor: how much was imported, what of it is gone, and which record types nobody understood yet."""
+    """For the doctor: how much was imported, what of it is gone, and which record types are unknown."""
     rows = tx.all(SQL.page, agent="", after=0, limit=PAGE_MAX)
     if not rows:
         return None
@@ -409,7 +448,7 @@ class _Limit:
     """How long one source may take in one run."""
 
     def __init__(self) -> None:
-        self._limit_s = reading.FILE_MAX_S
+        self._limit_s = files.FILE_MAX_S
         self._end_s = time.monotonic() + self._limit_s
 
     @property
@@ -481,7 +520,7 @@ def _record_at(kept: Row, offset: int) -> str:
 
 
 def _source(row: Row) -> Source:
-    return Source(*(serial.read(row[name]) if name == "counts" else row[name] for name in Source._fields))
+    return Source(*(serial.read(row[name]) if name == "counts" else row[name] for name in Source.field_names()))
 
 
 def _label_of(cwd: str | None, origin: str | None, *, default: Label) -> Label:

@@ -18,9 +18,9 @@ from typing import Any
 
 from standfast import serial
 from standfast.errors import InvalidInput
+from standfast.interchange.transcripts.files import Importer, Piece, Place, Reader, Record, document, in_pieces, walk
 from standfast.interchange.transcripts.gemini_cli import whole
-from standfast.interchange.transcripts.neutral import Batch, Thread, fit, moment, short_id, text_of
-from standfast.interchange.transcripts.reading import Importer, Piece, Place, Reader, Record, document, in_pieces, walk
+from standfast.interchange.transcripts.model import Batch, Thread, fit, moment, short_id, text_of
 
 NAMES = ("id", "session_id", "sessionId", "key", "name")
 TIMES = ("timestamp", "created_at", "time", "ts", "date")
@@ -34,7 +34,7 @@ class JsonSession(Importer):
     in_place = True
 
     def roots(self, environ: Mapping[str, str]) -> list[str]:
-        raise InvalidInput("which file? a session in JSON can be anywhere", "standfast import json session.json")
+        raise InvalidInput("import json needs the path of a file", "standfast import json session.json")
 
     def find(self, root: str) -> Iterator[str]:
         return walk(root, _FILE)
@@ -129,7 +129,7 @@ class _Reader(Reader):
         batch.answer(self.thread, native, call_id, status, _told(output), at_us, record.offset)
 
     def _value(self, name: str, value: Any, batch: Batch) -> None:
-        """A value of the session, by itself: `verify` and the like are somebody else's commands."""
+        """A value of the session, by itself: `verify` and the like are commands of another user."""
         if isinstance(value, dict) and "value" in value and ("verify" in value or "version" in value):
             value = value["value"]
         try:

@@ -16,7 +16,7 @@ from standfast import crash, modules
 from standfast.db.contract import Row
 from standfast.errors import InvalidInput, NotFound
 from standfast.record.threads import Threads, Write
-from standfast.record.threads.nouns import Value
+from standfast.record.threads.models import Value
 
 Rows = Callable[..., Iterator[Row]]
 
@@ -106,7 +106,7 @@ def run(threads: Threads | None, source: str, *, own: str | None = None, dry_run
 
 
 def _take(threads: Threads, found: Found, header: bytes) -> None:
-    """What was written at it first: a checkpoint that is here has everything."""
+    """The writes of a checkpoint first, so that a stored checkpoint is complete."""
     crash.point("import.before_batch")
     threads.put_writes(found.thread, found.id, found.writes, namespace=found.namespace)
     threads.put(
@@ -153,9 +153,9 @@ def _found(source: str, own: str | None) -> Iterator[Found]:
 
 
 def _sqlite(path: str) -> Iterator[Found]:
-    from standfast.db.sqlite import others
+    from standfast.db.sqlite import foreign
 
-    with others.opened(path) as other:
+    with foreign.opened(path) as other:
         if not (other.has("checkpoints") and other.has("writes")):
             raise _no_saver(path)
         columns = {row["name"] for row in other.rows("SELECT name FROM pragma_table_info('writes')")}
@@ -168,9 +168,9 @@ def _sqlite(path: str) -> Iterator[Found]:
 
 
 def _postgres(url: str) -> Iterator[Found]:
-    from standfast.db.postgres import others
+    from standfast.db.postgres import foreign
 
-    with others.reading(url) as other:
+    with foreign.reading(url) as other:
         if not {"checkpoints", "checkpoint_blobs", "checkpoint_writes"} <= other.tables():
             raise _no_saver(url.rpartition("@")[2])
         text = "SELECT column_name AS name FROM information_schema.columns WHERE table_name = 'checkpoint_writes'"
@@ -216,7 +216,7 @@ def _one(row: Row, header: bytes | None, values: dict[str, Value], metadata: Any
 
 
 def _apart(type: str, data: bytes) -> tuple[bytes, dict[str, Value]]:
-    """A checkpoint as its header and its values; what is encoded in them stays so. Nothing for what cannot be read."""
+    """A checkpoint as its header and its values; encoded parts stay encoded. Nothing for one that cannot be read."""
     try:
         if type == "json":
             found = json.loads(data)

@@ -3,31 +3,35 @@
 -- No row is locked before it is changed: each change is a compare-and-set on the state. (A lock
 -- would also need the right to update what a role on PostgreSQL may only read.)
 
--- Every approval of this question, and every open one of this effect.
+-- Every approval of this effect that may count now, with its question.
 -- name: standing
-SELECT id, scope, session_id, effect_id, gate, tool, intent_hash, question_hash, state, requester, why, approver,
-       rationale, method, requested_us, expires_us, answered_us, consumed_us, attempt, attempts, attempts_used
+SELECT {columns:approval}, question
 FROM approval
-WHERE effect_id = :effect_id AND (question_hash = :question_hash OR state IN ('requested', 'granted'))
+WHERE effect_id = :effect_id AND state IN ('requested', 'granted', 'denied')
 ORDER BY requested_us DESC, id DESC
 LIMIT 50
+
+-- What the question says about its session: key, agent and the newest open decision.
+-- name: asking
+SELECT s.key, s.agent, d.what, d.why
+FROM session s
+LEFT JOIN decision d ON d.id = (SELECT o.id FROM decision o WHERE o.session_id = s.id AND o.state = 'open'
+                                ORDER BY o.created_us DESC, o.id DESC LIMIT 1)
+WHERE s.id = :session_id
 
 -- name: request
 INSERT INTO approval (id, scope, session_id, effect_id, gate, tool, intent_hash, question, question_hash, attempts,
                       attempts_used, state, requester, why, requested_us, expires_us, git_dir, origin)
 VALUES (:id, :scope, :session_id, :effect_id, :gate, :tool, :intent_hash, :question, :question_hash, :attempts,
-        0, 'requested', :requester, :why, :now_us, :expires_us, (SELECT e.git_dir FROM effect e WHERE e.id = :effect_id),
+        0, 'requested', :requester, :why, :requested_us, :expires_us, (SELECT e.git_dir FROM effect e WHERE e.id = :effect_id),
         (SELECT e.origin FROM effect e WHERE e.id = :effect_id))
-ON CONFLICT (effect_id, question_hash) WHERE state IN ('requested', 'granted') DO NOTHING
-RETURNING id, scope, session_id, effect_id, gate, tool, intent_hash, question_hash, state, requester, why, approver,
-          rationale, method, requested_us, expires_us, answered_us, consumed_us, attempt, attempts, attempts_used
+RETURNING {columns:approval}
 
 -- name: answer
 UPDATE approval
 SET state = :state, approver = :approver, rationale = :rationale, method = :method, answered_us = :now_us
 WHERE id = :id AND state = 'requested' AND expires_us > :now_us
-RETURNING id, scope, session_id, effect_id, gate, tool, intent_hash, question_hash, state, requester, why, approver,
-          rationale, method, requested_us, expires_us, answered_us, consumed_us, attempt, attempts, attempts_used
+RETURNING {columns:approval}
 
 -- One dispatch uses one attempt; the last one consumes the grant. The number comes from the question that was
 -- just built, not from the row.
@@ -38,8 +42,7 @@ SET attempts_used = attempts_used + 1,
     consumed_us = :now_us, attempt = :attempt
 WHERE id = :id AND state = 'granted' AND question_hash = :question_hash AND attempts_used < :attempts
   AND expires_us > :now_us
-RETURNING id, scope, session_id, effect_id, gate, tool, intent_hash, question_hash, state, requester, why, approver,
-          rationale, method, requested_us, expires_us, answered_us, consumed_us, attempt, attempts, attempts_used
+RETURNING {columns:approval}
 
 -- On PostgreSQL the trigger effect_grant changes the row when the effect is dispatched, because the role of an agent
 -- may not: this says what it will be.
@@ -62,32 +65,21 @@ SELECT id FROM approval WHERE effect_id = :effect_id LIMIT 1
 UPDATE approval
 SET state = 'expired'
 WHERE id = :id AND state IN ('requested', 'granted')
-RETURNING id, scope, session_id, effect_id, gate, tool, intent_hash, question_hash, state, requester, why, approver,
-          rationale, method, requested_us, expires_us, answered_us, consumed_us, attempt, attempts, attempts_used
+RETURNING {columns:approval}
 
--- Readers see what is true now: nobody has to come by for a request to expire.
 -- name: by_id
-SELECT id, scope, session_id, effect_id, gate, tool, intent_hash, question_hash,
-       CASE WHEN state IN ('requested', 'granted') AND expires_us <= :now_us THEN 'expired' ELSE state END AS state,
-       requester, why, approver, rationale, method, requested_us, expires_us, answered_us, consumed_us, attempt,
-       attempts, attempts_used
+SELECT {columns:approval}
 FROM approval
 WHERE id = :id
 
 -- name: by_suffix
-SELECT id, scope, session_id, effect_id, gate, tool, intent_hash, question_hash,
-       CASE WHEN state IN ('requested', 'granted') AND expires_us <= :now_us THEN 'expired' ELSE state END AS state,
-       requester, why, approver, rationale, method, requested_us, expires_us, answered_us, consumed_us, attempt,
-       attempts, attempts_used
+SELECT {columns:approval}
 FROM approval
 WHERE id LIKE :pattern
 LIMIT 2
 
 -- name: page
-SELECT id, scope, session_id, effect_id, gate, tool, intent_hash, question_hash,
-       CASE WHEN state IN ('requested', 'granted') AND expires_us <= :now_us THEN 'expired' ELSE state END AS state,
-       requester, why, approver, rationale, method, requested_us, expires_us, answered_us, consumed_us, attempt,
-       attempts, attempts_used
+SELECT {columns:approval}
 FROM approval
 WHERE id < :after
   AND (:everywhere = 1 OR scope = :scope) AND {here}
@@ -101,8 +93,7 @@ LIMIT :limit
 -- What waits, by its own index however long the history is. (Joined with '', the id does not tempt
 -- SQLite to walk the whole table in the order of its primary key.)
 -- name: waiting
-SELECT id, scope, session_id, effect_id, gate, tool, intent_hash, question_hash, state, requester, why, approver,
-       rationale, method, requested_us, expires_us, answered_us, consumed_us, attempt, attempts, attempts_used
+SELECT {columns:approval}
 FROM approval
 WHERE state = 'requested' AND expires_us > :now_us AND id || '' < :after
   AND (:everywhere = 1 OR scope = :scope) AND {here}
@@ -121,10 +112,15 @@ SELECT id, scope, session_id, tool, key, intent, intent_hash, context, state, at
 -- name: effect_by_key
 SELECT id, scope, session_id, tool, key, intent, intent_hash, context, state, attempt FROM effect WHERE scope = :scope AND key = :key
 
+-- The effect a request is made for, locked on PostgreSQL: two callers that ask at once make one request.
+-- name: held_effect
+UPDATE effect SET approval_id = approval_id
+WHERE id = :id
+RETURNING id, scope, session_id, tool, key, intent, intent_hash, context, state, attempt
+
 -- The question that an approver reads, and whether its effect still has that intent.
 -- name: question
-SELECT a.question, e.intent_hash, e.key, e.state, e.context, s.key AS session_key, s.agent
+SELECT a.question, e.intent_hash, e.state
 FROM approval a
 LEFT JOIN effect e ON e.id = a.effect_id
-LEFT JOIN session s ON s.id = a.session_id
 WHERE a.id = :id

@@ -1,7 +1,7 @@
 """Credits: a ledger that is only ever added to, with one entry per key.
 
-A key names the event in the world that an entry stands for: `monthly:invoice_2026_11` for a
-month's grant, `topup:payment_77` for a top-up. Whatever is replayed, however often, in whatever
+A key names the outside event of an entry: `monthly:invoice_2026_11` for a
+month's grant, `topup:payment_77` for a top-up. Any replay, any number of times, in any
 order and from however many processes: a key has one entry, so the balance is the same. The same
 key with another account, unit or amount is refused.
 
@@ -9,7 +9,7 @@ key with another account, unit or amount is refused.
 the balance. `spend` alone is a question as well: it is answered with no (`Conflict`,
 `insufficient`), leaving nothing behind, if the balance does not cover it at that moment. Spends of one
 account take turns, so two at once cannot both have the last credit; and a spend that is
-recorded stays, whatever the balance is when it is replayed.
+recorded stays, for any balance at the time of the replay.
 
 Amounts are whole numbers: count in the smallest unit there is (cents, tokens, seconds).
 """
@@ -18,16 +18,17 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from standfast import crash, serial
-from standfast.clock import iso
+from standfast import crash, hints, serial
+from standfast.clock import Time, iso
+from standfast.core import gap, journal, keys
+from standfast.core.checks import REASON_MAX, page_size, past_us
+from standfast.core.receipts import Receipt
 from standfast.db.contract import Engine, Row, Tx
 from standfast.db.sql import load
-from standfast.db.store import Room, Store, query, verb
+from standfast.db.store import Resource, Store, query, transactional
 from standfast.errors import Conflict, InvalidInput, KeyConflict, NotFound
-from standfast.footings import hints, journal, keys
-from standfast.footings.checks import page_size
-from standfast.footings.journal import Receipt
 from standfast.ids import is_id, new_id
+from standfast.models import Model
 
 SQL = load(__name__)
 
@@ -36,7 +37,6 @@ UNIT_MAX = 60
 ACCOUNT_MAX = 200
 KEY_MAX = 450
 """Shorter than other keys: a refund's is longer by its first word."""
-REASON_MAX = 500
 AMOUNT_MAX = 10**12
 """Of one entry. Nine million of the largest still fit into a balance."""
 SUMS_MAX = 1000
@@ -44,7 +44,7 @@ SUMS_MAX = 1000
 REFUND = "refund:"
 
 
-class CreditEntry(NamedTuple):
+class CreditEntry(Model):
     """One entry of the ledger. It never changes."""
 
     seq: int
@@ -53,10 +53,10 @@ class CreditEntry(NamedTuple):
     account: str
     unit: str
     amount: int
-    """What it adds to the balance: less than nothing for what is spent or taken back."""
+    """The amount added to the balance: below 0 for a debit or a reversal."""
     key: str
     reason: str | None
-    actor: str
+    agent: str
     created_us: int
     occurred_us: int
     fresh: bool = False
@@ -68,7 +68,7 @@ class CreditEntry(NamedTuple):
         return "seq", "occurred_us when", "account", "amount", "unit", "key", "reason"
 
 
-class Balance(NamedTuple):
+class Balance(Model):
     """What an account has of one unit."""
 
     account: str
@@ -82,8 +82,13 @@ class Balance(NamedTuple):
     def columns() -> tuple[str, ...]:
         return "account", "balance", "unit", "entries", "last_us"
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """Where a list goes on: `after=`."""
+        return self.account, self.unit
 
-# In the room `list` is a verb, so that the types need other names there.
+
+# In the resource `list` is a method, so that the types need other names there.
 EntryList: TypeAlias = "list[CreditEntry]"
 BalanceList: TypeAlias = "list[Balance]"
 
@@ -116,7 +121,7 @@ class _Known(NamedTuple):
 _NOTHING = _Known(0, 0)
 
 
-class Credits(Room):
+class Credits(Resource):
     """Grant, spend, refund, each once per key; and the balance that comes of it."""
 
     __slots__ = ("_engine", "_sums")
@@ -126,7 +131,7 @@ class Credits(Room):
         self._sums: dict[tuple[str, str], _Known] = {}
         self._engine: Engine | None = None
 
-    @verb
+    @transactional
     def grant(
         self,
         tx: Tx,
@@ -136,17 +141,18 @@ class Credits(Room):
         key: str,
         unit: str = UNIT,
         reason: str | None = None,
-        occurred_us: int | None = None,
+        occurred: Time | None = None,
     ) -> CreditEntry:
         """Grant an amount to an account, once per key. A repeated call returns the first entry.
 
         - `key`: the event it belongs to: monthly:invoice_7, topup:payment_9.
-        - `unit`: what is counted: credits, tokens, eur-cent.
+        - `unit`: the unit: credits, tokens, eur-cent.
         - `reason`: reason; not compared when the key is used again.
-        - `occurred_us`: when it happened; without it, now.
+        - `occurred`: when it happened; without it, now.
 
         Raises KeyConflict if the key belongs to another account, unit or amount.
         """
+        occurred_us = past_us(occurred, tx.now_us(), "occurred")
         wanted = _wanted(account, _amount(amount), key, unit, reason, occurred_us)
         return _add(tx, self.scope, wanted, "credit.granted")
 
@@ -158,31 +164,32 @@ class Credits(Room):
         key: str,
         unit: str = UNIT,
         reason: str | None = None,
-        occurred_us: int | None = None,
+        occurred: Time | None = None,
         below_zero: bool = False,
     ) -> CreditEntry:
         """Take an amount from an account, once per key, if the balance covers it.
 
         - `key`: the event it belongs to: run:fix-42.
-        - `unit`: what is counted: credits, tokens, eur-cent.
+        - `unit`: the unit: credits, tokens, eur-cent.
         - `reason`: reason; not compared when the key is used again.
-        - `occurred_us`: when it happened; without it, now.
+        - `occurred`: when it happened; without it, now.
         - `below_zero`: record it even if the balance does not cover it.
 
         A repeated call returns the first entry, at any balance. Raises Conflict (`insufficient`) if the balance
         does not cover it: nothing is written, and the same key may be used later. Raises KeyConflict as `grant` does.
         """
+        occurred_us = past_us(occurred, self.store.caller.clock.now_us(), "occurred")
         wanted = _wanted(account, -_amount(amount), key, unit, reason, occurred_us)
         known = None if below_zero else self._known(wanted)
         return self._write(lambda tx: _add(tx, self.scope, wanted, "credit.spent", known=known))
 
     def _known(self, wanted: _Wanted) -> _Known:
-        """A sum over most of the account's entries, made before the transaction, where nobody waits for it."""
+        """A sum over most of the account's entries, made before the transaction, where no caller waits for it."""
         if self.tx is not None:
             return _NOTHING
         place: Row = {"scope": self.scope, "account": wanted.account, "unit": wanted.unit}
         if self.store.engine is not self._engine or len(self._sums) >= SUMS_MAX:
-            # Opened anew, it may be another store by now: one that was restored, for one.
+            # After it was opened again it may be another store, for example a restored one.
             self._engine, self._sums = self.store.engine, {}
         known = self._sums.get((wanted.account, wanted.unit), _NOTHING)
         row = self.store.read(lambda tx: tx.one(SQL.balance_since, seq=known.seq, **place))
@@ -190,7 +197,7 @@ class Credits(Room):
         self._sums[wanted.account, wanted.unit] = known
         return known
 
-    @verb
+    @transactional
     def refund(
         self,
         tx: Tx,
@@ -198,17 +205,18 @@ class Credits(Room):
         *,
         amount: int | None = None,
         reason: str | None = None,
-        occurred_us: int | None = None,
+        occurred: Time | None = None,
     ) -> CreditEntry:
         """Reverse the entry with this key, once: a spend is paid back, a grant is taken back.
 
         - `amount`: refund only this part.
         - `reason`: reason.
-        - `occurred_us`: when it happened; without it, now.
+        - `occurred`: when it happened; without it, now.
 
         Its own key is `refund:` and that key. Raises NotFound if there is no such entry yet, InvalidInput
         for more than it was, KeyConflict for another amount than the first time.
         """
+        occurred_us = past_us(occurred, tx.now_us(), "occurred")
         found = tx.maybe(SQL.by_key, scope=self.scope, key=keys.checked(of, "a credit's key"))
         if found is None:
             raise _unknown(of)
@@ -223,26 +231,34 @@ class Credits(Room):
         return _add(tx, self.scope, wanted, "credit.refunded")
 
     @query
-    def balance(self, tx: Tx, account: str, *, unit: str = UNIT, at_us: int | None = None) -> Balance:
-        """What the account has; with `at_us`, counting what had happened by then. Unknown accounts have nothing."""
-        place: Row = {"scope": self.scope, "account": _account(account), "unit": _unit(unit)}
-        if at_us is None:
-            row = tx.one(SQL.balance, **place)
-        else:
-            row = tx.one(SQL.balance_at, at_us=_moment(at_us), **place)
-        return Balance(place["account"], place["unit"], row["balance"], row["entries"], row["last_us"])
+    def balance(self, tx: Tx, account: str, *, unit: str = UNIT, at: Time | None = None) -> Balance:
+        """What the account has; with `at`, counting what had happened by then. Unknown accounts have nothing."""
+        return _balance(tx, self.scope, account, unit, past_us(at, tx.now_us(), "at"))
 
     @query
     def balances(
         self,
         tx: Tx,
-        *,
         account: str | None = None,
-        at_us: int | None = None,
+        *,
+        unit: str | None = None,
+        at: Time | None = None,
         after: tuple[str, str] | None = None,
         limit: int = 50,
     ) -> BalanceList:
-        """By account and unit; of one account, or of all. `after` is the last (account, unit) you have."""
+        """Show the balance of ACCOUNT, or of all accounts, by unit.
+
+        - `account`: only this account.
+        - `unit`: only this unit of ACCOUNT.
+        - `at`: the balance at this time: "tue 03:00".
+
+        `after` is the last (account, unit) you have.
+        """
+        at_us = past_us(at, tx.now_us(), "at")
+        if unit is not None and account is None:
+            raise InvalidInput("--unit needs an account", "standfast credit balance ACCOUNT --unit UNIT")
+        if unit is not None and account is not None:
+            return [_balance(tx, self.scope, account, unit, at_us)]
         asked: Row = {"scope": self.scope, "limit": page_size(limit)}
         asked["at_us"] = serial.INT_MAX if at_us is None else _moment(at_us)
         asked["account"], asked["unit"] = after or ("", "")
@@ -250,7 +266,7 @@ class Credits(Room):
             rows = tx.all(SQL.balances, **asked)
         else:
             rows = tx.all(SQL.balances_of, **(asked | {"account": _account(account)}))
-        return [Balance(*(row[name] for name in Balance._fields)) for row in rows]
+        return [Balance(*(row[name] for name in Balance.field_names())) for row in rows]
 
     @query
     def get(self, tx: Tx, which: str) -> CreditEntry:
@@ -294,6 +310,8 @@ def _add(tx: Tx, scope: str, wanted: _Wanted, type: str, *, known: _Known | None
     # Entries of one account take turns: on PostgreSQL two spends would not see each other.
     tx.run(SQL.alone, name=f"credit {scope}\n{wanted.account}\n{wanted.unit}")
     found = tx.maybe(SQL.by_key, scope=scope, key=wanted.key)
+    if found is None:
+        gap.refuse(tx, f"credit {wanted.key!r}")
     if found is None and known is not None:
         _refuse_uncovered(tx, scope, wanted, known)
     row = found or tx.maybe(
@@ -313,7 +331,7 @@ def _add(tx: Tx, scope: str, wanted: _Wanted, type: str, *, known: _Known | None
     )
     if found is not None or row is None:  # the key has its entry: before, or for another account at this moment
         return _same_or_conflict(found or tx.one(SQL.by_key, scope=scope, key=wanted.key), wanted)
-    return _entry(row)._replace(fresh=True, receipt=_told(tx, row, type))
+    return _entry(row).replace(fresh=True, receipt=_told(tx, row, type))
 
 
 def _refuse_uncovered(tx: Tx, scope: str, wanted: _Wanted, known: _Known) -> None:
@@ -337,7 +355,7 @@ def _same_or_conflict(row: Row, wanted: _Wanted) -> CreditEntry:
         f"{name} {row[name]}, not {getattr(wanted, name)}" for name in names if row[name] != getattr(wanted, name)
     ]
     raise KeyConflict(
-        f"the key {serial.clean(row['key'], 80)!r} stands for another entry since {iso(row['created_us'])}: "
+        f"the key {serial.clean(row['key'], 80)!r} is used for another entry since {iso(row['created_us'])}: "
         f"{'; '.join(differ)}",
         hints.command("credit", "list", row["account"]),
     )
@@ -373,6 +391,15 @@ def _wanted(
     )
 
 
+def _balance(tx: Tx, scope: str, account: str, unit: str, at_us: int | None) -> Balance:
+    place: Row = {"scope": scope, "account": _account(account), "unit": _unit(unit)}
+    if at_us is None:
+        row = tx.one(SQL.balance, **place)
+    else:
+        row = tx.one(SQL.balance_at, at_us=_moment(at_us), **place)
+    return Balance(place["account"], place["unit"], row["balance"], row["entries"], row["last_us"])
+
+
 def _account(text: str) -> str:
     return keys.checked(text, "an account", limit=ACCOUNT_MAX)
 
@@ -391,14 +418,14 @@ def _amount(number: object) -> int:
     return int(number)
 
 
-def _moment(us: object) -> int:
-    if isinstance(us, bool) or not isinstance(us, int) or not 0 <= us <= serial.INT_MAX:
-        raise InvalidInput("a moment is a whole number of microseconds since 1970")
-    return int(us)
+def _moment(us: int) -> int:
+    if us < 0:
+        raise InvalidInput(f"a credit has no time before 1970 (got {iso(us)})")
+    return us
 
 
 def _entry(row: Row) -> CreditEntry:
-    return CreditEntry(*(row[name] for name in CreditEntry._fields[:-2]))
+    return CreditEntry.from_row(row)
 
 
 def _unknown(key: str) -> NotFound:

@@ -1,6 +1,6 @@
 -- Credits: added, never changed.
 
--- One entry of an account at a time, so that a balance that was read still stands when the entry is
+-- One entry of an account at a time, so that a balance that was read is still right when the entry is
 -- written. SQLite has one writer anyway.
 -- name: alone [sqlite]
 SELECT 1 AS alone

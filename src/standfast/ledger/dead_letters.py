@@ -1,31 +1,30 @@
 """Dead letters: what could not be delivered or handled, kept with the reason until a person settles it.
 
     buried ──▶ retried     the thing is handed out again, with its attempts counted from nought
-       └─────▶ resolved    somebody looked after it in another way, and says how
+       └─────▶ resolved    a person handled it in another way, and says how
 
 Mail and webhooks share this table: each says what it gives up with `bury` and takes it back with
 `settle`, in the transaction that changes the thing itself. A thing has one open dead letter at
 most, however often it is buried. Nothing is ever deleted here: a thing that was retried and
 dies again has two letters, and the first says who retried it.
 
-These are functions of a transaction. Whoever buries tells the configured `notify` command with
+These are functions of a transaction. A caller that moves one here starts the configured `notify` command with
 `tell`, once the transaction is committed.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from standfast import crash, serial
 from standfast.clock import iso
+from standfast.core import journal, naming, notices
+from standfast.core.checks import page_size
+from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Store
 from standfast.errors import IllegalTransition, InvalidInput, NotFound
-from standfast.footings import journal, naming, notices
-from standfast.footings.checks import page_size
-from standfast.footings.journal import Receipt
 from standfast.ids import new_id, short
+from standfast.models import Model
 
 SQL = load(__name__)
 
@@ -36,7 +35,7 @@ NOTE_MAX = 4000
 _LAST = "ddl_z"  # sorts behind every id, in every collation: an id begins with 0 to 7
 
 
-class DeadLetter(NamedTuple):
+class DeadLetter(Model):
     """One thing that was given up, and what became of it."""
 
     id: str
@@ -60,7 +59,7 @@ class DeadLetter(NamedTuple):
 
 
 def bury(tx: Tx, *, scope: str, subject: str, kind: str, reason: str, attempts: int) -> DeadLetter:
-    """Give it up, with the reason. What is buried already stays as it is: the answer has no receipt then.
+    """Give it up, with the reason. A dead letter stays as it is: the answer has no receipt then.
 
     The caller holds the row of `subject` in this transaction.
     """
@@ -78,7 +77,7 @@ def bury(tx: Tx, *, scope: str, subject: str, kind: str, reason: str, attempts: 
     )
     if row is None:
         return _letter(tx.one(SQL.open_of, subject=subject))
-    return _told(tx, _letter(row), "dead_letter.buried", _sentence(row))
+    return _journal(tx, _letter(row), "dead_letter.buried", _sentence(row))
 
 
 def settle(tx: Tx, subject: str, settlement: str, note: str | None = None) -> DeadLetter:
@@ -96,7 +95,7 @@ def settle(tx: Tx, subject: str, settlement: str, note: str | None = None) -> De
     if row is None:
         raise _settled_before(one(tx, subject))
     said = f"{row['kind']} {short(row['subject'])} {settlement}" + (f": {words}" if words else "")
-    return _told(tx, _letter(row), f"dead_letter.{settlement}", said)
+    return _journal(tx, _letter(row), f"dead_letter.{settlement}", said)
 
 
 def one(tx: Tx, which: str) -> DeadLetter:
@@ -146,19 +145,19 @@ def page(
 def tell(store: Store, letter: DeadLetter, hint: str, *, tx: Tx | None = None) -> None:
     """Run the `notify` command for a letter that was just buried; nothing for one that lay there already.
 
-    Call it after the transaction; inside a caller's own, with its `tx` (`room.tx`).
+    Call it after the transaction; inside a caller's own, with its `tx` (`resource.tx`).
     """
     if letter.receipt is not None:
-        notices.tell(store, f"{letter.kind}.dead", letter.subject, _sentence(letter._asdict()), hint, tx=tx)
+        notices.tell(store, f"{letter.kind}.dead", letter.subject, _sentence(letter.as_dict()), hint, tx=tx)
 
 
 # -- small parts -------------------------------------------------------------------------------------
 
 
-def _told(tx: Tx, letter: DeadLetter, type: str, summary: str) -> DeadLetter:
+def _journal(tx: Tx, letter: DeadLetter, type: str, summary: str) -> DeadLetter:
     data = {"subject": letter.subject, "kind": letter.kind, "attempts": letter.attempts}
     receipt = journal.append(tx, type, letter.id, scope=letter.scope, summary=summary, data=data)
-    return letter._replace(receipt=receipt)
+    return letter.replace(receipt=receipt)
 
 
 def _settled_before(found: DeadLetter) -> IllegalTransition:
@@ -180,4 +179,4 @@ def _words(text: str, limit: int) -> str:
 
 
 def _letter(row: Row) -> DeadLetter:
-    return DeadLetter(*(row[name] for name in DeadLetter._fields[:-1]))
+    return DeadLetter(*(row[name] for name in DeadLetter.field_names()[:-1]))

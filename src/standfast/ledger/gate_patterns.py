@@ -9,7 +9,7 @@ Between two words of a gate may stand options, each with one value (`git -C . pu
 The first word is also compared with the last part of a path (`/usr/bin/git`). So `sh -c "git push"`, `eval`, `xargs`,
 `find -exec`, here-documents and `standfast once KEY -- git push` meet `git push*`.
 
-`gate_release` knows shell syntax, and only takes out what is plainly text: the message of a commit, an argument of
+`gate_release` knows shell syntax, and only removes plain text: the message of a commit, an argument of
 `echo`, the body of a here-document for `cat`. A text that is too long, or that cannot be read, meets every gate of
 which one literal word occurs in it.
 
@@ -19,13 +19,16 @@ The work grows linearly with the length of the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase, translate
 from shlex import join
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from standfast.config.scope import Keyspace
+from standfast.models import Model
+
 if TYPE_CHECKING:
-    from standfast.footings.journal import Receipt
+    from standfast.core.receipts import Receipt
 
 TEXT_MAX = 256 << 10
 """Characters of a call that are compared; a longer one meets every gate of which a word occurs in it."""
@@ -33,27 +36,45 @@ TEXT_MAX = 256 << 10
 BREAK = "\n"
 """The token between two commands: a gate's words do not reach across it."""
 
+_STRICTEST = ("approval", "ask", "effect")
 _REMOVED = {ord(mark): None for mark in "'\"\\"}
+_QUOTES_APART = {ord(mark): " " for mark in "'\""}
 _SPACES = {ord(mark): " " for mark in "(){}[],`=!@"}
 _IFS = re.compile(r"\$\{?IFS\}?")
 _NOTHING = re.compile(r"``|\$\(\)|\$[@*]|\$(?=['\"])")
+_EXPANSION = r"(?:\$\{[^{}]*\}|\$\([^()]*\)|`[^`]*`|\$[0-9@*#?!-]|\$[A-Za-z_]\w*)"
+_IN_A_WORD = re.compile(rf"(?<=\w)(\"?){_EXPANSION}\1|(\"?){_EXPANSION}\2(?=\w)")
 _FLAT = re.compile(r"[;&|\n]+|[<>]+[&|]?|[^\s;&|<>]+")
 _LITERAL = re.compile(r"\[[^\]]*\]|[*?\s]+")
 _VARIABLE = re.compile(r"\$\w*|\$[^\w\s]")
 
 
-class Gate(NamedTuple):
+class Gate(Model):
     """A pattern of commands that need a person's yes, or to be an effect."""
 
     id: str
     scope: str
+    repository: str
     pattern: str
     need: str
+    """approval, effect, or ask: an approval that Claude Code gets from its user in its own prompt."""
     why: str | None
-    actor: str
+    agent: str
     created_us: int
     removed_us: int | None = None
+    paused_until_us: int | None = None
+    """A person paused the gate: until then it stops nothing."""
     receipt: Receipt | None = None
+
+    @property
+    def needs_person(self) -> bool:
+        return self.need != "effect"
+
+
+def gate_of(row: Mapping[str, Any]) -> Gate:
+    """The gate of a row of the store or of `gates.json`, which may be of an older version."""
+    fields: dict[str, Any] = {name: row.get(name) for name in Gate.field_names()[:-1]}
+    return Gate(**{**fields, "need": row.get("via") or row["need"], "agent": row.get("actor") or row.get("agent")})
 
 
 def match(
@@ -62,22 +83,22 @@ def match(
     *,
     tool: str | None = None,
     texts: Sequence[str] = (),
-    scope: str | tuple[str, ...] | None = None,
+    keyspaces: Sequence[Keyspace] | None = None,
 ) -> list[Gate]:
     """The gates of a `gates.json`, as read, that this command meets; those that need a yes first.
 
-    Gates of `scope`, or of any of several, and those that hold everywhere; without one, all of them.
-    `config.load().homes` are those of the current directory.
+    `keyspaces` says where: `config.load().keyspaces` are those of the current directory. Without it, all gates count.
     """
-    return met(standing(document, scope), command, tool=tool, texts=texts)
+    return met(standing(document, keyspaces), command, tool=tool, texts=texts)
 
 
-def standing(document: dict[str, Any], scope: str | tuple[str, ...] | None = None) -> list[Gate]:
-    """The gates of a `gates.json` that hold in `scope`, or in any of several; without one, all of them."""
+def standing(document: dict[str, Any], keyspaces: Sequence[Keyspace] | None = None) -> list[Gate]:
+    """The gates of a `gates.json` that hold in any of `keyspaces`; without them, all of them."""
     rows = [row for gates in document["stores"].values() for row in gates]
-    gates = [Gate(*(row.get(name) for name in Gate._fields[:-1])) for row in rows]
-    wanted = scope if isinstance(scope, tuple) else (scope,)
-    return [gate for gate in gates if scope is None or gate.scope in ("", *wanted)]
+    gates = [gate_of(row) for row in rows]
+    if keyspaces is None:
+        return gates
+    return [gate for gate in gates if any(one.within(Keyspace(gate.scope, gate.repository)) for one in keyspaces)]
 
 
 def met(
@@ -97,7 +118,7 @@ def met(
     line = command if isinstance(command, str) else join(command)
     call = _Call([text for text in (line, *texts) if text.strip()], late)
     found = [gate for gate in gates if (tool and fnmatchcase(tool, gate.pattern)) or call.meets(gate.pattern)]
-    return sorted(found, key=lambda gate: (gate.need != "approval", gate.pattern))
+    return sorted(found, key=lambda gate: (_STRICTEST.index(gate.need), gate.pattern))
 
 
 def may_meet(gates: Sequence[Gate], text: str) -> list[Gate]:
@@ -129,6 +150,7 @@ class _Call:
         self._flat = [flattened(text) for text in texts] if self._size <= TEXT_MAX else []
         self._lines = [" ".join(text.split()) for text in (*texts, *self._flat)] if self._flat else []
         self._reads: list[_Read] = []
+        self._joined: tuple[_Read, str] | None = None
 
     def meets(self, pattern: str) -> bool:
         if not self._texts:
@@ -141,24 +163,41 @@ class _Call:
             return True
         if not _some_literal(pattern, whole):
             return False
-        # Read twice where something expands to nothing: what that hides or releases in one reading counts in the other.
+        self._reads = self._reads or self._readings()
+        return any(read.meets(pattern, whole) for read in self._reads) or self._meets_joined(pattern)
+
+    def _readings(self) -> list[_Read]:
+        """Two where something expands to nothing: what that hides or releases in one reading counts in the other."""
         joined = [_NOTHING.sub("", text.replace("\\\n", "")) for text in self._texts]
         both = (self._texts,) if joined == self._texts else (self._texts, joined)
-        self._reads = self._reads or [_Read.of(texts) for texts in both]
-        return any(read.meets(pattern, whole) for read in self._reads)
+        return [_Read.of(texts) for texts in both]
+
+    def _meets_joined(self, pattern: str) -> bool:
+        """Whether it meets the gate if every expansion inside a word is empty: `git pu${x}sh`.
+
+        This reading only adds: a text that it cannot read meets nothing here.
+        """
+        if self._joined is None:
+            joined = [_IN_A_WORD.sub("", text) for text in self._texts]
+            read = _Read([], [], [], failed=True) if joined == self._texts else _Read.of(joined)
+            self._joined = read, "\n".join(map(flattened, joined))
+        read, whole = self._joined
+        return not read.failed and read.meets(pattern, whole)
 
     def _is_line(self, pattern: str) -> bool:
         return any(fnmatchcase(line, pattern) for line in self._lines)
 
 
 class _Read(NamedTuple):
-    """The tokens of a call without what is plainly text: once without quotes, once as a shell reads its words."""
+    """The tokens of a call without plain text: once without quotes, once as a shell reads its words."""
 
     flat: list[str]
     words: list[str]
     unread: list[str]
     """Texts inside that could not be read, without quotes: one meets a gate if all its literal words occur in it."""
     failed: bool
+    apart: Sequence[str] = ()
+    """With a space for each quote: programs part an option from its value, as in `env -S"git push"`."""
 
     def meets(self, pattern: str, whole: str) -> bool:
         if self.failed:
@@ -169,7 +208,7 @@ class _Read(NamedTuple):
         if any(all(part in text for part in parts) for text in self.unread):
             return True
         words = pattern.split()
-        return occurs(words, self.flat) or occurs(words, self.words)
+        return any(occurs(words, tokens) for tokens in (self.flat, self.words, self.apart))
 
     @classmethod
     def of(cls, texts: list[str]) -> _Read:
@@ -186,8 +225,10 @@ class _Read(NamedTuple):
         # `{"args": ["push"], "program": "git"}`: the fields of a call have no order, so the last may come first.
         times = 1 if len(texts) == 1 else 2
         flat = [token for one in released for token in tokens(one.rest)] * times
+        apart = [token for one in released for token in tokens(one.rest.translate(_QUOTES_APART))] * times
         words = [token for one in released for token in one.words] * times
-        return cls(flat, words, [flattened(text) for one in released for text in one.unread], failed=False)
+        unread = [flattened(text) for one in released for text in one.unread]
+        return cls(flat, words, unread, apart=apart, failed=False)
 
 
 def tokens(text: str) -> list[str]:
@@ -197,7 +238,7 @@ def tokens(text: str) -> list[str]:
 
 
 def occurs(words: list[str], tokens: Sequence[str]) -> bool:
-    """Whether the words of a gate occur in order: one pass, whatever the tokens are."""
+    """Whether the words of a gate occur in order: one pass, for any tokens."""
     globs = [re.compile(translate(word)).match for word in words if word.strip("*")]
     if not globs:
         return True

@@ -1,15 +1,16 @@
-"""What in a command line is plainly text, so that a gate does not have to look at it.
+"""Find plain text in a command line, which a gate does not have to check.
 
     read(text).rest      the text, with everything released replaced by a mark
     read(text).words     the words of its commands as a shell sees them, and of texts inside them
 
-Released are: comments, the message of `git commit` and its like, the arguments of `echo`, `printf`, `grep` and `jq`,
-here-documents for `cat`, and the texts of standfast's own commands. What a substitution (`$(…)`) in them runs is not.
+Released are: comments, the message of `git commit` and its like, what `git log --grep` and `gh --search` look for, the
+arguments of `echo`, `printf`, `grep` and `jq`, here-documents for `cat`, and the texts of standfast's own commands.
+What a substitution (`$(…)`) in them runs is not.
 The output of `echo` and `cat` counts as text only where nothing can run it: at the end of the line, in front of a
 program that only reads, or in a file on a line of such programs that name it only to read it.
 
-Whatever this module does not understand raises Unreadable, or releases nothing. It never hides a command: a gate
-also sees the rest without quotes.
+A command line that this module does not understand raises Unreadable, or releases nothing. It never hides a command: a
+gate also sees the rest without quotes.
 """
 
 from __future__ import annotations
@@ -56,10 +57,10 @@ _RUNNING_NOTHING = _READERS | _set("ls cd mkdir echo printf touch pwd true test 
 """A file that the line writes is text only if the line has no other programs than these."""
 _GLOBAL_VALUES = _set("-C -c --git-dir --work-tree --namespace")
 _MESSAGES = {
-    "git": _set("-m -am --message"),
-    "gh": _set("-t --title -b --body -n --notes -c --comment"),
+    "git": _set("-m -am --message --grep"),
+    "gh": _set("-t --title -b --body -n --notes -c --comment -S --search"),
 }
-_COMMITTING = _set("commit tag merge stash notes revert")
+_COMMITTING = _set("commit tag merge stash notes revert log")
 _DISCUSSING = _set("pr issue release")
 _OWN_TEXTS = _set("gate task mail decide search approve deny approval")
 
@@ -71,7 +72,7 @@ class Unreadable(Exception):
 class Released(NamedTuple):
     rest: str
     words: list[str]
-    """A line break stands between two commands."""
+    """A line break separates two commands."""
     unread: list[str]
     """Texts inside words that are not shell, or not understood."""
 

@@ -1,9 +1,9 @@
 -- Gates: patterns of commands that need a person's yes, or to be an effect.
 
 -- name: add
-INSERT INTO gate (id, scope, pattern, need, why, actor, created_us, git_dir, origin)
-VALUES (:id, :scope, :pattern, :need, :why, :actor, :now_us, :git_dir, :origin)
-ON CONFLICT (scope, pattern) WHERE removed_us IS NULL DO NOTHING
+INSERT INTO gate (id, scope, repository, pattern, need, via, why, actor, created_us, git_dir, origin)
+VALUES (:id, :scope, :repository, :pattern, :need, :via, :why, :actor, :now_us, :git_dir, :origin)
+ON CONFLICT (scope, repository, pattern) WHERE removed_us IS NULL DO NOTHING
 RETURNING {columns:gate}
 
 -- name: remove
@@ -12,10 +12,17 @@ SET removed_us = :now_us
 WHERE id = :id AND removed_us IS NULL
 RETURNING {columns:gate}
 
+-- NULL resumes it.
+-- name: pause
+UPDATE gate
+SET paused_until_us = :until_us
+WHERE id = :id AND removed_us IS NULL
+RETURNING {columns:gate}
+
 -- name: by_pattern
 SELECT {columns:gate}
 FROM gate
-WHERE scope = :scope AND pattern = :pattern AND removed_us IS NULL
+WHERE scope = :scope AND repository = :repository AND pattern = :pattern AND removed_us IS NULL
 
 -- name: by_suffix
 SELECT {columns:gate}
@@ -24,12 +31,14 @@ WHERE id LIKE :pattern AND removed_us IS NULL
 LIMIT 2
 
 -- What holds here: by the repository's id, and by either label, so that no remote that is added or renamed takes a
--- gate away. `within` is the form of the ids of one scope.
+-- gate away. A gate of no repository holds in every repository of its scope, and without a scope everywhere.
 -- name: page
 SELECT {columns:gate}
 FROM gate
 WHERE removed_us IS NULL AND id > :after
-  AND (:everywhere = 1 OR scope IN (:scope, '') OR ((git_dir = :git_dir OR origin = :origin) AND scope LIKE :within))
+  AND (:paused = 1 OR paused_until_us IS NULL OR paused_until_us <= :now_us)
+  AND (:everywhere = 1 OR (repository = '' AND scope IN ('', :scope))
+       OR (scope = :scope AND (repository = :repository OR git_dir = :git_dir OR origin = :origin)))
 ORDER BY id
 LIMIT :limit
 

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from standfast import serial
-from standfast.clock import DAY_US
+from standfast.core.authors import Author
 from standfast.errors import KeyConflict, NotFound
-from standfast.footings.authors import Author
-from standfast.handle import Rooms, Standfast
+from standfast.handle import Resources, Standfast
 
 NAMESPACE = "mcp.answers"
 TEXT_MAX = 10_000
@@ -22,7 +21,7 @@ TEXT_MAX = 10_000
 Answer = dict[str, Any]
 
 
-def once(sf: Standfast, key: str | None, tool: str, asked: Answer, do: Callable[[Rooms], Answer]) -> Answer:
+def once(sf: Standfast, key: str | None, tool: str, asked: Answer, do: Callable[[Resources], Answer]) -> Answer:
     """Do it, or answer as the first call under `key` was answered."""
     if key is None:
         return do(sf)
@@ -32,7 +31,7 @@ def once(sf: Standfast, key: str | None, tool: str, asked: Answer, do: Callable[
             kept: Any = tx.state.get(key, namespace=NAMESPACE).value
         except NotFound:
             answer = do(tx)
-            tx.state.set(key, {"hash": hash, "answer": answer}, namespace=NAMESPACE, for_us=DAY_US)
+            tx.state.set(key, {"hash": hash, "answer": answer}, namespace=NAMESPACE, for_="1d")
             return answer
     if kept["hash"] != hash:
         raise KeyConflict(f"the key {key!r} was used for another call", "another call needs another key")

@@ -56,7 +56,7 @@ class Callers:
     async def acting(self, meta: Mapping[str, Any]) -> AbstractContextManager[None]:
         """A block in which `sf` is the store for the actor of this call."""
         named = None if os.environ.get("STANDFAST_ACTOR", "").strip() else session_in(meta)
-        if named is None or named == self.own.actor:
+        if named is None or named == self.own.agent:
             return _acting(self.own)
         async with self._opening:
             found = self._others.pop(named, None)
@@ -74,7 +74,7 @@ class Callers:
         self._others.clear()
 
     def _open(self, actor: str) -> Standfast:
-        from standfast.interchange.hooks.keeping import Hooks, work_in
+        from standfast.interchange.hooks.record import Hooks, work_in
 
         sf = handle.connect(self.own.settings._replace(actor=actor), as_actor=True)
         named = os.environ.get("STANDFAST_SESSION", "").strip()

@@ -1,6 +1,6 @@
-"""Twelve tools over one store, for agents that speak MCP.
+"""Fourteen tools over one store, for agents that speak MCP.
 
-Each tool calls one verb and answers with its facts, an id in every one of them. Whatever is refused
+Each tool calls one method and answers with its facts, an id in every one of them. An error
 says what to do about it. What a tool takes (a task, an effect, a mail) belongs to the actor, not to
 this process, and is renewed by its next call. Approvals are asked for here and never given.
 
@@ -25,9 +25,9 @@ from mcp.server.mcpserver.tools import Tool
 from mcp.types import ToolAnnotations
 from pydantic import Field, PrivateAttr
 
+from standfast.core import authors, leases
 from standfast.errors import InvalidInput, StandfastError
-from standfast.footings import authors, leases
-from standfast.handle import Rooms, Standfast
+from standfast.handle import Resources, Standfast
 from standfast.mcp.answers import Answer, once, plain, written_by
 from standfast.mcp.callers import Callers
 from standfast.mcp.changes import Changes
@@ -43,10 +43,12 @@ INSTRUCTIONS = (
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 WAIT_MAX_S = 300
+KNOWN_MAX = 2_000
+"""Characters of one text that `knowledge_search` returns."""
 LOOK_AGAIN_S = 5.0
 """How long a waiting call relies on being woken: an approval that expires wakes nothing."""
 
-Key = Annotated[str | None, Field(description="makes a retry safe")]
+Key = Annotated[str | None, Field(description="safe retry")]
 Json = Any
 
 
@@ -105,14 +107,14 @@ def _tool(callers: Callers, function: Callable[..., Any], annotations: ToolAnnot
 def small(schema: Any) -> Any:
     """The same schema in fewer words: an agent pays for each of them in every session.
 
-    Titles only repeat names, and what may be left out need not also be allowed to be null.
+    Titles only repeat names. An argument that may be left out is then null or false, which need not be said.
     """
     if isinstance(schema, list):
         return [small(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
     kept = {name: part for name, part in schema.items() if not (name == "title" and isinstance(part, str))}
-    if kept.get("default", 0) is None:
+    if kept.get("default", 0) is None or kept.get("default", 0) is False:
         del kept["default"]
     choices = [part for part in kept.pop("anyOf", []) if part != {"type": "null"}]
     if len(choices) == 1:
@@ -128,7 +130,7 @@ def _answering(callers: Callers, tool: F) -> F:
     @functools.wraps(tool)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            leases.keep(callers.sf._store)
+            leases.renew_actor_leases(callers.sf._store)
             return tool(*args, **kwargs)
         except StandfastError as refusal:
             raise ToolError(f"{refusal.code}: {refusal}") from refusal
@@ -136,7 +138,7 @@ def _answering(callers: Callers, tool: F) -> F:
     @functools.wraps(tool)
     async def wait(*args: Any, **kwargs: Any) -> Any:
         try:
-            await anyio.to_thread.run_sync(leases.keep, callers.sf._store)
+            await anyio.to_thread.run_sync(leases.renew_actor_leases, callers.sf._store)
             return await tool(*args, **kwargs)
         except StandfastError as refusal:
             raise ToolError(f"{refusal.code}: {refusal}") from refusal
@@ -151,7 +153,7 @@ def _version() -> str:
 
 
 class Tools:
-    """The twelve, each a verb of the store with the words a model needs."""
+    """The fourteen tools. Each is a method of the store, with a description for an LLM."""
 
     def __init__(self, callers: Callers) -> None:
         self._callers = callers
@@ -168,7 +170,7 @@ class Tools:
         return self.sf._store.caller.session_id
 
     def brief(self, max_tokens: int = 1500) -> Answer:
-        """What to know before starting: orders, doubts, tasks, mail, where work stopped."""
+        """What to know before starting: orders, doubts, tasks, mail."""
         made = self.sf.brief(max_tokens=max_tokens)
         return {"text": made.markdown, "tokens": made.tokens}
 
@@ -176,28 +178,51 @@ class Tools:
         self,
         query: str,
         kind: Literal["message", "decision", "tool_call", "mail", "task"] | None = None,
-        since: Annotated[str | None, Field(description='"7d", "tue 03:00"')] = None,
+        since: Annotated[str | None, Field(description="7d, tue 03:00")] = None,
         everywhere: Annotated[bool, Field(description="all repositories")] = False,
         limit: int = 10,
         cursor: str | None = None,
     ) -> Answer:
-        """Find words in all that was said, decided, called, sent and planned."""
+        """Find words in messages, decisions, calls, mail and tasks."""
         found = self.sf.search(query, kind=kind, since=since, everywhere=everywhere, limit=limit, after=cursor)
-        hits = [{**plain(hit, *hit._fields), "snippet": authors.quoted(hit.snippet)} for hit in found.hits]
+        hits = [{**plain(hit, *hit.field_names()), "snippet": authors.quoted(hit.snippet)} for hit in found.hits]
         return {"hits": hits, "next": found.next}
+
+    def knowledge_add(
+        self,
+        text: str,
+        source: Annotated[str | None, Field(description="id or URL")] = None,
+        tags: list[str] | None = None,
+        supersedes: Annotated[str | None, Field(description="id it replaces")] = None,
+        key: Key = None,
+    ) -> Answer:
+        """Keep a fact for later sessions, with its source."""
+        asked = {"text": text, "source": source, "tags": tags, "supersedes": supersedes}
+
+        def do(resources: Resources) -> Answer:
+            made = resources.knowledge.add(text, source=source, tags=tags or (), supersedes=supersedes)
+            return plain(made, "id", "fresh", "superseded_by")
+
+        return once(self.sf, key, "knowledge_add", asked, do)
+
+    def knowledge_search(self, query: str, k: int = 5, tags: list[str] | None = None) -> Answer:
+        """Find facts that agents kept, best first."""
+        found = self.sf.knowledge.search(query, k=k, tags=tags or ())
+        names = ("id", "agent", "source", "tags", "stale", "author", "author_kind")
+        return {"found": [{**plain(one, *names), "text": authors.quoted(one.text, KNOWN_MAX)} for one in found]}
 
     def decide(
         self,
         what: str | None = None,
         why: str | None = None,
-        then: Annotated[str | None, Field(description="planned action")] = None,
+        then: Annotated[str | None, Field(description="next action")] = None,
         standing: Annotated[bool, Field(description="a rule that stays")] = False,
         id: Annotated[str | None, Field(description="close this decision")] = None,
         outcome: str | None = None,
         failed: bool = False,
         key: Key = None,
     ) -> Answer:
-        """Write down a decision before acting; with `id`, close it with its outcome."""
+        """Record a decision before acting; with `id`, close it."""
         asked = {
             "what": what,
             "why": why,
@@ -208,26 +233,26 @@ class Tools:
             "failed": failed,
         }
 
-        def do(rooms: Rooms) -> Answer:
+        def do(resources: Resources) -> Answer:
             if id is not None:
-                end = rooms.decisions.fail if failed else rooms.decisions.done
+                end = resources.decisions.fail if failed else resources.decisions.done
                 return plain(end(id, outcome), "id", "what", "state", "outcome")
-            made = rooms.decisions.record(what or "", why=why, then=then, standing=standing, session=self.session)
+            made = resources.decisions.record(what or "", why=why, then=then, standing=standing, session=self.session)
             return plain(made, "id", "what", "state")
 
         return once(self.sf, key, "decide", asked, do)
 
     def effect_begin(
         self,
-        tool: Annotated[str, Field(description='"github.open_pr"')],
-        intent: Annotated[Json, Field(description="what exactly is to be done")],
-        by: Annotated[list[str] | None, Field(description="fields of intent that identify it; never prose")] = None,
+        tool: Annotated[str, Field(description="github.open_pr")],
+        intent: Annotated[Json, Field(description="what exactly you do")],
+        by: Annotated[list[str] | None, Field(description="fields that identify it; never prose")] = None,
         session: str | None = None,
-        approve: Annotated[bool, Field(description="a person must say yes first")] = False,
-        again: Annotated[bool, Field(description="once more, although done")] = False,
+        approve: Annotated[bool, Field(description="a person approves first")] = False,
+        again: Annotated[bool, Field(description="repeat it")] = False,
         key: Annotated[str | None, Field(description="your own name for it instead of `by`")] = None,
     ) -> Answer:
-        """Record what is about to be sent outside. Act only if act=true, then call effect_done."""
+        """Record a request before it is sent. Act only if act=true, then call effect_done."""
         if approve:
             _refuse_empty(intent)
         where = session or self.session
@@ -235,7 +260,7 @@ class Tools:
             tool, intent, by=tuple(by) if by else None, key=key, session=where, approve=approve, again=again
         )
         facts = plain(begun, "id", "state", "attempt", "call_key")
-        done = {"result": begun.result, **written_by(authors.of(begun.actor))} if begun.done else {}
+        done = {"result": begun.result, **written_by(authors.of(begun.agent))} if begun.done else {}
         return {**facts, "act": not begun.done, **done}
 
     def effect_done(
@@ -251,23 +276,23 @@ class Tools:
         """Record how an effect ended. If you do not know, do not call this: it is in doubt."""
         asked = {"id": id, "outcome": outcome, "result": result, "why": why}
 
-        def do(rooms: Rooms) -> Answer:
+        def do(resources: Resources) -> Answer:
             if outcome == "failed":
-                return plain(rooms.effects.fail(id, why or "not applied"), "id", "state")
-            return plain(rooms.effects.done(id, result), "id", "state")
+                return plain(resources.effects.fail(id, why or "not applied"), "id", "state")
+            return plain(resources.effects.done(id, result), "id", "state")
 
         return once(self.sf, key, "effect_done", asked, do)
 
     def approval_request(
         self,
         tool: str,
-        intent: Annotated[Json, Field(description="what exactly gets approved")],
+        intent: Annotated[Json, Field(description="gets approved")],
         why: str | None = None,
         by: list[str] | None = None,
         session: str | None = None,
         key: Annotated[str | None, Field(description="as in effect_begin")] = None,
     ) -> Answer:
-        """Ask a person for a yes to exactly this intent; then approval_wait, then effect_begin with approve."""
+        """Ask a person to approve this intent; then approval_wait, then effect_begin with approve."""
         _refuse_empty(intent)
         where = session or self.session
         planned = self.sf.effects.plan(tool, intent, by=tuple(by) if by else None, key=key, session=where)
@@ -279,7 +304,7 @@ class Tools:
         end = time.monotonic() + timeout_s
         with self._changes.waiting():
             while True:
-                changed = self._changes.next()  # before the look: what is committed after it is not missed
+                changed = self._changes.next()  # before the read: later commits are not missed
                 found = await anyio.to_thread.run_sync(self.sf.approvals.get, id)
                 left_s = end - time.monotonic()
                 if found.state != "requested" or left_s <= 0:
@@ -300,46 +325,46 @@ class Tools:
         asked = {"title": title, "body": body, "labels": labels, "priority": priority, "parent": parent}
         given = {name: value for name, value in asked.items() if value is not None and name != "title"}
 
-        def do(rooms: Rooms) -> Answer:
-            made = rooms.tasks.add(title, session=self.session, **given)  # type: ignore[arg-type]
+        def do(resources: Resources) -> Answer:
+            made = resources.tasks.add(title, session=self.session, **given)  # type: ignore[arg-type]
             return plain(made, "id", "title", "state", "episode", "occurrences", "sighting")
 
         return once(self.sf, key, "task_add", asked, do)
 
     def task_claim(
         self,
-        id: Annotated[str | None, Field(description="without it, the most urgent that is free")] = None,
+        id: Annotated[str | None, Field(description="default: the most urgent free one")] = None,
         label: str | None = None,
         key: Key = None,
     ) -> Answer:
-        """Take a task for yourself: nobody else gets it while you work."""
+        """Take a task: no other agent gets it while you work."""
 
-        def do(rooms: Rooms) -> Answer:
-            taken = rooms.tasks.claim(id) if id is not None else rooms.tasks.claim(label=label)
+        def do(resources: Resources) -> Answer:
+            taken = resources.tasks.claim(id) if id is not None else resources.tasks.claim(label=label)
             if taken is None:
                 return {"id": None, "hint": "nothing is free; add one with task_add"}
             facts = plain(taken, "id", "title", "labels", "priority", "branch", "lease_until_us", "fence")
             body = {"body": authors.quoted_lines(taken.body)} if taken.body else {}
-            return {**facts, **body, **written_by(rooms.tasks.author(taken.id))}
+            return {**facts, **body, **written_by(resources.tasks.author(taken.id))}
 
         return once(self.sf, key, "task_claim", {"id": id, "label": label}, do)
 
     def task_done(self, id: str, result: Json = None, note: str | None = None, key: Key = None) -> Answer:
         """Close a task you did."""
 
-        def do(rooms: Rooms) -> Answer:
+        def do(resources: Resources) -> Answer:
             if note is not None:
-                rooms.tasks.note(id, note)
-            return plain(rooms.tasks.done(id, result=result), "id", "title", "state", "reason")
+                resources.tasks.note(id, note)
+            return plain(resources.tasks.done(id, result=result), "id", "title", "state", "reason")
 
         return once(self.sf, key, "task_done", {"id": id, "result": result, "note": note}, do)
 
     def mail_send(
         self,
-        to: Annotated[str, Field(description='agent, "role:reviewer" or "session:KEY"')],
+        to: Annotated[str, Field(description="agent, role:NAME or session:KEY")],
         body: Json,
         subject: str | None = None,
-        reply_to: Annotated[str | None, Field(description="id of the mail this answers")] = None,
+        reply_to: Annotated[str | None, Field(description="mail id")] = None,
         key: Key = None,
     ) -> Answer:
         """Send mail to another agent; it is kept until done, or says why not."""
@@ -352,17 +377,17 @@ class Tools:
     def mail_read(
         self,
         done: Annotated[list[str] | None, Field(description="ids you are done with")] = None,
-        box: Annotated[str | None, Field(description="yours unless told")] = None,
+        box: Annotated[str | None, Field(description="default: yours")] = None,
         limit: Annotated[int, Field(ge=0, le=20)] = 5,
         key: Key = None,
     ) -> Answer:
-        """Mark mail as done, then take the next of your mail. What is not done comes back."""
-        from standfast.record.mail.rendering import author, rendered
+        """End mail (`done`), then take your next. Mail that is not done comes back."""
+        from standfast.record.mail.envelope import author, rendered
 
-        def do(rooms: Rooms) -> Answer:
-            ended = [rooms.mail.done(id).id for id in done or ()]
+        def do(resources: Resources) -> Answer:
+            ended = [resources.mail.done(id).id for id in done or ()]
             taken: list[Answer] = []
-            while len(taken) < limit and (mail := rooms.mail.read(to=box)) is not None:
+            while len(taken) < limit and (mail := resources.mail.read(to=box)) is not None:
                 facts = plain(mail, "id", "sender", "subject", "thread_id", "attempts")
                 taken.append({**facts, "text": rendered(mail), **written_by(author(mail))})
             return {"done": ended, "mail": taken}
@@ -370,9 +395,9 @@ class Tools:
         return once(self.sf, key, "mail_read", {"done": done, "box": box, "limit": limit}, do)
 
     def all(self) -> list[tuple[Callable[..., Any], ToolAnnotations]]:
-        reads = (self.brief, self.search, self.approval_wait)
+        reads = (self.brief, self.search, self.knowledge_search, self.approval_wait)
         decides = (self.decide, self.effect_begin, self.effect_done, self.approval_request)
-        works = (self.task_add, self.task_claim, self.task_done, self.mail_send, self.mail_read)
+        works = (self.task_add, self.task_claim, self.task_done, self.mail_send, self.mail_read, self.knowledge_add)
         return [*((tool, READS) for tool in reads), *((tool, WRITES) for tool in (*decides, *works))]
 
 

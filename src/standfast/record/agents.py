@@ -1,9 +1,9 @@
 """Agents: who takes part, what they are, and what they are at.
 
-There is no registration. Whoever opens a session, claims a task or takes mail is known by name from then on:
+There is no registration. An agent that opens a session, claims a task or takes mail is known by name from then on:
 `notice` writes a sign of life after the work was done, at most once in five minutes per handle and
 without waiting for the disk. What an agent says about itself (its kind, its configuration, that it is
-blocked) is written by `set`. What can be seen is derived when somebody looks, never stored: active is
+blocked) is written by `set`. The shown state is computed on each read and never stored: active is
 who holds a task or a session now; crashed, whose process is gone and left something behind; stale,
 who says to be at work and has not been heard of for an hour.
 """
@@ -12,38 +12,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from standfast import crash, serial
 from standfast.clock import HOUR_US, MINUTE_US
-from standfast.config.scope import home_of
+from standfast.core import journal, keys, leases, removed
+from standfast.core.checks import NAME_MAX, NOT_GIVEN, page_size
+from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.db.store import Room, Store, query
+from standfast.db.store import Resource, Store, query
 from standfast.errors import InvalidInput, NotFound, StorageError
-from standfast.footings import journal, keys, leases
-from standfast.footings.checks import page_size
-from standfast.footings.journal import Receipt
+from standfast.models import Model
 
 SQL = load(__name__)
 
 STATUSES = ("idle", "active", "blocked", "error")
-NAME_MAX = 200
 WHY_MAX = 500
 CONFIG_MAX_BYTES = 64 * 1024
 NOTICE_EVERY_US = 5 * MINUTE_US
 STALE_US = HOUR_US
 SCAN_PAGE = 200
 SCAN_PAGES_MAX = 50
-"""Pages that a search for what is derived or configured reads at most."""
-
-_KEEP: Any = object()
+"""Pages that a search by a derived or configured value reads at most."""
 
 AgentList: TypeAlias = "list[Agent]"
 
 
-class Agent(NamedTuple):
-    """One participant as it stands."""
+class Agent(Model):
+    """One participant and its state."""
 
     scope: str
     name: str
@@ -80,7 +77,7 @@ class Agent(NamedTuple):
         return "name", "kind", "status_shown status", "task_id", "last_seen_us", "status_why why"
 
 
-class Agents(Room):
+class Agents(Resource):
     """Who takes part: set, get, list."""
 
     __slots__ = ()
@@ -89,12 +86,12 @@ class Agents(Room):
         self,
         name: str | None = None,
         *,
-        kind: str | None = _KEEP,
-        status: str = _KEEP,
-        why: str | None = _KEEP,
-        task: str | None = _KEEP,
-        config: serial.Json = _KEEP,
-        metadata: serial.Json = _KEEP,
+        kind: str | None = NOT_GIVEN,
+        status: str = NOT_GIVEN,
+        why: str | None = NOT_GIVEN,
+        task: str | None = NOT_GIVEN,
+        config: serial.Json = NOT_GIVEN,
+        metadata: serial.Json = NOT_GIVEN,
     ) -> Agent:
         """Record what an agent is or does; without a name, the caller. Other fields stay.
 
@@ -109,17 +106,17 @@ class Agents(Room):
         A new status without `why` forgets the old reason. Raises NotFound for a task there is not.
         """
         given: Row = {
-            "kind": kind if kind is _KEEP or kind is None else keys.checked(kind, "an agent's kind", limit=NAME_MAX),
-            "status": status if status is _KEEP else _checked_status(status),
-            "status_why": why if why is _KEEP or why is None else serial.clean(why, WHY_MAX),
+            "kind": kind if kind in (NOT_GIVEN, None) else keys.checked(kind, "an agent's kind", limit=NAME_MAX),
+            "status": status if status is NOT_GIVEN else _checked_status(status),
+            "status_why": why if why is NOT_GIVEN or why is None else serial.clean(why, WHY_MAX),
             "task_id": task,
-            "config": config if config is _KEEP else _json(config, "config"),
-            "metadata": metadata if metadata is _KEEP else _json(metadata, "metadata"),
+            "config": config if config is NOT_GIVEN else _json(config, "config"),
+            "metadata": metadata if metadata is NOT_GIVEN else _json(metadata, "metadata"),
         }
-        columns = {column: value for column, value in given.items() if value is not _KEEP}
+        columns = {column: value for column, value in given.items() if value is not NOT_GIVEN}
         if "status" in columns:
             columns.setdefault("status_why", None)
-        agent = checked_name(self.actor if name is None else name)
+        agent = checked_name(self.agent if name is None else name)
         return self._write(lambda tx: self._changed(tx, agent, columns))
 
     def _changed(self, tx: Tx, name: str, columns: Row) -> Agent:
@@ -130,13 +127,38 @@ class Agents(Room):
         crash.point("agent.before_set")
         tx.run(SQL.add, scope=self.scope, name=name, now_us=tx.now_us(), **tx.caller.labelled())
         row = tx.one(SQL.by_name_for_update, scope=self.scope, name=name)
-        changed = {column: value for column, value in columns.items() if row[column] != value}
+        old, changed = row, {column: value for column, value in columns.items() if row[column] != value}
         if name == tx.caller.actor:
             row = row | {"holder": tx.caller.holder, "last_seen_us": tx.now_us()}
         tx.one(SQL.change, **{k: v for k, v in (row | changed).items() if k != "first_seen_us"})
         words = ", ".join(f"{column} {serial.clean(str(value), 60)}" for column, value in changed.items())
         receipt = journal.append(tx, "agent.set", f"agent:{name}", summary=words or "nothing new", data=changed)
-        return _agent(tx, row | changed)._replace(receipt=receipt)
+        removed.keep(tx, "agent", old, old | changed)
+        return _agent(tx, row | changed).replace(receipt=receipt)
+
+    def name(self, name: str, *, agent: str | None = None) -> Agent:
+        """Give an agent's session a NAME: mail to NAME or role:NAME reaches it.
+
+        - `agent`: the session's actor, as `standfast agent list` shows it: claude-code:ID.  [default: the caller]
+
+        The name moves if another session had it. Raises NotFound for an agent that was never seen.
+        """
+        wanted, given = checked_name(name), checked_name(self.store.caller.actor if agent is None else agent)
+        return self._write(lambda tx: self._named(tx, wanted, given))
+
+    def _named(self, tx: Tx, name: str, given: str) -> Agent:
+        found = tx.maybe(SQL.by_name, scope=self.scope, name=given)
+        known = found or given == tx.caller.actor or tx.maybe(SQL.session, scope=self.scope, key=given)
+        if not known:
+            raise NotFound(f"no agent {given!r} is known in this scope", "standfast agent list")
+        crash.point("agent.before_set")
+        tx.run(SQL.add, scope=self.scope, name=name, now_us=tx.now_us(), **tx.caller.labelled())
+        row = tx.one(SQL.by_name_for_update, scope=self.scope, name=name)
+        kind = row["kind"] or (found["kind"] if found else None)
+        row = row | {"holder": leases.actor_holder(given), "kind": kind, "last_seen_us": tx.now_us()}
+        tx.one(SQL.change, **{k: v for k, v in row.items() if k != "first_seen_us"})
+        receipt = journal.append(tx, "agent.named", f"agent:{name}", summary=given, data={"agent": given})
+        return _agent(tx, row).replace(receipt=receipt)
 
     @query
     def get(self, tx: Tx, name: str | None = None) -> Agent:
@@ -146,7 +168,7 @@ class Agents(Room):
 
         Raises NotFound.
         """
-        name = self.actor if name is None else name
+        name = self.agent if name is None else name
         row = tx.maybe(SQL.by_name, scope=self.scope, name=checked_name(name))
         if row is None:
             raise NotFound(f"no agent {name!r} is known in this scope", "standfast agent list")
@@ -200,7 +222,7 @@ class Agents(Room):
 
 
 def notice(store: Store, tx: Tx | None, name: str | None = None) -> None:
-    """Whoever did this is there: known from now on. After the work, never in its way.
+    """Record that the actor is alive. It runs after the work and never delays it.
 
     Inside a caller's transaction it waits until that has been committed.
     """
@@ -245,12 +267,12 @@ def _says(config: serial.Json, path: list[str], wanted: Any) -> bool:
 
 
 def _agent(tx: Tx, row: Row) -> Agent:
-    """The noun of a row, with what is derived: what it holds, and whether to believe that it is there."""
-    asked: Row = {"holder": row["holder"] or "", "actor_holder": leases.actor_holder(row["name"])}
-    task = tx.maybe(SQL.held_task, within=home_of(row["scope"], "%"), **asked)
-    session = tx.maybe(SQL.held_session, scope=row["scope"], **asked)
+    """The model of a row, with derived values: its leases, and whether it seems alive."""
+    holder = row["holder"] or ""
+    asked: Row = {"scope": row["scope"], "holder": holder, "actor_holder": leases.actor_holder(row["name"])}
+    task, session = tx.maybe(SQL.held_task, **asked), tx.maybe(SQL.held_session, **asked)
     held = [one for one in (task, session) if one is not None]
-    working = any(leases.stand(tx, one).live for one in held)
+    working = any(leases.judge(tx, one).live for one in held)
     gone = row["holder"] is not None and leases.is_gone(row["holder"], tx.caller.clock)
     status = row["status"] if row["status"] in ("blocked", "error") or not working else "active"
     silent = tx.now_us() - row["last_seen_us"] > STALE_US
@@ -274,7 +296,7 @@ def _agent(tx: Tx, row: Row) -> Agent:
 
 
 def _left(tx: Tx, held: Row) -> bool:
-    return leases.stand(tx, held).gone
+    return leases.judge(tx, held).gone
 
 
 def _open_task(tx: Tx, task_id: str | None) -> str | None:

@@ -38,12 +38,11 @@ WHERE (:everywhere = 1 OR scope = :scope) AND (scope > :after_scope OR (scope = 
 ORDER BY scope, name
 LIMIT :limit
 
--- What it holds now, as an actor or through its process: the task it took last, and any session. Tasks are of any
--- repository: `within` is the form of the ids of one scope.
+-- What it holds now, as an actor or through its process: the task it took last, of any repository, and any session.
 -- name: held_task
 SELECT id, holder, lease_until_us, lease_boot, lease_mono_us, lease_for_us
 FROM task
-WHERE holder IN (:holder, :actor_holder) AND scope LIKE :within
+WHERE holder IN (:holder, :actor_holder) AND scope = :scope
 ORDER BY updated_us DESC
 LIMIT 1
 
@@ -56,3 +55,6 @@ LIMIT 1
 
 -- name: task
 SELECT state FROM task WHERE id = :id
+
+-- name: session
+SELECT id FROM session WHERE scope = :scope AND key = :key

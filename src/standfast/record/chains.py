@@ -1,7 +1,7 @@
 """Chains: conversations whose messages name the one before them.
 
 Each entry is a message of the session it was first saved in, known by the id its framework gave it. A head
-is a value of the session: it names the last entry and carries a revision. Whoever saves says which revision
+is a value of the session: it names the last entry and carries a revision. A caller that saves says which revision
 was read; if it is another by now, nothing is written. A branch or a fork is a head that names an
 entry that is there already: nothing is copied.
 
@@ -15,11 +15,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from standfast import serial
+from standfast.core import keys
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.db.store import Room, query, verb
+from standfast.db.store import Resource, query, transactional
 from standfast.errors import NotFound, VersionConflict
-from standfast.footings import keys
 from standfast.record import conversations
 from standfast.record.conversations import Line, item_of
 from standfast.record.state import values
@@ -49,7 +49,7 @@ class Link(NamedTuple):
     line: Line
 
 
-class Chains(Room):
+class Chains(Resource):
     """Heads and entries: read, write over one revision, delete, follow."""
 
     __slots__ = ()
@@ -70,7 +70,7 @@ class Chains(Room):
         found = [serial.read(row["value"]) for row in rows if values.live(tx, row)]
         return found, (rows[-1]["updated_us"], rows[-1]["id"]) if len(rows) == PAGE else None
 
-    @verb
+    @transactional
     def write(
         self,
         tx: Tx,
@@ -99,7 +99,7 @@ class Chains(Room):
         values.put(tx, conversations.place(home), HEAD, head)
         conversations.append(tx, home, [link.line._replace(native=self._native(link.id)) for link in links])
 
-    @verb
+    @transactional
     def delete(self, tx: Tx, key: str, *, revision: str) -> None:
         """Take the head away, if it still has this revision. The entries stay: forks may stand on them."""
         home = conversations.find(tx, key)
@@ -146,7 +146,7 @@ class Chains(Room):
 
     # -- snapshots -------------------------------------------------------------------------------------------
 
-    @verb
+    @transactional
     def keep(self, tx: Tx, key: str, lines: Sequence[Line]) -> Ranges:
         """The positions of these messages in a session, in their order; those that are not there yet are added."""
         home = conversations.find(tx, key) or conversations.made(tx, key, None)

@@ -18,7 +18,9 @@ ORDER BY position
 
 -- name: heads
 SELECT session.id, session.updated_us, state.value, state.expires_us
-FROM session JOIN state ON state.scope = session.scope AND state.namespace = session.id AND state.key = :key
+FROM session
+     JOIN state ON state.scope = session.scope AND state.repository = '' AND state.namespace = session.id
+               AND state.key = :key
 WHERE session.scope = :scope
   AND (session.updated_us < :before_us OR (session.updated_us = :before_us AND session.id < :before_id))
 ORDER BY session.updated_us DESC, session.id DESC

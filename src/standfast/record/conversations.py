@@ -1,7 +1,7 @@
 """Conversations: what a framework keeps of a dialogue, as the messages of a session.
 
 A framework's list of items is a session's root conversation: each item is a message with a
-position, so that any number of processes add at once and no batch is split. What is taken back or
+position, so that any number of processes add at once and no batch is split. An item that is retracted or
 cleared is retracted: it stays in the record, marked, and is not read any more. The last N are
 read without the rest.
 
@@ -16,20 +16,21 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from standfast import crash, serial
-from standfast.config.scope import Label
+from standfast.config.scope import Keyspace, Label
+from standfast.core import journal, keys, naming, removed
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import Statement, load
-from standfast.db.store import Room, query, verb
+from standfast.db.store import Resource, query, transactional
 from standfast.errors import Conflict, InvalidInput, NotFound
-from standfast.footings import journal, keys
 from standfast.ids import is_id, new_id
+from standfast.ledger.opening_counts import lineage_of
+from standfast.models import Model
 from standfast.record import nodes
 from standfast.record.messages import PREVIEW_MAX, ROLE_MAX
 from standfast.record.nodes import POSITION_MAX
-from standfast.record.sessions import finding
-from standfast.record.sessions.finding import unknown
+from standfast.record.sessions import queries
 from standfast.record.state import values
-from standfast.record.state.nouns import Place
+from standfast.record.state.models import Place
 from standfast.serial.redaction import redacted
 
 SQL = load(__name__)
@@ -58,8 +59,8 @@ class Line(NamedTuple):
     native: str | None = None
 
 
-class Home(NamedTuple):
-    """Where a conversation stands."""
+class Home(Model):
+    """The position of a conversation."""
 
     session_id: str
     scope: str
@@ -73,10 +74,10 @@ class Home(NamedTuple):
     unnamed: int = 1
     """Whether nothing says yet what it is about."""
     touched_us: int = 0
-    """When it was last told how old it is, by whoever holds this."""
+    """When the caller last updated its age."""
 
 
-class Added(NamedTuple):
+class Added(Model):
     """Where items went."""
 
     home: Home
@@ -93,7 +94,7 @@ class _Stretch(NamedTuple):
 
 
 def line(item: Item, *, role: str, summary: str, redact: bool, native: str | None = None) -> Line:
-    """Raises InvalidInput for what is no JSON at all, or too large."""
+    """Raises InvalidInput for a value that is no JSON, or too large."""
     try:
         text = serial.dumps(item, what="item", limit_bytes=ITEM_MAX_BYTES)
     except InvalidInput:
@@ -138,12 +139,12 @@ def _unwrapped(item: dict[str, Item]) -> Item:
     return json.loads(text) if isinstance(text, str) else item
 
 
-class Conversations(Room):
+class Conversations(Resource):
     """The conversation of a session, by key or id: add, read, take back, clear."""
 
     __slots__ = ()
 
-    @verb
+    @transactional
     def add(
         self, tx: Tx, session: str, lines: Sequence[Line], *, agent: str | None = None, home: Home | None = None
     ) -> Added:
@@ -163,9 +164,9 @@ class Conversations(Room):
         rows = _newest(tx, _stretches(tx, where), ALL if last is None else max(0, last), SQL.contents)
         return items_of([_text(row) for row in reversed(rows)])
 
-    @verb
+    @transactional
     def take_back(self, tx: Tx, session: str) -> tuple[Item] | None:
-        """Retract the newest that stands; None if there is none. It stays in the record, marked."""
+        """Retract the newest item that is not retracted; None if there is none. It stays in the record, marked."""
         home = find(tx, session)
         if home is None:
             return None
@@ -176,13 +177,14 @@ class Conversations(Room):
                 raise _inherited(home)
             return None
         crash.point("conversation.before_take_back")
-        tx.run(SQL.retract, node_id=home.node_id, position=rows[0]["position"], now_us=tx.now_us())
+        gone = tx.all(SQL.retract, node_id=home.node_id, position=rows[0]["position"], now_us=tx.now_us())
         _tell(tx, home, "message.retracted", rows[0]["id"], rows[0]["role"])
+        _keep(tx, gone)
         return (item_of(_text(rows[0])),)
 
-    @verb
+    @transactional
     def clear(self, tx: Tx, session: str) -> None:
-        """Retract all there is; what is added from now on is the conversation."""
+        """Retract all items; later ones are the conversation."""
         home = find(tx, session)
         if home is None:
             return
@@ -192,9 +194,9 @@ class Conversations(Room):
         crash.point("conversation.before_clear")
         first = _stretches(tx, home)[0].first
         values.put(tx, place(home), CLEARED, node["next_position"])
-        tx.run(SQL.retract, node_id=home.node_id, position=first, now_us=tx.now_us())
+        gone = tx.all(SQL.retract, node_id=home.node_id, position=first, now_us=tx.now_us())
         _tell(tx, home, "session.cleared", home.session_id, home.key)
-        return
+        _keep(tx, gone)
 
 
 def find(tx: Tx, session: str) -> Home | None:
@@ -208,12 +210,12 @@ def find(tx: Tx, session: str) -> Home | None:
 def made(tx: Tx, session: str, agent: str | None) -> Home:
     """The conversation of a key that has no session yet."""
     if is_id(session):
-        raise unknown(session)
+        raise naming.unknown(tx, "session", session)
     caller = tx.caller
     new = {"scope": caller.scope, "key": session, "agent": agent, "actor": caller.actor, "now_us": tx.now_us()}
     new |= caller.labelled()
     tx.run(SQL.add_session, id=new_id("ses"), **new)
-    row = tx.one(finding.SQL.by_key, scope=caller.scope, key=session)
+    row = tx.one(queries.SQL.by_key, scope=caller.scope, key=session)
     if nodes.find(tx, row["id"], ()) is None:
         nodes.add_root(tx, row["id"])
         journal.append(tx, "session.opened", row["id"], session_id=row["id"], state=row["state"], summary=session)
@@ -258,7 +260,7 @@ def _touched(tx: Tx, home: Home, lines: Sequence[Line]) -> Home:
         return home
     preview = None if asked is None else serial.clean(asked, PREVIEW_MAX)
     tx.run(SQL.touch, id=home.session_id, preview=preview, now_us=now_us)
-    return home._replace(unnamed=int(bool(home.unnamed) and preview is None), touched_us=now_us)
+    return home.replace(unnamed=int(bool(home.unnamed) and preview is None), touched_us=now_us)
 
 
 def standing(tx: Tx, home: Home, last: int | None) -> list[Row]:
@@ -275,13 +277,13 @@ def _newest(tx: Tx, stretches: Iterable[_Stretch], limit: int, statement: Statem
 
 
 def _stretches(tx: Tx, home: Home) -> list[_Stretch]:
-    """Where the conversation stands, the newest first."""
+    """The positions of the conversation, the newest first."""
     cleared = _cleared(tx, home)
     found = [_Stretch(home.node_id, cleared or home.first_position, POSITION_MAX, ALL)]
     if home.parent_id is None or cleared is not None:
         return found
     cut_us = home.created_us
-    lineage = nodes.lineage(tx, home.session_id)
+    lineage = lineage_of(tx, home.session_id)
     past = {one.node_id: one for one in nodes.segments(tx, nodes.root(tx, home.session_id), (), lineage)[1:]}
     for session_id, _ in lineage:
         segment = past.get(nodes.root(tx, session_id).id)
@@ -300,7 +302,7 @@ def _cleared(tx: Tx, home: Home) -> int | None:
 
 
 def place(home: Home) -> Place:
-    return Place(home.scope, home.session_id, home.session_id, Label(home.git_dir, home.origin))
+    return Place(Keyspace(home.scope), home.session_id, home.session_id, Label(home.git_dir, home.origin))
 
 
 def _tell(tx: Tx, home: Home, type: str, subject: str, summary: str, *, source: str = "seen") -> None:
@@ -314,6 +316,11 @@ def _tell(tx: Tx, home: Home, type: str, subject: str, summary: str, *, source: 
         scope=home.scope,
         label=Label(home.git_dir, home.origin),
     )
+
+
+def _keep(tx: Tx, gone: Sequence[Row]) -> None:
+    for row in gone:
+        removed.keep(tx, "message", {**row, "retracted_us": None}, {**row, "retracted_us": tx.now_us()})
 
 
 def _inherited(home: Home) -> Conflict:

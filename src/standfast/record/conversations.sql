@@ -12,14 +12,14 @@ SELECT session.id AS session_id, session.scope, session.git_dir, session.origin,
 FROM session JOIN node ON node.session_id = session.id AND node.parent_id = '' AND node.name = ''
 WHERE session.id = :id
 
--- Never owned, so never crashed; whoever wants to work in it may open it.
+-- Never owned, so never crashed; any process may open it.
 -- name: add_session
 INSERT INTO session (id, scope, key, state, reason, agent, openings, actor, fence, created_us, updated_us, ended_us,
                      git_dir, origin)
 VALUES (:id, :scope, :key, 'completed', NULL, :agent, 0, :actor, 0, :now_us, :now_us, :now_us, :git_dir, :origin)
 ON CONFLICT (scope, key) DO NOTHING
 
--- While nobody has it open, a session is as old as the last thing said in it, to the second.
+-- While no process has it open, a session is as old as the last thing said in it, to the second.
 -- name: touch
 UPDATE session
 SET preview = COALESCE(preview, :preview), updated_us = CASE WHEN holder IS NULL THEN :now_us ELSE updated_us END
@@ -38,7 +38,7 @@ INSERT INTO message (id, session_id, node_id, position, role, format, content, h
                      occurred_us)
 VALUES (:id, :session_id, :node_id, :position, :role, 'json', :content, :hash, :native, :actor, :now_us, :now_us)
 
--- What was taken back after a fork was cut still stands in the fork.
+-- An item that was retracted after a fork is still in the fork.
 -- name: newest
 SELECT id, position, role, format, content
 FROM message
@@ -47,7 +47,7 @@ WHERE node_id = :node_id AND position >= :first AND position < :before
 ORDER BY position DESC
 LIMIT :limit
 
--- The same, for whoever wants nothing else.
+-- The same, for callers that need nothing else.
 -- name: contents
 SELECT role, format, content
 FROM message
@@ -58,7 +58,7 @@ LIMIT :limit
 
 -- name: cleared
 SELECT value FROM state
-WHERE scope = :scope AND namespace = :session_id AND key = :key AND expires_us IS NULL
+WHERE scope = :scope AND repository = '' AND namespace = :session_id AND key = :key AND expires_us IS NULL
 
 -- name: created
 SELECT created_us FROM session WHERE id = :id
@@ -71,3 +71,4 @@ LIMIT 1
 -- name: retract
 UPDATE message SET retracted_us = :now_us
 WHERE node_id = :node_id AND position >= :position AND retracted_us IS NULL
+RETURNING id

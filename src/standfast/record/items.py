@@ -1,25 +1,28 @@
 """`sf.items`: what a graph remembers beyond its threads, by a path of names and a key.
 
 A JSON object each, with an optional time to live that begins again, to a hundredth of it, when it is read. What
-is over is never shown; `sweep` gives back the room. Changes made together are committed together.
+is over is never shown; `sweep` releases the space. Changes made together are committed together.
 
 An item may come with vectors, made by the caller of texts in it; `nearest` compares a vector with all those at or
-below a path, one by one. That is meant for the memory of an agent, not for a library: see VECTORS_MAX.
+below a path: by sqlite-vec or pgvector, or in Python up to VECTORS_MAX.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from heapq import nlargest, nsmallest
 from typing import NamedTuple, TypeAlias
 
 from standfast import crash, serial
+from standfast.core import journal, removed
+from standfast.core.checks import page_size
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.db.store import Room, query, verb
+from standfast.db.store import Resource, query, transactional
 from standfast.errors import InvalidInput
-from standfast.footings import journal
+from standfast.models import Model
 from standfast.record import vectors
 
 SQL = load(__name__)
@@ -37,7 +40,7 @@ VECTORS_MAX = 5_000
 Path: TypeAlias = "tuple[str, ...]"
 
 
-class Item(NamedTuple):
+class Item(Model):
     path: Path
     key: str
     value: serial.Json
@@ -48,7 +51,7 @@ class Item(NamedTuple):
     """What was left of its time when it was read."""
 
 
-class Found(NamedTuple):
+class Found(Model):
     """An item and how near it is."""
 
     item: Item
@@ -80,7 +83,7 @@ FoundList: TypeAlias = "list[Found]"
 Matches: TypeAlias = Callable[[serial.Json], bool]
 
 
-class Items(Room):
+class Items(Resource):
     """Values by path and key: get, change, search, nearest, paths, sweep."""
 
     __slots__ = ()
@@ -97,7 +100,7 @@ class Items(Room):
         row = tx.maybe(SQL.get, now_us=tx.now_us(), **self._place(path, key))
         return None if row is None else _item(row)
 
-    @verb
+    @transactional
     def refresh(self, tx: Tx, names: Sequence[tuple[Path, str]]) -> None:
         """Begin their time to live again. Like a renewal, it is not journalled."""
         for path, key in names:
@@ -112,9 +115,10 @@ class Items(Room):
         if last:
             self._change([_row(change, self._place(change.path, change.key)) for change in last.values()])
 
-    @verb
+    @transactional
     def _change(self, tx: Tx, rows: Sequence[_Set]) -> None:
         crash.point("item.before_change")
+        old = [_image(tx, row) for row in rows]
         for row in rows:
             if row.value is None:
                 tx.run(SQL.delete, **row.place)
@@ -129,6 +133,8 @@ class Items(Room):
         gone = sum(row.value is None for row in rows)
         words = f"{len(rows) - gone} set, {gone} taken away"
         journal.append(tx, "item.changed", "item", summary=words, data={"count": len(rows), "names": shown})
+        for row, was in zip(rows, old, strict=True):
+            _keep(tx, row, *was)
 
     def search(
         self,
@@ -162,9 +168,15 @@ class Items(Room):
     ) -> FoundList:
         """Items at or below a path that have vectors, the nearest first; of several of one item the nearest counts.
 
-        Every vector there is compared: raises InvalidInput if there are more than VECTORS_MAX. `matches` is asked
-        with each value, outside any transaction.
+        Every vector there is compared. Without sqlite-vec or pgvector, and by another measure than the cosine, Python
+        compares them: raises InvalidInput if there are more than VECTORS_MAX. `matches` is asked with each value,
+        outside any transaction.
         """
+        if by == "cosine" and (ranked := self._ranked(prefix, vector)) is not None:
+            page = _best(ranked, matches, offset + limit)[offset:]
+            if refresh:
+                self._refresh([one.item for one in page])
+            return page
         near, best, refused = vectors.nearness(vector, by), dict[str, tuple[float, Row]](), set[str]()
         for row in self._vectors(prefix):
             name = f"{row['path']} {row['key']}"
@@ -174,11 +186,33 @@ class Items(Room):
             score = near(row.pop("vector"))
             if name not in best or score > best[name][0]:
                 best[name] = (score, row)
-        ranked = nlargest(offset + limit, best.items(), key=lambda one: one[1][0])[offset:]
-        page = [Found(_item(row), score) for _, (score, row) in ranked]
+        nearest = nlargest(offset + limit, best.items(), key=lambda one: one[1][0])[offset:]
+        page = [Found(_item(row), score) for _, (score, row) in nearest]
         if refresh:
             self._refresh([one.item for one in page])
         return page
+
+    def _ranked(self, prefix: Path, vector: Sequence[float]) -> Iterator[Row] | None:
+        """Every vector at or below a path, the nearest first, as the engine compares them; None if it cannot."""
+        if not self._read(lambda tx: tx.compares_vectors()):
+            return None
+        if self.tx is None:
+            while rows := self._read(lambda tx: tx.all(SQL.unfilled_vectors, limit=PAGE)):
+                self._write(partial(_fill, rows=rows))
+        data = vectors.packed(vector, "the vector of a query")
+        after_path, upto_path = _ends(prefix)
+        place: Row = {"scope": self.scope, "after_path": after_path, "upto_path": upto_path}
+        other = self._read(lambda tx: tx.maybe(SQL.other_size, size=len(data), **place))
+        if other is not None:
+            raise vectors.other_dimensions(int(other["size"]), len(vectors.direction(data)))
+
+        def pages() -> Iterator[Row]:
+            offset = 0
+            while rows := self._read(partial(_nearest_page, data=data, offset=offset, place=place)):
+                yield from rows
+                offset += len(rows)
+
+        return pages()
 
     def _refresh(self, items: Sequence[Item]) -> None:
         if names := [(item.path, item.key) for item in items if _due(item)]:
@@ -228,10 +262,10 @@ class Items(Room):
         rows = tx.all(SQL.paths, scope=self.scope, now_us=tx.now_us())
         return sorted(tuple(json.loads(row["path"])) for row in rows)
 
-    @verb
+    @transactional
     def sweep(self, tx: Tx, *, limit: int = SWEEP_MAX) -> int:
-        """Remove what is over, and say how many; 0 when nothing is left."""
-        gone = tx.all(SQL.sweep, scope=self.scope, now_us=tx.now_us(), limit=max(1, min(limit, SWEEP_MAX)))
+        """Remove expired items and return their number; 0 when nothing is left."""
+        gone = tx.all(SQL.sweep, scope=self.scope, now_us=tx.now_us(), limit=page_size(limit, SWEEP_MAX))
         if gone:
             words = f"{len(gone)} item{'s' * (len(gone) > 1)} whose time is over"
             journal.append(tx, "item.expired", "item", summary=words, data={"count": len(gone)})
@@ -241,6 +275,35 @@ class Items(Room):
         if not isinstance(key, str) or not key or "\0" in key or len(key) > KEY_MAX:
             raise InvalidInput(f"{serial.clean(str(key), 60)!r} cannot be a key: 1 to 2,000 characters, no NUL")
         return {"scope": self.scope, "path": _text(path), "key": key}
+
+
+def _nearest_page(tx: Tx, *, data: bytes, offset: int, place: Row) -> Sequence[Row]:
+    tx.compares_vectors()
+    plain = vectors.direction(data)
+    vector = data[vectors.HEADER_BYTES :] if tx.dialect == "sqlite" else str(list(plain))
+    return tx.all(SQL.nearest, vector=vector, now_us=tx.now_us(), limit=PAGE, offset=offset, **place)
+
+
+def _fill(tx: Tx, *, rows: Sequence[Row]) -> None:
+    """Give pgvector the vectors that only `vector` has."""
+    tx.many(SQL.fill_vector, [{"seq": row["seq"], "embedding": vectors.as_array(row["vector"])} for row in rows])
+
+
+def _best(ranked: Iterator[Row], matches: Matches | None, wanted: int) -> FoundList:
+    """The first items of a ranking whose value matches, each once."""
+    found: dict[str, Found] = {}
+    refused: set[str] = set()
+    for row in ranked:
+        if len(found) == wanted:
+            break
+        name = f"{row['path']} {row['key']}"
+        if name in found or name in refused:
+            continue
+        if matches is not None and not matches(serial.read(row["value"])):
+            refused.add(name)
+            continue
+        found[name] = Found(_item(row), max(-1.0, min(1.0, float(row["nearness"]))))
+    return [*found.values()]
 
 
 def _text(path: Path) -> str:
@@ -270,10 +333,33 @@ def _row(change: Change, place: Row) -> _Set:
     return _Set(place, serial.dumps(change.value, what=change.key), change.ttl_us, packed)
 
 
+def _image(tx: Tx, row: _Set) -> tuple[Row | None, list[Row]]:
+    """The item as it is, and its vectors."""
+    item = tx.maybe(SQL.image, **row.place)
+    has_vectors = item is not None and item.pop("vectors")
+    return item, tx.all(SQL.vector_images, **row.place) if has_vectors else []
+
+
+def _keep(tx: Tx, row: _Set, item: Row | None, said: list[Row]) -> None:
+    """What an undo needs. An item that ends by itself is not kept. Vectors come and go while their item is there."""
+    if row.ttl_us is not None or (item is not None and item["expires_us"] is not None):
+        return
+    new: Row | None = None
+    if row.value is not None:
+        made: Row = {**row.place, **tx.caller.labelled(), "created_us": tx.now_us(), "ttl_us": None, "expires_us": None}
+        new = (item or made) | {"value": row.value, "updated_us": tx.now_us()}
+    means = tx.all(SQL.vector_images, **row.place) if new is not None and (said or row.vectors) else []
+    if item is None and new is not None:
+        removed.keep(tx, "item", None, new)
+    removed.keep_rows(tx, "item_vector", said, means)
+    if item is not None:
+        removed.keep(tx, "item", item, new)
+
+
 def _too_many(prefix: Path) -> InvalidInput:
     return InvalidInput(
         f"there are more than {VECTORS_MAX:,} vectors at or below {serial.clean(repr(tuple(prefix)), 60)}",
-        "ask below a longer namespace, or keep what is this large in a vector database",
+        "search below a longer namespace, or use a vector database for this many",
     )
 
 

@@ -1,4 +1,4 @@
--- What a graph remembers beyond its threads. What is over by its time is read as gone.
+-- Items that a graph keeps beyond its threads. Expired ones are not returned.
 
 -- name: get
 SELECT path, key, value, created_us, updated_us, ttl_us, expires_us - :now_us AS left_us FROM item
@@ -14,6 +14,18 @@ SET value = :value, updated_us = :now_us, ttl_us = :ttl_us, expires_us = :expire
 
 -- name: delete
 DELETE FROM item WHERE scope = :scope AND path = :path AND key = :key
+
+-- name: image
+SELECT {columns:item}, (SELECT count(*) FROM item_vector WHERE item_seq = item.seq) AS vectors
+FROM item
+WHERE scope = :scope AND path = :path AND key = :key
+{for_update}
+
+-- name: vector_images
+SELECT {columns:item_vector}
+FROM item_vector
+WHERE item_seq = (SELECT seq FROM item WHERE scope = :scope AND path = :path AND key = :key)
+ORDER BY field
 
 -- name: refresh
 UPDATE item SET expires_us = :now_us + ttl_us
@@ -47,6 +59,49 @@ WHERE i.scope = :scope AND (i.path, i.key) >= (:after_path, :after_key) AND i.pa
   AND (i.expires_us IS NULL OR i.expires_us > :now_us)
 ORDER BY i.path, i.key, v.field
 LIMIT :limit
+
+-- What pgvector reads. SQLite compares `vector` itself.
+-- name: fill_vector [sqlite]
+SELECT 1
+
+-- name: fill_vector [postgres]
+UPDATE item_vector SET embedding = CAST(CAST(:embedding AS text) AS real[]) WHERE seq = :seq
+
+-- Rows that were written before, or came by a restore or a move, have only `vector`.
+-- name: unfilled_vectors [sqlite]
+SELECT seq, vector FROM item_vector WHERE 0 = :limit
+
+-- name: unfilled_vectors [postgres]
+SELECT seq, vector FROM item_vector WHERE embedding IS NULL ORDER BY seq LIMIT :limit
+
+-- name: other_size
+SELECT length(v.vector) AS size
+FROM item i JOIN item_vector v ON v.item_seq = i.seq
+WHERE i.scope = :scope AND (i.path, i.key) >= (:after_path, '') AND i.path <= :upto_path AND length(v.vector) <> :size
+LIMIT 1
+
+-- sqlite-vec compares directions; the first 8 bytes are the length. A vector of zeros is near to nothing.
+-- name: nearest [sqlite]
+SELECT i.path AS path, i.key AS key, i.value AS value, i.created_us AS created_us, i.updated_us AS updated_us,
+       i.ttl_us AS ttl_us, i.expires_us - :now_us AS left_us,
+       COALESCE(1.0 - vec_distance_cosine(substr(v.vector, 9), :vector), 0.0) AS nearness
+FROM item i JOIN item_vector v ON v.item_seq = i.seq
+WHERE i.scope = :scope AND (i.path, i.key) >= (:after_path, '') AND i.path <= :upto_path
+  AND (i.expires_us IS NULL OR i.expires_us > :now_us)
+ORDER BY nearness DESC, i.path, i.key
+LIMIT :limit OFFSET :offset
+
+-- pgvector compares the directions.
+-- name: nearest [postgres]
+SELECT i.path AS path, i.key AS key, i.value AS value, i.created_us AS created_us, i.updated_us AS updated_us,
+       i.ttl_us AS ttl_us, i.expires_us - :now_us AS left_us,
+       COALESCE(1.0 - NULLIF(CAST(v.embedding AS vector) <=> CAST(CAST(:vector AS text) AS vector),
+                             CAST('NaN' AS double precision)), 0.0) AS nearness
+FROM item i JOIN item_vector v ON v.item_seq = i.seq
+WHERE i.scope = :scope AND (i.path, i.key) >= (:after_path, '') AND i.path <= :upto_path
+  AND (i.expires_us IS NULL OR i.expires_us > :now_us)
+ORDER BY nearness DESC, i.path, i.key
+LIMIT :limit OFFSET :offset
 
 -- name: sweep
 DELETE FROM item

@@ -1,12 +1,12 @@
 """Messages: what was said in a session, in order, for good.
 
 A message has a position in its node, counted by the node itself, so that any number of
-processes may speak at once and nobody reads the others to find the next number. With a `key` it
+processes may speak at once and no one reads the others to find the next number. With a `key` it
 is said once, however often the program that says it is run. The last N are read without
 the rest; in a fork they go on into the parent's, before the cut.
 
 Secrets of well-known shape are taken out of the content before it is stored (`redaction`).
-What is compared under a key is the hash of what was said, not of what was left of it.
+Under a key the hash of the original text is compared, not of the redacted text.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from typing import NamedTuple
 
 from standfast import crash, serial
 from standfast.clock import checked_us
+from standfast.core import journal, keys
+from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import InvalidInput, KeyConflict
-from standfast.footings import journal, keys
-from standfast.footings.journal import Receipt
 from standfast.ids import new_id
+from standfast.models import Model
+from standfast.record import message_parts
 from standfast.record.nodes import POSITION_MAX, Segment
 
 SQL = load(__name__)
@@ -32,7 +34,7 @@ ROLE_MAX = 50
 PREVIEW_MAX = 200
 
 
-class Message(NamedTuple):
+class Message(Model):
     """One thing that was said. `content` is text, or the JSON value that was given."""
 
     id: str
@@ -43,7 +45,7 @@ class Message(NamedTuple):
     format: str
     content: serial.Json
     key: str | None
-    actor: str
+    agent: str
     created_us: int
     occurred_us: int
     retracted_us: int | None = None
@@ -52,7 +54,7 @@ class Message(NamedTuple):
 
 
 class Utterance(NamedTuple):
-    """What is about to be said: checked, redacted and hashed, outside any transaction."""
+    """A message before it is stored: checked, redacted and hashed, outside any transaction."""
 
     role: str
     format: str
@@ -60,6 +62,8 @@ class Utterance(NamedTuple):
     hash: str
     key: str | None
     occurred_us: int | None
+    preview: str
+    """Its first words, for lists and the timeline."""
 
 
 def utterance(
@@ -77,7 +81,9 @@ def utterance(
         from standfast.serial.redaction import redacted
 
         stored = redacted(stored)
-    return Utterance(role, "text" if spoken else "json", stored, serial.hash_text(f"{role}\n{text}"), key, occurred_us)
+    words = serial.clean(stored if spoken else message_parts.preview(stored), PREVIEW_MAX)
+    hash = serial.hash_text(f"{role}\n{text}")
+    return Utterance(role, "text" if spoken else "json", stored, hash, key, occurred_us, words)
 
 
 def say(tx: Tx, session_id: str, segments: Sequence[Segment], said: Utterance) -> Message:
@@ -109,19 +115,18 @@ def say(tx: Tx, session_id: str, segments: Sequence[Segment], said: Utterance) -
     }
     tx.run(SQL.say, **row)
     row["retracted_us"] = None
-    preview = serial.clean(said.content, PREVIEW_MAX)
     if said.role == "user":
-        tx.run(SQL.preview, session_id=session_id, preview=preview)
+        tx.run(SQL.preview, session_id=session_id, preview=said.preview)
     receipt = journal.append(
         tx,
         "message.said",
         row["id"],
         session_id=session_id,
-        summary=f"{said.role}: {preview}",
+        summary=f"{said.role}: {said.preview}",
         source="said",
         occurred_us=row["occurred_us"],
     )
-    return _message(row)._replace(receipt=receipt)
+    return _message(row).replace(receipt=receipt)
 
 
 def page(tx: Tx, segments: Sequence[Segment], *, last: int = 50, after: int | None = None) -> list[Message]:
@@ -158,7 +163,7 @@ def _behind(tx: Tx, segments: Sequence[Segment], after: int, limit: int) -> list
 
 def _message(row: Row) -> Message:
     value = row["content"] if row["format"] == "text" else serial.read(row["content"])
-    return Message(*(value if name == "content" else row[name] for name in Message._fields[:-1]))
+    return Message(*(value if name == "content" else row[name] for name in Message.column_names()[:-1]))
 
 
 def _conflict(key: str, before: Row) -> KeyConflict:

@@ -9,24 +9,23 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from standfast.core import journal, keys
+from standfast.core.checks import NAME_MAX
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import InvalidInput, NotFound
-from standfast.footings import journal, keys
 from standfast.ids import new_id
+from standfast.ledger.opening_counts import Lineage
+from standfast.models import Model
 
 SQL = load(__name__)
 
-NAME_MAX = 200
 NODES_MAX = 1000
-LINEAGE_MAX = 256
 
 Path = tuple[str, ...]
-Lineage = tuple[tuple[str, int], ...]
-"""The ancestors of a fork, nearest first: (session id, the journal's last row before the cut)."""
 
 
-class Node(NamedTuple):
+class Node(Model):
     """One conversation of a session. The root has no name."""
 
     id: str
@@ -84,7 +83,7 @@ def root(tx: Tx, session_id: str) -> Node:
 
 
 def open_at(tx: Tx, session_id: str, path: Path, lineage: Lineage, *, title: str | None = None) -> Node:
-    """The node at `path`; what is missing of the way is made, and journalled."""
+    """The node at `path`; missing nodes on the way are created and journalled."""
     node = root(tx, session_id)
     for depth, name in enumerate(path, 1):
         row = tx.maybe(SQL.node, session_id=session_id, parent_id=node.id, name=name)
@@ -101,20 +100,8 @@ def all_of(tx: Tx, session_id: str) -> list[Node]:
     return [_node(row) for row in tx.all(SQL.nodes, session_id=session_id, limit=NODES_MAX)]
 
 
-def lineage(tx: Tx, session_id: str) -> Lineage:
-    """The ancestors of a session; empty unless it is a fork."""
-    found: list[tuple[str, int]] = []
-    row = tx.one(SQL.parent, id=session_id)
-    while row["parent_id"] is not None and len(found) < LINEAGE_MAX:
-        # Cut before the parent's own cut, less of the grandparent is seen than the parent sees.
-        cut_seq = min(row["cut_seq"], found[-1][1]) if found else row["cut_seq"]
-        found.append((row["parent_id"], cut_seq))
-        row = tx.maybe(SQL.parent, id=row["parent_id"]) or {"parent_id": None}
-    return tuple(found)
-
-
 def segments(tx: Tx, node: Node, path: Path, lineage: Lineage) -> tuple[Segment, ...]:
-    """Where the conversation at `path` stands, newest first: this node, then its ancestors' of the same path."""
+    """The positions of the conversation at `path`, newest first: this node, then its ancestors' of the same path."""
     found = [Segment(node.id, node.first_position, POSITION_MAX)]
     before = node.first_position
     for session_id, _ in lineage if before > 1 else ():
@@ -134,7 +121,9 @@ def _first_position(tx: Tx, path: Path, lineage: Lineage) -> int:
     """In a fork a new node goes on behind what its ancestors of the same path said before the cut."""
     for session_id, cut_seq in lineage:
         ancestor = find(tx, session_id, path)
-        said = ancestor and tx.maybe(SQL.said_before, node_id=ancestor.id, cut_seq=cut_seq)
+        if ancestor is None:
+            continue
+        said = tx.maybe(SQL.said_before, node_id=ancestor.id, cut_seq=cut_seq)
         if said is not None:
             return int(said["position"]) + 1
     return 1
@@ -155,4 +144,4 @@ def _add(tx: Tx, session_id: str, parent_id: str, name: str, title: str | None, 
 
 
 def _node(row: Row) -> Node:
-    return Node(*(row[name] for name in Node._fields))
+    return Node(*(row[name] for name in Node.field_names()))

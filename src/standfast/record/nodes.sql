@@ -18,9 +18,6 @@ WHERE session_id = :session_id
 ORDER BY id
 LIMIT :limit
 
--- name: parent
-SELECT parent_id, cut_seq FROM session WHERE id = :id
-
 -- The last position in a node that was said before a cut.
 -- name: said_before
 SELECT position

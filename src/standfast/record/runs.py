@@ -5,12 +5,15 @@
       ▲                 │ ├─ finish: anything else ─▶ failed, timed_out, cancelled
       │ retries remain  │ └─ its worker is gone ────▶ abandoned
       └─────────────────┘
-    cancel ends what is queued, and asks the worker of what runs
+    cancel ends queued runs, and asks the worker of a running one
 
-A worker claims a run and gets its attempt, which is its fence: whatever it says later about that attempt
-counts only while nobody else has the run. Of one loop one run goes at a time, in the order of the
+A worker claims a run and gets its attempt, which is its fence: its later reports about that attempt
+count only while no other worker has the run. Of one loop one run goes at a time, in the order of the
 slots; a run that is tried again keeps its slot and its place. Nothing here starts a process: that
 is the worker's part, between `claim` and `finish` and outside any transaction.
+
+Runs do not use `core/claims.py`: their fence is the attempt, a row is read together with its loop, and a run whose
+lease is over is adopted or abandoned first, never claimed by the next worker.
 """
 
 from __future__ import annotations
@@ -18,28 +21,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-from standfast import crash, serial
-from standfast.clock import SECOND_US, format_duration
+from standfast import crash, hints, serial
+from standfast.clock import SECOND_US, Duration, Time, duration_us, format_duration
 from standfast.config.actor import account
+from standfast.core import journal, keys, leases, naming, notices, repositories
+from standfast.core.checks import page_size, past_us, time_and_id
+from standfast.core.claims import FREE, HOLDERS_MAX, keep_while_alive
+from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import Statement, load
-from standfast.db.store import Room, Store, query, verb
-from standfast.errors import Conflict, IllegalTransition, InProgress, InvalidInput, LeaseLost, NotFound, StandfastError
-from standfast.footings import hints, journal, keys, leases, naming, notices, repositories
-from standfast.footings.journal import Receipt
+from standfast.db.store import Resource, Store, query, transactional
+from standfast.errors import Conflict, IllegalTransition, InProgress, InvalidInput, LeaseLost, NotFound
 from standfast.ids import is_id, short
-from standfast.record.loops import firing, keeping, schedule
-from standfast.record.loops.nouns import BACKOFF_MAX_US, RUN_STATES, Job, Loop, Run, checked_one_of, checked_reason, job
-from standfast.record.loops.nouns import run as noun
+from standfast.record.loops import edit, fire, schedule
+from standfast.record.loops.models import (
+    BACKOFF_MAX_US,
+    RUN_STATES,
+    Job,
+    Run,
+    checked_one_of,
+    checked_reason,
+    job,
+)
+from standfast.record.loops.models import run as noun
 
 SQL = load(__name__)
 
-PAGE_MAX = 1000
-HOLDERS_MAX = 1000
 ASKS_MAX = 1000
-ENDED = ("done", "failed", "timed_out", "abandoned", "cancelled")
+CANCELLED = "cancelled by hand"
+FAR_US = 2**62
+"""Later than every slot."""
+_LAST = "run_z"  # after every id
 
-# In the room `list` is a verb, so that the types need another name there.
+# In the resource `list` is a method, so that the types need another name there.
 RunList: TypeAlias = "list[Run]"
 
 
@@ -61,12 +75,12 @@ class Outcome(NamedTuple):
     stderr_id: str | None = None
 
 
-class Runs(Room):
+class Runs(Resource):
     """What became of each slot, and the work on those that are to be run."""
 
     __slots__ = ()
 
-    # -- for whoever performs them ---------------------------------------------------------------------
+    # -- for workers ----------------------------------------------------------------------------------
 
     def claim(self, *, host: str, run_id: str | None = None, accounts: Sequence[str] = ()) -> Run | None:
         """One run that is ready, now the caller's, with its attempt and its `job`; or None.
@@ -75,43 +89,24 @@ class Runs(Room):
         Its lease is kept as long as this process lives. With `run_id` that very one, of any account: raises
         InProgress while another run of its loop goes, IllegalTransition if it does not wait any more.
         """
-        claimed = self._claim(keys.checked(host, "a host"), run_id, (account(), *accounts))
+        keys.checked(host, "a host")
+        own = (account(), *accounts)
+        claimed = self._write(lambda tx: _claim(tx, host, run_id, own))
         if claimed is not None:
-            _at_work(self.store, self.tx)
+            _keep_while_alive(self.store, self.tx)
         return claimed
 
-    @verb
-    def _claim(self, tx: Tx, host: str, run_id: str | None, accounts: tuple[str, ...]) -> Run | StandfastError | None:
-        crash.point("run.before_claim")
-        row = _ready(tx, accounts) if run_id is None else _waiting(tx, run_id)
-        if row is None or isinstance(row, StandfastError):
-            return row
-        other = tx.maybe(SQL.running, loop_id=row["loop_id"])
-        if other is not None:
-            return None if run_id is None else _goes(tx, row, other)
-        term = leases.term_of(tx)
-        taken = {"host": host, "actor": tx.caller.actor, **term}
-        tx.one(SQL.take, id=row["id"], attempt=row["attempt"], now_us=tx.now_us(), **taken)
-        attempt = row["attempt"] + 1
-        row |= (
-            firing.EMPTY | taken | {"state": "running", "reason": None, "attempt": attempt, "started_us": tx.now_us()}
-        )
-        told = _told(tx, row, "run.claimed", f"attempt {attempt} on {host}", {"attempt": attempt, "by": term["holder"]})
-        return noun(tx, row, told, job=job(row))
-
-    @verb
-    def started(self, tx: Tx, run_id: str, attempt: int, *, pid: int, process: str) -> Run | StandfastError:
+    @transactional
+    def started(self, tx: Tx, run_id: str, attempt: int, *, pid: int, process: str) -> Run:
         """Its child is there: `process` tells it from every other. Raises LeaseLost if the run is another's now."""
         crash.point("run.before_start")
         row = _held(tx, run_id, attempt)
-        if isinstance(row, StandfastError):
-            return row
         if leases.parse_process(process) is None:
-            return InvalidInput(f"{process[:60]!r} does not identify a process", "str(leases.process(pid, clock))")
+            raise InvalidInput(f"{process[:60]!r} does not identify a process", "str(leases.process(pid, clock))")
         tx.one(SQL.begun, id=row["id"], attempt=attempt, pid=pid, process=process)
         row |= {"pid": pid, "process": process}
-        told = _told(tx, row, "run.started", f"pid {pid} on {row['host']}", {"attempt": attempt, "process": process})
-        return noun(tx, row, told)
+        made = _journal(tx, row, "run.started", f"pid {pid} on {row['host']}", {"attempt": attempt, "process": process})
+        return noun(tx, row, made)
 
     def finish(
         self,
@@ -121,7 +116,7 @@ class Runs(Room):
         exit_code: int | None = None,
         timed_out: bool = False,
         cancelled: bool = False,
-        duration_us: int,
+        duration: Duration,
         stdout_id: str | None = None,
         stderr_id: str | None = None,
         reason: str | None = None,
@@ -133,19 +128,18 @@ class Runs(Room):
         """
         state = "cancelled" if cancelled else "timed_out" if timed_out else "done" if exit_code == 0 else "failed"
         why = checked_reason(reason) if reason else None
-        outcome = Outcome(state, why, exit_code, duration_us, stdout_id, stderr_id)
-        ended = self._finish(run_id, attempt, outcome)
+        outcome = Outcome(state, why, exit_code, duration_us(duration, "duration"), stdout_id, stderr_id)
+
+        def finish(tx: Tx) -> Ended:
+            crash.point("run.before_finish")
+            return _ended(tx, _held(tx, run_id, attempt), outcome)
+
+        ended = self._write(finish)
         if ended.paused is not None:
             run = ended.run
             hint = f"{hints.command('loop', 'runs', run.loop)}; then: {hints.command('loop', 'resume', run.loop)}"
             notices.tell(self.store, "loop.paused", run.loop_id, f"{run.loop}: {ended.paused}", hint, tx=self.tx)
         return ended.run
-
-    @verb
-    def _finish(self, tx: Tx, run_id: str, attempt: int, outcome: Outcome) -> Ended | StandfastError:
-        crash.point("run.before_finish")
-        row = _held(tx, run_id, attempt)
-        return row if isinstance(row, StandfastError) else _ended(tx, row, outcome)
 
     @query
     def orphans(self, tx: Tx, *, limit: int = 100) -> RunList:
@@ -157,53 +151,48 @@ class Runs(Room):
 
     @query
     def left(self, tx: Tx, *, limit: int = 100) -> RunList:
-        """Running, and their worker is gone or out of time: whoever comes next finds out what became of each."""
+        """Running, and their worker has exited or its lease has expired: the next worker finds the outcome of each."""
         return [noun(tx, row) for row in _left(tx, SQL.over_seen, SQL.of_holder_seen, limit)]
 
     @query
     def mine(self, tx: Tx, *, limit: int = 100) -> RunList:
         """Running, and held by this process."""
-        return [noun(tx, row) for row in tx.all(SQL.of_holder_seen, holder=tx.caller.holder, limit=_page(limit))]
+        return [noun(tx, row) for row in tx.all(SQL.of_holder_seen, holder=tx.caller.holder, limit=page_size(limit))]
 
     def adopt(self, run_id: str, attempt: int) -> Run:
         """Take an attempt over from a worker that is gone: its child goes on, and the attempt stays the same.
 
         Raises InProgress while that worker may be alive, LeaseLost if the attempt does not count any more.
         """
-        adopted = self._adopt(run_id, attempt)
-        _at_work(self.store, self.tx)
+
+        def adopt(tx: Tx) -> Run:
+            crash.point("run.before_adopt")
+            row = _given_up(tx, run_id, attempt)
+            taken = {"actor": tx.caller.actor, **leases.new_lease(tx)}
+            tx.one(SQL.adopt, id=row["id"], attempt=attempt, old_holder=row["holder"], **taken)
+            made = _journal(tx, row, "run.adopted", f"from {leases.holder_text(row['holder'])}", {"attempt": attempt})
+            return noun(tx, row | taken, made)
+
+        adopted = self._write(adopt)
+        _keep_while_alive(self.store, self.tx)
         return adopted
 
-    @verb
-    def _adopt(self, tx: Tx, run_id: str, attempt: int) -> Run | StandfastError:
-        crash.point("run.before_adopt")
-        row = _given_up(tx, run_id, attempt)
-        if isinstance(row, StandfastError):
-            return row
-        taken = {"actor": tx.caller.actor, **leases.term_of(tx)}
-        tx.one(SQL.adopt, id=row["id"], attempt=attempt, old_holder=row["holder"], **taken)
-        told = _told(tx, row, "run.adopted", f"from {leases.who(row['holder'])}", {"attempt": attempt})
-        return noun(tx, row | taken, told)
-
-    @verb
-    def requeue(self, tx: Tx, run_id: str, attempt: int, *, reason: str) -> Run | StandfastError:
+    @transactional
+    def requeue(self, tx: Tx, run_id: str, attempt: int, *, reason: str) -> Run:
         """Claimed, and known never to have begun: ready again at once, in its slot.
 
         Raises InProgress while its worker may be alive, LeaseLost if the attempt does not count any more.
         """
         crash.point("run.before_requeue")
         row = _given_up(tx, run_id, attempt)
-        if isinstance(row, StandfastError):
-            return row
         if row["cancel_reason"] is not None:
             return _ended(tx, row, Outcome("cancelled", row["cancel_reason"])).run
         why = checked_reason(reason)
         tx.one(SQL.requeue, id=row["id"], attempt=attempt, reason=why)
-        row |= {"state": "queued", "reason": why, "process": None, "pid": None}
-        row |= dict.fromkeys(("holder", "lease_until_us", "lease_boot", "lease_mono_us"))
-        return noun(tx, row, _told(tx, row, "run.requeued", why, {"attempt": attempt}))
+        row |= {"state": "queued", "reason": why, "process": None, "pid": None, **FREE}
+        return noun(tx, row, _journal(tx, row, "run.requeued", why, {"attempt": attempt}))
 
-    @verb
+    @transactional
     def abandon_dead(self, tx: Tx, *, limit: int = 100) -> RunList:
         """End what runs under a worker that is known dead or out of time: abandoned, or queued again.
 
@@ -216,55 +205,40 @@ class Runs(Room):
 
     @query
     def to_cancel(self, tx: Tx, *, limit: int = 100) -> RunList:
-        """Runs of this process that somebody asked to end: kill the child, then `finish(cancelled=True)`."""
-        return [noun(tx, row) for row in tx.all(SQL.to_cancel, holder=tx.caller.holder, limit=_page(limit))]
+        """Runs of this process that were cancelled: kill the child, then `finish(cancelled=True)`."""
+        return [noun(tx, row) for row in tx.all(SQL.to_cancel, holder=tx.caller.holder, limit=page_size(limit))]
 
     # -- for everybody ------------------------------------------------------------------------------------
 
-    def cancel(self, run_id: str, reason: str) -> Run:
-        """End it: at once if it waits; if it runs its worker is asked to. Raises IllegalTransition if it is over."""
-        return self._cancel(run_id, checked_reason(reason))
+    def cancel(self, run: str, reason: str = CANCELLED) -> Run:
+        """Cancel a RUN: a queued one at once; a running one is ended by the daemon.
 
-    @verb
-    def _cancel(self, tx: Tx, run_id: str, reason: str) -> Run | StandfastError:
-        row = _locked(tx, run_id)
-        if isinstance(row, StandfastError):
-            return row
-        if row["state"] not in ("queued", "running"):
-            return IllegalTransition(
-                f"{_named(row)} is over: {row['state']}", hints.command("loop", "runs", row["loop"])
-            )
-        crash.point("run.before_cancel")
-        change: Row = {"id": row["id"], "attempt": row["attempt"], "reason": reason}
-        if row["state"] == "queued":
-            tx.one(SQL.cancel_waiting, now_us=tx.now_us(), **change)
-            row |= {"state": "cancelled", "reason": reason, "ended_us": tx.now_us()}
-            return noun(tx, row, _told(tx, row, "run.cancelled", reason))
-        tx.one(SQL.ask_to_end, **change)
-        row |= {"cancel_reason": reason}
-        return noun(tx, row, _told(tx, row, "run.cancel_asked", reason, {"attempt": row["attempt"]}))
+        - `reason`: why; the run says so.
 
-    @verb
-    def ask(self, tx: Tx, name: str) -> Run | StandfastError:
-        """A run now, of a loop in whatever state, behind what of it is waiting or going already."""
+        Raises IllegalTransition if it has ended.
+        """
+        why = checked_reason(reason)
+        return self._write(lambda tx: _cancel(tx, run, why))
+
+    @transactional
+    def ask(self, tx: Tx, name: str) -> Run:
+        """A run now, of a loop in any state, after its runs that are queued or running."""
         crash.point("run.before_ask")
-        loop = keeping.locked(tx, name)
-        if isinstance(loop, StandfastError):
-            return loop
+        loop = edit.locked(tx, name)
         if loop["state"] == "removed":
-            return IllegalTransition(f"the loop {loop['name']!r} is removed", "standfast loop list")
+            raise IllegalTransition(f"the loop {loop['name']!r} is removed", "standfast loop list")
+        edit.refuse_gated(tx, loop)
         for slot_us in range(_between(tx.now_us()), _between(tx.now_us()) + ASKS_MAX):
-            row = firing.write_run(tx, loop, slot_us, "asked", "queued", None) if slot_us % SECOND_US else None
+            row = fire.write_run(tx, loop, slot_us, "asked", "queued", None) if slot_us % SECOND_US else None
             if row is not None:
-                told = _told(tx, row, "run.queued", f"asked for by {tx.caller.actor}", {"slot_us": slot_us})
-                return noun(tx, row, told)
-        return Conflict(f"{loop['name']!r} was asked for {ASKS_MAX:,} times in this moment", "try again")
+                receipt = _journal(tx, row, "run.queued", f"asked for by {tx.caller.actor}", {"slot_us": slot_us})
+                return noun(tx, row, receipt)
+        raise Conflict(f"{loop['name']!r} was asked for {ASKS_MAX:,} times at the same time", "try again")
 
     @query
-    def get(self, tx: Tx, run_id: str) -> Run | StandfastError:
+    def get(self, tx: Tx, run_id: str) -> Run:
         """By its id or the end of it. Raises NotFound."""
-        row = _find(tx, run_id)
-        return row if isinstance(row, StandfastError) else noun(tx, row)
+        return noun(tx, _find(tx, run_id))
 
     @query
     def list(
@@ -272,29 +246,56 @@ class Runs(Room):
         tx: Tx,
         loop: str | None = None,
         *,
-        since_us: int | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
         state: str | None = None,
         everywhere: bool = False,
         limit: int = 50,
         after: str | None = None,
-    ) -> RunList | StandfastError:
+    ) -> RunList:
         """What became of the slots, the newest first; of one loop, of this scope, or everywhere.
 
-        `since_us` is the earliest slot; `after` is the `place` of the last one you have.
+        `since` is the earliest slot, `until` is after the latest; `after` is the `place` of the last one you have.
         """
-        slot_us, id = _place(after)
-        asked: Row = {"since_us": since_us or 0, "limit": _page(limit), "id": id}
+        since_us = past_us(since, tx.now_us(), "since")
+        slot_us, id = time_and_id(after)
+        until_us = past_us(until, tx.now_us(), "until")
+        asked: Row = {
+            "since_us": since_us or 0,
+            "until_us": until_us or FAR_US,
+            "limit": page_size(limit),
+            "id": id or _LAST,
+        }
         asked["state"] = checked_one_of(state, "a run's state", RUN_STATES) if state else ""
         if loop is not None:
-            found = keeping.find(tx, loop)
-            if isinstance(found, StandfastError):
-                return found
-            rows = tx.all(SQL.of_loop, loop_id=found["id"], slot_us=slot_us, **asked)
+            rows = tx.all(SQL.of_loop, loop_id=edit.find(tx, loop)["id"], slot_us=slot_us, **asked)
         elif everywhere:
             rows = tx.all(SQL.everywhere, **asked)
         else:
             rows = tx.all(SQL.of_scope, scope=self.scope, slot_us=slot_us, **repositories.filtered(tx), **asked)
         return [noun(tx, row) for row in rows]
+
+
+# -- claiming ------------------------------------------------------------------------------------------
+
+
+def _claim(tx: Tx, host: str, run_id: str | None, accounts: tuple[str, ...]) -> Run | None:
+    crash.point("run.before_claim")
+    row = _ready(tx, accounts) if run_id is None else _waiting(tx, run_id)
+    if row is None:
+        return None
+    other = tx.maybe(SQL.running, loop_id=row["loop_id"])
+    if other is not None and run_id is not None:
+        raise _goes(tx, row, other)
+    if other is not None:
+        return None
+    term = leases.new_lease(tx)
+    taken = {"host": host, "actor": tx.caller.actor, **term}
+    tx.one(SQL.take, id=row["id"], attempt=row["attempt"], now_us=tx.now_us(), **taken)
+    attempt = row["attempt"] + 1
+    row |= fire.EMPTY | taken | {"state": "running", "reason": None, "attempt": attempt, "started_us": tx.now_us()}
+    made = _journal(tx, row, "run.claimed", f"attempt {attempt} on {host}", {"attempt": attempt, "by": term["holder"]})
+    return noun(tx, row, made, job=job(row))
 
 
 # -- ending --------------------------------------------------------------------------------------------
@@ -317,11 +318,11 @@ def _ended(tx: Tx, row: Row, outcome: Outcome) -> Ended:
         "ended_us": None if again else now_us,
     }
     tx.one(SQL.end, id=row["id"], attempt=row["attempt"], **change)
-    row |= change | dict.fromkeys(("cancel_reason", "holder", "lease_until_us", "lease_boot", "lease_mono_us"))
+    row |= {**change, "cancel_reason": None, **FREE}
     data: Row = {"attempt": row["attempt"], "outcome": outcome.state, "exit_code": outcome.exit_code}
     data |= {"duration_us": outcome.duration_us, "stdout": outcome.stdout_id, "stderr": outcome.stderr_id}
-    told = _told(tx, row, "run.retried" if again else f"run.{state}", reason or "exit 0", data)
-    return Ended(noun(tx, row, told), None if again else _counted(tx, row))
+    receipt = _journal(tx, row, "run.retried" if again else f"run.{state}", reason or "exit 0", data)
+    return Ended(noun(tx, row, receipt), None if again else _counted(tx, row))
 
 
 def _again(row: Row, outcome: Outcome) -> bool:
@@ -363,27 +364,41 @@ def _counted(tx: Tx, row: Row) -> str | None:
     if loop["state"] != "active" or not 0 < loop["failures_max"] <= loop["failures"]:
         return None
     reason = f"{loop['failures']} runs in a row failed; the last one: {row['reason']}"
-    paused = keeping.pause(tx, loop, serial.clean(reason, 500))
-    return reason if isinstance(paused, Loop) and paused.state == "paused" else None
+    return reason if edit.pause(tx, loop, serial.clean(reason, 500)).state == "paused" else None
+
+
+def _cancel(tx: Tx, run_id: str, reason: str) -> Run:
+    row = _locked(tx, run_id)
+    if row["state"] not in ("queued", "running"):
+        raise IllegalTransition(f"{_named(row)} has ended: {row['state']}", hints.command("loop", "runs", row["loop"]))
+    crash.point("run.before_cancel")
+    change: Row = {"id": row["id"], "attempt": row["attempt"], "reason": reason}
+    if row["state"] == "queued":
+        tx.one(SQL.cancel_waiting, now_us=tx.now_us(), **change)
+        row |= {"state": "cancelled", "reason": reason, "ended_us": tx.now_us()}
+        return noun(tx, row, _journal(tx, row, "run.cancelled", reason))
+    tx.one(SQL.ask_to_end, **change)
+    row |= {"cancel_reason": reason}
+    return noun(tx, row, _journal(tx, row, "run.cancel_asked", reason, {"attempt": row["attempt"]}))
 
 
 def _abandoned(tx: Tx, row: Row) -> Ended:
-    standing = leases.stand(tx, row)
+    standing = leases.judge(tx, row)
     gone = "is gone" if standing.gone else "was not heard of in time"
     child = f"; its child was pid {row['pid']}" if row["pid"] else ""
-    reason = f"its worker, {leases.who(row['holder'])} ({row['host']}), {gone}{child}"
+    reason = f"its worker, {leases.holder_text(row['holder'])} ({row['host']}), {gone}{child}"
     if row["cancel_reason"] is not None:
         return _ended(tx, row, Outcome("cancelled", f"{row['cancel_reason']}; {reason}"))
     return _ended(tx, row, Outcome("abandoned", reason))
 
 
 def _left(tx: Tx, over: Statement, of_holder: Statement, limit: int) -> list[Row]:
-    """What runs under somebody whose time has run out, or under a process that is known to be gone."""
+    """Runs whose worker's lease has expired or whose process has exited."""
     holders = [row["holder"] for row in tx.all(SQL.holders, limit=HOLDERS_MAX)]
     gone = [holder for holder in holders if leases.is_gone(holder, tx.caller.clock)]
-    rows = tx.all(over, limit=_page(limit), **tx.lease_clock()) if holders else []
-    rows += [row for holder in gone for row in tx.all(of_holder, holder=holder, limit=_page(limit))]
-    return list({row["id"]: row for row in rows}.values())[: _page(limit)]  # some are both
+    rows = tx.all(over, limit=page_size(limit), **tx.lease_clock()) if holders else []
+    rows += [row for holder in gone for row in tx.all(of_holder, holder=holder, limit=page_size(limit))]
+    return list({row["id"]: row for row in rows}.values())[: page_size(limit)]  # some are both
 
 
 def _lives_here(tx: Tx, row: Row) -> bool:
@@ -393,53 +408,50 @@ def _lives_here(tx: Tx, row: Row) -> bool:
 # -- finding -------------------------------------------------------------------------------------------
 
 
-def _find(tx: Tx, run_id: object) -> Row | StandfastError:
+def _find(tx: Tx, run_id: object) -> Row:
     row = naming.row_of(tx, run_id, by_id=SQL.by_id, ends=SQL.by_suffix, prefix="run", noun="run")
-    if row is None:
-        return NotFound(f"there is no run {serial.clean(str(run_id), 60)!r}", "standfast loop runs")
-    return row
+    return row or _refuse_unknown(run_id)
 
 
-def _locked(tx: Tx, run_id: str) -> Row | StandfastError:
-    row = _find(tx, run_id) if not is_id(run_id) else {"id": run_id}
-    if isinstance(row, StandfastError):
-        return row
-    found = tx.maybe(SQL.by_id_for_update, id=row["id"])
-    return found if found is not None else NotFound(f"there is no run {run_id!r}", "standfast loop runs")
+def _locked(tx: Tx, run_id: str) -> Row:
+    id = run_id if is_id(run_id) else _find(tx, run_id)["id"]
+    return tx.maybe(SQL.by_id_for_update, id=id) or _refuse_unknown(run_id)
 
 
-def _held(tx: Tx, run_id: str, attempt: int) -> Row | StandfastError:
-    """The row, locked, if this attempt is still the one that counts."""
+def _refuse_unknown(run_id: object) -> Row:
+    raise NotFound(f"there is no run {serial.clean(str(run_id), 60)!r}", "standfast loop runs")
+
+
+def _held(tx: Tx, run_id: str, attempt: int) -> Row:
+    """The row, locked, if this attempt is still the one that counts. Raises NotFound, LeaseLost."""
     row = _locked(tx, run_id)
-    if isinstance(row, StandfastError) or (row["state"] == "running" and row["attempt"] == attempt):
+    if row["state"] == "running" and row["attempt"] == attempt:
         return row
     now = f"attempt {row['attempt']} {'runs' if row['state'] == 'running' else 'ended as ' + row['state']}"
-    return LeaseLost(
+    raise LeaseLost(
         f"attempt {attempt} of {_named(row)} does not count any more: {now}", hints.command("loop", "runs", row["loop"])
     )
 
 
-def _given_up(tx: Tx, run_id: str, attempt: int) -> Row | StandfastError:
-    """The row, locked, if the caller holds this attempt, or nobody who may be alive does."""
+def _given_up(tx: Tx, run_id: str, attempt: int) -> Row:
+    """The row, locked, if the caller holds this attempt, or its worker is known to be dead or out of time."""
     row = _held(tx, run_id, attempt)
-    if isinstance(row, StandfastError) or row["holder"] == tx.caller.holder or not leases.stand(tx, row).live:
-        return row
-    return leases.in_progress(tx, _named(row), row)
+    if row["holder"] != tx.caller.holder and leases.judge(tx, row).live:
+        raise leases.in_progress(tx, _named(row), row)
+    return row
 
 
 def _ready(tx: Tx, accounts: tuple[str, ...]) -> Row | None:
-    found = (tx.maybe(SQL.ready, now_us=tx.now_us(), **whose) for whose in firing.of_accounts(tx, accounts))
+    found = (tx.maybe(SQL.ready, now_us=tx.now_us(), account=account) for account in dict.fromkeys(accounts))
     return next((row for row in found if row is not None), None)
 
 
-def _waiting(tx: Tx, run_id: str) -> Row | StandfastError:
+def _waiting(tx: Tx, run_id: str) -> Row:
     found = _find(tx, run_id)
-    if isinstance(found, StandfastError):
-        return found
     row = tx.maybe(SQL.ready_by_id, id=found["id"])
     if row is not None:
         return row
-    return IllegalTransition(f"{_named(found)} does not wait any more: {found['state']}", "standfast loop runs")
+    raise IllegalTransition(f"{_named(found)} does not wait any more: {found['state']}", "standfast loop runs")
 
 
 def _goes(tx: Tx, row: Row, other: Row) -> InProgress:
@@ -447,26 +459,15 @@ def _goes(tx: Tx, row: Row, other: Row) -> InProgress:
     return leases.in_progress(tx, f"the loop {row['loop']!r} (its run of {slot})", other)
 
 
-def _place(after: str | None) -> tuple[int, str]:
-    if after is None:
-        return schedule.LAST_US, "\x7f"
-    slot_us, _, id = after.partition(":")
-    if not (slot_us.isascii() and slot_us.isdigit() and len(slot_us) < 19 and is_id(id)):
-        raise InvalidInput(
-            f"{serial.clean(after, 60)!r} is not a place in this list", "use the `next` of the last page"
-        )
-    return int(slot_us), id
-
-
 # -- small parts -----------------------------------------------------------------------------------------
 
 
 def _between(us: int) -> int:
-    """Slots are whole seconds; what is asked for lies between them and never takes one's place."""
+    """Slots are whole seconds; a requested run lies between them and never takes the place of one."""
     return us if us % SECOND_US else us + 1
 
 
-def _told(tx: Tx, row: Row, type: str, said: str, data: Row | None = None) -> Receipt:
+def _journal(tx: Tx, row: Row, type: str, said: str, data: Row | None = None) -> Receipt:
     about = {"loop": row["loop_id"], "slot_us": row["slot_us"], **(data or {})}
     return journal.append(
         tx,
@@ -484,20 +485,9 @@ def _named(row: Row) -> str:
     return f"run {short(row['id'])} of {row['loop']!r}"
 
 
-def _page(limit: int) -> int:
-    return max(1, min(limit, PAGE_MAX))
-
-
-def _at_work(store: Store, tx: Tx | None) -> None:
-    """A process keeps what it claimed for as long as it lives."""
-    if not store.caller.holder.startswith("p:"):
-        return
+def _keep_while_alive(store: Store, tx: Tx | None) -> None:
     leases.renewed("run")  # not before: an agent's role on PostgreSQL may not update the table
-    start = leases.renewer(store).start
-    if tx is None:
-        start()
-    else:
-        tx.after = [*(tx.after or ()), start]
+    keep_while_alive(store, tx, store.caller.holder)
 
 
 __all__ = ["Job", "Run", "Runs"]

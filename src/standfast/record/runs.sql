@@ -3,13 +3,9 @@
 -- The next one of an account: its time has come, nothing of its loop runs, and nothing of its loop was due before it.
 -- CROSS JOIN keeps SQLite from beginning with the loops.
 -- name: ready
-SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
-       r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
-       r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
-       r.created_us, r.started_us, r.ended_us, r.git_dir, r.origin,
-       l.command, l.cwd, l.environment, l.timeout_us
+SELECT {columns:run:r}, l.name AS loop, l.command, l.cwd, l.environment, l.timeout_us
 FROM run r CROSS JOIN loop l
-WHERE r.state = 'queued' AND r.ready_us <= :now_us AND l.id = r.loop_id AND COALESCE(l.account, :unowned) = :account
+WHERE r.state = 'queued' AND r.ready_us <= :now_us AND l.id = r.loop_id AND l.account = :account
   AND NOT EXISTS (SELECT 1 FROM run o
                   WHERE o.loop_id = r.loop_id AND o.state IN ('queued', 'running') AND o.id <> r.id
                     AND (o.state = 'running' OR o.slot_us < r.slot_us))
@@ -17,27 +13,21 @@ ORDER BY r.ready_us, r.seq
 LIMIT 1
 {skip_locked}
 
--- This very one, for whoever asked for it and performs it here.
+-- This very run, for the caller that asked for it and runs it here.
 -- name: ready_by_id
-SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
-       r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
-       r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
-       r.created_us, r.started_us, r.ended_us, r.git_dir, r.origin,
-       l.command, l.cwd, l.environment, l.timeout_us
+SELECT {columns:run:r}, l.name AS loop, l.command, l.cwd, l.environment, l.timeout_us
 FROM run r JOIN loop l ON l.id = r.loop_id
 WHERE r.id = :id AND r.state = 'queued'
 {for_update}
 
--- Asked again once the loop is locked: somebody may have begun another run of it meanwhile.
+-- Asked again once the loop is locked: another worker may have begun a run of it meanwhile.
 -- name: running
 SELECT id, slot_us, holder, lease_until_us FROM run WHERE loop_id = :loop_id AND state = 'running'
 
 -- name: take
 UPDATE run
 SET state = 'running', attempt = attempt + 1, reason = NULL, exit_code = NULL, duration_us = NULL, host = :host,
-    pid = NULL, process = NULL, stdout_id = NULL, stderr_id = NULL, holder = :holder, actor = :actor,
-    lease_until_us = :lease_until_us, lease_boot = :lease_boot, lease_mono_us = :lease_mono_us,
-    lease_for_us = :lease_for_us, started_us = :now_us
+    pid = NULL, process = NULL, stdout_id = NULL, stderr_id = NULL, {lease_set}, started_us = :now_us
 WHERE id = :id AND attempt = :attempt AND state = 'queued'
 RETURNING id
 
@@ -48,23 +38,20 @@ RETURNING id
 
 -- name: adopt
 UPDATE run
-SET holder = :holder, actor = :actor, lease_until_us = :lease_until_us, lease_boot = :lease_boot,
-    lease_mono_us = :lease_mono_us, lease_for_us = :lease_for_us
+SET {lease_set}
 WHERE id = :id AND attempt = :attempt AND state = 'running' AND holder = :old_holder
 RETURNING id
 
 -- name: requeue
 UPDATE run
-SET state = 'queued', reason = :reason, pid = NULL, process = NULL, holder = NULL, lease_until_us = NULL,
-    lease_boot = NULL, lease_mono_us = NULL, lease_for_us = NULL
+SET state = 'queued', reason = :reason, pid = NULL, process = NULL, {lease_none}
 WHERE id = :id AND attempt = :attempt AND state = 'running'
 RETURNING id
 
 -- name: end
 UPDATE run
 SET state = :state, reason = :reason, exit_code = :exit_code, duration_us = :duration_us, stdout_id = :stdout_id,
-    stderr_id = :stderr_id, cancel_reason = NULL, ready_us = :ready_us, ended_us = :ended_us, holder = NULL,
-    lease_until_us = NULL, lease_boot = NULL, lease_mono_us = NULL, lease_for_us = NULL
+    stderr_id = :stderr_id, cancel_reason = NULL, ready_us = :ready_us, ended_us = :ended_us, {lease_none}
 WHERE id = :id AND attempt = :attempt AND state = 'running'
 RETURNING id
 
@@ -79,10 +66,7 @@ WHERE id = :id AND attempt = :attempt AND state = 'running'
 RETURNING id
 
 -- name: by_id
-SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
-       r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
-       r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
-       r.created_us, r.started_us, r.ended_us, r.git_dir, r.origin
+SELECT {columns:run:r}, l.name AS loop
 FROM run r JOIN loop l ON l.id = r.loop_id
 WHERE r.id = :id
 
@@ -90,11 +74,7 @@ WHERE r.id = :id
 SELECT id FROM run WHERE id LIKE :pattern LIMIT 2
 
 -- name: by_id_for_update
-SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
-       r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
-       r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
-       r.created_us, r.started_us, r.ended_us, r.git_dir, r.origin,
-       l.retries_max, l.backoff_us, l.failures_max
+SELECT {columns:run:r}, l.name AS loop, l.retries_max, l.backoff_us, l.failures_max
 FROM run r JOIN loop l ON l.id = r.loop_id
 WHERE r.id = :id
 {for_update}
@@ -104,11 +84,7 @@ SELECT DISTINCT holder FROM run WHERE holder > '' AND holder IS NOT NULL LIMIT :
 
 -- Whose time has run out. In the order of the index: those that run are few, those that ran are not.
 -- name: over
-SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
-       r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
-       r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
-       r.created_us, r.started_us, r.ended_us, r.git_dir, r.origin,
-       l.retries_max, l.backoff_us, l.failures_max
+SELECT {columns:run:r}, l.name AS loop, l.retries_max, l.backoff_us, l.failures_max
 FROM run r JOIN loop l ON l.id = r.loop_id
 WHERE r.holder > '' AND r.holder IS NOT NULL AND {lease_over:r}
 ORDER BY r.holder
@@ -116,11 +92,7 @@ LIMIT :limit
 {skip_locked}
 
 -- name: of_holder
-SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
-       r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
-       r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
-       r.created_us, r.started_us, r.ended_us, r.git_dir, r.origin,
-       l.retries_max, l.backoff_us, l.failures_max
+SELECT {columns:run:r}, l.name AS loop, l.retries_max, l.backoff_us, l.failures_max
 FROM run r JOIN loop l ON l.id = r.loop_id
 WHERE r.holder = :holder AND r.holder IS NOT NULL
 LIMIT :limit
@@ -128,71 +100,51 @@ LIMIT :limit
 
 -- The same two, to look at.
 -- name: over_seen
-SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
-       r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
-       r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
-       r.created_us, r.started_us, r.ended_us, r.git_dir, r.origin
+SELECT {columns:run:r}, l.name AS loop
 FROM run r JOIN loop l ON l.id = r.loop_id
 WHERE r.holder > '' AND r.holder IS NOT NULL AND {lease_over:r}
 ORDER BY r.holder
 LIMIT :limit
 
 -- name: of_holder_seen
-SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
-       r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
-       r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
-       r.created_us, r.started_us, r.ended_us, r.git_dir, r.origin
+SELECT {columns:run:r}, l.name AS loop
 FROM run r JOIN loop l ON l.id = r.loop_id
 WHERE r.holder = :holder AND r.holder IS NOT NULL
 LIMIT :limit
 
 -- name: to_cancel
-SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
-       r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
-       r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
-       r.created_us, r.started_us, r.ended_us, r.git_dir, r.origin
+SELECT {columns:run:r}, l.name AS loop
 FROM run r JOIN loop l ON l.id = r.loop_id
 WHERE r.holder = :holder AND r.holder IS NOT NULL AND r.cancel_reason IS NOT NULL
 LIMIT :limit
 
 -- name: of_loop
-SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
-       r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
-       r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
-       r.created_us, r.started_us, r.ended_us, r.git_dir, r.origin
+SELECT {columns:run:r}, l.name AS loop
 FROM run r JOIN loop l ON l.id = r.loop_id
 WHERE r.loop_id = :loop_id AND r.slot_us <= :slot_us AND (r.slot_us < :slot_us OR r.id < :id)
-  AND (:state = '' OR r.state = :state) AND COALESCE(r.until_slot_us, r.slot_us) >= :since_us
+  AND (:state = '' OR r.state = :state) AND COALESCE(r.until_slot_us, r.slot_us) >= :since_us AND r.slot_us < :until_us
 ORDER BY r.slot_us DESC, r.id DESC
 LIMIT :limit
 
 -- CROSS JOIN keeps SQLite from beginning with the loops and sorting the history.
 -- name: of_scope
-SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
-       r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
-       r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
-       r.created_us, r.started_us, r.ended_us, r.git_dir, r.origin
+SELECT {columns:run:r}, l.name AS loop
 FROM run r CROSS JOIN loop l
 WHERE l.id = r.loop_id AND r.scope = :scope AND {here:r} AND (r.slot_us, r.id) < (:slot_us, :id)
-  AND (:state = '' OR r.state = :state) AND COALESCE(r.until_slot_us, r.slot_us) >= :since_us
+  AND (:state = '' OR r.state = :state) AND COALESCE(r.until_slot_us, r.slot_us) >= :since_us AND r.slot_us < :until_us
 ORDER BY r.slot_us DESC, r.id DESC
 LIMIT :limit
 
 -- name: everywhere
-SELECT r.id, r.loop_id, l.name AS loop, r.scope, r.slot_us, r.until_slot_us, r.slots, r.source, r.state, r.reason,
-       r.attempt, r.ready_us, r.exit_code, r.duration_us, r.host, r.pid, r.process, r.stdout_id, r.stderr_id,
-       r.cancel_reason, r.holder, r.actor, r.lease_until_us, r.lease_boot, r.lease_mono_us, r.lease_for_us,
-       r.created_us, r.started_us, r.ended_us, r.git_dir, r.origin
+SELECT {columns:run:r}, l.name AS loop
 FROM run r JOIN loop l ON l.id = r.loop_id
-WHERE r.id < :id AND (:state = '' OR r.state = :state) AND COALESCE(r.until_slot_us, r.slot_us) >= :since_us
+WHERE r.id < :id AND (:state = '' OR r.state = :state) AND COALESCE(r.until_slot_us, r.slot_us) >= :since_us AND r.slot_us < :until_us
 ORDER BY r.id DESC
 LIMIT :limit
 
 -- name: failed
 UPDATE loop SET failures = failures + 1 WHERE id = :id
-RETURNING id, scope, name, kind, schedule, zone, command, cwd, environment, catch_up, catch_up_max, overlap, timeout_us,
-          retries_max, backoff_us, failures_max, failures, state, reason, spec_hash, anchor_us, next_slot_us,
-          last_slot_us, actor, created_us, updated_us
+RETURNING {columns:loop}
 
 -- name: succeeded
 UPDATE loop SET failures = 0 WHERE id = :id AND failures > 0

@@ -1,14 +1,14 @@
 """Steps: computation that is done once and remembered.
 
 A step is known by its name and its arguments. The first time its function runs and the result
-is stored, in one durable write; ever after, what was stored is returned, to any process. For
-computation that touches nothing outside: what the world can see is an effect.
+is stored, in one durable write; later calls of any process return the stored result. For computation that changes
+nothing outside. A call that changes something outside is an effect.
 
     (nothing) ──fn returns──▶ recorded ──▶ recorded, for good
         └──fn raises──▶ (nothing): it runs again next time
 
 The same name and arguments again in one opening is `#2`, in order. Two at once are refused,
-because nobody could say which of them is `#2`. What is returned is decoded from the stored
+because their order is not defined. The return value is decoded from the stored
 text, the first time too, so that a first run and a replay cannot differ.
 """
 
@@ -17,28 +17,96 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial, update_wrapper
 from types import FunctionType
-from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Self, TypeVar, cast, overload
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from standfast import crash, serial
 from standfast.clock import SECOND_US
+from standfast.core import journal, keys, user_code
+from standfast.core.checks import NAME_MAX
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import refused_inside
 from standfast.errors import InProgress, InvalidInput, LeaseLost, StandfastError
-from standfast.footings import foreign, journal, keys
 from standfast.ids import new_id
-from standfast.ledger.opening import Opening
+from standfast.ledger import current
+from standfast.ledger.opening_counts import Opening
 from standfast.record.nodes import Path
 
 SQL = load(__name__)
 
-NAME_MAX = 200
 INLINE_MAX_BYTES = 1024 * 1024
 """A longer result is kept as an artifact; the step remembers which."""
 FRESH_US = SECOND_US
 """A hit younger than this may be visible before it is durable: it is synced before it is returned."""
+
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+
+
+@overload
+def step(function: Callable[P, R], /) -> Step[P, R]: ...
+@overload
+def step(name: str, /) -> Callable[[Callable[P, R]], Step[P, R]]: ...
+def step(what: Any, /) -> Any:
+    """Declare a function as a step: `@standfast.step`, or `@standfast.step("name")`.
+
+    Called inside a session it runs once for its name and arguments, and later calls return the stored result.
+    Outside a session it is the plain function. The name is the function's own, with its class.
+    """
+    if isinstance(what, str):
+        return partial(Step, keys.checked(what, "a step's name", limit=NAME_MAX))
+    name = getattr(what, "__qualname__", "").rpartition("<locals>.")[2]
+    if not callable(what) or name in ("", "<lambda>"):
+        raise InvalidInput(
+            f"a step needs a name, and {what!r:.60} has none", '@standfast.step("name") above a function'
+        )
+    return Step(name, what)
+
+
+class Step(Generic[P, R]):
+    """A function whose calls inside a session are steps."""
+
+    def __init__(self, name: str, function: Callable[P, R]) -> None:
+        user_code.refuse_generator(function, name)
+        self.name = name
+        self.function = function
+        update_wrapper(self, function)
+        if isinstance(function, FunctionType):  # a bound method is its class's step
+            user_code.warn_duplicate(_declared.get(name), function, f"step {name!r}")
+            _declared[name] = self
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        found = None if current.UNRECORDED.get() else current.get()
+        if found is None:
+            return self.function(*args, **kwargs)
+        session, path = found.node._session, found.node._path
+        call = partial(session.steps.perform, path, self.name, self.function, args, kwargs)
+        import inspect
+
+        return cast(
+            "R", user_code.awaited(call, self.function) if inspect.iscoroutinefunction(self.function) else call()
+        )
+
+    @overload
+    def __get__(self, instance: None, owner: type[object]) -> Self: ...
+    @overload
+    def __get__(self: Step[Concatenate[Any, Q], R], instance: object, owner: type[object]) -> Step[Q, R]: ...
+    def __get__(self, instance: object, owner: type[object]) -> Any:
+        """On a class it is a method: `self` is bound, and no argument of the step."""
+        return self if instance is None else Step(self.name, self.function.__get__(instance, owner))
+
+    def __repr__(self) -> str:
+        import inspect
+
+        return f"<step {self.name}{inspect.signature(self.function)}>"
+
+
+_declared: WeakValueDictionary[str, Step[..., Any]] = WeakValueDictionary()
 
 
 class Identity(NamedTuple):
@@ -60,7 +128,7 @@ class Steps:
         self._opening = opening
         self._mutex = threading.Lock()
         self._running: set[tuple[str, str]] = set()
-        # While this opening owns the session nobody else records steps. Once as many were found as
+        # While this opening owns the session no other process records steps. Once as many were found as
         # there are, looking for another is a trip for nothing. A fork may also find its parent's.
         self._unseen = recorded
 
@@ -69,9 +137,11 @@ class Steps:
     ) -> Any:
         """The stored result of this step; the function runs only if there is none yet."""
         refused_inside(self._opening.store.held, "step")
-        foreign.refuse_nested(f"step {serial.clean(str(name), 60)!r}")
+        user_code.refuse_nested(f"step {serial.clean(str(name), 60)!r}")
         self._opening.usable()
+        _check_form(name, function)
         name = keys.checked(name, "a step's name", limit=NAME_MAX)
+        function = function.function if isinstance(function, Step) else function
         returns, kwargs = _returns(function, kwargs)
         hashed = arguments_hash(path, name, args, kwargs)
         identity = self._enter(name, hashed)
@@ -124,7 +194,7 @@ class Steps:
         if row["age_us"] < FRESH_US:
             store.sync()
         if row["artifact_id"] is not None:
-            from standfast.footings import artifacts
+            from standfast.core import artifacts
 
             return artifacts.read(store, row["artifact_id"]).decode()
         text: str = row["result"]
@@ -140,7 +210,7 @@ class Steps:
     ) -> Any:
         crash.point("step.before_run")
         started = time.monotonic_ns()
-        result = foreign.call(function, *args, **kwargs)
+        result = user_code.call(function, *args, **kwargs)
         duration_us = (time.monotonic_ns() - started) // 1000
         text = serial.canonical(result, what=f"the result of {identity}")
         # Decoded before it is recorded: a result that does not fit its annotation would never fit again.
@@ -177,6 +247,20 @@ class Steps:
             return opening.guard(tx) or self._look(tx, identity) or _vanished(identity)
         journal.append(tx, "step.recorded", id, session_id=opening.session_id, summary=str(identity)[5:])
         return None
+
+
+def _check_form(name: object, function: object) -> None:
+    """Raise InvalidInput unless it is a name and a function: `s.step(plan)`, `s.step("plan", plan(issue))`."""
+    if isinstance(name, str) and callable(function):
+        return
+    if hasattr(function, "__await__") and (close := getattr(function, "close", None)) is not None:
+        close()  # or Python would warn that it was never awaited
+    fact = f"step {name!r:.60}: {type(function).__name__} is not a function"
+    if not isinstance(name, str):
+        fact = f"a step's name is text, not {type(name).__name__}"
+    elif function is None:
+        fact = f"step {name!r:.60} has no function"
+    raise InvalidInput(fact, 'give the name, the function and its arguments: s.step("plan", make_plan, issue)')
 
 
 def arguments_hash(path: Path, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
@@ -237,7 +321,7 @@ def _kept(opening: Opening, identity: Identity, text: str) -> tuple[str | None, 
     """The text itself, or the artifact that holds it."""
     if len(text) <= INLINE_MAX_BYTES // 4 or len(data := text.encode()) <= INLINE_MAX_BYTES:
         return text, None
-    from standfast.footings import artifacts
+    from standfast.core import artifacts
 
     name = f"step-{identity.arguments_hash[3:15]}-{identity.n}.json"
     kept = artifacts.put(
@@ -247,4 +331,4 @@ def _kept(opening: Opening, identity: Identity, text: str) -> tuple[str | None, 
 
 
 def _vanished(identity: Identity) -> LeaseLost:
-    return LeaseLost(f"{identity} could not be recorded: its session changed hands", "start over from what is recorded")
+    return LeaseLost(f"{identity} could not be recorded: its session changed hands", "start over from the stored state")

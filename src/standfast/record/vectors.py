@@ -1,7 +1,7 @@
-"""What a text means, as a vector, and how near two are: arithmetic over floats, nothing else.
+"""Vectors: how they are stored, and how near two of them are, in plain Python.
 
-A vector is kept as its length and its direction, so that nearness is one sum of products whatever it is measured
-by. No library is needed and none is used: a comparison costs some 60 nanoseconds for each dimension.
+A vector is stored as its length and its direction, so that each measure of nearness is one sum of products. One
+comparison costs about 60 ns per dimension. sqlite-vec and pgvector compare the same bytes faster: record/knowledge.py.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from standfast.errors import Corrupt, InvalidInput
 
 DIMENSIONS_MAX = 16_000
 _LENGTH = struct.Struct("<d")
-_SIZE = 4
+HEADER_BYTES = _LENGTH.size
+FLOAT_BYTES = 4
 
 
 def packed(vector: Sequence[float], what: str = "a vector") -> bytes:
-    """As it is stored. Raises InvalidInput for what is no vector of finite numbers."""
+    """As it is stored. Raises InvalidInput for a value that is no vector of finite numbers."""
     length, direction = _parted(vector, what)
     floats = array("f", direction)
     if sys.byteorder == "big":
@@ -37,13 +38,9 @@ def nearness(to: Sequence[float], by: str = "cosine") -> Callable[[bytes], float
     wanted_length, wanted = _parted(to, "the vector of a query")
 
     def near(data: bytes) -> float:
-        if len(data) != _LENGTH.size + _SIZE * len(wanted):
-            raise _other_dimensions(len(data), len(wanted))
-        floats = array("f")
-        floats.frombytes(data[_LENGTH.size :])
-        if sys.byteorder == "big":
-            floats.byteswap()
-        cosine = float(sum(map(mul, wanted, floats)))
+        if len(data) != HEADER_BYTES + FLOAT_BYTES * len(wanted):
+            raise other_dimensions(len(data), len(wanted))
+        cosine = float(sum(map(mul, wanted, direction(data))))
         if by == "cosine":
             return max(-1.0, min(1.0, cosine))  # of 32 bits, it may pass one by a hair
         length = float(_LENGTH.unpack_from(data)[0])
@@ -53,6 +50,20 @@ def nearness(to: Sequence[float], by: str = "cosine") -> Callable[[bytes], float
         return -math.sqrt(max(0.0, square))
 
     return near
+
+
+def direction(data: bytes) -> array[float]:
+    """The direction of a stored vector."""
+    floats = array("f")
+    floats.frombytes(data[HEADER_BYTES:])
+    if sys.byteorder == "big":
+        floats.byteswap()
+    return floats
+
+
+def as_array(data: bytes) -> str:
+    """The direction of a stored vector as PostgreSQL reads an array."""
+    return "{" + ",".join(map(repr, direction(data))) + "}"
 
 
 def _parted(vector: Sequence[float], what: str) -> tuple[float, list[float]]:
@@ -69,8 +80,8 @@ def _parted(vector: Sequence[float], what: str) -> tuple[float, list[float]]:
     return length, [number / length for number in numbers] if length else numbers
 
 
-def _other_dimensions(size: int, wanted: int) -> InvalidInput | Corrupt:
-    dimensions, rest = divmod(size - _LENGTH.size, _SIZE)
+def other_dimensions(size: int, wanted: int) -> InvalidInput | Corrupt:
+    dimensions, rest = divmod(size - HEADER_BYTES, FLOAT_BYTES)
     if rest or dimensions < 1:
         return Corrupt("a stored vector is cut off", "standfast doctor")
     return InvalidInput(

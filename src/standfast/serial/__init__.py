@@ -6,12 +6,12 @@ spaces, UTF-8, nothing normalised. What JSON cannot say exactly is refused, by p
 `intent.items[3].price: NaN is not JSON`.
 
 Three directions. `encode` turns dataclasses, pydantic models, enums, dates and paths into
-plain JSON without class names; `decode` (in `decoding.py`, loaded on first use) follows an
+plain JSON without class names; `decode` (in `decoder.py`, loaded on first use) follows an
 annotation back. `loads` is the strict reader for what strangers send; `read` is the total
 reader for our own stored text and never raises.
 
 Classes are recognised through modules that are loaded already: a value cannot be a datetime
-if nobody has imported datetime.
+if datetime has not been imported.
 """
 
 from __future__ import annotations
@@ -54,6 +54,9 @@ PAYLOAD_COLUMNS: Final[tuple[str, ...]] = (
     "thread_write.data",
     "item.value",
     "item_vector.vector",
+    "knowledge.text",
+    "knowledge.words",
+    "knowledge.vector",
 )
 
 _ATOMS = frozenset({str, bool, float, type(None)})
@@ -126,11 +129,20 @@ def hash(value: object, *, what: str = "value") -> str:
     return hash_text(canonical(value, what=what))
 
 
+_SMALL_BYTES = 16 << 10
+"""Up to here CPython's own SHA-256 takes at most 0.1 ms."""
+
+
 def hash_text(text: str) -> str:
     """`h1:` and the SHA-256 of this very text."""
-    import hashlib  # 3 ms that most starts do not need
+    from standfast.serial import digests
 
-    return "h1:" + hashlib.sha256(text.encode()).hexdigest()
+    data = text.encode()
+    if len(data) <= _SMALL_BYTES:
+        return "h1:" + digests.sha256(data).hexdigest()
+    import hashlib  # loads OpenSSL, which takes 3 ms and is faster on long texts
+
+    return "h1:" + hashlib.sha256(data).hexdigest()
 
 
 def encode(value: object, *, what: str = "value") -> Json:
@@ -141,7 +153,7 @@ def encode(value: object, *, what: str = "value") -> Json:
     return value if _plain(value, DEPTH_MAX) else _walk(value, what)
 
 
-def _plain(value: object, room: int) -> bool:
+def _plain(value: object, resource: int) -> bool:
     """Whether the encoder may have it as it is. Strings and NaN are judged by their text."""
     kind = type(value)
     if kind in _ATOMS:
@@ -150,14 +162,14 @@ def _plain(value: object, room: int) -> bool:
         return INT_MIN <= value <= INT_MAX  # type: ignore[operator]
     if kind is dict:
         for key, item in value.items():  # type: ignore[attr-defined]
-            if type(key) is not str or (type(item) not in _ATOMS and not (room > 0 and _plain(item, room - 1))):
+            if type(key) is not str or (type(item) not in _ATOMS and not (resource > 0 and _plain(item, resource - 1))):
                 return False
-        return room > 0
+        return resource > 0
     if kind is list:
         for item in value:  # type: ignore[attr-defined]
-            if type(item) not in _ATOMS and not (room > 0 and _plain(item, room - 1)):
+            if type(item) not in _ATOMS and not (resource > 0 and _plain(item, resource - 1)):
                 return False
-        return room > 0
+        return resource > 0
     return False
 
 
@@ -168,26 +180,26 @@ def _walk(value: object, what: str) -> Json:
         raise refused(misfit, what) from None
 
 
-def encoded(value: object, room: int = DEPTH_MAX) -> Json:
+def encoded(value: object, resource: int = DEPTH_MAX) -> Json:
     """The slow and exact walk: converts what has a plain form and names what has none."""
     kind = type(value)
     if value is None or kind is bool:
         return value
     if isinstance(value, Enum):
-        return encoded(value.value, room)
+        return encoded(value.value, resource)
     if isinstance(value, str):
         return _encoded_str(str.__str__(value))
     if isinstance(value, int):
         return _encoded_int(int.__index__(value))
     if isinstance(value, float):
         return _encoded_float(float.__float__(value))
-    if room == 0:
+    if resource == 0:
         raise Misfit(f"nested deeper than {DEPTH_MAX} levels")
     if isinstance(value, dict):
-        return _encoded_dict(value, room - 1)
+        return _encoded_dict(value, resource - 1)
     if isinstance(value, (list, tuple)):
-        return _encoded_list(value, room - 1)
-    return _encoded_object(value, kind, room)
+        return _encoded_list(value, resource - 1)
+    return _encoded_object(value, kind, resource)
 
 
 def _encoded_str(text: str) -> str:
@@ -212,39 +224,39 @@ def _encoded_float(number: float) -> float:
     return number
 
 
-def _encoded_dict(value: dict[Any, Any], room: int) -> dict[str, Json]:
+def _encoded_dict(value: dict[Any, Any], resource: int) -> dict[str, Json]:
     plain: dict[str, Json] = {}
     for key, item in value.items():
         name = key.value if isinstance(key, Enum) else key
         if not isinstance(name, str):
             raise Misfit(f"key {clean(repr(key), 60)} is {_type_name(type(key))}, not a string", "write str(key)")
         try:
-            plain[_encoded_str(str.__str__(name))] = encoded(item, room)
+            plain[_encoded_str(str.__str__(name))] = encoded(item, resource)
         except Misfit as misfit:
             raise misfit.at(str.__str__(name)) from None
     return plain
 
 
-def _encoded_list(value: list[Any] | tuple[Any, ...], room: int) -> list[Json]:
+def _encoded_list(value: list[Any] | tuple[Any, ...], resource: int) -> list[Json]:
     plain: list[Json] = []
     for index, item in enumerate(value):
         try:
-            plain.append(encoded(item, room))
+            plain.append(encoded(item, resource))
         except Misfit as misfit:
             raise misfit.at(index) from None
     return plain
 
 
-def _encoded_object(value: Any, kind: type[Any], room: int) -> Json:
+def _encoded_object(value: Any, kind: type[Any], resource: int) -> Json:
     if callable(getattr(kind, "model_dump", None)):
-        # Aliases and no computed fields: what is written is what model_validate_json accepts.
-        return encoded(value.model_dump(mode="json", by_alias=True, round_trip=True), room)
+        # Aliases and no computed fields: model_validate_json accepts the output.
+        return encoded(value.model_dump(mode="json", by_alias=True, round_trip=True), resource)
     if hasattr(kind, "__dataclass_fields__"):
         from dataclasses import fields
 
-        return _encoded_dict({field.name: getattr(value, field.name) for field in fields(value)}, room - 1)
+        return _encoded_dict({field.name: getattr(value, field.name) for field in fields(value)}, resource - 1)
     if (text := _as_text(value)) is not None:
-        return encoded(text, room)
+        return encoded(text, resource)
     raise _no_plain_form(value, kind)
 
 
@@ -268,6 +280,8 @@ def _no_plain_form(value: object, kind: type[object]) -> Misfit:
         hint = "store binary data as an artifact, or decode it to text"
     elif isinstance(value, (set, frozenset)):
         hint = "a set has no order: write sorted(value)"
+    elif hasattr(kind, "__next__"):
+        hint = "an iterator can be read once: write list(value)"
     elif hasattr(kind, "__await__"):
         hint = "it was not awaited: use standfast.aopen() for async functions"
     elif isinstance(value, type):
@@ -308,7 +322,7 @@ def loads(text: str | bytes, *, what: str = "value", limit_bytes: int = PAYLOAD_
 
 
 def read(text: object) -> Json:
-    """The value of our own stored text. Total: what is not JSON comes back as it is."""
+    """The value of our own stored text. Total: text that is not JSON comes back as it is."""
     if not isinstance(text, str):
         return text
     try:
@@ -324,16 +338,16 @@ def decode(value: Json, annotation: object, *, what: str = "value") -> Any:
     """
     if annotation is None or annotation is Any:
         return value
-    from standfast.serial import decoding
+    from standfast.serial import decoder
 
-    return decoding.decode(value, annotation, what)
+    return decoder.decode(value, annotation, what)
 
 
 def kept(made: object, stored: Json) -> Any:
     """`made` to be stored over `stored`: fields that its dataclass does not know are not lost."""
-    from standfast.serial import decoding
+    from standfast.serial import decoder
 
-    return decoding.kept(made, stored)
+    return decoder.kept(made, stored)
 
 
 def shape(annotation: object) -> str | None:
@@ -359,9 +373,9 @@ def return_annotation(function: Callable[..., object]) -> Any:
 
     Raises InvalidInput if the annotation names something that cannot be found at run time.
     """
-    from standfast.serial import decoding
+    from standfast.serial import decoder
 
-    return decoding.return_annotation(function)
+    return decoder.return_annotation(function)
 
 
 def _bounded_text(text: str | bytes, what: str, limit_bytes: int) -> str:
@@ -451,7 +465,9 @@ def summary(text: str, limit: int = 200) -> str:
 def clean(text: str, limit: int = 200) -> str:
     """One line for a summary: nothing that moves the cursor or turns the text, at most `limit` long."""
     head = text[: 16 * limit + 1024]  # a megabyte of output is not searched for 200 characters
-    line = re.sub(_SPACES, " ", re.sub(_UNSEEN, "", re.sub(_ESCAPES, "", head))).strip()
+    line = " ".join(head.split())
+    if not line.isprintable():  # most text is, and then no pattern has to be compiled
+        line = re.sub(_SPACES, " ", re.sub(_UNSEEN, "", re.sub(_ESCAPES, "", head))).strip()
     if len(line) <= limit and len(head) == len(text):
         return line
     return line[: max(limit - 1, 0)].rstrip() + "…"

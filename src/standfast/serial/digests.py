@@ -1,6 +1,6 @@
 """SHA-256 and BLAKE2b as CPython itself has them: `hashlib` loads OpenSSL first, which costs a start 3 to 6 ms.
 
-For the few bytes a start has to digest. Whoever digests much takes `hashlib`, where OpenSSL is faster.
+For the few bytes a start has to digest. For large inputs use `hashlib`, where OpenSSL is faster.
 """
 
 from __future__ import annotations

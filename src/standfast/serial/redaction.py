@@ -1,7 +1,7 @@
-"""Well-known shapes of secrets, taken out of what is said before it is stored.
+"""Well-known shapes of secrets, removed from text before it is stored.
 
 Only shapes that say themselves what they are: a literal prefix, then enough characters that
-nobody writes by chance. A text is searched for the prefixes first, because almost no text has
+no text has by chance. A text is searched for the prefixes first, because almost no text has
 one; a pattern runs only where its prefix was found. What was there is named in its place:
 `[redacted:github]`. Intents, results, steps and state are never touched: they must come back
 as they were. `redact = false` in the configuration turns it off.
@@ -27,7 +27,7 @@ class Shape(NamedTuple):
 
 
 # For the few prefixes that also end a word ("task-", "shelf_"). In JSON text the n of a line break
-# stands directly before the secret, and is no letter of a word.
+# is directly before the secret, and is no letter of a word.
 _WORD = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf]))"
 
 SHAPES = (
@@ -56,7 +56,7 @@ SHAPES = (
     Shape("docker", ("dckr_pat_",), r"dckr_pat_[\w-]{20,}"),
     Shape("vault", ("hvs.",), r"hvs\.[\w-]{24,}"),
     Shape("age", ("AGE-SECRET-KEY-1",), r"AGE-SECRET-KEY-1[0-9A-Z]{58}"),
-    # Tried once per run of such characters, and never given back: in "eyJeyJeyJ…" each could be a beginning.
+    # Match each run of such characters once, without backtracking: in "eyJeyJeyJ…" every position could be a start.
     Shape("jwt", ("eyJ",), r"(?<![\w-])((?>[\w-]*?(?=eyJ)))eyJ[\w-]{10,}+\.eyJ[\w-]{10,}+\.[\w-]{10,}+"),
     Shape(
         "private-key",
@@ -89,7 +89,7 @@ def redacted(text: str) -> str:
 
 # What to look for in a megabyte at once. Each begins with one letter that is rare in text, and goes on with a class of
 # one, so that the search is for that letter alone: a twentieth of decoding the text. Each finds what its shapes match.
-# A slash may be written `\/` in JSON. What follows is looked at before what stands in front, which costs more.
+# A slash may be written `\/` in JSON. The text after it is checked before the text in front, which costs more.
 _CLUES = (
     (
         rb"_(?:[A-Za-z0-9]{30}(?:(?<=gh[pousr]_.{30})|(?<=npm_.{30})|(?<=hf_.{30})|(?<=gsk_.{30})|(?<=dop_v1_.{30}))"

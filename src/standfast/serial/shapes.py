@@ -1,7 +1,7 @@
 """The shape of a result: what a person has to give where the function that returns it is not at hand.
 
 `shape_of` turns a return annotation into a small part of JSON Schema, which is stored with the effect. `misfit` says
-what is wrong with a value, and `template` is a value of that shape to edit. A shape promises less than decoding does:
+the fault of a value, and `template` is a value of that shape to edit. A shape promises less than decoding does:
 what it cannot express (a validator, a range) it lets pass. Loaded on use.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 from standfast.errors import InvalidInput
 from standfast.serial import Json, Misfit, encoded
-from standfast.serial.decoding import _DICTS, _LISTS, _former_names, _hints, _required_keys
+from standfast.serial.decoder import _DICTS, _LISTS, _former_names, _hints, _required_keys
 
 _DEPTH_MAX = 6
 _ANY: dict[str, Json] = {}
@@ -46,7 +46,7 @@ def shape_of(annotation: object) -> dict[str, Json] | None:
 
 
 def misfit(value: Json, shape: dict[str, Any]) -> str | None:
-    """What is wrong with `value`, with its path; None if it fits."""
+    """The fault of `value`, with its path; None if it fits."""
     return _misfit(value, shape, "")
 
 

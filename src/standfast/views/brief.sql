@@ -1,23 +1,25 @@
--- What a starting agent is told beside what is unsettled: the recovery report has that. `total` counts all rows,
+-- The brief of a starting agent, without unsettled work: the recovery report has that. `total` counts all rows,
 -- so that a section says how much it leaves out.
 
 -- name: standing
-SELECT id, scope, git_dir, origin, what, why, actor, created_us, count(*) OVER () AS total
+SELECT id, scope, repository, git_dir, origin, what, why, actor, created_us, count(*) OVER () AS total
 FROM decision
-WHERE state = 'standing' AND state IN ('open', 'standing') AND (:everywhere = 1 OR scope IN (:home, ''))
+WHERE state = 'standing' AND state IN ('open', 'standing') 
+  AND (:everywhere = 1 OR (repository = '' AND scope IN ('', :scope))
+       OR (scope = :scope AND repository = :repository))
 ORDER BY created_us, id
 LIMIT :limit
 
 -- name: recent
-SELECT id, scope, git_dir, origin, what, outcome, state, actor, created_us, count(*) OVER () AS total
+SELECT id, scope, repository, git_dir, origin, what, outcome, state, actor, created_us, count(*) OVER () AS total
 FROM decision
-WHERE scope = :home AND state IN ('done', 'failed')
+WHERE scope = :scope AND repository = :repository AND state IN ('done', 'failed')
 ORDER BY created_us DESC, id DESC
 LIMIT :limit
 
 -- By id, which grows with time: no index orders the decisions of all scopes by time.
 -- name: recent_anywhere
-SELECT id, scope, git_dir, origin, what, outcome, state, actor, created_us, count(*) OVER () AS total
+SELECT id, scope, repository, git_dir, origin, what, outcome, state, actor, created_us, count(*) OVER () AS total
 FROM decision
 WHERE state IN ('done', 'failed')
 ORDER BY id DESC
@@ -31,12 +33,12 @@ WHERE (:everywhere = 1 OR scope = :scope) AND box = :box AND ended_us IS NULL
 ORDER BY priority, seq
 LIMIT :limit
 
--- What the agent holds, what is assigned to it, then what is free to take.
+-- Tasks that the agent holds, tasks assigned to it, then free tasks.
 -- name: tasks
-SELECT id, scope, git_dir, origin, title, priority, labels, assignee, actor, holder, occurrences, last_seen_us,
-       count(*) OVER () AS total
+SELECT id, scope, repository, git_dir, origin, title, priority, labels, assignee, actor, holder, occurrences,
+       last_seen_us, count(*) OVER () AS total
 FROM task
-WHERE (:everywhere = 1 OR scope = :home) AND state IN ('open', 'snoozed')
+WHERE (:everywhere = 1 OR (scope = :scope AND repository = :repository)) AND state IN ('open', 'snoozed')
   AND (state = 'open' OR snoozed_until_us <= :now_us)
   AND (holder IS NULL OR actor = :agent)
   AND (assignee IS NULL OR assignee = :agent)
@@ -61,7 +63,7 @@ LIMIT 1
 -- name: facts
 SELECT {columns:state}, git_dir, origin, count(*) OVER () AS total
 FROM state
-WHERE scope = :home AND namespace = '' AND (expires_us IS NULL OR expires_us > :now_us)
+WHERE scope = :scope AND repository = :repository AND namespace = '' AND (expires_us IS NULL OR expires_us > :now_us)
 ORDER BY key
 LIMIT :limit
 
@@ -69,7 +71,7 @@ LIMIT :limit
 SELECT {columns:state}, git_dir, origin, count(*) OVER () AS total
 FROM state
 WHERE namespace = '' AND (expires_us IS NULL OR expires_us > :now_us)
-ORDER BY scope, key
+ORDER BY scope, repository, key
 LIMIT :limit
 
 -- name: letter

@@ -1,6 +1,6 @@
 """What an answer covers: one repository or the whole store, and which known stores it did not read.
 
-The views judge every open row of the store and divide the result here. A repository filters what is listed;
+The views judge every open row of the store and divide the result here. A repository filters the list;
 it never hides that something waits: items of other repositories and scopes are counted.
 """
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from standfast.config.scope import Label, scope_of
+from standfast.config.scope import Label
+from standfast.core import repositories
 from standfast.db.contract import Caller, Row, Tx
-from standfast.footings import repositories
 
 if TYPE_CHECKING:
     from standfast.config import Settings
@@ -41,22 +41,27 @@ class Places:
 
     def of(self, row: Row) -> Place:
         """Of a row with a scope; with a label, if its kind depends on the repository."""
-        label = Label(row.get("git_dir"), row.get("origin"))
+        label = self.label(row)
         if label not in self._listed:
             self._listed[label] = repositories.listed(self._tx, label)
         here = row["scope"] == self._tx.caller.scope and self._listed[label]
         return Place(here, "" if here and self._inside else named(label, row["scope"]))
 
-    def of_home(self, row: Row) -> Place:
-        """Of a task, a decision or a state value: its scope column holds the repository too."""
+    @staticmethod
+    def label(row: Row) -> Label:
+        return Label(row.get("git_dir"), row.get("origin"))
+
+    def of_keyspace(self, row: Row) -> Place:
+        """Of a task, a decision or a state value, which belong to a repository."""
         label = Label(row["git_dir"], row["origin"])
-        here = row["scope"] == self._tx.caller.home
-        return Place(here, "" if here and self._inside else named(label, scope_of(row["scope"])))
+        here = (row["scope"], row["repository"]) == self._tx.caller.keyspace
+        return Place(here, "" if here and self._inside else named(label, row["scope"]))
 
 
 def named(label: Label, scope: str) -> str:
     """A repository and a scope as people know them."""
-    return " in scope ".join(part for part in (label.name, scope) if part)
+    name = label.name.removesuffix("/.git")
+    return " in scope ".join(part for part in (name, scope) if part)
 
 
 def choice(scope_choice: str | None) -> bool | None:
@@ -71,6 +76,11 @@ def unread_stores(settings: Settings) -> list[str]:
     here = store_memory.place_of(settings.target)
     others = [known for known in store_memory.stores() if here not in known.places and not known.given_up]
     return [known.places[0].shown for known in others if known.places]
+
+
+def not_read(unread: list[str]) -> str:
+    """The sentence about stores that an answer did not read; empty without any."""
+    return f"Not read: {', '.join(unread)} (standfast store list)" if unread else ""
 
 
 def waiting_elsewhere(elsewhere: Mapping[str, int]) -> str:

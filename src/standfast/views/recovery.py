@@ -1,7 +1,7 @@
 """Recovery: what a crash left behind, and the command that settles each piece.
 
 There is no recovery mode. Opening a session again resumes it; this report only lists what needs
-a person, or will be picked up by whoever comes next. It reads and changes nothing.
+a person, or will be claimed by the next worker. It reads and changes nothing.
 
 Every open row of the store is judged before anything is left out: page by page, so that memory is bounded. The
 report then keeps the first `limit` items of each kind, and counts the rest and what waits in other repositories.
@@ -11,50 +11,58 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import takewhile
-from typing import NamedTuple
 
-from standfast.clock import MINUTE_US, format_duration
+from standfast import hints, serial
+from standfast.clock import DAY_US, MINUTE_US, format_duration
+from standfast.core import authors, leases
+from standfast.core.authors import quoted
+from standfast.core.checks import page_size
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import Statement, load
-from standfast.db.store import Room, query
-from standfast.footings import authors, hints, leases
-from standfast.footings.authors import quoted
-from standfast.footings.checks import page_size
+from standfast.db.store import Resource, query
 from standfast.ids import short
-from standfast.ledger.effects.words import settling
-from standfast.record.loops import firing, schedule
-from standfast.record.mail.nouns import BOUND_DEFAULT
+from standfast.models import Model
 from standfast.views import coverage
 from standfast.views.coverage import Place, Places
+from standfast.views.resume_lines import resume_line
 
 SQL = load(__name__)
 
 EACH_MAX = 100
-"""Items of each kind that a report lists unless told."""
+"""Items of each kind that a report lists by default."""
 LIMIT_MAX = 10_000
 PAGE = 500
 """Rows that are in memory while they are judged."""
 REASONS_MAX = 20
 UNREAD_US = 15 * MINUTE_US
-"""Mail that nobody has taken for so long is told."""
+"""Mail without a reader for this long is reported."""
 
 LATE_US = MINUTE_US
 """A slot is absent when it is this late."""
 RUN_LATE_US = 5 * MINUTE_US
-"""A queued run that nobody has begun for so long is told."""
+"""A queued run that did not begin for this long is reported."""
 
 DAEMON = "daemon"
-"""The lock that whoever fires loops holds."""
+"""The lock of the process that fires loops."""
 
 KINDS = (
-    *("effect_in_doubt", "approval_waiting", "dead_letter", "session_crashed", "session_waiting", "decision_open"),
-    *("mail_waiting", "loop_absent", "loop_stopped", "run_waiting", "lock_expired"),
+    *("effect_in_doubt", "approval_waiting", "dead_letter", "session_crashed", "session_failed", "session_waiting"),
+    *("decision_open", "webhook_waiting", "mail_waiting", "loop_absent", "loop_stopped", "run_waiting", "lock_expired"),
 )
 """The most urgent first."""
-NEWEST_FIRST = frozenset(("session_crashed", "session_waiting"))
+PROBLEMS = frozenset(
+    (
+        *("effect_in_doubt", "dead_letter", "session_crashed", "session_failed", "webhook_waiting"),
+        *("loop_absent", "loop_stopped", "run_waiting", "lock_expired"),
+    )
+)
+"""What went wrong, without what merely waits for an answer."""
+NEWEST_FIRST = frozenset(("session_crashed", "session_failed", "session_waiting"))
+FAILED_US = 7 * DAY_US
+"""A failed session is listed this long, unless it is opened again."""
 
 
-class Item(NamedTuple):
+class Item(Model):
     """One thing to settle."""
 
     kind: str
@@ -69,9 +77,11 @@ class Item(NamedTuple):
     command: str
     here: bool
     """Whether that is where the caller is."""
+    session: str | None = None
+    """The key of its session."""
 
 
-class Report(NamedTuple):
+class Report(Model):
     """Everything that is not settled, the most urgent first."""
 
     items: list[Item]
@@ -96,12 +106,12 @@ class Report(NamedTuple):
         return [item for item in self.items if item.kind == kind]
 
 
-class Recovery(Room):
+class Recovery(Resource):
     __slots__ = ()
 
     @query
     def report(self, tx: Tx, *, everywhere: bool | None = None, limit: int = EACH_MAX) -> Report:
-        """What is in doubt, waiting, crashed, open or expired now: at most `limit` items of each kind.
+        """Rows that are in doubt, waiting, crashed, open or expired now: at most `limit` items of each kind.
 
         It covers this repository, and outside one the whole store; `everywhere` decides otherwise. What waits
         in other repositories and scopes is counted.
@@ -130,7 +140,7 @@ class Recovery(Room):
     @query
     def why_it_waits(self, tx: Tx, session_id: str) -> str:
         """Why a waiting session waits now; empty if nothing is known."""
-        return _why_it_waits(tx, session_id, said=str)
+        return why_it_waits(tx, session_id, said=str)
 
     @query
     def waiting_elsewhere(self, tx: Tx, kind: str) -> int:
@@ -147,8 +157,10 @@ def unsettled(tx: Tx) -> Iterator[Item]:
     yield from _approvals(places, _pages(tx, SQL.waiting_approvals, now_us=now_us))
     yield from _dead(places, _pages(tx, SQL.dead_letters))
     yield from _crashed(places, gone, _pages(tx, SQL.held_sessions, **clock))
+    yield from _failed(places, _pages(tx, SQL.failed_sessions, since_us=now_us - FAILED_US))
     yield from _waiting(places, _pages(tx, SQL.waiting_sessions))
     yield from _decisions(places, _pages(tx, SQL.open_decisions))
+    yield from _webhooks(places, _pages(tx, SQL.waiting_webhooks, late_us=now_us - UNREAD_US))
     yield from _boxes(tx, places, _pages(tx, SQL.waiting_boxes))
     if late := tx.one(SQL.late_loops, late_us=now_us - LATE_US)["late"]:
         yield from _absent(tx, places, late)
@@ -173,7 +185,7 @@ class _Gone:
         return self._known[holder]
 
     def live(self, row: Row) -> bool:
-        """Whether somebody who may be alive holds this row; SQL has judged the time."""
+        """Whether a holder that may be alive has this row; SQL has judged the time."""
         return row["holder"] is not None and not row["is_over"] and not self.has(row)
 
 
@@ -199,18 +211,21 @@ def _item(kind: str, id: str, what: str, since_us: int, who: str, place: Place, 
 
 def _in_doubt(places: Places, gone: _Gone, rows: Iterator[Row]) -> Iterator[Item]:
     for row in rows:
+        from standfast.ledger.effects import texts  # on use: an import costs each start of an agent
+
         if row["gave_up_us"] is None and gone.live(row):
             continue
         why = f": {quoted(row['error'])}" if row["error"] else ""
-        what = f"{row['tool']} was sent and nobody knows whether it arrived{why}"
-        since_us, who = row["dispatched_us"] or row["updated_us"], row["actor"] or leases.who(row["holder"])
-        yield _item("effect_in_doubt", row["id"], what, since_us, who, places.of(row), row["session_id"], settling(row))
+        what = f"was sent, and its outcome is unknown{why}"
+        since_us, who = row["dispatched_us"] or row["updated_us"], row["actor"] or leases.holder_text(row["holder"])
+        place, then = places.of(row), texts.settling(row)
+        yield _item("effect_in_doubt", row["id"], what, since_us, who, place, row["session_id"], then)
 
 
 def _approvals(places: Places, rows: Iterator[Row]) -> Iterator[Item]:
     for row in rows:
         why = f": {quoted(row['why'])}" if row["why"] else ""
-        what = f"{row['tool']} waits for a yes{why}"
+        what = f"waits for approval{why}"
         then = hints.command("approve", short(row["id"]))
         place = places.of(row)
         yield _item("approval_waiting", row["id"], what, row["at_us"], row["requester"], place, row["session_id"], then)
@@ -228,7 +243,21 @@ def _crashed(places: Places, gone: _Gone, rows: Iterator[Row]) -> Iterator[Item]
     for row in rows:
         if not gone.live(row):
             ended = "its process is gone" if gone.has(row) else "its lease ran out"
-            yield _session(places, row, "session_crashed", f"session {row['key']!r} crashed: {ended}")
+            item = _session(places, row, "session_crashed", f"session {row['key']!r} crashed: {ended}")
+            yield item.replace(command=resume_line(row["agent"], row["key"], row["cwd"]) or item.command)
+
+
+def _failed(places: Places, rows: Iterator[Row]) -> Iterator[Item]:
+    for row in rows:
+        why = f": {quoted(row['reason'])}" if row["reason"] else ""
+        yield _session(places, row, "session_failed", f"session {row['key']!r} failed{why}")
+
+
+def _webhooks(places: Places, rows: Iterator[Row]) -> Iterator[Item]:
+    for row in rows:
+        what = f"webhook {authors.name(row['event_id'])} of {authors.name(row['source'])} is not handled"
+        then = hints.command("webhook", "claim", "--source", row["source"])
+        yield _item("webhook_waiting", row["id"], what, row["at_us"], row["source"], places.of(row), None, then)
 
 
 def _waiting(places: Places, rows: Iterator[Row]) -> Iterator[Item]:
@@ -238,7 +267,7 @@ def _waiting(places: Places, rows: Iterator[Row]) -> Iterator[Item]:
 
 def _session(places: Places, row: Row, kind: str, what: str) -> Item:
     place = places.of(row)
-    who = row["agent"] or row["actor"] or leases.who(row["holder"])
+    who = row["agent"] or row["actor"] or leases.holder_text(row["holder"])
     then = hints.command("session", "show", row["key"] if place.here else short(row["id"]))
     return _item(kind, row["id"], what, row["updated_us"], who, place, row["id"], then)
 
@@ -247,13 +276,15 @@ def _decisions(places: Places, rows: Iterator[Row]) -> Iterator[Item]:
     for row in rows:
         what = f"decided and not finished: {quoted(row['what'])}"
         then = hints.command("decision", "done", short(row["id"]), "--outcome", "TEXT")
-        place = places.of_home(row)
+        place = places.of_keyspace(row)
         yield _item("decision_open", row["id"], what, row["at_us"], row["actor"], place, row["session_id"], then)
 
 
 def _boxes(tx: Tx, places: Places, rows: Iterator[Row]) -> Iterator[Item]:
-    """Mail for whoever asks, and mail that nobody seems to read. What just came is on its way."""
+    """Mail for the caller, and mail without a reader. New mail is not reported yet."""
     for row in rows:
+        from standfast.record.mail.models import BOUND_DEFAULT  # on use, as above
+
         full = row["waiting"] >= (row["bound"] or BOUND_DEFAULT)
         yours = row["box"] == tx.caller.actor
         old = row["at_us"] <= tx.now_us() - UNREAD_US
@@ -262,7 +293,7 @@ def _boxes(tx: Tx, places: Places, rows: Iterator[Row]) -> Iterator[Item]:
         words = f"{row['waiting']} mail{'s' * (row['waiting'] != 1)} for {row['box']}"
         words += ", which is full" if full else ""
         if not yours:
-            words += "; nobody has ever looked into that box" if row["seen_us"] is None else ""
+            words += "; that box has never been read" if row["seen_us"] is None else ""
         place = places.of(row)
         then = _in_scope(place, row, "mail", "list", row["box"])
         yield _item("mail_waiting", f"box:{row['box']}", words, row["at_us"], row["box"], place, None, then)
@@ -277,7 +308,7 @@ def _locks(places: Places, gone: _Gone, rows: Iterator[Row]) -> Iterator[Item]:
         then = _in_scope(place, row, "lock", row["name"], "--release")
         if row["scope"] == "" and row["name"].startswith(f"{DAEMON}:"):
             what, then = "the daemon was killed: no loop is fired until one runs again", "standfast daemon start"
-        who = row["actor"] or leases.who(row["holder"])
+        who = row["actor"] or leases.holder_text(row["holder"])
         yield _item("lock_expired", f"lock:{row['name']}", what, row["at_us"], who, place, None, then)
 
 
@@ -288,11 +319,13 @@ def _in_scope(place: Place, row: Row, *words: str) -> str:
 
 def _absent(tx: Tx, places: Places, late_loops: int) -> Iterator[Item]:
     """Worked out from the schedules: it is known also while nothing runs that could have noticed."""
-    for late in firing.absent(tx, "", everywhere=True, limit=late_loops):
+    from standfast.record.loops import fire, schedule  # on use, as above
+
+    for late in fire.absent(tx, "", everywhere=True, limit=late_loops):
         since = schedule.shown(late.slot_us, late.zone)
-        span = f"{late.slots} slots are absent" if late.slots > 1 else "a slot is absent"
-        what = f"the loop {late.name!r} has stopped firing: {span} since {since}"
-        place = places.of(late._asdict())
+        span = f"{late.slots} slots since" if late.slots > 1 else "the slot of"
+        what = f"the loop {late.name!r} did not run: {fire.ABSENT}, {span} {since}"
+        place = places.of(late.as_dict())
         yield _item("loop_absent", late.loop_id, what, late.slot_us, "", place, None, "standfast daemon status")
 
 
@@ -306,7 +339,7 @@ def _stopped(places: Places, rows: Iterator[Row]) -> Iterator[Item]:
 
 def _waiting_runs(places: Places, rows: Iterator[Row]) -> Iterator[Item]:
     for row in rows:
-        what = f"a run of {row['name']!r} is queued and nobody performs it"
+        what = f"a run of {row['name']!r} is queued and no worker runs it"
         yield _item("run_waiting", row["id"], what, row["at_us"], "", places.of(row), None, "standfast daemon status")
 
 
@@ -314,22 +347,53 @@ def _waiting_runs(places: Places, rows: Iterator[Row]) -> Iterator[Item]:
 
 
 def _explained(tx: Tx, item: Item) -> Item:
-    """The reason, derived from what its effects and requests are now: a stored sentence would age."""
+    """With its subject and the key of its session; why a session waits is derived from the present rows."""
+    from standfast.ledger import subjects  # on use, as above
+
+    if item.session_id is not None:
+        item = item.replace(session=tx.one(SQL.key_of, id=item.session_id)["key"])
+    if (action := subjects.journalled(tx, item.id)) is not None:
+        item = item.replace(what=f"{action.quoted} {item.what}")
+    if item.kind == "effect_in_doubt":
+        return _observed_effect(tx, item)
+    if item.kind == "session_crashed":
+        return item.replace(what="; ".join((item.what, *_never_answered(tx, item.id))))
     if item.kind != "session_waiting":
         return item
-    whole = _why_it_waits(tx, item.id, said=quoted)
+    whole = why_it_waits(tx, item.id, said=quoted)
     if whole.startswith("waits "):
-        return item._replace(what=f"{item.what}{whole.removeprefix('waits')}")
-    return item._replace(what=f"{item.what}: {whole}" if whole else item.what)
+        return item.replace(what=f"{item.what}{whole.removeprefix('waits')}")
+    return item.replace(what=f"{item.what}: {whole}" if whole else item.what)
 
 
-def _why_it_waits(tx: Tx, session_id: str, *, said: Callable[[str], str]) -> str:
+def _observed_effect(tx: Tx, item: Item) -> Item:
+    """With what a hook saw of it, and the command that asks its ready probe, if it has one."""
+    seen = tx.maybe(SQL.observed, subject=item.id)
+    what = item.what if seen is None else f"{item.what}; standfast saw: {seen['summary']}"
+    ready = tx.one(SQL.context_of, id=item.id)["context"]
+    if item.here and ready is not None and "action" in (serial.read(ready) or {}):
+        return item.replace(what=what, command=hints.command("effect", "check", short(item.id)))
+    return item.replace(what=what)
+
+
+def _never_answered(tx: Tx, session_id: str) -> list[str]:
+    """The known actions of a crashed session that were never answered, and what a hook saw of the last ones."""
+    cwd = tx.one(SQL.directory, id=session_id)["cwd"]
+    if cwd is None:
+        return []
+    from standfast.interchange.hooks import unanswered  # on use, as above
+
+    open_ = [f"{quoted(call.text)} was never answered" for call in unanswered.calls(tx, session_id, cwd)]
+    return [*open_, *(f"standfast saw: {line}" for line in unanswered.observed(tx, session_id))]
+
+
+def why_it_waits(tx: Tx, session_id: str, *, said: Callable[[str], str]) -> str:
     """`said` quotes what others wrote, or leaves it as it is."""
     rows = tx.all(SQL.waits_for, id=session_id, limit=REASONS_MAX)
     effects = [row for row in rows if row["effect_id"] is not None]
     reason = rows[0]["reason"] if rows else None
     found = [(row["tool"], words) for row in effects if (words := _blocked_by(tx, row, said))]
-    if not found:  # what the stored reason names may have been settled since
+    if not found:  # the effect in the stored reason may be settled by now
         found = [
             (row["tool"], f"{row['tool']} was settled since ({row['state'].replace('_', ' ')})")
             for row in effects
@@ -344,7 +408,7 @@ def _why_it_waits(tx: Tx, session_id: str, *, said: Callable[[str], str]) -> str
 def _blocked_by(tx: Tx, row: Row, said: Callable[[str], str]) -> str | None:
     """What keeps this effect from going on now; None if nothing does."""
     if row["state"] == "dispatched":
-        doubted = row["gave_up_us"] is not None or not leases.stand(tx, row).live
+        doubted = row["gave_up_us"] is not None or not leases.judge(tx, row).live
         return f"{row['tool']} is in doubt" if doubted else None
     if row["state"] != "planned" or row["approval_state"] is None:
         return None
@@ -358,7 +422,7 @@ def _blocked_by(tx: Tx, row: Row, said: Callable[[str], str]) -> str | None:
     if row["approval_state"] == "granted":
         return f"{row['tool']} was granted by {authors.name(row['approver'])}; run it again"
     if row["approval_state"] == "requested":
-        return f"waits for a yes to {row['tool']}, asked for {_age(tx, row['requested_us'])} ago"
+        return f"waits for approval of {row['tool']}, requested {_age(tx, row['requested_us'])} ago"
     return None
 
 

@@ -6,7 +6,7 @@
 
 -- A session without a holder never crashed; one held by an actor crashed only when its lease is over.
 -- name: held_sessions
-SELECT updated_us AS at_us, id, scope, git_dir, origin, key, agent, holder, actor, updated_us,
+SELECT updated_us AS at_us, id, scope, git_dir, origin, key, agent, cwd, holder, actor, updated_us,
        CASE WHEN {lease_over:t} THEN 1 ELSE 0 END AS is_over
 FROM session t
 WHERE state = 'active' AND state IN ('active', 'waiting') AND (updated_us, id) > (:at_us, :id)
@@ -19,6 +19,30 @@ SELECT updated_us AS at_us, id, scope, git_dir, origin, key, agent, holder, acto
 FROM session
 WHERE state = 'waiting' AND state IN ('active', 'waiting') AND (updated_us, id) > (:at_us, :id)
 ORDER BY updated_us, id
+LIMIT :limit
+
+-- Scope by scope, because the index on updated_us begins with it.
+-- name: failed_sessions
+WITH RECURSIVE scopes (scope) AS (
+    SELECT min(scope) FROM session
+    UNION ALL
+    SELECT (SELECT min(scope) FROM session WHERE scope > scopes.scope) FROM scopes WHERE scopes.scope IS NOT NULL
+)
+SELECT s.updated_us AS at_us, s.id, s.scope, s.git_dir, s.origin, s.key, s.agent, s.holder, s.actor, s.updated_us,
+       s.reason
+FROM scopes JOIN session s ON s.scope = scopes.scope
+WHERE s.updated_us >= :since_us AND s.state = 'failed' AND (s.updated_us, s.id) > (:at_us, :id)
+ORDER BY s.updated_us, s.id
+LIMIT :limit
+
+-- name: key_of
+SELECT (SELECT key FROM session WHERE id = :id) AS key
+
+-- name: waiting_webhooks
+SELECT received_us AS at_us, id, scope, git_dir, origin, source, event_id
+FROM webhook_event
+WHERE state = 'received' AND holder IS NULL AND received_us < :late_us AND (received_us, id) > (:at_us, :id)
+ORDER BY received_us, id
 LIMIT :limit
 
 -- Why a waiting session waits: its open effects, those that were settled since, and the last request for each.
@@ -44,7 +68,7 @@ ORDER BY updated_us, id
 LIMIT :limit
 
 -- name: open_decisions
-SELECT created_us AS at_us, id, scope, git_dir, origin, session_id, what, actor
+SELECT created_us AS at_us, id, scope, repository, git_dir, origin, session_id, what, actor
 FROM decision
 WHERE state = 'open' AND state IN ('open', 'standing') AND (created_us, id) > (:at_us, :id)
 ORDER BY created_us, id
@@ -73,7 +97,7 @@ WHERE settled_us IS NULL AND (created_us, id) > (:at_us, :id)
 ORDER BY created_us, id
 LIMIT :limit
 
--- Boxes with mail that nobody has taken: how much there is, since when, and when somebody last looked.
+-- Boxes with unread mail: how much there is, since when, and when the box was last read.
 -- name: waiting_boxes
 SELECT min(m.sent_us) AS at_us, m.scope || ' ' || m.box AS id, m.scope AS scope, m.box AS box, count(*) AS waiting,
        b.bound AS bound, b.seen_us AS seen_us
@@ -84,7 +108,7 @@ HAVING count(m.holder) < count(*) AND (min(m.sent_us), m.scope || ' ' || m.box) 
 ORDER BY min(m.sent_us), m.scope || ' ' || m.box
 LIMIT :limit
 
--- Loops whose next slot nobody has fired: how many slots are missing is worked out from the schedule.
+-- Loops whose next slot was not fired: how many slots are missing is worked out from the schedule.
 -- name: late_loops
 SELECT count(*) AS late
 FROM loop
@@ -98,7 +122,7 @@ WHERE state = 'paused' AND (next_slot_us IS NULL OR (failures_max > 0 AND failur
 ORDER BY updated_us, id
 LIMIT :limit
 
--- Queued, ready for long, and nothing of its loop goes: nobody performs it.
+-- Queued, ready for long, and no run of its loop is running: no worker runs it.
 -- name: waiting_runs
 SELECT r.ready_us AS at_us, r.id, r.scope, r.git_dir AS git_dir, r.origin AS origin, l.name AS name
 FROM run r JOIN loop l ON l.id = r.loop_id
@@ -106,3 +130,13 @@ WHERE r.state = 'queued' AND r.ready_us < :late_us AND (r.ready_us, r.id) > (:at
   AND NOT EXISTS (SELECT 1 FROM run o WHERE o.loop_id = r.loop_id AND o.state = 'running')
 ORDER BY r.ready_us, r.id
 LIMIT :limit
+
+-- What a hook last saw of an effect in doubt.
+-- name: observed
+SELECT summary FROM event WHERE subject = :subject AND type = 'call.observed' ORDER BY seq DESC LIMIT 1
+
+-- name: context_of
+SELECT context FROM effect WHERE id = :id
+
+-- name: directory
+SELECT cwd FROM session WHERE id = :id

@@ -20,15 +20,16 @@ from typing import NamedTuple
 from standfast import serial
 from standfast.checkpoint import search_index
 from standfast.checkpoint.search_index import Document, words
+from standfast.clock import Time
 from standfast.config.scope import Label
+from standfast.core import authors, naming, repositories
+from standfast.core.authors import Author
+from standfast.core.checks import FAR_FUTURE_US, page_size, past_us
 from standfast.db.contract import Tx
 from standfast.db.sql import load
-from standfast.db.store import Room
-from standfast.errors import InvalidInput, NotFound, StorageError
-from standfast.footings import authors, repositories
-from standfast.footings.authors import Author
-from standfast.footings.checks import FAR_FUTURE_US, page_size
-from standfast.views import when
+from standfast.db.store import Resource
+from standfast.errors import InvalidInput, StorageError
+from standfast.models import Model
 
 SQL = load(__name__)
 
@@ -47,7 +48,7 @@ class Term(NamedTuple):
     excluded: bool = False
 
 
-class Hit(NamedTuple):
+class Hit(Model):
     """One thing that was found. `snippet` shows where."""
 
     kind: str
@@ -61,12 +62,12 @@ class Hit(NamedTuple):
     occurred_us: int
     snippet: str
     author: str
-    """The actor that wrote it; of a tool call, the agent that called. Empty if the store does not say."""
+    """Who wrote it; of a tool call, the agent that called. Empty if the store does not say."""
     author_kind: str
     """`person`, `agent` or `unknown`."""
 
 
-class Hits(NamedTuple):
+class Hits(Model):
     """What was found, and the cursor to go on from."""
 
     hits: list[Hit]
@@ -87,7 +88,7 @@ class Asked(NamedTuple):
     session_id: str | None
 
 
-class Search(Room):
+class Search(Resource):
     """Asking for words."""
 
     __slots__ = ()
@@ -98,7 +99,7 @@ class Search(Room):
         *,
         agent: str | None = None,
         repo: str | None = None,
-        since: str | None = None,
+        since: Time | None = None,
         tool: str | None = None,
         role: str | None = None,
         kind: str | None = None,
@@ -126,7 +127,7 @@ class Search(Room):
             asked = Asked(
                 everywhere=everywhere or repo is not None,
                 scope=self.scope,
-                since_us=None if since is None else when.since_us(since, tx.now_us()),
+                since_us=past_us(since, tx.now_us(), "since"),
                 session_id=None if session is None else _session_id(tx, session),
                 **narrowed,
             )
@@ -138,7 +139,7 @@ class Search(Room):
 def _session_id(tx: Tx, session: str) -> str:
     row = tx.maybe(SQL.session_by_key, text=session, scope=tx.caller.scope)
     if row is None:
-        raise NotFound(f"no session {session!r} in this scope", "standfast session list")
+        raise naming.unknown(tx, "session", session)
     return str(row["id"])
 
 

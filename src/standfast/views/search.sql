@@ -1,4 +1,4 @@
--- Words in the index. Whatever narrows them down is in the entry.
+-- Words in the index. The entry has the columns of the filters.
 
 -- name: newest [sqlite]
 SELECT e.occurred_us AS occurred_us, e.subject AS subject, e.kind AS kind

@@ -11,30 +11,34 @@ It covers the caller's repository, and outside one the whole store.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import NamedTuple
 
-from standfast.clock import MINUTE_US, parse_duration
+from standfast import when
+from standfast.clock import MINUTE_US, Duration, Time, duration_us
+from standfast.config.scope import Label
+from standfast.core import naming, repositories
+from standfast.core.checks import page_size
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.db.store import Room, query
-from standfast.errors import InvalidInput, NotFound
-from standfast.footings import repositories
-from standfast.footings.checks import page_size
+from standfast.db.store import Resource, query
+from standfast.errors import InvalidInput
 from standfast.ids import is_id, like_suffix
-from standfast.record.loops import firing
+from standfast.models import Model
+from standfast.record.loops import fire, schedule
 from standfast.serial import clean
-from standfast.views import coverage, when
-from standfast.views.when import Moment
+from standfast.views import coverage
+from standfast.when import Moment
 
 SQL = load(__name__)
 
 ROWS_MAX = 2000
 GAP_MIN_US = 10 * MINUTE_US
+STARTED = frozenset(("effect.dispatched", "effect.gave_up", "session.opened", "session.resumed", "session.taken_over"))
+"""Events that are a problem only while what they started is unsettled."""
 ANSWERS = frozenset(("granted", "denied", "resolved"))
-"""What somebody else says about an agent's work: not the agent, but the actor who answered, did it."""
+"""A report about an agent's work by another actor: the one that answered did it, not the session's agent."""
 
 
-class Entry(NamedTuple):
+class Entry(Model):
     """One thing that happened."""
 
     seq: int
@@ -42,8 +46,8 @@ class Entry(NamedTuple):
     occurred_us: int
     time_us: int
     source: str
-    actor: str
-    agent: str | None
+    agent: str
+    """Who did it: the agent that answered, else the agent whose session it is, else the one that recorded it."""
     type: str
     subject: str
     state: str | None
@@ -51,15 +55,11 @@ class Entry(NamedTuple):
     session_key: str | None
     scope: str
     summary: str | None
-
-    @property
-    def who(self) -> str:
-        """Who did it: the actor who answered, else the agent whose session it is, else the actor."""
-        answered = self.type.rpartition(".")[2] in ANSWERS
-        return self.actor if answered else self.agent or self.actor
+    repository: str = ""
+    """The repository and the scope it belongs to; empty outside any."""
 
 
-class Gap(NamedTuple):
+class Gap(Model):
     """A stretch in which nothing was recorded at all."""
 
     from_us: int
@@ -70,10 +70,11 @@ class Gap(NamedTuple):
     """Nothing has been recorded since."""
 
 
-class Timeline(NamedTuple):
+class Timeline(Model):
     """A window of time, what was recorded in it, and where nothing was."""
 
-    at: Moment
+    at: Moment | None
+    """The time it was asked about; None for a span with a start or an end."""
     from_us: int
     until_us: int
     entries: list[Entry]
@@ -81,7 +82,7 @@ class Timeline(NamedTuple):
     truncated: bool
 
 
-class Timelines(Room):
+class Timelines(Resource):
     """Asking the journal about a moment."""
 
     __slots__ = ()
@@ -90,24 +91,26 @@ class Timelines(Room):
     def around(
         self,
         tx: Tx,
-        at: str = "now",
+        at: Time = "now",
         *,
-        window: str = "1h",
+        window: Duration = "1h",
+        start: Time | None = None,
+        end: Time | None = None,
         session: str | None = None,
         agent: str | None = None,
         subject: str | None = None,
         type: str | None = None,
+        problems: bool = False,
         everywhere: bool | None = None,
         limit: int = 500,
     ) -> Timeline:
         """What was recorded in the `window` around `at`: in this repository, and outside one in the whole store.
 
-        `subject` is an id, its last six characters or more, or a name such as `lock:deploy`. Raises InvalidInput
-        for a moment it does not understand and for the end of more than one id, NotFound for an unknown session.
+        With `start`, from then until `end` (default: now). `problems`: only what failed, crashed, is in doubt or did
+        not run. `subject` is an id, its last six characters or more, or a name such as `lock:deploy`. Raises
+        InvalidInput for a time it cannot parse and for the end of more than one id, NotFound for an unknown session.
         """
-        moment = when.parse(at, tx.now_us())
-        half_us = _window_us(window) // 2
-        start_us, until_us = moment.us - half_us, moment.us + half_us
+        moment, start_us, until_us = _span(tx, at, window, start, end)
         whole = coverage.covers_all(tx.caller, everywhere)
         session_id = None if session is None else _session(tx, session, whole)
         limit = page_size(limit, ROWS_MAX)
@@ -122,21 +125,23 @@ class Timelines(Room):
             "subject": subject,
             "ending": _ending(subject),
             "limit": limit + 1,
+            "problems": int(problems),
+            "slots": int(session is None and agent is None),
         }
         rows = tx.all(SQL.between, type=type, type_prefix=f"{type or ''}.%", **asked)
         for imported, own in ((SQL.messages_between, "message.said"), (SQL.calls_between, "tool.called")):
-            if type is None or type in (own, own.partition(".")[0]):
+            if not problems and (type is None or type in (own, own.partition(".")[0])):
                 rows += tx.all(imported, **asked)
-        rows.sort(key=lambda row: row["occurred_us"])  # stable: of one moment, the journal's rows come first
-        narrowed = session or agent or subject or type
-        recorded = [_entry(row) for row in rows[:limit]]
-        # Behind the last row that was looked at, nobody knows.
-        looked_until_us = recorded[-1].occurred_us if len(rows) > limit else min(until_us, tx.now_us())
-        gaps = [] if narrowed else self._gaps(tx, recorded, start_us, looked_until_us)
-        if session is None and agent is None:
-            rows += _not_run(tx, asked, type, {(row["type"], row["subject"], row["occurred_us"]) for row in rows})
-            rows.sort(key=lambda row: row["occurred_us"])
+        if problems:
+            rows = _still_problems(tx, rows)
+        if asked["slots"]:
+            rows += _not_run(tx, asked, type)
+        rows.sort(key=lambda row: row["occurred_us"])  # stable: of one time, the journal's rows come first
         entries = [_entry(row) for row in rows[:limit]]
+        # Nothing is known about the time after the last row that was read.
+        read_until_us = entries[-1].occurred_us if len(rows) > limit else min(until_us, tx.now_us())
+        narrowed = session or agent or subject or type or problems
+        gaps = [] if narrowed else self._gaps(tx, entries, start_us, read_until_us)
         if len(about := {entry.subject for entry in entries}) > 1 and subject is not None:
             raise InvalidInput(f"{subject!r} is the end of more than one id", f"one of: {', '.join(sorted(about))}")
         return Timeline(moment, start_us, until_us, entries, gaps, len(rows) > limit)
@@ -165,7 +170,7 @@ def _session(tx: Tx, session: str, whole: bool) -> str:
     )
     own = [row for row in found if row["scope"] == tx.caller.scope] or found
     if not own:
-        raise NotFound(f"no session {session!r} in this scope", "standfast session list    (--all: every scope)")
+        raise naming.unknown(tx, "session", session)
     if len(own) > 1:
         ids = ", ".join(row["id"] for row in own)
         raise InvalidInput(f"more than one session is named {session!r}", f"one of: {ids}")
@@ -187,8 +192,38 @@ def _is_about(asked: Row, id: str) -> bool:
     return asked["ending"] is not None and id.endswith(str(like_suffix(asked["subject"])))
 
 
-def _not_run(tx: Tx, asked: Row, type: str | None, told: set[tuple[str, str, int]]) -> list[Row]:
-    """What did not happen: slots that were missed or skipped, and slots that nobody has fired to this day."""
+def _span(tx: Tx, at: Time, window: Duration, start: Time | None, end: Time | None) -> tuple[Moment | None, int, int]:
+    """The time that was asked about, if it was one, and the start and the end of the window."""
+    now_us = tx.now_us()
+    if start is None and end is None:
+        moment, half_us = when.past(at, now_us, "at"), _window_us(window) // 2
+        return moment, moment.us - half_us, moment.us + half_us
+    until_us = now_us if end is None else when.past(end, now_us, "end").us
+    start_us = until_us - _window_us(window) if start is None else when.past(start, now_us, "start").us
+    if start_us >= until_us:
+        raise InvalidInput(
+            f"the timeline would end before it starts: {when.shown(start_us)} to {when.shown(until_us)}",
+            'for example: standfast timeline --from "tue 02:00" --to "tue 04:00"',
+        )
+    return None, start_us, until_us
+
+
+def _still_problems(tx: Tx, rows: list[Row]) -> list[Row]:
+    """Without the effects and sessions that went well: only unsettled rows are problems."""
+    from standfast.views.recovery import unsettled
+
+    now = {item.id for item in unsettled(tx) if item.kind in ("effect_in_doubt", "session_crashed")}
+    gave_up = {row["subject"] for row in rows if row["type"] == "effect.gave_up"}  # that row has the error
+    return [
+        row
+        for row in rows
+        if row["type"] not in STARTED
+        or (row["subject"] in now and (row["type"] != "effect.dispatched" or row["subject"] not in gave_up))
+    ]
+
+
+def _not_run(tx: Tx, asked: Row, type: str | None) -> list[Row]:
+    """What did not happen: one row for each slot that was missed, skipped or never fired."""
     if type is not None and type.partition(".")[0] != "run":
         return []
     rows = tx.all(SQL.slots_between, **asked) + tx.all(SQL.ranges_into, **asked)
@@ -196,34 +231,38 @@ def _not_run(tx: Tx, asked: Row, type: str | None, told: set[tuple[str, str, int
         many = f" (one of {row['slots']} slots)" if row["slots"] > 1 else ""
         row |= {"type": f"run.{row['state']}", "summary": clean(f"{row['name']}: {row['reason']}{many}", 200)}
     rows += _absent(tx, asked) if tx.now_us() > asked["from_us"] else []
-    wanted = [row for row in rows if type in (None, "run", row["type"])]
-    return [row for row in wanted if (row["type"], row["subject"], row["occurred_us"]) not in told]
+    return [row for row in rows if type in (None, "run", row["type"])]
 
 
 def _absent(tx: Tx, asked: Row) -> list[Row]:
     """Derived from the schedules: no process had to be alive to notice."""
-    found = firing.absent(tx, asked["scope"], everywhere=bool(asked["everywhere"]), limit=asked["limit"])
+    found = fire.absent(tx, asked["scope"], everywhere=bool(asked["everywhere"]), limit=asked["limit"])
     rows = []
     for late in found:
-        slots = firing.absent_between(tx, late, asked["from_us"], asked["until_us"])
+        slots = fire.absent_between(tx, late, asked["from_us"], asked["until_us"])
         if not slots or not _is_about(asked, late.loop_id):
             continue
-        many = f", and {len(slots) - 1} more" if len(slots) > 1 else ""
-        summary = f"{late.name}: it should have run{many}, and nobody fired it; standfast daemon status"
+        summary = f"{late.name} did not run: {fire.ABSENT}"
+        if len(slots) > 1:
+            summary += f"; {len(slots)} slots, the last {schedule.shown(slots[-1], late.zone)}"
         rows.append(
-            dict.fromkeys(Entry._fields)
+            dict.fromkeys((*Entry.field_names(), "git_dir", "origin"))
             | {"seq": 0, "time_us": tx.now_us(), "occurred_us": slots[0], "scope": late.scope, "actor": "standfast"}
             | {"source": "seen", "type": "run.absent", "state": "absent", "subject": late.loop_id, "summary": summary}
+            | {"git_dir": late.git_dir, "origin": late.origin}
         )
     return rows
 
 
-def _window_us(text: str) -> int:
-    us = parse_duration(text)
+def _window_us(window: Duration) -> int:
+    us = duration_us(window, "window")
     if us <= 0:
-        raise InvalidInput("the window must be longer than nothing", "for example: --window 1h")
+        raise InvalidInput(f"window must be over 0 (got {window})", "for example: --window 1h")
     return us
 
 
 def _entry(row: Row) -> Entry:
-    return Entry(*(row[name] for name in Entry._fields))
+    answered = row["type"].rpartition(".")[2] in ANSWERS
+    repository = coverage.named(Label(row["git_dir"], row["origin"]), row["scope"])
+    who = row["actor"] if answered else row["agent"] or row["actor"]
+    return Entry.from_row(row, agent=who, repository=repository)

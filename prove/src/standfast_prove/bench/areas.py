@@ -19,6 +19,10 @@ OURS = {
     "growth": f"{_HERE}.growth",
     "history": f"{_HERE}.growth",
     "history_postgres": f"{_HERE}.growth",
+    "copies": f"{_HERE}.copies",
+    "knowledge": f"{_HERE}.knowledge",
+    "knowledge_postgres": f"{_HERE}.knowledge",
+    "moves": f"{_HERE}.moves",
     "postgres": f"{_HERE}.postgres",
     "start": f"{_HERE}.start",
 }
@@ -50,7 +54,7 @@ PEERS = {
 AREAS = OURS | PEERS
 
 SHORT = ("alone", "threads", "processes", "wakeup", "opening", "postgres", "start")
-"""What is measured when nothing is asked for: the others grow stores of millions of rows."""
+"""The default areas: the others grow stores of millions of rows."""
 
 
 def area(name: str) -> Callable[[Plan], list[Table]]:

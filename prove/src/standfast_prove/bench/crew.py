@@ -1,8 +1,7 @@
 """Processes, threads and tasks that write at the same time, and what each of them had to wait.
 
-A crew stands ready between rounds: its processes are started and their stores opened once, then
-each round gives them the same moment to begin and the same window to write in. So rounds of
-different crews can alternate without paying for a start each time.
+A crew starts its processes and opens their stores once. Each round gives them the same start time and the same
+window to write in. So rounds of different crews can alternate without a start in between.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class Sample:
 
 
 class Order(NamedTuple):
-    """What a crew is told to do, from one moment on: write for so long, or so many rows each."""
+    """An order to a crew, from one moment on: write for so long, or so many rows each."""
 
     window_s: float = float("inf")
     rows_each: int = sys.maxsize
@@ -111,7 +110,7 @@ class Crew:
         )
 
     def served(self, rows_each: int) -> float:
-        """Everybody writes that many rows; the rate until the last one is done. Nobody may be left out."""
+        """Each caller writes that many rows. The rate counts until the slowest caller is done."""
         start, parts = self._ordered(Order(rows_each=rows_each))
         rows = rows_each * sum(len(part.counts) for part in parts)
         return rows / (max(part.done for part in parts) - start)
@@ -188,7 +187,7 @@ class Caller:
         while before < end and self.count < order.rows_each:
             try:
                 write()
-            except Exception as error:  # noqa: BLE001  whatever a driver raises when its patience is over
+            except Exception as error:  # noqa: BLE001  each driver raises its own error at a timeout
                 self._give_up(error)
             after = clock()
             note(after - before)

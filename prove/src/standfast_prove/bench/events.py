@@ -14,8 +14,8 @@ from standfast_prove.bench.measure import Plan, Table, at_most, interleaved, per
 
 if TYPE_CHECKING:
     from standfast import Standfast
+    from standfast.core.journal import Event
     from standfast.db.contract import Tx
-    from standfast.footings.journal import Event
 
 SHORT, LONG = 1_000, 100_000
 TAIL = 100
@@ -29,10 +29,10 @@ FILL = Statement(
     "fill_events",
     f"INSERT INTO event ({COLUMNS})"
     " WITH RECURSIVE i (n) AS (SELECT :first UNION ALL SELECT n + 1 FROM i WHERE n < :last)"
-    " SELECT n, n, :scope, 'somebody', 'p:host:12345678:4026531836:4711:471147', 'said', 'counted', 'stream:' || :name,"
+    " SELECT n, n, :scope, 'worker', 'p:host:12345678:4026531836:4711:471147', 'said', 'counted', 'stream:' || :name,"
     ' :name, n, printf(\'{"n":%d,"text":"%0100d"}\', n, n) FROM i',
     f"INSERT INTO event ({COLUMNS})"
-    " SELECT n, n, :scope, 'somebody', 'p:host:12345678:4026531836:4711:471147', 'said', 'counted', 'stream:' || :name,"
+    " SELECT n, n, :scope, 'worker', 'p:host:12345678:4026531836:4711:471147', 'said', 'counted', 'stream:' || :name,"
     " :name, n, '{\"n\":' || n || ',\"text\":\"' || lpad(CAST(n AS text), 100, '0') || '\"}'"
     " FROM generate_series(CAST(:first AS bigint), CAST(:last AS bigint)) AS i (n)",
 )

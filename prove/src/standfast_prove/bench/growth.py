@@ -26,7 +26,7 @@ ROWS = statement(
 EVENTS = statement(
     "INSERT INTO event (time_us, occurred_us, scope, actor, holder, source, type, subject)"
     " WITH RECURSIVE i (n) AS (SELECT :first UNION ALL SELECT n + 1 FROM i WHERE n < :last)"
-    " SELECT n, n, '', 'somebody', 'p:host:12345678:4026531836:4711:471147', 'seen', 'row.added',"
+    " SELECT n, n, '', 'worker', 'p:host:12345678:4026531836:4711:471147', 'seen', 'row.added',"
     " printf('msg_%026d', n) FROM i",
     name="grow_events",
 )

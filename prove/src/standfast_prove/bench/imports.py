@@ -55,7 +55,7 @@ def imports(plan: Plan) -> list[Table]:
 
 
 def _many(plan: Plan) -> Table:
-    """How fast, and how large, with as many messages as somebody has after two years."""
+    """Time and size with as many messages as one user writes in two years."""
     count = max(100, min(plan.rows // 50, MESSAGES_MAX))
     files = list(_transcripts(plan.fresh("many"), count // PER_TURN))
     place = plan.fresh("many-store")
@@ -138,5 +138,5 @@ def _turn(session: str, n: int, chance: random.Random) -> Iterator[dict[str, Any
     yield answer("dddd", {"type": "tool_use", "id": f"toolu_{n}", "name": "Bash", "input": {"command": words(12)}})
     yield record("progress", "eeee", data={"type": "bash_progress", "output": words(60)}, toolUseID=f"toolu_{n}")
     result = {"type": "tool_result", "tool_use_id": f"toolu_{n}", "content": output, "is_error": False}
-    told = {"stdout": output, "stderr": "", "interrupted": False}
-    yield record("user", "ffff", message={"role": "user", "content": [result]}, toolUseResult=told)
+    acked = {"stdout": output, "stderr": "", "interrupted": False}
+    yield record("user", "ffff", message={"role": "user", "content": [result]}, toolUseResult=acked)

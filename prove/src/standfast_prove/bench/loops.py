@@ -1,9 +1,9 @@
 """Loops: how late a slot is, with a thousand loops in one store, on the real clock.
 
 One process fires as the daemon does: it sleeps until something is due, fires, and sleeps again. Another
-thread claims what was queued and ends it at once, as a worker with an instant command would. Late is
-what passes between a slot and the moment its row is durable, or its run claimed. Beside it stands how
-late a bare sleep until the same moments is: no scheduler is earlier than its timer.
+thread claims what was queued and ends it at once, as a worker with an instant command would. The
+lateness is the time from a slot until its row is durable, or until its run is claimed. The table also has the
+lateness of a bare sleep until the same slots, because no scheduler is earlier than its timer.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _drain(sf: Standfast, late: Late | None) -> int:
     while (run := sf.runs.claim(host=os.uname().nodename)) is not None:
         if late is not None:
             late.claimed.append((time.time_ns() // 1000 - run.slot_us) / SECOND_US)
-        sf.runs.finish(run.id, run.attempt, exit_code=0, duration_us=0)
+        sf.runs.finish(run.id, run.attempt, exit_code=0, duration=0)
         count += 1
     return count
 

@@ -28,7 +28,7 @@ class Plan:
     starts: int = 21
     openings: int = 20
     rows: int = 5_000_000
-    threads: tuple[int, ...] = (1, 4, 64)
+    threads: tuple[int, ...] = (1, 2, 4, 8, 64)
     tasks: int = 64
     processes: tuple[int, ...] = (1, 4, 8)
     postgres_threads: tuple[int, ...] = (1, 8)
@@ -103,7 +103,7 @@ class Table:
 def interleaved(
     rounds: int, contestants: Mapping[str, Callable[[], T]], *, patience_s: float = 0.0
 ) -> dict[str, list[T]]:
-    """Run each contestant once per round. Every second round goes backwards, so that nobody is always first."""
+    """Run each contestant once per round. Every second round goes backwards, so that no contestant is always first."""
     results: dict[str, list[T]] = {name: [] for name in contestants}
     for number in range(rounds):
         order = list(contestants) if number % 2 == 0 else list(contestants)[::-1]

@@ -76,7 +76,7 @@ class Say(_Store):
 
 
 class Seen(_Store):
-    """`sf.tasks.add(…)` of what is open already: one more sighting."""
+    """`sf.tasks.add(…)` of an open task: one more sighting."""
 
     def _writer(self, number: int) -> Write:
         return lambda: self._sf.tasks.add("the parser is broken", fingerprint=f"problem-{number}")

@@ -1,14 +1,14 @@
-"""The noun of the benchmarks: a row of text, added by a verb as any feature would add one."""
+"""The model of the benchmarks: a row of text, added by a method as any feature adds one."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from standfast.core import journal
+from standfast.core.receipts import Receipt
 from standfast.db.contract import Tx
 from standfast.db.sql import Statement, statement
-from standfast.db.store import Room, verb
-from standfast.footings import journal
-from standfast.footings.journal import Receipt
+from standfast.db.store import Resource, transactional
 
 if TYPE_CHECKING:
     from standfast import Standfast
@@ -21,10 +21,10 @@ CREATE = Statement(
 ADD = statement("INSERT INTO bench_row (body) VALUES (:body)", name="add")
 
 
-class Rows(Room):
+class Rows(Resource):
     __slots__ = ()
 
-    @verb
+    @transactional
     def add(self, tx: Tx, id: str, body: str) -> Receipt:
         tx.run(ADD, body=body)
         return journal.append(tx, "row.added", id)

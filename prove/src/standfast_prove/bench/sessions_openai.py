@@ -51,7 +51,7 @@ def _compared(plan: Plan, engine: str, makes: dict[str, Make]) -> list[Table]:
     places = [peers.installed(one) for one in (OPENAI_AGENTS, AIOSQLITE, GREENLET)]
     items = min(ITEMS, plan.rows // 20)
     if None in places:
-        tables = _measured(plan, engine, {"standfast": _room}, items)
+        tables = _measured(plan, engine, {"standfast": _resource}, items)
         for table in tables:
             table.note += f" {OPENAI_AGENTS} could not be installed: NOT COMPARED, and ours without the SDK's loop."
         return tables
@@ -145,22 +145,22 @@ async def _ours(stack: AsyncExitStack, place: Path | str, key: str) -> Any:
 
 
 class _Conversation:
-    """What a session does, by the room beneath it."""
+    """What a session does, by the resource beneath it."""
 
-    def __init__(self, room: Any, key: str) -> None:
-        self.room, self.key = room, key
+    def __init__(self, resource: Any, key: str) -> None:
+        self.resource, self.key = resource, key
 
     async def add_items(self, items: list[Any]) -> None:
         from standfast.record.conversations import line
 
-        self.room.add(self.key, [line(item, role="user", summary=item["content"], redact=True) for item in items])
+        self.resource.add(self.key, [line(item, role="user", summary=item["content"], redact=True) for item in items])
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
-        found: list[Any] = self.room.items(self.key, last=limit)
+        found: list[Any] = self.resource.items(self.key, last=limit)
         return found
 
 
-async def _room(stack: AsyncExitStack, place: Path, key: str) -> Any:
+async def _resource(stack: AsyncExitStack, place: Path, key: str) -> Any:
     import standfast
     from standfast.record.conversations import Conversations
 

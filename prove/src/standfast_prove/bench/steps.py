@@ -112,7 +112,7 @@ class Did:
     took_s: float
     cpu_s: float
     syncs: array[int]
-    """How many syncs happened in each call; empty where nobody counted."""
+    """How many syncs happened in each call; empty if they were not counted."""
 
     @property
     def rate(self) -> float:
@@ -172,7 +172,7 @@ def _syncs(table: Table, rounds: Rounds, counter: Path | None) -> None:
 
 
 class Worker:
-    """A process that has opened its store in `place`, or at `url`, and works when it is told to."""
+    """A process that has opened its store in `place`, or at `url`, and waits for a signal to work."""
 
     def __init__(
         self, way: str, place: Path, *, url: str | None = None, path: str | None = None, counter: Path | None = None
@@ -260,7 +260,7 @@ class Pace:
 
 Loop = Callable[[Callable[[int], object]], None]
 OneSession = Callable[[Loop], None]
-"""Opens a session, and gives the loop what is to be called in it."""
+"""Open a session and give the loop the function to call in it."""
 
 
 def worked(number: int) -> str:
@@ -308,12 +308,12 @@ def _raw_psycopg(url: str) -> Callable[[str, tuple[str]], object]:
 def _ours(url: str | None, *, effect: bool = False) -> Iterator[OneSession]:
     import standfast
 
-    sent = standfast.effect("bench.work")(worked)
+    sent = standfast.effect("bench.work", by=standfast.ALL)(worked)
     with standfast.open(url or "standfast.db", data_dir=".") as store:
 
         def one_session(loop: Loop) -> None:
             with store.session(f"session {time.monotonic_ns()}") as s:
-                loop(lambda number: s.effect(sent, number) if effect else s.step("worked", worked, number))
+                loop(lambda number: sent(number) if effect else s.step("worked", worked, number))
 
         yield one_session
 
@@ -366,7 +366,7 @@ int fdatasync(int fd) { return pass("fdatasync", fd); }
 
 
 def _counter(directory: Path) -> Path | None:
-    """The library that stands between a process and its syncs; None where it cannot be made."""
+    """The preloaded library that delays fsync; None if it cannot be compiled."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None or sys.platform != "linux":
         print("no C compiler: the syncs of others are NOT COUNTED", file=sys.stderr, flush=True)
@@ -398,7 +398,7 @@ def _counted_syncs() -> Callable[[], int] | None:
     if hasattr(everything, "benchmark_syncs"):
         everything.benchmark_syncs.restype = ctypes.c_long
         return lambda: int(everything.benchmark_syncs())
-    if "standfast.db.sqlite.guard" not in sys.modules:
+    if "standfast.db.sqlite.wal" not in sys.modules:
         return None
     calls, sync = [0], os.fdatasync
 
@@ -465,7 +465,7 @@ FILL = statement(
     "WITH RECURSIVE i (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < :count)"
     " INSERT INTO message (id, session_id, node_id, position, role, format, content, hash, actor, created_us,"
     " occurred_us) SELECT :node_id || '-' || n, :session_id, :node_id, n, 'user', 'text', 'message ' || n, 'h',"
-    " 'somebody', 1, 1 FROM i",
+    " 'worker', 1, 1 FROM i",
     name="fill",
 )
 FILLED = statement("UPDATE node SET next_position = :count + 1 WHERE id = :node_id", name="filled")

@@ -32,15 +32,15 @@ CREWS = {1: (1, 1), 8: (8, 1), 32: (8, 4)}
 
 FILL = Statement(
     "fill",
-    "INSERT INTO task (id, scope, fingerprint, episode, state, title, kind, source, priority, labels, occurrences,"
-    " first_seen_us, last_seen_us, last_sweep, fence, created_us, updated_us)"
+    "INSERT INTO task (id, scope, repository, fingerprint, episode, state, title, kind, source, priority, labels,"
+    " occurrences, first_seen_us, last_seen_us, last_sweep, fence, created_us, updated_us)"
     " WITH RECURSIVE i (n) AS (SELECT :first UNION ALL SELECT n + 1 FROM i WHERE n < :last)"
-    " SELECT printf('tsk_%026d', n), :scope, printf('f1:%064d', n), 1, 'open', printf('task %d', n), 'task', '', 2, '',"
-    " 1, n, n, 0, 0, n, n FROM i",
-    "INSERT INTO task (id, scope, fingerprint, episode, state, title, kind, source, priority, labels, occurrences,"
-    " first_seen_us, last_seen_us, last_sweep, fence, created_us, updated_us)"
-    " SELECT 'tsk_' || lpad(CAST(n AS text), 26, '0'), :scope, 'f1:' || lpad(CAST(n AS text), 64, '0'), 1, 'open',"
-    " 'task ' || n, 'task', '', 2, '', 1, n, n, 0, 0, n, n FROM generate_series(:first, :last) AS i (n)",
+    " SELECT printf('tsk_%026d', n), :scope, :repository, printf('f1:%064d', n), 1, 'open', printf('task %d', n),"
+    " 'task', '', 2, '', 1, n, n, 0, 0, n, n FROM i",
+    "INSERT INTO task (id, scope, repository, fingerprint, episode, state, title, kind, source, priority, labels,"
+    " occurrences, first_seen_us, last_seen_us, last_sweep, fence, created_us, updated_us)"
+    " SELECT 'tsk_' || lpad(CAST(n AS text), 26, '0'), :scope, :repository, 'f1:' || lpad(CAST(n AS text), 64, '0'), 1,"
+    " 'open', 'task ' || n, 'task', '', 2, '', 1, n, n, 0, 0, n, n FROM generate_series(:first, :last) AS i (n)",
 )
 
 
@@ -156,7 +156,7 @@ def fill_ours(place: str, count: int) -> None:
 
 
 def _chunk(first: int, last: int) -> Callable[[Any], None]:
-    return lambda tx: tx.run(FILL, first=first, last=last, scope=tx.caller.home)
+    return lambda tx: tx.run(FILL, first=first, last=last, **tx.caller.keyspace._asdict())
 
 
 def fill_bare(place: str, count: int) -> None:

@@ -18,7 +18,7 @@ STEPS = (500, 1000)
 MB = 1_000_000
 FILE_MAX_MB = {500: 3.0, 1000: 6.0}
 """What a thread may take: on SQLite the file as it is, on a server what the tables grew by, for there the empty
-tables and indexes of all rooms take a megabyte and a half before anything is stored."""
+tables and indexes of all resources take a megabyte and a half before anything is stored."""
 
 
 class Grown(NamedTuple):
@@ -31,7 +31,7 @@ class Grown(NamedTuple):
 
 
 def langgraph(plan: Plan) -> list[Table]:
-    """On SQLite. The file as it is left behind; the log beside ours has at most 4 MB, whatever is stored."""
+    """On SQLite. The size of the file at the end; the WAL beside ours has at most 4 MB."""
     tables = []
     for steps in _steps(plan):
         makes = {"standfast": partial(_ours, plan, steps), "SqliteSaver": partial(_sqlite, plan, steps)}

@@ -2,7 +2,7 @@
 
 A way is opened once in each process, then asked for one writer per caller. Writers of threads are
 functions, writers of tasks are coroutines. The usual ways write one small row and nothing else. Ours
-writes the same row by a verb, as a feature would: with its journal row, in one transaction.
+writes the same row by a method, as a feature would: with its journal row, in one transaction.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class BothRows(Way):
         connection, both = self._opened()
 
         def write() -> None:
-            fields = told()
+            fields = acked()
             connection.execute("BEGIN IMMEDIATE")
             both(fields)
             connection.execute("COMMIT")
@@ -124,8 +124,8 @@ class BothRows(Way):
         """A connection of its own, and the two inserts on it."""
         import apsw
 
+        from standfast.core import journal
         from standfast.db.migrations import MIGRATIONS, ddl
-        from standfast.footings import journal
 
         connection = apsw.Connection(self._file())
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
@@ -167,7 +167,7 @@ class Protected(BothRows):
         flock, pread, sync = fcntl.flock, os.pread, _sync
 
         def write() -> None:
-            fields = told()
+            fields = acked()
             flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             names = [os.readlink(link) for link in links]
             connection.execute("BEGIN IMMEDIATE")
@@ -187,8 +187,8 @@ class Protected(BothRows):
 class Together(BothRows):
     """One commit and one sync for all threads, by hand: the best that sharing can do in one interpreter.
 
-    The last of them to come writes everybody's two rows; then each wakes the next one. That nobody fails, and that
-    no other process writes, is taken for granted.
+    The last thread to arrive writes the two rows of all threads. Then each thread wakes the next one. It assumes that
+    no write fails and that no other process writes.
     """
 
     def writers(self, count: int) -> list[Write]:
@@ -204,7 +204,7 @@ class Together(BothRows):
         return [partial(self._write, place) for place in range(count)]
 
     def _write(self, place: int) -> None:
-        fields = told()
+        fields = acked()
         with self._mutex:
             self._waiting[place] = fields
             last = len(self._waiting) == len(self._turns)
@@ -219,7 +219,7 @@ class Together(BothRows):
             taken = self._waiting if place in self._waiting else {}
             if taken:
                 self._waiting = {}
-        if not taken:  # somebody else was faster
+        if not taken:  # another process was faster
             self._turns[place].acquire()
             return
         self._connection.execute("BEGIN IMMEDIATE")
@@ -234,7 +234,7 @@ class BehindLock(BothRows):
     """The two rows by hand behind a lock file that is waited for without end; each syncs for itself, outside of it.
 
     The write path of an engine for many processes, with nothing in it but what makes the rows durable: no deadline,
-    no identity check, no writer thread. What is left to beat is between processes, disk and processors.
+    no identity check, no writer thread. The rest is the cost of processes, disk and processors.
     """
 
     def _writer(self) -> Write:
@@ -244,7 +244,7 @@ class BehindLock(BothRows):
         log = os.open(f"{self._file()}-wal", os.O_RDWR | os.O_CLOEXEC)
 
         def write() -> None:
-            fields = told()
+            fields = acked()
             fcntl.flock(lock, fcntl.LOCK_EX)
             try:
                 connection.execute("BEGIN IMMEDIATE")
@@ -290,7 +290,7 @@ class ExecutorEach(Way):
 
 
 class Ours(Way):
-    """The same row and its journal row, by a verb."""
+    """The same row and its journal row, by a method."""
 
     def writers(self, count: int) -> list[Write]:
         import standfast
@@ -352,14 +352,14 @@ class BarePsycopg(Way):
     def _writer(self) -> Write:
         import psycopg
 
-        from standfast.footings import journal
+        from standfast.core import journal
         from standfast_prove.bench.rows import ADD
 
         connection = psycopg.connect(self.place, autocommit=True, options="-c search_path=standfast")
         row, event = ADD.postgres.encode(), journal.SQL.append.postgres.encode()
 
         def write() -> None:
-            fields = told()
+            fields = acked()
             connection.execute(b"BEGIN")
             connection.execute(row, {"body": BODY})
             connection.execute(event, fields).fetchone()
@@ -368,13 +368,20 @@ class BarePsycopg(Way):
         return write
 
 
-def told() -> dict[str, object]:
+def acked() -> dict[str, object]:
     """The fields of a journal row, for those who write it by hand."""
     from standfast.ids import new_id
 
     now_us = time.time_ns() // 1000
-    said = {"scope": "", "actor": "somebody", "holder": "p:host:12345678:4026531836:4711:471147"}
-    kind = {"source": "seen", "type": "row.added", "subject": new_id("msg"), "time_us": now_us, "occurred_us": now_us}
+    said = {"scope": "", "actor": "worker", "holder": "p:host:12345678:4026531836:4711:471147"}
+    kind = {
+        "source": "seen",
+        "type": "row.added",
+        "subject": new_id("msg"),
+        "time_us": now_us,
+        "occurred_us": now_us,
+        "salt": os.urandom(16),
+    }
     nothing = ("session_id", "state", "stream", "version", "summary", "data", "git_dir", "origin")
     return {**said, **kind, **dict.fromkeys(nothing)}
 

@@ -123,7 +123,7 @@ def played(plan: Plan, crews: dict[str, Crew]) -> Rounds:
 
 
 def _served(plan: Plan, crews: dict[str, Crew], rows_each: int) -> dict[str, list[float]]:
-    """The rate when nobody may be left out: each caller writes so many rows, until the last one is done."""
+    """Each caller writes so many rows. The rate counts until the slowest caller is done."""
     contestants = {name: partial(crews[name].served, rows_each) for name in ("connection each", "ours")}
     return interleaved(plan.rounds, contestants, patience_s=plan.patience_s)
 

@@ -1,13 +1,13 @@
 """Schedulers, workers, approvers and auditors on one family of sessions, each a process of its own.
 
 A job is a task; a worker that claims it opens the job's own session, a fork of the family's, plans a step and
-sends effects of every kind; one kind needs a person's yes, and another a person who settles what is in doubt.
+sends effects of every kind; one kind needs a person's yes, and another a person who settles doubts.
 Approvers answer, and do not agree. Some of them all die at a crash point they pass, some are killed or stopped
 at any moment. Auditors look on: every look is one snapshot, compared with the journal and with books that
 nothing in the store knows.
 
     world    what arrived, one line a request
-    told     what an actor was told by the store
+    told     the answers of the store to an actor
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from typing import Any
 
 import standfast
 from standfast import config, crash, handle
-from standfast.clock import DAY_US, SYSTEM
+from standfast.clock import SYSTEM
+from standfast.core import journal, leases
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import statement
 from standfast.errors import (
@@ -38,7 +39,6 @@ from standfast.errors import (
     LeaseLost,
     StorageError,
 )
-from standfast.footings import journal, leases
 from standfast_prove.campaigns.warm import warmed
 from standfast_prove.faults.children import Nursery
 from standfast_prove.faults.rows import Oracle, integrity, noted
@@ -50,11 +50,11 @@ SCOPE = "family"
 HERE = "standfast_prove.campaigns.actors:"
 KINDS = (("probed", "asked"), ("idempotent", "probed"), ("plain",))
 """What each third of the jobs sends. `asked` needs a yes, `plain` a person where it is in doubt."""
-SHORT_US = 20_000
-"""A claim that is over before its work is: somebody else takes the task, and the fence has to hold."""
+SHORT = "20ms"
+"""A claim that ends before its work does. Another worker takes the task, and the fence has to hold."""
 PATIENCE_S = 600.0
 WEATHER = ("unreachable", "timeout", "transaction_too_long")
-"""A crowd on a busy machine may be too much for a server: whoever meets that gives up, and another comes."""
+"""Many processes on a busy machine may be too much for a server. A refused process ends, and another starts."""
 GIVEN_UP = 75
 SLOW_S = (0.001, 0.01, 0.1, 1.0)
 
@@ -92,7 +92,8 @@ def run(
 ) -> Outcome:
     """`families` one after another, each in a file of its own; on a server there is one.
 
-    `others` is how many there are of each other kind. `careless` is the control: nobody asks who is alive.
+    `others` is how many there are of each other kind. `careless` is the control: no actor checks
+    whether another one is alive.
     """
     outcome = Outcome("actors")
     with Nursery(words=place / "words") as nursery:
@@ -127,7 +128,7 @@ def _words(place: Path) -> str:
 
 
 class _Stage:
-    """Everybody who plays, and what happens to them."""
+    """All processes of the campaign, and their faults."""
 
     def __init__(
         self, nursery: Nursery, asked: dict[str, object], draw: random.Random, kills: int, url: str | None
@@ -220,9 +221,9 @@ def _connections(url: str | None) -> Iterator[Callable[[], int]]:
 
 
 def _judge(outcome: Outcome, place: Path, asked: dict[str, object], seed: int) -> None:
-    """Everything once, by books that nobody in the store knows."""
+    """Check that everything happened once, by books outside the store."""
     jobs = int(str(asked["jobs"]))
-    world, told = World(place).lines(), [json.loads(line) for line in noted(place / "told")]
+    world, acked = World(place).lines(), [json.loads(line) for line in noted(place / "acked")]
     with _opened(asked, "judge") as sf:
         try:
             audit = Audit(sf, place)
@@ -232,19 +233,19 @@ def _judge(outcome: Outcome, place: Path, asked: dict[str, object], seed: int) -
             outcome.refuse(error, "the journal")
             return
         _judge_sends(outcome, audit, world, jobs)
-        _judge_tasks(outcome, audit, told, jobs)
-        _judge_answers(outcome, audit, told)
+        _judge_tasks(outcome, audit, acked, jobs)
+        _judge_answers(outcome, audit, acked)
         said = [message.content for message in sf.sessions.messages(ROOT, last=1000)]
         wanted = {"work through the jobs", *(f"job {n}" for n in range(jobs))}
         outcome.refuse(sorted(said) != sorted(wanted) and said, "messages of the family")
-        rules = {line["value"] for line in told if line["what"] == "rules"}
+        rules = {line["value"] for line in acked if line["what"] == "rules"}
         outcome.refuse(rules - {f"rules of {seed}"}, "a fork did not see its family's step")
-    plans = Counter(line["job"] for line in {json.dumps(one): one for one in told if one["what"] == "plan"}.values())
+    plans = Counter(line["job"] for line in {json.dumps(one): one for one in acked if one["what"] == "plan"}.values())
     outcome.refuse([job for job, values in plans.items() if values > 1], "a recorded step had two results")
-    for line in told:
+    for line in acked:
         if line["what"] == "weather":
             outcome.count(f"met {line['error']}")
-    _count_waits(outcome, [line["s"] for line in told if line["what"] == "claimed"])
+    _count_waits(outcome, [line["s"] for line in acked if line["what"] == "claimed"])
     if "://" not in str(asked["url"]):
         state = integrity(str(asked["url"]))
         outcome.refuse(state != "ok" and state, "integrity")
@@ -269,26 +270,26 @@ def _judge_sends(outcome: Outcome, audit: Audit, world: list[list[str]], jobs: i
     outcome.refuse(expected ^ known, "not every job has its effects")
 
 
-def _judge_tasks(outcome: Outcome, audit: Audit, told: list[dict[str, Any]], jobs: int) -> None:
+def _judge_tasks(outcome: Outcome, audit: Audit, acked: list[dict[str, Any]], jobs: int) -> None:
     names = sorted(task["fingerprint"] for task in audit.tasks.values())
     outcome.refuse(names != sorted(f"job-{n}" for n in range(jobs)) and names, "tasks")
     for task in audit.tasks.values():
-        ends = [line for line in told if line["what"] == "done" and line["task"] == task["id"]]
+        ends = [line for line in acked if line["what"] == "done" and line["task"] == task["id"]]
         outcome.refuse(len(ends) > 1 and ends, f"{task['fingerprint']} was done more than once")
         late = [line for line in ends if line["fence"] != task["fence"]]
         outcome.refuse(late, f"{task['fingerprint']} was done with another fence than {task['fence']}")
         outcome.refuse(task["state"] != "closed" and task, "a task was left open")
 
 
-def _judge_answers(outcome: Outcome, audit: Audit, told: list[dict[str, Any]]) -> None:
+def _judge_answers(outcome: Outcome, audit: Audit, acked: list[dict[str, Any]]) -> None:
     outcome.count("approvals", len(audit.approvals))
     for approval in audit.approvals.values():
-        answers = [line for line in told if line["what"] == "answered" and line["approval"] == approval["id"]]
+        answers = [line for line in acked if line["what"] == "answered" and line["approval"] == approval["id"]]
         outcome.refuse(len(answers) > 1 and answers, "an approval was answered more than once")
         state = "granted" if approval["state"] == "consumed" else approval["state"]
         for line in answers:
             same = line["state"] == state and line["by"] == approval["approver"]
-            outcome.refuse(not same and (line, approval), "an approver was told something else")
+            outcome.refuse(not same and (line, approval), "an approver read something else")
         types = [event["type"] for event in audit.events_of(approval["id"])]
         outcome.refuse(max(Counter(types).values()) > 1 and types, "an approval went through a state twice")
         outcome.refuse(approval["state"] not in ("consumed", "denied") and approval, "an approval was left")
@@ -338,20 +339,20 @@ class Audit:
         self._sessions: dict[str, Row] = {}
 
     def look(self) -> None:
-        """One snapshot. What was told, and what had arrived, before it was taken must be in it."""
-        told, world = noted(self._place / "told"), World(self._place).lines()
+        """One snapshot. It must have every row that was acknowledged, and every request that arrived, before it."""
+        acked, world = noted(self._place / "acked"), World(self._place).lines()
         before = (self.effects, self.approvals, self.tasks, self._sessions)
         self._sf.read(self._read)
         arrived = {(kind, job) for kind, job, _ in World(self._place).lines()}
         self._agree()
         self._never_back(*before)
-        for line in told[self._heard :]:  # what was there once is never taken back
+        for line in acked[self._heard :]:  # a state that was seen once is never seen undone
             self._was_told(json.loads(line))
-        self._heard = len(told)
+        self._heard = len(acked)
         states = {(effect["tool"], self.job_of(effect)): effect for effect in self.effects.values()}
         for kind, job, _ in world:
             found = states.get((kind, job))
-            assert found is not None, f"{kind} {job} arrived, and nobody knows it"
+            assert found is not None, f"{kind} {job} arrived, and the store has no record of it"
             assert found["state"] != "planned", f"{kind} {job} arrived before it was dispatched"
             assert kind != "asked" or found["approval_id"], f"{kind} {job} arrived without a yes"
         for name, effect in states.items():
@@ -369,7 +370,7 @@ class Audit:
         self._sessions = {row["id"]: row for row in tx.all(_SESSIONS)}
         rows = journal.following(tx, self._cursor, 1000)
         if rows:
-            self._cursor = journal.cursor_of(tx, rows[-1])
+            self._cursor = journal.cursor_of(rows[-1])
         self._tailed += [row["seq"] for row in rows]
 
     def _agree(self) -> None:
@@ -394,7 +395,7 @@ class Audit:
             assert not used or approval["state"] == "consumed", f"sent without its yes: {effect}, {approval}"
             given = sum(one["state"] == "consumed" for one in self.approvals_of(effect))
             assert effect["attempt"] == given, f"attempt {effect['attempt']} with {given} grants: {effect}"
-        assert len(self._tailed) == len(set(self._tailed)), "the tail told something twice"
+        assert len(self._tailed) == len(set(self._tailed)), "the tail returned an event twice"
 
     def _never_back(self, effects: Any, approvals: Any, tasks: Any, sessions: Any) -> None:
         for id, was in effects.items():
@@ -418,9 +419,9 @@ class Audit:
                     for effect in self.effects.values()
                     if self.job_of(effect) == name[1] and effect["tool"] == name[0]
                 ]
-                assert states == ["acknowledged"], f"told and not there: {line}"
+                assert states == ["acknowledged"], f"acked and not there: {line}"
             case "done":
-                assert self.tasks[line["task"]]["state"] == "closed", f"told and not there: {line}"
+                assert self.tasks[line["task"]]["state"] == "closed", f"acked and not there: {line}"
             case "answered":
                 assert self.approvals[line["approval"]]["state"] in (line["state"], "consumed"), f"not there: {line}"
 
@@ -434,14 +435,14 @@ class Audit:
         return [event for event in self._events if event["subject"] == subject]
 
     def all_of_it(self) -> None:
-        """Nobody writes any more: the tail has told everything, once."""
+        """No process writes any more: the tail has returned every event once."""
         for _ in range(1000):
             before = len(self._tailed)
             self._sf.read(self._read)
             if len(self._tailed) == before:
                 break
-        told, there = set(self._tailed), {event["seq"] for event in self._events}
-        assert told == there, f"the tail skipped {sorted(there - told)[:10]}"
+        acked, there = set(self._tailed), {event["seq"] for event in self._events}
+        assert acked == there, f"the tail skipped {sorted(there - acked)[:10]}"
 
 
 # -- in the children ---------------------------------------------------------------------------------------
@@ -464,7 +465,7 @@ class Actor:
         self.request_s = 0.05 if asked["careless"] else 0.003
         place = Path(asked["place"])
         self.world = World(place)
-        self._told = Oracle(place / "told")
+        self._told = Oracle(place / "acked")
 
     def tell(self, what: str, **line: object) -> None:
         self._told.note(json.dumps({"what": what, **line}))
@@ -521,12 +522,12 @@ def _taken_for_dead(holder: str, clock: Any) -> bool:
 
 
 def schedule(**asked: Any) -> None:
-    """Report every job, in any order; somebody else may have done so."""
+    """Report every job, in any order. Another scheduler may have reported it already."""
     with _living(asked, "scheduler") as actor:
         left = actor.draw.sample(range(actor.jobs), actor.jobs)
         while left:
             with actor.weather():
-                actor.sf.tasks.add(f"job {left[0]}", fingerprint=f"job-{left[0]}", cool_down_us=DAY_US)
+                actor.sf.tasks.add(f"job {left[0]}", fingerprint=f"job-{left[0]}", cool_down="1d")
                 actor.sf.sessions.say(ROOT, "user", f"job {left[0]}", key=f"job-{left[0]}")
                 left.pop(0)
 
@@ -540,7 +541,7 @@ def work(**asked: Any) -> None:
 
 def _work(actor: Actor) -> None:
     before = time.monotonic()
-    task = actor.sf.tasks.claim(for_us=actor.draw.choice([None, None, SHORT_US]))
+    task = actor.sf.tasks.claim(for_=actor.draw.choice([None, None, SHORT]))
     if task is None:
         actor.rest()
         return
@@ -565,7 +566,7 @@ def _perform(actor: Actor, task: Any) -> None:
     key = f"{ROOT}/{job}"
     actor.sf.sessions.fork(ROOT, key, at=1)
     with actor.sf.session(key) as s:
-        actor.tell("rules", value=s.step("rules", lambda: "rules of nobody"))
+        actor.tell("rules", value=s.step("rules", lambda: "no rules"))
         actor.tell("plan", job=job, value=s.step("plan", lambda: f"planned by {actor.draw.random()}"))
         for kind in KINDS[job % len(KINDS)]:
             _send(actor, s, kind, job)
@@ -594,7 +595,7 @@ def _send(actor: Actor, s: Any, kind: str, job: int) -> None:
 
 
 def approve(**asked: Any) -> None:
-    """Answer what is asked for; look into the world where something is in doubt, and say what is there."""
+    """Answer the open requests. For each doubt, look at the world and resolve it."""
     with _living(asked, "approver") as actor:
         while not actor.over():
             with actor.weather():
@@ -607,15 +608,15 @@ def approve(**asked: Any) -> None:
 
 
 def _silent(effect: Any) -> bool:
-    """Whether its sender cannot send any more. One that is only late may: then nobody should speak yet."""
+    """Whether its sender is dead. A sender that is only late may still send, so it is too early to resolve."""
     return effect.gave_up_us is not None or not effect.holder or leases.is_gone(effect.holder, SYSTEM)
 
 
 def _answer(actor: Actor, approval: str) -> None:
     answer = actor.draw.choice([actor.sf.approvals.grant, actor.sf.approvals.grant, actor.sf.approvals.deny])
     try:
-        made = answer(approval, approver=actor.sf.actor)
-        actor.tell("answered", approval=approval, state=made.state, by=actor.sf.actor)
+        made = answer(approval, approver=actor.sf.agent)
+        actor.tell("answered", approval=approval, state=made.state, by=actor.sf.agent)
     except IllegalTransition as error:  # another was first
         actor.met(error)
 

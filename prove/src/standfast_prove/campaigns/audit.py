@@ -1,4 +1,4 @@
-"""What happened, told by somebody who may not read a single payload.
+"""What happened, answered by an auditor who may not read a payload.
 
 A random history is lived by three people and their agents: sessions, messages, steps, decisions, effects that succeed,
 fail, are lost or wait for a yes, answers, tasks, values, mail, locks. Books outside the store note who did what to
@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 import standfast
 from standfast import config, handle
 from standfast.clock import SYSTEM
+from standfast.core import journal
+from standfast.core.receipts import Receipt
 from standfast.errors import ApprovalRequired, StandfastError
-from standfast.footings import journal
 from standfast.serial import PAYLOAD_COLUMNS
 from standfast_prove.mutants.patching import Patching
 from standfast_prove.outcome import Outcome
@@ -57,7 +58,7 @@ FROM approval a JOIN effect e ON e.id = a.effect_id ORDER BY e.key
 
 
 class Fact(NamedTuple):
-    """One thing that happened: by whom, to what; how it stands after it."""
+    """One change: its actor, its subject, and the state after it."""
 
     actor: str
     type: str
@@ -87,7 +88,7 @@ def run(
             outcome.refuse(not _denied(sf), "payloads could be read")
             _compare(outcome, sf, books)
         outcome.count("histories")
-        outcome.count("facts", len(books.told))
+        outcome.count("facts", len(books.acked))
         if outcome.bad:
             break
     return outcome
@@ -100,7 +101,7 @@ class Books:
     """What happened, by those who did it; and the answers to what an auditor asks."""
 
     def __init__(self) -> None:
-        self.told: list[Told] = []
+        self.acked: list[Told] = []
         self.effects: dict[str, dict[str, Any]] = {}
         self.approvals: dict[str, dict[str, Any]] = {}
 
@@ -117,7 +118,7 @@ class History:
         self._asked: list[tuple[str, str]] = []
 
     def happen(self) -> None:
-        """Something, by somebody."""
+        """One random action by one actor."""
         kinds = [self._session, self._session, self._answer, self._resolve, self._task, self._value, self._mail]
         self._draw.choice([*kinds, self._lock])(self._draw.choice(PEOPLE))
 
@@ -130,7 +131,7 @@ class History:
         """In this block, these facts come to be, in this order."""
         from_us = SYSTEM.now_us()
         yield self._people[actor]
-        self.books.told += [Told(Fact(actor, *fact), from_us, SYSTEM.now_us()) for fact in facts]
+        self.books.acked += [Told(Fact(actor, *fact), from_us, SYSTEM.now_us()) for fact in facts]
 
     # -- in a session
 
@@ -293,7 +294,7 @@ class History:
                 sf.mail.done(mail)
         else:
             with self._does(reader, ("mail.dead", f"mail {key}", "dead"), ("dead_letter.buried", f"letter of {key}")):
-                self._people[reader].mail.refuse(mail, "nobody can do this")
+                self._people[reader].mail.refuse(mail, "no reader can do this")
 
     def _lock(self, actor: str) -> None:
         with self._does(actor, ("lease.acquired", "lock:deploy")) as sf:
@@ -319,7 +320,7 @@ def _live(where: str, home: Path, draw: random.Random, things: int, forgetful: b
         if forgetful:
             _forget(stack.enter_context(Patching()), random.Random(0))
         history = History(people, draw)
-        while len(history.books.told) < things:
+        while len(history.books.acked) < things:
             history.happen()
     return history.books
 
@@ -328,7 +329,7 @@ def _forget(patch: Patching, draw: random.Random) -> None:
     before: Callable[..., Any] = journal.append
 
     def sometimes(tx: Any, *fact: Any, **more: Any) -> Any:
-        return before(tx, *fact, **more) if draw.random() < 0.9 else journal.Receipt(())
+        return before(tx, *fact, **more) if draw.random() < 0.9 else Receipt((), b"")
 
     patch.setattr(journal, "append", sometimes)
 
@@ -338,7 +339,7 @@ def _forget(patch: Patching, draw: random.Random) -> None:
 
 @contextmanager
 def _blind(where: str, home: Path) -> Iterator[standfast.Standfast]:
-    """The store, for somebody who may not read payloads."""
+    """The store, for a reader without the right to read payloads."""
     with Patching() as patch, _role(where) if "://" in where else nullcontext(where) as url:
         if "://" not in where:
             _deny(patch)
@@ -390,13 +391,13 @@ def _compare(outcome: Outcome, sf: standfast.Standfast, books: Books) -> None:
     rows = _events(sf)
     names = {row["id"]: row["name"] for row in sf.rows(NAMES)}
     found = [Told(_fact(row, names), row["occurred_us"], row["occurred_us"]) for row in rows]
-    for wanted, told in zip(books.told, found, strict=False):
-        if wanted.fact != told.fact:
-            outcome.refuse(f"{told.fact}, not {wanted.fact}", "the journal tells another story")
+    for wanted, acked in zip(books.acked, found, strict=False):
+        if wanted.fact != acked.fact:
+            outcome.refuse(f"{acked.fact}, not {wanted.fact}", "the journal tells another story")
             return
-        late = not wanted.from_us <= told.from_us <= wanted.to_us
-        outcome.refuse(late and (wanted, told), "it happened at another time")
-    outcome.refuse(len(found) != len(books.told) and f"{len(found)} for {len(books.told)}", "facts")
+        late = not wanted.from_us <= acked.from_us <= wanted.to_us
+        outcome.refuse(late and (wanted, acked), "it happened at another time")
+    outcome.refuse(len(found) != len(books.acked) and f"{len(found)} for {len(books.acked)}", "facts")
     _same_timeline(outcome, sf, rows)
     effects = [dict(row) for row in sf.rows(EFFECTS)]
     approvals = [dict(row) for row in sf.rows(APPROVALS)]
@@ -406,7 +407,7 @@ def _compare(outcome: Outcome, sf: standfast.Standfast, books: Books) -> None:
     ):
         seen = {row["key"]: {name: row[name] for name in wanted_rows[row["key"]]} for row in told_rows}
         wrong = {key: (seen.get(key), wanted) for key, wanted in wanted_rows.items() if seen.get(key) != wanted}
-        outcome.refuse(wrong or len(seen) - len(wanted_rows), f"the {what} are told otherwise")
+        outcome.refuse(wrong or len(seen) - len(wanted_rows), f"the {what} differ from the books")
     said = str([rows, names, effects, approvals, sf.recovery.report().items])
     # A message's first words are its summary: that is what a timeline of a conversation is.
     leaks = SECRET in said.replace(f'assistant: {{"body":"{SECRET}"}}', "")
@@ -427,10 +428,10 @@ def _fact(row: dict[str, Any], names: dict[str, str]) -> Fact:
 def _same_timeline(outcome: Outcome, sf: standfast.Standfast, rows: list[dict[str, Any]]) -> None:
     """What `standfast timeline` shows is the same story, in the same order."""
     shown = sf.timeline(window="1h", limit=PAGE).entries
-    story = [(row["type"], row["subject"], row["actor"]) for row in rows]
-    told = [(entry.type, entry.subject, entry.actor) for entry in shown]
-    whole = told == story if len(rows) <= PAGE else len(told) == PAGE
+    story = [(row["seq"], row["type"], row["subject"]) for row in rows]
+    acked = [(entry.seq, entry.type, entry.subject) for entry in shown]
+    whole = acked == story if len(rows) <= PAGE else len(acked) == PAGE
     outcome.refuse(
-        not whole and next((pair for pair in zip(told, story, strict=False) if pair[0] != pair[1]), 1),
+        not whole and next((pair for pair in zip(acked, story, strict=False) if pair[0] != pair[1]), 1),
         "the timeline differs from the journal",
     )

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from standfast.db.contract import no_copy
 from standfast.db.migrations import LATEST, MIGRATIONS
 from standfast.db.migrations.migration import Migration
 from standfast_prove.campaigns.warm import warmed
@@ -17,7 +18,7 @@ from standfast_prove.faults.rows import Oracle, inserting, integrity, noted
 from standfast_prove.outcome import Outcome
 
 if TYPE_CHECKING:
-    from standfast.db.contract import Caller
+    from standfast.db.contract import Caller, OnMigrate
     from standfast.db.postgres.engine import PostgresEngine
     from standfast.db.sqlite.engine import SqliteEngine
 
@@ -84,7 +85,7 @@ def _look(
     applied = len([line for line in noted(oracle) if line == "migrate.after_step"])
     outcome.count("migrations applied", applied)
     outcome.refuse(ledger != [(m.version, m.checksum) for m in expected] and ledger, "the ledger says")
-    # A server may refuse a step that another opening has just made; whoever lost looks again and applies nothing.
+    # A server may refuse a step that another opening has just made. The loser looks again and applies nothing.
     wrong = applied < pending if "://" in path else applied != pending
     outcome.refuse(wrong and applied, f"{pending} steps were pending, and applied this often")
     outcome.refuse(found != [f"k{n}" for n in range(processes)] and found, "rows of the first moment")
@@ -126,18 +127,20 @@ def open_once(
         if key is not None:
             engine.write(inserting(key), caller)
     if oracle is not None:
-        told = Oracle(oracle)
+        acked = Oracle(oracle)
         for name in passed:
-            told.note(name)
+            acked.note(name)
     engine.close()
 
 
-def engine_of(path: str, caller: Caller, migrations: Sequence[Migration]) -> SqliteEngine | PostgresEngine:
+def engine_of(
+    path: str, caller: Caller, migrations: Sequence[Migration], *, on_migrate: OnMigrate = no_copy
+) -> SqliteEngine | PostgresEngine:
     """The engine itself, with the schema that a version with these migrations has."""
     if "://" in path:
         from standfast.db.postgres.engine import PostgresEngine
 
-        return PostgresEngine(path, caller, migrations=migrations)
+        return PostgresEngine(path, caller, migrations=migrations, on_migrate=on_migrate)
     from standfast.db.sqlite.engine import SqliteEngine
 
-    return SqliteEngine(path, caller, migrations=migrations)
+    return SqliteEngine(path, caller, migrations=migrations, on_migrate=on_migrate)

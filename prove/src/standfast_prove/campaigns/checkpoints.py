@@ -1,8 +1,8 @@
 """Checkpoints race with writers whose log wraps all the time: the gate for any change of the SQLite library.
 
-Libraries before 3.51.3 damage the file here: a checkpoint that has read an old header goes on
-while a writer starts the log anew. Such a library is refused at opening; this campaign says
-whether the one that is linked deserves its place.
+Libraries before 3.51.3 damage the file here: a checkpoint that has read an old header continues
+while a writer restarts the WAL. standfast refuses such a library at opening. This campaign shows
+whether the linked library is safe.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def run(place: Path, *, seconds: float, seed: int = 0) -> Outcome:
         ]
         time.sleep(seconds)
         codes = [nursery.kill(pid) for pid in [*writers, *checkpointers]]
-    outcome.refuse(set(codes) - {-9}, "somebody ended by itself: " + (place / "words").read_text()[-1500:])
+    outcome.refuse(set(codes) - {-9}, "a process ended by itself: " + (place / "words").read_text()[-1500:])
     acknowledged = {line for n in range(3) for line in noted(place / f"oracle.{n}")}
     with standfast.open(path, data_dir=place) as sf:
         outcome.refuse(sorted(acknowledged - set(keys(sf))), "acknowledged rows are missing")
@@ -48,7 +48,7 @@ def run(place: Path, *, seconds: float, seed: int = 0) -> Outcome:
 
 
 def checkpoint(*, path: str) -> None:
-    """In a child: passive checkpoints, one after the other, beside whatever the writers do."""
+    """In a child: passive checkpoints, one after the other, while the writers write."""
     import apsw
 
     while True:

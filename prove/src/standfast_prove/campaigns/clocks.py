@@ -2,8 +2,8 @@
 
 The machine is real as far as processes go: they are forked, killed and reaped. Its clocks are ours:
 the date jumps by a second up to ten years in either direction, for everybody or for one process alone;
-the lid is closed, and time awake stands still; it is rebooted, and everybody is gone. After each step the
-store has to say what a model of a few lines says: nobody gets what somebody alive holds, what ran out
+the lid is closed, and time awake does not move; it is rebooted, and everybody is gone. After each step the
+store has to say what a model of a few lines says: no process gets what a live one holds, what ran out
 or was left behind by the dead can be had at once, a fence never comes twice, and a holder that was
 replaced is refused.
 
@@ -157,9 +157,9 @@ class _Machine:
         process, lasts_us, live = self._any(), self._chance.choice(LASTS_US), self._live()
         answer = process.tell(f"take {lasts_us}")
         if live is not None:
-            self.outcome.refuse(answer != "in_progress", f"{live} is alive, and {process.pid} was told {answer}")
+            self.outcome.refuse(answer != "in_progress", f"{live} is alive, and {process.pid} got {answer}")
             return
-        self.outcome.refuse(not answer.isdigit(), f"it is free, and {process.pid} was told {answer}")
+        self.outcome.refuse(not answer.isdigit(), f"it is free, and {process.pid} got {answer}")
         if answer.isdigit():
             self.outcome.count("grants")
             self.outcome.refuse(int(answer) <= max(self._fences), f"the fence {answer} came before")
@@ -179,7 +179,7 @@ class _Machine:
             self._held = Held(process.pid, fence, self._clock.mono_us() + lasts_us)
         else:
             wrong = self._live() is not None and self._live() == held and held is not None and held.fence == fence
-            self.outcome.refuse(wrong, f"{held} is alive, and was told {answer}")
+            self.outcome.refuse(wrong, f"{held} is alive, and got {answer}")
 
     def _give_back(self) -> None:
         process, held = self._any(), self._held
@@ -194,7 +194,7 @@ class _Machine:
 
 
 class _Process:
-    """One process of that machine: told a line, it answers one."""
+    """One process of that machine: it answers each line with one line."""
 
     def __init__(self, place: Path, *, awake: bool) -> None:
         (there, self._write), (self._read, back) = os.pipe(), os.pipe()
@@ -225,13 +225,13 @@ class _Process:
 # -- in the children -----------------------------------------------------------------------------------
 
 
-def _live(place: Path, told: int, answers: int, awake: bool) -> NoReturn:
+def _live(place: Path, acked: int, answers: int, awake: bool) -> NoReturn:
     try:
         if not awake:
             _end_by_date()
         clock = MachineClock(place / "clock")
-        sf = standfast.open(place / "store" / "standfast.db", data_dir=place, actor=f"p{os.getpid()}", clock=clock)
-        with os.fdopen(told) as lines:
+        sf = standfast.open(place / "store" / "standfast.db", data_dir=place, agent=f"p{os.getpid()}", clock=clock)
+        with os.fdopen(acked) as lines:
             for line in lines:
                 os.write(answers, f"{_answer(sf, clock, *line.split())}\n".encode())
     finally:
@@ -245,9 +245,9 @@ def _answer(sf: standfast.Standfast, clock: MachineClock, what: str, *words: str
                 clock.ahead_us += int(words[0])
                 return "ok"
             case "take":
-                return str(sf.leases.acquire(NAME, for_us=int(words[0])).fence)
+                return str(sf.leases.acquire(NAME, for_=int(words[0]) / 1_000_000).fence)
             case "renew":
-                return str(sf.leases.renew(NAME, int(words[0]), for_us=int(words[1])).fence)
+                return str(sf.leases.renew(NAME, int(words[0]), for_=int(words[1]) / 1_000_000).fence)
             case _:
                 sf.leases.release(NAME, int(words[0]))
                 return "given"
@@ -257,6 +257,6 @@ def _answer(sf: standfast.Standfast, clock: MachineClock, what: str, *words: str
 
 def _end_by_date() -> None:
     """In this process only: the product has no such switch."""
-    from standfast.footings import leases
+    from standfast.core import leases
 
     leases._ran_out = lambda tx, row: row["lease_until_us"] <= tx.now_us()

@@ -1,4 +1,4 @@
-"""One room after another, killed at every crash point it passes and again in its recovery: `crashes/` has the worlds.
+"""Each resource is killed at every crash point it passes, and again in its recovery. `crashes/` has the worlds.
 
 A run of one seed plays some first crashes and, from each, some second ones; the next seed plays others.
 """
@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from standfast_prove.crashes.rooms import CONTROL, ROOMS, world
+from standfast_prove.crashes.resources import CONTROL, RESOURCES, world
 from standfast_prove.crashes.sweeping import sweep
 from standfast_prove.faults.children import Child, say
 from standfast_prove.outcome import Outcome
@@ -18,16 +18,16 @@ from standfast_prove.outcome import Outcome
 def run(
     place: Path,
     *,
-    room: str,
+    resource: str,
     firsts: int | None,
     seconds: int | None,
     at: str = "",
     url: str | None = None,
     seed: int = 0,
 ) -> Outcome:
-    """Sweep every world of a room, in a process that is small and forks quickly. `at` is where first crashes are."""
-    outcome = Outcome(f"crashes in {room}")
-    asked: dict[str, Any] = {"room": room, "place": str(place), "firsts": firsts, "seconds": seconds, "at": at}
+    """Sweep every world of a resource, in a small process that forks quickly. `at` is where first crashes are."""
+    outcome = Outcome(f"crashes in {resource}")
+    asked: dict[str, Any] = {"resource": resource, "place": str(place), "firsts": firsts, "seconds": seconds, "at": at}
     with Child("standfast_prove.campaigns.crashes:swept", **asked, url=url, seed=seed) as child:
         for line in child.end(3600):
             played = json.loads(line)
@@ -37,9 +37,11 @@ def run(
     return outcome
 
 
-def swept(room: str, place: str, firsts: int | None, seconds: int | None, at: str, url: str | None, seed: int) -> None:
+def swept(
+    resource: str, place: str, firsts: int | None, seconds: int | None, at: str, url: str | None, seed: int
+) -> None:
     """In a child: say for each world what was played, and what ended wrong."""
-    for name in CONTROL if room == "control" else ROOMS[room]:
+    for name in CONTROL if resource == "control" else RESOURCES[resource]:
         made = world(name, Path(place), url)
         if url is None or made.on_a_server:
             try:

@@ -43,7 +43,7 @@ READER_FDS = 6
 
 
 CARELESS = """
-from standfast.daemon.work import Work
+from standfast.daemon.runner import Work
 Work._take = lambda self, run: self._sf.runs.requeue(run.id, run.attempt, reason="its worker is gone")
 """
 """The control: what a dead daemon left is handed out again without a look at its keeper."""
@@ -160,7 +160,7 @@ def lives(place: Path, *, seconds: float, seed: int = 0) -> Outcome:
 
 
 def locked_out(place: Path, *, seconds: float, seed: int = 0) -> Outcome:
-    """Somebody holds the lock of every writer; no slot is lost, and the daemon is still the same."""
+    """Another process holds the write lock. No slot is lost, and the same daemon still runs."""
     outcome = Outcome("daemon-locked-out")
     url, data = str(place / "standfast.db"), place / "data"
     with opened(url, data) as sf, Running(data, STANDFAST_DB_URL=url) as running:

@@ -115,7 +115,7 @@ def _bind(outcome: Outcome, place: Path) -> None:
 
 def play(place: str, seed: int, acts: int, checked: bool) -> None:
     if not checked:
-        from standfast.db.sqlite.guard import Files
+        from standfast.db.sqlite.wal import Files
 
         Files._check_names = lambda self: None  # type: ignore[method-assign]  # in this process only
         Files._check_contents = lambda self: None  # type: ignore[method-assign]

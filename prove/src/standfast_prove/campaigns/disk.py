@@ -2,8 +2,8 @@
 
 The program opens a store and writes in every way there is (`writing.py`). One kind of operation (writes,
 syncs, openings, truncations, renames, removals, reads) is refused at its nth time, once, or from then on.
-Whatever it was, the program hears a sentence of ours: an error, or that nobody can say. When the
-disk is well again, the same process can write, and so can the next one, which also finishes what the first
+In each case the program gets one of our errors, or the answer that the outcome is unknown. When the
+disk works again, the same process can write, and so can the next one, which also finishes what the first
 had begun. Then everything that was acknowledged is there, nothing is half there, nothing went out twice,
 and the file is sound.
 
@@ -112,9 +112,9 @@ class _Life:
         for path in self._directory.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         shutil.copytree(self._place / "made", self._directory, dirs_exist_ok=True)
-        told, answer = self._place / "told", self._place / "answer.json"
-        told.unlink(missing_ok=True)
-        given = {"directory": str(self._directory), "told": str(told), "answer": str(answer), "seed": seed}
+        acked, answer = self._place / "acked", self._place / "answer.json"
+        acked.unlink(missing_ok=True)
+        given = {"directory": str(self._directory), "acked": str(acked), "answer": str(answer), "seed": seed}
         for target, more in (
             ("work", {"wrap": wrap, "nth": nth, "believes": self._believes, **fault._asdict()}),
             ("recover", {}),
@@ -127,18 +127,18 @@ class _Life:
                 return True
             if target == "work" and not json.loads(answer.read_text())["refused"]:
                 return False
-        self._judge(f"{fault}, n = {nth}", noted(told), json.loads(answer.read_text()))
+        self._judge(f"{fault}, n = {nth}", noted(acked), json.loads(answer.read_text()))
         return True
 
     def _judge(self, fault: str, lines: list[str], found: dict[str, list[str]]) -> None:
-        told = Counter(line for line in lines if line[0] != "!")
+        acked = Counter(line for line in lines if line[0] != "!")
         there = Counter(found["lines"])
         self._outcome.count("faults")
         self._outcome.count("refusals", sum(line[0] == "!" for line in lines))
-        self._outcome.count("acknowledged", len(told))
-        self._outcome.refuse(sorted(set(told) - set(there)), f"{fault}: acknowledged and not there")
+        self._outcome.count("acknowledged", len(acked))
+        self._outcome.refuse(sorted(set(acked) - set(there)), f"{fault}: acknowledged and not there")
         self._outcome.refuse(found["half"], f"{fault}: half of something is there")
-        twice = [line for line, times in told.items() if times > 1 and line.startswith("sent ")]
+        twice = [line for line, times in acked.items() if times > 1 and line.startswith("sent ")]
         self._outcome.refuse(twice, f"{fault}: sent twice")
         twice = [line for line, times in there.items() if times > 1 and line.startswith(("spooled ", "done "))]
         self._outcome.refuse(twice, f"{fault}: there twice")
@@ -152,7 +152,7 @@ class _Life:
 def work(
     *,
     directory: str,
-    told: str,
+    acked: str,
     answer: str,
     seed: int,
     wrap: int,
@@ -164,7 +164,7 @@ def work(
 ) -> None:
     """On a failing disk, and on the same disk when it is well again."""
     set_limit("DEADLINE_S", 2.0)
-    program = _Program(directory, Oracle(told), random.Random(seed), believes=believes)
+    program = _Program(directory, Oracle(acked), random.Random(seed), believes=believes)
     refuse(kinds, nth, error, lasting=lasting)
     program.go("k", wrap=wrap)
     refused = counted() >= nth
@@ -183,11 +183,11 @@ def warm(*, directory: str, answer: str, seed: int, wrap: int, kinds: str) -> No
     Path(answer).write_text(json.dumps({"times": counted(), "modules": list(sys.modules)}))
 
 
-def recover(*, directory: str, told: str, answer: str, seed: int) -> None:
+def recover(*, directory: str, acked: str, answer: str, seed: int) -> None:
     """The next process: what the first had begun is ended, or said to be in doubt."""
     from standfast.interchange.hooks import spool
 
-    program = _Program(directory, Oracle(told), random.Random(seed), believes=False)
+    program = _Program(directory, Oracle(acked), random.Random(seed), believes=False)
     program.go("k", must=True)
     sf = program.open()
     spool.drain(sf._store, [os.path.join(directory, "spool")], directory)
@@ -208,8 +208,8 @@ def _reads(sf: Any, artifact: Any) -> bool:
 
 
 class _Program:
-    def __init__(self, directory: str, told: Oracle, chance: random.Random, *, believes: bool) -> None:
-        self._directory, self._told, self._chance, self.believes = directory, told, chance, believes
+    def __init__(self, directory: str, acked: Oracle, chance: random.Random, *, believes: bool) -> None:
+        self._directory, self._told, self._chance, self.believes = directory, acked, chance, believes
         self._order = chance.sample(writing.KINDS, len(writing.KINDS))
         self._sf: Any = None
 
@@ -221,7 +221,7 @@ class _Program:
         return self._sf
 
     def go(self, name: str, *, wrap: int = 0, must: bool = False) -> None:
-        """Everything once; what is refused is noted. `must`: nothing is refused any more."""
+        """Every method once; refusals are noted. `must`: nothing may be refused any more."""
         if wrap:
             set_limit("CHECKPOINT_FRAMES", wrap)
         for kind in self._order:

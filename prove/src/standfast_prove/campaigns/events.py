@@ -41,10 +41,10 @@ def opened(url: str, data: str, scope: str) -> standfast.Standfast:
     return handle.connect(config.load(url, data_dir=data, scope=scope))
 
 
-def write(url: str, data: str, scope: str, number: int, rounds: int, told: str) -> None:
+def write(url: str, data: str, scope: str, number: int, rounds: int, acked: str) -> None:
     """In a child: one event, several at once, in two streams at once, and once more with the same key."""
     draw = random.Random(number)
-    note = os.open(told, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    note = os.open(acked, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     with opened(url, data, scope) as sf:
         for n in range(rounds):
             size = 1 + n % 3
@@ -60,7 +60,7 @@ def write(url: str, data: str, scope: str, number: int, rounds: int, told: str) 
             else:
                 for _ in range(2):
                     sf.events.append_many("shared", items, key=f"{number}:{n}")
-            os.write(note, f"told {number} {n}\n".encode())
+            os.write(note, f"acked {number} {n}\n".encode())
 
 
 def read(url: str, data: str, scope: str, name: str, stream: str | None) -> None:
@@ -102,7 +102,7 @@ def everything(sf: standfast.Standfast, stream: str) -> list[Event]:
 def storm(nursery: Nursery, url: str, place: Path, *, seed: int, rounds: int, kills: int, scope: str = "") -> int:
     """8 writers, two of them killed; 4 consumers, killed again and again. How many events there were."""
     asked: dict[str, object] = {"url": url, "data": str(place / "data"), "scope": scope}
-    told = place / "told"
+    acked = place / "acked"
     draw = random.Random(seed)
     victims = draw.sample(range(WRITERS), 2)
     with opened(url, str(place / "data"), scope) as sf:
@@ -113,7 +113,7 @@ def storm(nursery: Nursery, url: str, place: Path, *, seed: int, rounds: int, ki
             return nursery.start("standfast_prove.campaigns.events:read", name=name, stream=stream, **asked)
 
         alive = {number: start(number) for number in range(len(readers))}
-        starters = [asked | {"number": n, "rounds": rounds, "told": str(told)} for n in range(WRITERS)]
+        starters = [asked | {"number": n, "rounds": rounds, "acked": str(acked)} for n in range(WRITERS)]
         writers = nursery.race("standfast_prove.campaigns.events:write", starters)
         with sf._store.watch() as watch:
             for kill in range(kills):
@@ -128,12 +128,12 @@ def storm(nursery: Nursery, url: str, place: Path, *, seed: int, rounds: int, ki
         assert codes == [0] * (WRITERS - 2)
         sf.events.append("shared", "w.end", {"by": -1, "n": 0, "part": 0, "of": 1})
         assert [nursery.wait(pid, 120) for pid in alive.values()] == [0] * len(readers)
-        return check(sf, told.read_text().splitlines())
+        return check(sf, acked.read_text().splitlines())
 
 
-def check(sf: standfast.Standfast, told: list[str]) -> int:
+def check(sf: standfast.Standfast, acked: list[str]) -> int:
     shared = everything(sf, "shared")
-    check_written(shared, told)
+    check_written(shared, acked)
     own = [event for n in range(WRITERS) for event in everything(sf, f"own {n}")]
     for name, stream in READERS.items():
         seen = [tuple(event.data) for event in everything(sf, f"seen by {name}")]
@@ -143,7 +143,7 @@ def check(sf: standfast.Standfast, told: list[str]) -> int:
     return len(shared) + len(own)
 
 
-def check_written(shared: list[Event], told: list[str]) -> None:
+def check_written(shared: list[Event], acked: list[str]) -> None:
     assert [event.version for event in shared] == list(range(1, len(shared) + 1))
     at = 0
     calls: list[tuple[int, int]] = []
@@ -155,14 +155,16 @@ def check_written(shared: list[Event], told: list[str]) -> None:
         at += first["of"]
     assert set(Counter(calls).values()) == {1}
     assert calls.pop() == (-1, 0)
-    noted = {word: {tuple(map(int, line.split()[1:])) for line in told if line.startswith(word)} for word in told_words}
-    assert noted["told"] <= set(calls) <= noted["tried"]
+    noted = {
+        word: {tuple(map(int, line.split()[1:])) for line in acked if line.startswith(word)} for word in told_words
+    }
+    assert noted["acked"] <= set(calls) <= noted["tried"]
     for number in range(WRITERS):
         mine = [n for by, n in calls if by == number]
         assert mine == sorted(mine)
 
 
-told_words = ("tried", "told")
+told_words = ("tried", "acked")
 
 
 def check_seen(seen: list[tuple[str, int]], written: list[Event]) -> None:

@@ -1,4 +1,4 @@
-"""Tails beside writers in many processes: every event once, whoever commits late."""
+"""Tails beside writers in many processes: every event once, even if a writer commits late."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 import standfast
+from standfast.core import journal
 from standfast.db.contract import Tx
-from standfast.footings import journal
 from standfast_prove.faults.children import Nursery
 from standfast_prove.outcome import Outcome
 
@@ -53,7 +53,7 @@ def follow_to_the_end(
     *,
     over: Callable[[], bool] = lambda: False,
 ) -> list[str]:
-    """Tail with pages of odd sizes until as many events came as were promised, or nobody writes any more."""
+    """Tail with pages of odd sizes until as many events came as were promised, or no process writes any more."""
     chance, seen = random.Random(seed), []
     with sf._store.watch() as watch:
         for _ in range(10_000):
@@ -63,7 +63,7 @@ def follow_to_the_end(
             if len(seen) >= expected and not page.events:
                 return seen
             if not page.events:
-                ended = over()  # asked before the last look: what is missing then never comes
+                ended = over()  # asked before the last read: an event that is missing then never comes
                 watch.wait(0.05)
                 if ended and not sf.journal.tail(cursor, limit=1).events:
                     return seen

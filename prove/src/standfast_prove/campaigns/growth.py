@@ -4,7 +4,7 @@ The store grows by statements, in the proportions of a working agent: of ten eve
 messages, two a task's, two a stream's, one a step's. At each size hot calls are timed, a process is killed in the
 middle of an effect, and the time is taken until the next one has done it. Then processes fold the conversation and the
 stream, throw folds away and are killed at any crash point while they do. Times are figures, not verdicts; these must
-hold: every receipt that was handed out verifies, no message that was told is missing, and a state made from folds
+hold: every receipt that was handed out verifies, no acknowledged message is missing, and a state made from folds
 is the one made from everything.
 """
 
@@ -48,7 +48,7 @@ EFFECTS = statement(
     "INSERT INTO effect (id, scope, session_id, tool, key, n, by_hash, intent_hash, intent, state, attempt, result,"
     " planned_us, first_dispatched_us, dispatched_us, ended_us, updated_us)"
     f" {_UNITS} SELECT 'eff_' || {_PAD}, :scope, :session_id, 'deploy', 'old-' || {_PAD}, 1, {_HASH}, {_HASH},"
-    ' \'{"body":"what is to be done, in some words","n":1}\', \'acknowledged\', 1, \'{"number":7}\', u, u, u, u, u'
+    ' \'{"body":"a short text of what to do","n":1}\', \'acknowledged\', 1, \'{"number":7}\', u, u, u, u, u'
     " FROM i",
     name="grow_effects",
 )
@@ -57,7 +57,7 @@ MESSAGES = statement(
     f" occurred_us) {_UNITS} SELECT 'msg_' || {_PAD} || CAST(m AS TEXT), :session_id, :node_id,"
     " CAST(:base AS BIGINT) + 2 * (u - :first) + m,"
     f" 'assistant', 'text', 'some words of an agent, as long as they usually are: ' || {_PAD} || {_PAD}, {_HASH},"
-    " 'somebody', u, u FROM i CROSS JOIN (SELECT 0 AS m UNION ALL SELECT 1) AS two",
+    " 'worker', u, u FROM i CROSS JOIN (SELECT 0 AS m UNION ALL SELECT 1) AS two",
     name="grow_messages",
 )
 STEPS = statement(
@@ -66,9 +66,9 @@ STEPS = statement(
     name="grow_steps",
 )
 TASKS = statement(
-    "INSERT INTO task (id, scope, fingerprint, episode, state, reason, title, kind, source, priority, labels,"
-    " occurrences, first_seen_us, last_seen_us, fence, created_us, updated_us, closed_us)"
-    f" {_UNITS} SELECT 'tsk_' || {_PAD}, :scope, 'old-' || {_PAD}, 1, 'closed', 'done', 'an old task', 'task',"
+    "INSERT INTO task (id, scope, repository, fingerprint, episode, state, reason, title, kind, source, priority,"
+    " labels, occurrences, first_seen_us, last_seen_us, fence, created_us, updated_us, closed_us)"
+    f" {_UNITS} SELECT 'tsk_' || {_PAD}, :scope, '', 'old-' || {_PAD}, 1, 'closed', 'done', 'an old task', 'task',"
     " '', 2, '', 1, u, u, 1, u, u, u FROM i",
     name="grow_tasks",
 )
@@ -79,7 +79,7 @@ EVENTS = statement(
     " (2, 'effect.acknowledged', 'eff_', 'acknowledged'), (3, 'message.said', 'msg_', ''),"
     " (4, 'message.said', 'msg_', ''), (5, 'task.opened', 'tsk_', 'open'), (6, 'task.closed', 'tsk_', 'closed'),"
     " (7, 'step.recorded', 'stp_', ''), (8, 'order.placed', '', ''), (9, 'order.placed', '', ''))"
-    f" SELECT {_TOLD_US}, {_TOLD_US}, :scope, 'somebody', {_HOLDER}, 'seen', type,"
+    f" SELECT {_TOLD_US}, {_TOLD_US}, :scope, 'worker', {_HOLDER}, 'seen', type,"
     f" CASE WHEN k > 7 THEN 'stream:{STREAM}' ELSE prefix || {_PAD} END,"
     " CASE WHEN k IN (5, 6, 8, 9) THEN NULL ELSE :session_id END, CASE WHEN state = '' THEN NULL ELSE state END,"
     f" CASE WHEN k > 7 THEN '{STREAM}' END,"
@@ -159,15 +159,15 @@ class Growing:
         with _opened(self._place, self._where) as sf:
             self.grow(sf, size)
             figures = {"bytes per event": (_bytes(sf) - self._empty) // self.events}
-            told = Oracle(self._place / "told")
-            for what, times in _timed(sf, samples, told).items():
+            acked = Oracle(self._place / "acked")
+            for what, times in _timed(sf, samples, acked).items():
                 figures[f"{what} p50 µs"] = times[len(times) // 2]
                 figures[f"{what} p99 µs"] = times[min(len(times) - 1, len(times) * 99 // 100)]
         figures["recovery µs"] = self._recovered()
         return figures
 
     def grow(self, sf: standfast.Standfast, size: int) -> None:
-        """By statements, in chunks that leave room for others."""
+        """By statements, in chunks, so that other writers get their turn."""
         until = size // UNIT
         while self._unit < until:
             first, last = self._unit + 1, min(self._unit + CHUNK, until)
@@ -193,7 +193,7 @@ class Growing:
         code = self._nursery.wait(self._nursery.start(HERE + "dies", **where), PATIENCE_S)
         assert code == -9, f"it should have died, and ended with {code}"
         code = self._nursery.wait(self._nursery.start(HERE + "recovers", **where), PATIENCE_S)
-        assert code == 0, f"nobody recovered: {code} {(self._place / 'words').read_text()[-1500:]}"
+        assert code == 0, f"no process recovered: {code} {(self._place / 'words').read_text()[-1500:]}"
         return int((self._place / "recovered").read_text())
 
 
@@ -201,13 +201,13 @@ def _bytes(sf: standfast.Standfast) -> int:
     return int(sf.read(lambda tx: tx.one(BYTES)["bytes"]))
 
 
-def _timed(sf: standfast.Standfast, samples: int, told: Oracle) -> dict[str, list[int]]:
+def _timed(sf: standfast.Standfast, samples: int, acked: Oracle) -> dict[str, list[int]]:
     """Each hot call so often, in turns, in µs and sorted; receipts are kept for later."""
     times: dict[str, list[int]] = {what: [] for what in HOT}
     mark = f"{time.monotonic_ns()}"
     for n in range(samples):
         sf.tasks.add(f"task {mark} {n}")
-    calls = _calls(sf, mark, told)
+    calls = _calls(sf, mark, acked)
     for n in range(samples):
         for what, call in calls.items():
             before = time.perf_counter_ns()
@@ -216,14 +216,14 @@ def _timed(sf: standfast.Standfast, samples: int, told: Oracle) -> dict[str, lis
     return {what: sorted(found) for what, found in times.items()}
 
 
-def _calls(sf: standfast.Standfast, mark: str, told: Oracle) -> dict[str, Callable[[int], object]]:
+def _calls(sf: standfast.Standfast, mark: str, acked: Oracle) -> dict[str, Callable[[int], object]]:
     def append(n: int) -> None:
         appended = sf.events.append(STREAM, "order.placed", {"n": 1})
-        told.note(json.dumps({"receipt": str(appended.receipt)}))
+        acked.note(json.dumps({"receipt": str(appended.receipt)}))
 
     def say(n: int) -> None:
         said = sf.sessions.say(LONG, "user", f"words {mark} {n}")
-        told.note(json.dumps({"said": said.id}))
+        acked.note(json.dumps({"said": said.id}))
 
     def effect(n: int) -> None:
         with sf.session(f"short {mark} {n}") as s:
@@ -233,7 +233,7 @@ def _calls(sf: standfast.Standfast, mark: str, told: Oracle) -> dict[str, Callab
         task = sf.tasks.claim()
         assert task is not None
         done = sf.tasks.done(task)
-        told.note(json.dumps({"receipt": str(done.receipt)}))
+        acked.note(json.dumps({"receipt": str(done.receipt)}))
 
     def resume(n: int) -> None:
         with sf.session(LONG) as s:
@@ -269,8 +269,8 @@ def _folded(said: list[Any]) -> dict[str, int]:
 
 
 def _forge(place: Path, where: str) -> None:
-    forge = statement("UPDATE event SET actor = 'somebody else' WHERE seq = :seq", name="forge")
-    lines = [json.loads(line) for line in noted(place / "told")]
+    forge = statement("UPDATE event SET actor = 'another' WHERE seq = :seq", name="forge")
+    lines = [json.loads(line) for line in noted(place / "acked")]
     seq = int(next(line["receipt"] for line in lines if "receipt" in line).partition(":")[0])
     unguard = statement("ALTER TABLE event DISABLE TRIGGER event_guard", name="unguard")
     with _opened(place, where) as sf:
@@ -280,14 +280,14 @@ def _forge(place: Path, where: str) -> None:
 
 
 def _judge(outcome: Outcome, place: Path, where: str) -> None:
-    told = [json.loads(line) for line in noted(place / "told")]
+    acked = [json.loads(line) for line in noted(place / "acked")]
     with _opened(place, where) as sf:
-        for line in told:
+        for line in acked:
             if "receipt" in line:
                 outcome.count("receipts verified")
                 _verify(outcome, sf, line["receipt"])
         ids = {row["id"] for row in sf.rows(SAID, {"key": LONG})}
-        missing = [line["said"] for line in told if "said" in line and line["said"] not in ids]
+        missing = [line["said"] for line in acked if "said" in line and line["said"] not in ids]
         outcome.refuse(missing, "messages are missing")
         _judge_folds(outcome, sf)
     if "://" not in where:
@@ -344,7 +344,7 @@ def recovers(place: str, where: str, mark: str) -> None:
 
 
 def folds(place: str, where: str, number: int, fuse: int) -> None:
-    draw, told = random.Random(number), Oracle(Path(place) / "told")
+    draw, acked = random.Random(number), Oracle(Path(place) / "acked")
     passed = iter(range(1, fuse + 1))
 
     def hook(name: str) -> None:
@@ -357,12 +357,12 @@ def folds(place: str, where: str, number: int, fuse: int) -> None:
         with sf.session(LONG) as s:
             for _ in range(6):
                 said = s.say("user", f"words {draw.random()}")
-                told.note(json.dumps({"said": said.id}))
+                acked.note(json.dumps({"said": said.id}))
                 made = s.fold(_folded, keep_last=draw.randrange(1, 5))
                 if made is not None:
-                    told.note(json.dumps({"receipt": str(made.receipt)}))
+                    acked.note(json.dumps({"receipt": str(made.receipt)}))
                 appended = sf.events.append(STREAM, "order.placed", {"n": 1})
-                told.note(json.dumps({"receipt": str(appended.receipt)}))
+                acked.note(json.dumps({"receipt": str(appended.receipt)}))
                 sf.events.fold(STREAM, _counted, 0, name="sum", snapshot_every=draw.choice([1, 10, 100]))
                 if draw.random() < 0.3:
                     sf.checkpoints.delete_all(LONG)

@@ -1,8 +1,8 @@
 """Short histories from processes that are killed, stopped and given wrong dates, each checked for an order in which
 it could have happened.
 
-Every call is written to a file before it is made and after it was answered, by one clock for all. A call whose end
-nobody saw may have happened at any later time, or never.
+Every call is written to a file before it is made and after it was answered, by one clock for all. A call without
+a recorded end may have happened at any later time, or never.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def made(number: int) -> list[Thing]:
     return [kind(f"{name} {n}") for n in range(number) for name, kind in [kinds[n % len(kinds)]]]
 
 
-def work(url: str, data: str, scope: str, clock: str, told: str, number: int, things: int, careless: bool) -> None:
+def work(url: str, data: str, scope: str, clock: str, acked: str, number: int, things: int, careless: bool) -> None:
     """In a child: one group of things after the other, a call at a time."""
     shared, draw, who = SharedClock(Path(clock)), random.Random(f"{scope} {number}"), f"p{number}"
     State.careless = careless
-    fd = os.open(told, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    fd = os.open(acked, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def tell(**line: object) -> None:
         os.write(fd, json.dumps({"at": time.monotonic(), **line}).encode() + b"\n")
@@ -79,18 +79,18 @@ def run(
     ):
         for crew in range(crews):
             scope = f"{place.parent.name}/{place.name} {crew}"
-            told = place / f"told {crew}"
-            asked: dict[str, object] = {"url": where, "data": str(place / "data"), "scope": scope, "told": str(told)}
+            acked = place / f"acked {crew}"
+            asked: dict[str, object] = {"url": where, "data": str(place / "data"), "scope": scope, "acked": str(acked)}
             asked |= {"clock": str(place / "clock"), "things": things, "careless": careless}
             with handle.connect(
                 config.load(where, data_dir=place / "data", scope=scope), clock=SharedClock(place / "clock")
             ) as sf:
                 for thing in made(things):
                     thing.made(sf)
-            deaths = _crew(nursery, asked, told, draw, kills)
+            deaths = _crew(nursery, asked, acked, draw, kills)
             outcome.count("processes", len(deaths))
             outcome.count("kills", sum(death.killed for death in deaths))
-            _judge(outcome, told, deaths, made(things), served=url is not None)
+            _judge(outcome, acked, deaths, made(things), served=url is not None)
     if outcome.bad:
         outcome.refuse((place / "words").read_text()[-300:], "the children said")
     return outcome
@@ -105,7 +105,7 @@ class Death(NamedTuple):
     killed: bool
 
 
-def _crew(nursery: Nursery, asked: dict[str, object], told: Path, draw: random.Random, kills: int) -> list[Death]:
+def _crew(nursery: Nursery, asked: dict[str, object], acked: Path, draw: random.Random, kills: int) -> list[Death]:
     """Until everybody who was left alone is done."""
     alive: dict[int, str] = {}
     deaths: list[Death] = []
@@ -120,18 +120,18 @@ def _crew(nursery: Nursery, asked: dict[str, object], told: Path, draw: random.R
     end = time.monotonic() + 600
     while alive:
         assert time.monotonic() < end, "the work was not done in ten minutes"
-        _progress(told)
-        busy = _begun(told)
+        _progress(acked)
+        busy = _begun(acked)
         pid = draw.choice([pid for pid, who in alive.items() if who in busy] or list(alive))
         if kills and alive[pid] in busy and draw.random() < 0.4:
             kills -= 1
             since = time.monotonic()
-            killed = nursery.kill(pid) == -signal.SIGKILL  # else it had ended before, and nobody knows when
+            killed = nursery.kill(pid) == -signal.SIGKILL  # else it had ended earlier, at an unknown time
             deaths.append(Death(alive.pop(pid), since if killed else 0, time.monotonic(), killed=killed))
             start()
         elif draw.random() < 0.3:
             os.kill(pid, signal.SIGSTOP)
-            _progress(told)
+            _progress(acked)
             os.kill(pid, signal.SIGCONT)
         for pid in list(alive):
             if (code := nursery.wait(pid, 0)) is not None:
@@ -140,28 +140,28 @@ def _crew(nursery: Nursery, asked: dict[str, object], told: Path, draw: random.R
     return deaths
 
 
-def _begun(told: Path) -> set[str]:
+def _begun(acked: Path) -> set[str]:
     """Who has called anything yet: killed before that, a process shows nothing."""
-    return set(re.findall(r'"call": "(p[0-9]+)\.', told.read_text())) if told.exists() else set()
+    return set(re.findall(r'"call": "(p[0-9]+)\.', acked.read_text())) if acked.exists() else set()
 
 
-def _progress(told: Path) -> None:
-    """Let them work: until a little more is told, or for a moment if they cannot."""
-    size = told.stat().st_size if told.exists() else 0
+def _progress(acked: Path) -> None:
+    """Wait until they have noted a few more answers, or a short time if they cannot."""
+    size = acked.stat().st_size if acked.exists() else 0
     end = time.monotonic() + 0.05
-    while (not told.exists() or told.stat().st_size < size + 3_000) and time.monotonic() < end:
+    while (not acked.exists() or acked.stat().st_size < size + 3_000) and time.monotonic() < end:
         select.select([], [], [], 0.001)
 
 
-def _judge(outcome: Outcome, told: Path, deaths: list[Death], things: list[Thing], *, served: bool) -> None:
-    calls = recorded(told)
+def _judge(outcome: Outcome, acked: Path, deaths: list[Death], things: list[Thing], *, served: bool) -> None:
+    calls = recorded(acked)
     last = {call.asked[1]: call.ended for _, call in calls if call.ended != inf}
     for which, thing in enumerate(things):
         mine = [call for number, call in calls if number == which]
         outcome.count("histories")
         outcome.count("calls", len(mine))
-        outcome.count("ends nobody saw", sum(call.ended == inf for call in mine))
-        # Whoever ended by itself did so some time after its last call.
+        outcome.count("ends that were not seen", sum(call.ended == inf for call in mine))
+        # A process that ended by itself did so some time after its last call.
         mine += [Call(max(one.after, last.get(one.who, 0)), one.before, ("dies", one.who), None) for one in deaths]
         if linearizable(mine, thing.start, stepping(thing)):
             continue
@@ -171,10 +171,10 @@ def _judge(outcome: Outcome, told: Path, deaths: list[Death], things: list[Thing
             outcome.refuse(thing.name, f"no order of {len(mine)} calls explains them")
 
 
-def recorded(told: Path) -> list[tuple[int, Call]]:
-    """Every call, with the thing it was about. A look that nobody heard the end of says nothing."""
+def recorded(acked: Path) -> list[tuple[int, Call]]:
+    """Every call, with the thing it was about. A read whose end was not seen says nothing."""
     asked: dict[str, dict[str, Any]] = {}
-    for line in told.read_text().splitlines():
+    for line in acked.read_text().splitlines():
         entry = json.loads(line)
         if "asked" in entry:
             asked[entry["call"]] = entry

@@ -20,13 +20,13 @@ from pathlib import Path
 
 import standfast
 from standfast.interchange.hooks import spool
-from standfast.interchange.hooks.hearing import Heard
-from standfast.interchange.hooks.keeping import Hooks
+from standfast.interchange.hooks.payloads import Heard
+from standfast.interchange.hooks.record import Hooks
 from standfast.ledger.gate_patterns import Gate, met
 from standfast_prove.faults import Unavailable
 from standfast_prove.outcome import Outcome
 
-GATE = Gate("gat_x", "", "git push*", "approval", None, "ada", 0)
+GATE = Gate("gat_x", "", "", "git push*", "approval", None, "ada", 0)
 PROGRAMS = ("sh", "bash", "cat", "tee", "env", "xargs", "find", "grep", "nice", "timeout")
 OPTIONS = (
     "-C .", "-c a=b", "-c 'user.name=A B'", '-c "x=;y"', "--no-pager", "-c a=$(true; true)", ">log", "2>&1", "$NONE",
@@ -154,16 +154,16 @@ def planted(place: Path, *, url: str | None = None, seed: int = 0, records: int 
         hooks = Hooks(sf._store)
         calls = [Heard("codex", "call", "PreToolUse", f"s{n}", n, None, None, f"t{n}", "Bash") for n in range(8)]
         for call in calls:
-            hooks.keep(call._replace(status="pending", input="{}", summary="Bash make test"))
+            hooks.keep(call.replace(status="pending", input="{}", summary="Bash make test"))
         os.makedirs(data, 0o700, exist_ok=True)
         secret, before = spool.key(data), _recorded(sf)
         lines = []
         for n in range(records):
             call = chance.choice(calls)
             kind = chance.choice(("answer", "answer", "prompt", "stop", "end", "start", "denied"))
-            record = call._replace(kind=kind, at_us=n, output="all passed", status="ok", summary=f"planted {n}")
+            record = call.replace(kind=kind, at_us=n, output="all passed", status="ok", summary=f"planted {n}")
             asked = {"v": 1, "actor": chance.choice((sf.settings.actor, call.key, "ada")), "scope": sf.scope}
-            text = json.dumps(asked | record._asdict() | sf.settings.label._asdict())
+            text = json.dumps(asked | record.as_dict() | sf.settings.label.as_dict())
             lines.append(f"{spool._seal(text, secret if sealed else None)} {text}")
         with open(os.open(there / "open.ndjson", os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
             file.write("\n".join(lines) + "\n")

@@ -18,9 +18,9 @@ from typing import Any
 import standfast
 from standfast import serial
 from standfast.errors import StandfastError
-from standfast.interchange.hooks import gating, hearing
-from standfast.interchange.hooks.hearing import Asked
-from standfast.interchange.hooks.keeping import Hooks
+from standfast.interchange.hooks import judge, payloads
+from standfast.interchange.hooks.payloads import Asked
+from standfast.interchange.hooks.record import Hooks
 from standfast_prove.campaigns.hostile import Lines
 from standfast_prove.outcome import Outcome
 
@@ -36,7 +36,7 @@ Act = tuple[str, str, str]
 
 def grants(place: Path, *, url: str | None = None, seed: int = 0, calls: int = 150, elsewhere: bool = False) -> Outcome:
     outcome, chance = Outcome("hostile-grants"), random.Random(seed)
-    with standfast.open(url or str(place / "standfast.db"), data_dir=str(place / "data"), actor="claude-code:s1") as sf:
+    with standfast.open(url or str(place / "standfast.db"), data_dir=str(place / "data"), agent="claude-code:s1") as sf:
         agent = _Agent(sf, chance, elsewhere=elsewhere)
         for number in range(calls):
             agent.call(number)
@@ -87,7 +87,7 @@ class _Agent:
         self._report()
 
     def _one(self, payload: dict[str, Any], at: str) -> None:
-        heard, asked = hearing.heard("claude-code", payload, int(at) + 1), hearing.asked(payload)
+        heard, asked = payloads.heard("claude-code", payload, int(at) + 1), payloads.asked(payload)
         assert heard is not None
         assert asked is not None
         act = (asked.tool, serial.canonical(asked.action), str(asked.cwd))
@@ -96,14 +96,14 @@ class _Agent:
         with self._lock:
             self.calls += 1
         try:
-            gating.judge(self._sf._store, rows, self._judged(asked), kept.session_id, gating.Decision())
-        except gating.Refusal:
+            judge.judge(self._sf._store, rows, self._judged(asked), kept.session_id, judge.Decision())
+        except judge.Refusal:
             return
         with self._lock:
             self.passed[act] += 1
 
     def _judged(self, asked: Asked) -> Asked:
-        return asked._replace(cwd=DIRECTORIES[0]) if self._elsewhere else asked
+        return asked.replace(cwd=DIRECTORIES[0]) if self._elsewhere else asked
 
     def _report(self) -> None:
         """An agent may say how its call ended, in any way that lets it try again."""

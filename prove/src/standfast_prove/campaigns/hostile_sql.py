@@ -10,18 +10,24 @@ from __future__ import annotations
 
 import random
 import re
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import standfast
 from standfast.db.postgres import roles
 from standfast.errors import StandfastError
 from standfast_prove.outcome import Outcome
 
+if TYPE_CHECKING:
+    import psycopg
+
 KEYS = 6
+BACKENDS_S = 30.0
 STATES = ("planned", "dispatched", "acknowledged", "failed", "compensated", "superseded")
 ANSWERS = ("requested", "granted", "denied", "expired", "consumed")
 COLUMNS = {
@@ -112,9 +118,18 @@ def logins(url: str) -> Iterator[tuple[str, Callable[[str], str]]]:
                 admin.execute(f"CREATE ROLE {name}_login LOGIN PASSWORD 'p' IN ROLE {name}".encode())
             yield prefix, lambda role: re.sub(r"//[^@/]*@", f"//{prefix}_{role}_login:p@", url)
         finally:
+            _wait_for_the_end_of(admin, prefix)
             for name in [f"{name}_login" for name in names] + names:
                 admin.execute(f"REASSIGN OWNED BY {name} TO CURRENT_USER".encode())  # the store itself stays
                 admin.execute(f"DROP OWNED BY {name} CASCADE; DROP ROLE {name}".encode())
+
+
+def _wait_for_the_end_of(admin: psycopg.Connection[Any], prefix: str) -> None:
+    """A backend drops its temporary tables after its client has gone: DROP OWNED would deadlock with it."""
+    end = time.monotonic() + BACKENDS_S
+    open_ones = "SELECT count(*) FROM pg_stat_activity WHERE starts_with(usename, %s)"
+    while admin.execute(open_ones, (prefix,)).fetchone() != (0,) and time.monotonic() < end:
+        time.sleep(0.05)
 
 
 class World:
@@ -123,7 +138,7 @@ class World:
     def __init__(self, place: Path, prefix: str, urls: dict[str, str]) -> None:
         ours = f"?owner={prefix}_owner"
         self._opened = {
-            role: standfast.open(url + ours, data_dir=place / "data", actor=role) for role, url in urls.items()
+            role: standfast.open(url + ours, data_dir=place / "data", agent=role) for role, url in urls.items()
         }
         self._prefix = prefix
         self.granted: Counter[str] = Counter()

@@ -1,6 +1,6 @@
 """A transcript and a repository that were made to deceive, and what a person then sees on the terminal.
 
-transcript  generated transcripts with hostile text in every field are imported, and commands print what is stored.
+transcript  generated transcripts with hostile text in every field are imported, and commands print the rows.
             No byte that a terminal would obey or hide may come from outside. In the control the cleaner is off.
 repository  a clone with hostile names, a configuration, a spool, and Python files named like ours. Commands are run in
             it. Nothing of it may run, redirect the store or reach the terminal uncleaned. In the control the

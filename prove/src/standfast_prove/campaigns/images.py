@@ -2,7 +2,7 @@
 
 Two processes of three threads write in every way there is (`writing.py`), into a log so small that it
 wraps and is checkpointed all the time. `faults/operations.c` writes down each write, truncation, rename and
-sync, and between them stands what the program was told. `faults/platter.py` then makes contents that
+sync, and between them are the acknowledgements of the program. `faults/platter.py` then makes contents that
 a disk may hold if the power went there, and each is opened by the product's engine, read and written to:
 
     what was acknowledged by then is there; what was sent to the world has its intent
@@ -95,12 +95,12 @@ def _cut_everywhere(
     recorded: list[Operation], platter: Platter, looker: _Looker, images: int, chance: random.Random
 ) -> None:
     """After every operation the power goes, in as many ways as are due."""
-    told: list[str] = []
+    acked: list[str] = []
     seen: dict[int, int] = {}
     tries = 0
     for n, operation in enumerate(recorded, 1):
         if operation.kind == "a":
-            told.append(operation.data.decode())
+            acked.append(operation.data.decode())
         else:
             platter.apply(operation)
         due = images * n // len(recorded)
@@ -108,11 +108,11 @@ def _cut_everywhere(
             tries += 1
             image = platter.image(chance)
             before = seen.get(image.sum)
-            if before == len(told):
+            if before == len(acked):
                 looker.outcome.count("equal images")
                 continue
-            seen[image.sum] = len(told)
-            looker.look(image, told, n)
+            seen[image.sum] = len(acked)
+            looker.look(image, acked, n)
             looker.outcome.count("images" if before is None else "opened again")
             if len(looker.outcome.bad) >= BAD_MAX:
                 return
@@ -129,7 +129,7 @@ class _Looker:
         self._looked = 0
         place.mkdir(mode=0o700)
 
-    def look(self, image: Image, told: list[str], cut: int) -> None:
+    def look(self, image: Image, acked: list[str], cut: int) -> None:
         self._looked += 1
         where = f"after operation {cut}, image {self._looked}"
         try:
@@ -137,14 +137,14 @@ class _Looker:
                 found, wrong = self._open(image)
             else:
                 found, wrong = self._start(image)
-        except Exception as error:  # noqa: BLE001  whatever it is, the store does not open
+        except Exception as error:  # noqa: BLE001  the store does not open
             self.outcome.bad.append(f"{where}: it does not open: {type(error).__name__}: {error}")
             self._on_disk.clear()
             return
-        missing = set(told) - found
-        self.outcome.count("acknowledged and looked for", len(told))
+        missing = set(acked) - found
+        self.outcome.count("acknowledged and looked for", len(acked))
         self.outcome.count("lost", len(missing))
-        self.outcome.refuse(sorted(missing)[:5], f"{where}: {len(missing)} of {len(told)} acknowledged are lost")
+        self.outcome.refuse(sorted(missing)[:5], f"{where}: {len(missing)} of {len(acked)} acknowledged are lost")
         self.outcome.refuse(sorted(wrong)[:5], f"{where}: half of something is there")
         self.outcome.refuse(_without_bytes(found, image), f"{where}: artifacts without their bytes")
 
@@ -185,7 +185,7 @@ class _Looker:
         return found, wrong + ([] if state == "ok" else [state])
 
     def _lay_out(self, image: Image, names: tuple[str, ...]) -> None:
-        """Only what is not there already: the database itself is the same in most images."""
+        """Only missing files: the database itself is the same in most images."""
         for name in names:
             content, path = image.files.get(name), self._place / name
             if content is None:
@@ -206,7 +206,7 @@ def _caller() -> Caller:
 
 
 def _seen(tx: Tx, checked: bool) -> tuple[set[str], list[str]]:
-    """What is there and what is half there; and it can be written to."""
+    """Whole rows and torn rows; and the store accepts a write."""
     lines, half = writing.found(tx, checked=checked)
     tx.run(INSERT, key="proof", value="")
     return set(lines), half

@@ -1,4 +1,4 @@
-"""Garbage at one door, so many inputs a run; see `prove.fuzz`."""
+"""Garbage at one entry point, so many inputs a run; see `prove.fuzz`."""
 
 from __future__ import annotations
 

@@ -39,10 +39,14 @@ HIT_MAX_S = 0.004
 """The longest pause between two exceptions of a storm."""
 PATIENCE_S = 12.0
 """A thread that is not hit and answers nothing for so long hangs."""
+HANG_S = 90.0
+"""One place takes less than a second on a quiet machine: a child that takes this long hangs."""
+TRY_MAX_S = 1200.0
+"""All places of one act, also on a machine where 20 programs share a processor."""
 
 
 class Hit(BaseException):
-    """What a handler raises, and what is raised asynchronously."""
+    """The exceptions of a signal handler, and asynchronous ones."""
 
 
 def run(
@@ -60,7 +64,7 @@ def run(
         with Child(
             "standfast_prove.campaigns.interrupts:open_under_interrupts", path=str(place / "open.db"), every=1
         ) as child:
-            outcome.count("interrupts", int(child.hear(300)))
+            outcome.count("interrupts", int(child.hear(TRY_MAX_S)))
         _withdrawn(outcome, place / "waiting.db")
     for storm in ("asynchronous", "signal"):
         _storm(
@@ -83,7 +87,7 @@ def _everywhere(outcome: Outcome, place: Path, kind: str, what: str) -> None:
         kind=kind,
     ) as child:
         try:
-            hits, counted = child.end(300)
+            hits, counted = child.end(TRY_MAX_S)
         except AssertionError as error:
             outcome.refuse(error, f"{kind} in a {what}")
             return
@@ -113,19 +117,31 @@ def _storm(outcome: Outcome, path: Path, storm: str, asked: dict[str, Any]) -> N
 # -- at every place ------------------------------------------------------------------------------------------
 
 
+DATABASE = (os.path.join(os.path.dirname(standfast.__file__), "db", ""),)
+
+
+_KEPT: list[object] = []
+"""Every trace function of this process: Python 3.11 once called freed memory in the place of one, after 6,000 hits."""
+
+
 class Interrupt:
-    """Raises one exception at the nth place in `standfast.db` where the interpreter looks for signals.
+    """Raises one exception at the nth place in these files where the interpreter looks for signals.
 
     It looks after a call, at the start of a function and at the end of a loop's round, and nowhere
     else: between a lock's `__enter__` and the block it protects, for one, no signal can hit.
+    `files` has the beginnings of their names. An asynchronous exception is a `hit`.
     """
 
-    def __init__(self, nth: int, kind: str = "SIGINT") -> None:
+    def __init__(
+        self, nth: int, kind: str = "SIGINT", *, files: tuple[str, ...] = DATABASE, hit: type[BaseException] = Hit
+    ) -> None:
         self.left = nth
-        self._kind = kind
+        self._kind, self._files, self._hit = kind, files, hit
+        self._traced = self._enter_frame
+        _KEPT.append(self._traced)
 
     def __enter__(self) -> Interrupt:
-        sys.settrace(self._enter_frame)
+        sys.settrace(self._traced)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -136,7 +152,7 @@ class Interrupt:
         return self.left <= 0
 
     def _enter_frame(self, frame: FrameType, event: str, _: Any) -> Any:
-        if f"{os.sep}standfast{os.sep}db{os.sep}" not in frame.f_code.co_filename:
+        if not frame.f_code.co_filename.startswith(self._files):
             return None
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
         code, last = frame.f_code.co_code, [-1]
@@ -154,14 +170,14 @@ class Interrupt:
         self.left -= 1
         if self.left == 0:
             if self._kind == "asynchronous":
-                raise_in(threading.get_ident())
+                raise_in(threading.get_ident(), self._hit)
             else:
                 signal.raise_signal(signal.Signals[self._kind])
 
 
-def raise_in(ident: int) -> None:
-    """Have the interpreter raise Hit in that thread at its next instruction."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(Hit))
+def raise_in(ident: int, hit: type[BaseException] = Hit) -> None:
+    """Have the interpreter raise it in that thread at its next instruction."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(hit))
 
 
 def raise_hit(*_: object) -> None:
@@ -174,8 +190,8 @@ LOOKS_FOR_SIGNALS = {"CALL", "CALL_KW", "CALL_FUNCTION_EX", "RESUME", "JUMP_BACK
 class Others:
     """Threads that write all the time, and say how far they are."""
 
-    def __init__(self, sf: standfast.Standfast, told: Oracle, threads: int) -> None:
-        self._sf, self._told = sf, told
+    def __init__(self, sf: standfast.Standfast, acked: Oracle, threads: int) -> None:
+        self._sf, self._told = sf, acked
         self._moved = threading.Condition()
         self._written = [0] * threads
         self._stop = False
@@ -220,14 +236,14 @@ def use_a_block(sf: standfast.Standfast, key: str) -> None:
 
 def interrupt_everywhere(path: str, oracle: str, what: str, every: int, kind: str = "SIGINT") -> None:
     """In a child: interrupt the main thread at each place in `what`, one after the other."""
-    faulthandler.dump_traceback_later(120, exit=True)
     signal.signal(signal.SIGPROF, raise_hit)
-    sf, told = standfast.open(path, data_dir=os.path.dirname(path)), Oracle(oracle)
-    others = Others(sf, told, threads=3)
+    sf, acked = standfast.open(path, data_dir=os.path.dirname(path)), Oracle(oracle)
+    others = Others(sf, acked, threads=3)
     signal.signal(signal.SIGTERM, lambda *_: None)
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     hits = quiet = 0
     for nth in range(1, 10_000, every):
+        faulthandler.dump_traceback_later(HANG_S, exit=True)
         key = f"k-main-{nth}"
         acts: dict[str, Callable[[], object]] = {
             "write": partial(write_counted, sf, key, "n:main"),
@@ -239,7 +255,7 @@ def interrupt_everywhere(path: str, oracle: str, what: str, every: int, kind: st
             with interrupt:
                 acts[what]()
                 time.sleep(0)  # an asynchronous exception at the last place is raised here
-            told.note(key if what == "write" else "-")
+            acked.note(key if what == "write" else "-")
             assert not interrupt.raised, f"the exception at place {nth} was swallowed"
         except (KeyboardInterrupt, Hit):
             hits += 1
@@ -257,10 +273,10 @@ def interrupt_everywhere(path: str, oracle: str, what: str, every: int, kind: st
 
 
 def open_under_interrupts(path: str, every: int) -> None:
-    faulthandler.dump_traceback_later(100, exit=True)
     directory = os.path.dirname(path)
     hits = 0
     for nth in range(1, 10_000, every):
+        faulthandler.dump_traceback_later(HANG_S, exit=True)
         interrupt = Interrupt(nth)
         try:
             with interrupt:
@@ -384,15 +400,15 @@ class Storm:
         wrong += [
             f"thread {n} does not end" for n, thread in enumerate(self.threads) if thread.is_alive() and not wrong
         ]
-        told = [key for one in self.acknowledged for key in one]
+        acked = [key for one in self.acknowledged for key in one]
         if not wrong:
             there = keys(self.sf)
-            wrong += [f"lost {key}" for key in sorted(set(told) - set(there))[:3]]
+            wrong += [f"lost {key}" for key in sorted(set(acked) - set(there))[:3]]
             wrong += ["rows are there twice"] * (len(there) != len(set(there)))
             put(self.sf, "k-after")
         say(self.hits)
         say((wrong + self.errors)[:5])
-        say(len(told))
+        say(len(acked))
         sys.stdout.flush()
         os._exit(0)  # a thread that hangs would keep this process
 

@@ -6,32 +6,31 @@ exception comes from a signal handler or from `PyThreadState_SetAsyncExc`.
 
 from __future__ import annotations
 
-import ctypes
-import dis
+import contextlib
 import faulthandler
 import json
 import os
 import random
 import signal
-import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import standfast
 from standfast.db.postgres.wire import Wire
+from standfast_prove.campaigns.interrupts import Interrupt, raise_in, use_a_block, write_counted
 from standfast_prove.faults.children import Child, say
-from standfast_prove.faults.rows import COUNT_UP, INSERT, VALUE, count_up, keys, put
+from standfast_prove.faults.rows import VALUE, count_up, keys, put
 from standfast_prove.outcome import Outcome
 
 HANG_S = 40.0
 """A write waits for a row for at most 30 s before it says who is in the way."""
-LOOKS_FOR_EXCEPTIONS = {"CALL", "CALL_KW", "CALL_FUNCTION_EX", "RESUME", "JUMP_BACKWARD"}
-"""The interpreter raises what a signal handler or another thread left for a thread here and nowhere else."""
+HOW = {"signal": "SIGUSR1", "thread": "asynchronous"}
+OURS = (os.path.join(os.path.dirname(standfast.__file__), ""), threading.__file__, contextlib.__file__)
 OTHERS = 3
 
 
@@ -39,109 +38,56 @@ class Hit(Exception):
     """The foreign exception. An Exception, because code that swallows those must not swallow it."""
 
 
-def run(place: Path, *, url: str, seed: int = 0, every: int = 1, strikes: int = 400, careless: bool = False) -> Outcome:
-    """Every place of a write, a block and a read, a fifth of those of opening, then a storm at random places."""
+def run(place: Path, *, url: str, seed: int = 0, every: int = 1, acts: int = 400, careless: bool = False) -> Outcome:
+    """A fifth of the places of opening, every place of a write, a block and a read, then a storm at random places.
+
+    Opening comes first: an open reads all of `meta`, and the other steps add thousands of rows there.
+    """
     outcome = Outcome("interrupts-postgres")
-    kinds = [(what, how) for what in ("write", "block", "read") for how in ("signal", "thread")]
+    kinds = [(what, how) for what in ("write", "block", "read") for how in HOW]
     child = partial(_child, outcome, place, url=url, careless=careless)
+    if not careless:
+        child(f"{__name__}:open_everywhere", every=5 * every, first=1 + seed % (5 * every))
     for n, (what, how) in enumerate(kinds[:1] if careless else kinds):
         child(f"{__name__}:interrupt_everywhere", what=what, how=how, every=every, first=1 + (seed + n) % every)
     if not careless:
-        child(f"{__name__}:open_everywhere", every=5 * every, first=1 + seed % (5 * every))
-        child(f"{__name__}:storm", seed=seed, strikes=strikes)
+        child(f"{__name__}:storm", seed=seed, acts=acts)
     return outcome
 
 
 def _child(outcome: Outcome, place: Path, target: str, *, careless: bool, **asked: Any) -> None:
     with Child(target, directory=str(place), careless=careless, **asked) as child:
         try:
-            struck, complaints = child.end(600)
+            hits, complaints = child.end(600)
         except AssertionError as error:
             outcome.refuse(error, f"{target.rpartition(':')[2]} {asked.get('what', '')}")
             return
-    outcome.count("interrupts", int(struck))
+    outcome.count("interrupts", int(hits))
     for complaint in json.loads(complaints):
         outcome.refuse(True, complaint)
 
 
 def return_every_connection() -> None:
-    """The control: a connection goes back to the pool, whatever was sent on it."""
+    """The control: a connection returns to the pool even after an interrupted statement."""
     Wire.reusable = property(lambda self: not self.broken)  # type: ignore[assignment]
-
-
-# -- raising --------------------------------------------------------------------------------------------------
-
-
-def raise_in(thread_id: int) -> None:
-    """Make `Hit` pending in that thread."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(Hit))
 
 
 def _raise_from_handler(*_: object) -> None:
     raise Hit
 
 
-class Interrupt:
-    """Raises Hit in this thread, once, at the nth place in standfast where the interpreter would."""
-
-    def __init__(self, nth: int, how: str) -> None:
-        self.left, self._how = nth, how
-
-    def __enter__(self) -> Interrupt:
-        sys.settrace(self._enter_frame)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        sys.settrace(None)
-
-    @property
-    def struck(self) -> bool:
-        return self.left <= 0
-
-    def _enter_frame(self, frame: FrameType, event: str, _: Any) -> Any:
-        if not _ours(frame.f_code.co_filename):
-            return None
-        frame.f_trace_lines, frame.f_trace_opcodes = False, True
-        code, last = frame.f_code.co_code, [-1]
-
-        def at_instruction(frame: FrameType, event: str, _: Any) -> Any:
-            if event == "opcode":
-                before, last[0] = last[0], frame.f_lasti
-                if before >= 0 and dis.opname[code[before]] in LOOKS_FOR_EXCEPTIONS:
-                    self._pass()
-            return at_instruction
-
-        return at_instruction
-
-    def _pass(self) -> None:
-        self.left -= 1
-        if self.left == 0:
-            if self._how == "signal":
-                signal.raise_signal(signal.SIGUSR1)
-            else:
-                raise_in(threading.get_ident())
+def _where(error: BaseException) -> str:
+    """The error and the last places it came through, which tell an error of the interpreter from one of ours."""
+    frames = traceback.extract_tb(error.__traceback__)[-4:]
+    places = " < ".join(f"{os.path.basename(one.filename)}:{one.lineno}" for one in reversed(frames))
+    return f"{type(error).__name__}: {error} ({places})"
 
 
-def _ours(file: str) -> bool:
-    name = os.path.basename(file)
-    product = f"{os.sep}standfast{os.sep}" in file and f"{os.sep}prove{os.sep}" not in file
-    return product or name in ("threading.py", "contextlib.py")
+def _interrupt(nth: int, how: str) -> Interrupt:
+    return Interrupt(nth, HOW[how], files=OURS, hit=Hit)
 
 
 # -- callers that are not hit ---------------------------------------------------------------------------------
-
-
-def write_counted(sf: standfast.Standfast, key: str, counter: str) -> None:
-    def body(tx: Any) -> None:
-        tx.run(INSERT, key=key, value="1")
-        tx.run(COUNT_UP, key=counter)
-
-    sf._store.write(body)
-
-
-def use_a_block(sf: standfast.Standfast, key: str) -> None:
-    with sf.transaction() as tx:
-        tx.leases.acquire(key)
 
 
 class Others:
@@ -166,7 +112,7 @@ class Others:
                 if row != {"value": str(n)}:
                     self._complaints.append(f"{name} wrote {n} rows and read {row}")
             except BaseException as error:  # noqa: BLE001  nothing may hit this thread
-                self._complaints.append(f"{name} was not hit and got {type(error).__name__}: {error}")
+                self._complaints.append(f"{name} was not hit and got {_where(error)}")
             self.done[name] = n
 
     def all_move_on(self) -> None:
@@ -206,7 +152,7 @@ def interrupt_everywhere(
     sf, complaints = _opened(url, directory, careless), list[str]()
     prefix = f"{what}-{how}"
     others = Others(sf, complaints, [f"{prefix}-{n}" for n in range(OTHERS)])
-    struck = quiet = 0
+    hits = quiet = 0
     for nth in range(first, 10_000, every):
         faulthandler.dump_traceback_later(3 * HANG_S, exit=True)
         key = f"k-{prefix}-main-{nth}"
@@ -215,65 +161,66 @@ def interrupt_everywhere(
             "block": partial(use_a_block, sf, key),
             "read": partial(keys, sf, f"n:{prefix}"),
         }
-        interrupt = Interrupt(nth, how)
+        interrupt = _interrupt(nth, how)
         try:
             with interrupt:
                 acts[what]()
-            if interrupt.struck:
+                time.sleep(0)  # an asynchronous exception at the last place is raised here, not in `__exit__`
+            if interrupt.raised:
                 complaints.append(f"the exception at place {nth} of a {what} was swallowed")
         except Hit:
-            struck += 1
+            hits += 1
         except standfast.StandfastError as error:  # it hit inside one of our own handlers
-            struck += 1
+            hits += 1
             if not isinstance(error, standfast.CommitUnknown):
-                complaints.append(f"place {nth} of a {what}: {type(error).__name__}: {error}")
-        quiet = 0 if interrupt.struck else quiet + 1
+                complaints.append(f"place {nth} of a {what}: {_where(error)}")
+        quiet = 0 if interrupt.raised else quiet + 1
         others.all_move_on()
         if not complaints:
             put(sf, f"k-{prefix}-after-{nth}")
         if complaints or quiet == 3:  # the path has fewer places than that, even when it had to wait
             break
-    _end(sf, others, struck, complaints, first=f"k-{prefix}-main")
+    _end(sf, others, hits, complaints, first=f"k-{prefix}-main")
 
 
 def open_everywhere(url: str, directory: str, every: int, first: int, careless: bool = False) -> None:
     """In a child: hit the main thread at each place of opening and closing; then a thread opens and writes."""
     signal.signal(signal.SIGUSR1, _raise_from_handler)
-    struck, complaints = 0, list[str]()
+    hits, complaints = 0, list[str]()
 
     def open_and_write(nth: int) -> None:
         try:
             with standfast.open(url, data_dir=directory) as sf:
                 count_up(sf, "n:opened")
         except BaseException as error:  # noqa: BLE001  nothing may hit this thread
-            complaints.append(f"after place {nth} of opening: {type(error).__name__}: {error}")
+            complaints.append(f"after place {nth} of opening: {_where(error)}")
 
     for nth in range(first, 20_000, every):
         faulthandler.dump_traceback_later(3 * HANG_S, exit=True)
-        interrupt = Interrupt(nth, "signal")
+        interrupt = _interrupt(nth, "signal")
         try:
             with interrupt:
                 standfast.open(url, data_dir=directory).close()
         except Hit:
-            struck += 1
+            hits += 1
         thread = threading.Thread(target=open_and_write, args=(nth,), daemon=True)
         thread.start()
         thread.join(HANG_S)
         if thread.is_alive():
             complaints.append(f"after place {nth} of opening, a thread hangs")
-        if complaints or not interrupt.struck:
+        if complaints or not interrupt.raised:
             break
-    say(struck)
+    say(hits)
     say(json.dumps(complaints))
     if complaints:
         os._exit(0)
 
 
-def storm(url: str, directory: str, seed: int, strikes: int, careless: bool = False) -> None:
+def storm(url: str, directory: str, seed: int, acts: int, careless: bool = False) -> None:
     """In a child: hit four threads at random bytecodes; four others are never hit."""
     sf, complaints, chance = _opened(url, directory, careless), list[str](), random.Random(seed)
     others = Others(sf, complaints, [f"storm-{n}" for n in range(4)])
-    stop, inside, told, struck = False, [False] * 4, list[str](), [0]
+    stop, inside, acked, hits = False, [False] * 4, list[str](), [0]
 
     def work(n: int) -> None:
         count = 0
@@ -287,33 +234,33 @@ def storm(url: str, directory: str, seed: int, strikes: int, careless: bool = Fa
                         use_a_block(sf, key)
                     else:
                         write_counted(sf, key, f"n:hit-{n}")
-                        told.append(key)
+                        acked.append(key)
                     keys(sf, f"k-hit-{n}-")
                 finally:
                     inside[n] = False
             except (Hit, standfast.CommitUnknown):
-                struck[0] += 1
+                hits[0] += 1
 
     def guarded(n: int) -> None:
         while not stop:
             try:
                 work(n)
             except Hit:  # it arrived outside the inner block
-                struck[0] += 1
+                hits[0] += 1
             except BaseException as error:  # noqa: BLE001  it becomes a complaint
-                complaints.append(f"a thread that was hit got {type(error).__name__}: {error}")
+                complaints.append(f"a thread that was hit got {_where(error)}")
                 return
 
     threads = [threading.Thread(target=guarded, args=(n,), daemon=True) for n in range(4)]
     for thread in threads:
         thread.start()
     sent = 0
-    while sent < strikes and not complaints:
+    while sent < acts and not complaints:
         faulthandler.dump_traceback_later(3 * HANG_S, exit=True)
         time.sleep(chance.random() * 0.004)
         n = chance.randrange(4)
         if inside[n]:
-            raise_in(threads[n].ident or 0)
+            raise_in(threads[n].ident or 0, Hit)
             sent += 1
             if sent % 20 == 0:
                 others.all_move_on()
@@ -322,19 +269,19 @@ def storm(url: str, directory: str, seed: int, strikes: int, careless: bool = Fa
         thread.join(HANG_S)
         if thread.is_alive():
             complaints.append("a thread that was hit hangs")
-    lost = set(told) - set(keys(sf, "k-hit-")) if not complaints else ()
+    lost = set(acked) - set(keys(sf, "k-hit-")) if not complaints else ()
     if lost:
         complaints.append(f"acknowledged and not there: {sorted(lost)[:3]}")
-    _end(sf, others, struck[0], complaints, first="k-hit-")
+    _end(sf, others, hits[0], complaints, first="k-hit-")
 
 
-def _end(sf: standfast.Standfast, others: Others, struck: int, complaints: list[str], *, first: str) -> None:
+def _end(sf: standfast.Standfast, others: Others, hits: int, complaints: list[str], *, first: str) -> None:
     others.stop()
     for name, count in others.done.items():
         there = len(keys(sf, f"k-{name}-")) if not complaints else count
         if there != count:
-            complaints.append(f"{name} was told of {count} rows and {there} are there")
-    say(struck)
+            complaints.append(f"{name} got {count} acknowledgements, but {there} rows are there")
+    say(hits)
     say(json.dumps(complaints[:5]))
     if complaints:
         os._exit(0)  # a thread that hangs would keep this process

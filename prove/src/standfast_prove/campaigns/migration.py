@@ -113,7 +113,7 @@ class _Scene:
         code = self._nursery.wait(beside, PATIENCE_S)
         assert code == 0, f"killed at {kills}: the old process ended with {code}"
         code = self._child("resume", url, home, hours=hours)
-        assert code == 0, f"killed at {kills}: nobody can go on"
+        assert code == 0, f"killed at {kills}: no process can continue"
         self._judge(json.loads((home / "found").read_text()), kills)
         outcome.count("pending things ended", len(SCENES))
         self._stores.sound(url)
@@ -204,7 +204,7 @@ class _Databases:
         self._nobody(self._made)
 
     def _nobody(self, url: str) -> None:
-        """A killed client is gone for the server when it next listens: a database is copied when nobody uses it."""
+        """Wait until the server has noticed the killed client: a database in use cannot be copied."""
         ask = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = %s"
         end = time.monotonic() + PATIENCE_S
         while (row := self._admin.execute(ask, (_name(url),)).fetchone()) and row[0]:
@@ -245,9 +245,9 @@ def _opened(
     url: str, home: str, schema: int, *, actor: str = "old", clock: Clock = SYSTEM
 ) -> Iterator[standfast.Standfast]:
     """The store as a process of a version with this schema has it."""
+    from standfast.core.leases import this_process
     from standfast.db.contract import Caller
     from standfast.db.store import Store
-    from standfast.footings.leases import this_process
 
     settings = config.load(url, data_dir=home, actor=actor, scope=SCOPE, outside=True)
     caller = Caller(actor=actor, holder=this_process(clock), scope=SCOPE, clock=clock)
@@ -271,11 +271,11 @@ def build(url: str, home: str, schema: int) -> None:
 
 
 def beside(url: str, home: str, schema: int) -> None:
-    """An old process that stays: it can write until somebody migrates, and is refused from then on."""
+    """An old process that stays open: it can write until another process migrates, then it is refused."""
     with _opened(url, home, schema) as sf:
         sf.leases.acquire("beside")
         Path(home, "beside").touch()
-        _until(Path(home, "migrated"), "nobody migrated")
+        _until(Path(home, "migrated"), "no process migrated")
         try:
             sf.leases.acquire("late")
         except SchemaTooNew:

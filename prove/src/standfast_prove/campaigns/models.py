@@ -22,6 +22,6 @@ def run(place: Path, *, seed: int, examples: int = 20, url: str | None = None) -
         where = url or str(place / f"{name}.db")
         try:
             outcome.count("programs", play(name, where, place / "data", examples=examples, seed=seed))
-        except Exception as error:  # noqa: BLE001  whatever it was, the model did not expect it
+        except Exception as error:  # noqa: BLE001  the model expects no error
             outcome.refuse(complaint(error), f"{name} (seed {seed})")
     return outcome

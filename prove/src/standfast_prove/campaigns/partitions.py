@@ -4,13 +4,13 @@ Four agents write in every way there is (`writing.py`), by way of a line that is
 
     cut         every connection is gone, and new ones come through at once
     swallowed   the server has committed; its answer is lost with the connection
-    broken off  nobody reaches the server for a while
-    silent      nothing passes for a while, and nobody is told
+    broken off  no client reaches the server for a while
+    silent      packets are dropped for a while, without an error
 
 An agent that is refused asks again with the same key, and an effect in doubt is settled by looking into the
 world. In the end everything has happened, everything that was acknowledged is there, nothing went
-out twice, and nothing is half there. In the control the agents are careless: told that nobody
-can say, they use another key, as somebody without keys would.
+out twice, and nothing is half there. In the control the agents are careless: after an unknown
+outcome they use another key, as an agent without keys would.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def run(place: Path, *, url: str, partitions: int = 60, seed: int = 0, careless:
     assert port is not None
     names, stop = [f"k{seed}-{n}" for n in range(AGENTS)], place / "stop"
     with (
-        standfast.open(url, data_dir=place, actor="judge") as near,
+        standfast.open(url, data_dir=place, agent="judge") as near,
         CuttableLine(port) as line,
         Nursery(words=place / "words") as nursery,
     ):
@@ -56,9 +56,9 @@ def run(place: Path, *, url: str, partitions: int = 60, seed: int = 0, careless:
             )
             for name in names
         ]
-        _until(lambda: all(noted(place / f"{name}.told") for name in names), PATIENCE_S)
-        told = [place / f"{name}.told" for name in names]
-        _break(line, outcome, chance, partitions, lambda: sum(path.stat().st_size for path in told))
+        _until(lambda: all(noted(place / f"{name}.acked") for name in names), PATIENCE_S)
+        acked = [place / f"{name}.acked" for name in names]
+        _break(line, outcome, chance, partitions, lambda: sum(path.stat().st_size for path in acked))
         line.mend()
         stop.touch()
         for pid in agents:
@@ -108,11 +108,11 @@ def _until(come: Callable[[], bool], patience_s: float) -> bool:
 
 
 def _judge(outcome: Outcome, sf: standfast.Standfast, place: Path, names: list[str], *, careless: bool) -> None:
-    noted_lines = [line for name in names for line in noted(place / f"{name}.told")]
+    noted_lines = [line for name in names for line in noted(place / f"{name}.acked")]
     lines, half = sf._store.write(writing.found)
-    there, told = Counter(lines), {line for line in noted_lines if not line.startswith(("sent ", "begun "))}
-    outcome.count("acknowledged", len(told))
-    outcome.refuse(sorted(told - set(there)), "acknowledged and not there")
+    there, acked = Counter(lines), {line for line in noted_lines if not line.startswith(("sent ", "begun "))}
+    outcome.count("acknowledged", len(acked))
+    outcome.refuse(sorted(acked - set(there)), "acknowledged and not there")
     outcome.refuse(half, "half of something is there")
     sent = Counter(line.partition("#")[0] for line in noted_lines if line.startswith("sent "))
     outcome.count("effects sent", len(sent))
@@ -144,7 +144,7 @@ class _Agent:
 
     def __init__(self, url: str, place: str, name: str, *, careless: bool) -> None:
         self._url, self._place, self._name, self._careless = url, place, name, careless
-        self._told = Oracle(os.path.join(place, f"{name}.told"))
+        self._told = Oracle(os.path.join(place, f"{name}.acked"))
         self._sent: set[str] = set()
         self._sf: Any = None
         self.chance = random.Random(name)
@@ -169,7 +169,7 @@ class _Agent:
 
     def _write(self, kind: str, key: str) -> None:
         if self._sf is None:
-            self._sf = standfast.open(self._url, data_dir=self._place, actor=self._name)
+            self._sf = standfast.open(self._url, data_dir=self._place, agent=self._name)
         writing.Writer(self._sf, self._note, self.chance, data_dir=self._place).write(kind, key)
 
     def _note(self, line: str) -> None:
@@ -178,7 +178,7 @@ class _Agent:
         self._told.note(line)
 
     def _settle(self, key: str) -> None:
-        """A person looks into the world, and says what is there."""
+        """A person looks at the world and answers."""
         try:
             for effect in self._sf.effects.in_doubt(limit=100):
                 if effect.key == key:

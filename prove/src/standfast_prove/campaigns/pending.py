@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import standfast
+from standfast import when
 from standfast.clock import HOUR_US, SECOND_US, SYSTEM, SystemClock
+from standfast.core import leases
 from standfast.db.contract import Caller
 from standfast.db.sql import statement
 from standfast.errors import ApprovalRequired
-from standfast.footings import leases
 from standfast_prove.faults.rows import Oracle, noted
 
 _ITEM = statement(
@@ -251,7 +252,7 @@ def _due(sf: standfast.Standfast, world: World) -> None:
     store = sf._store
     now = store.caller
     store.caller = Caller(actor=now.actor, holder=now.holder, scope=now.scope, clock=_Behind())
-    sf.loops.add("due", ["true"], at=SYSTEM.now_us() - HOUR_US + 5 * SECOND_US)
+    sf.loops.add("due", ["true"], at=when.utc(SYSTEM.now_us() - HOUR_US + 5 * SECOND_US))
     store.caller = now
 
 

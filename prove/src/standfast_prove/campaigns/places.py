@@ -7,8 +7,10 @@ random place and dies at a random crash point. A book outside the store has a li
     late         requests arrive after their sender has died; needs effects that wait to settle (`settle`)
     varied       a swallowed doubt is followed by the same effect in other words; needs sessions that stop
     proceed      the control: the program passes over each doubt, so that its session does not stop
+    unnamed      the control: errors name neither the effect in doubt nor the repositories
 
-Judged: nothing sent, handled or granted twice, nothing left out, and each stop says why.
+Judged: nothing sent, handled or granted twice, nothing left out. Each refusal names the effect in doubt, or the key and
+both repositories, and the next command.
 """
 
 from __future__ import annotations
@@ -21,14 +23,16 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import standfast
-from standfast import config, crash, handle
-from standfast.config.scope import OUTSIDE
+from standfast import config, crash, handle, hints
+from standfast.config.scope import OUTSIDE, Label
 from standfast.errors import EffectInDoubt, StandfastError
+from standfast.ids import short
+from standfast.ledger.effects import texts
 from standfast_prove.campaigns.warm import warmed
 from standfast_prove.faults.children import Nursery
 from standfast_prove.faults.rows import Oracle, noted
@@ -41,6 +45,7 @@ SAID = 4
 FUSE_MAX = 90
 """Crash points that a program passes before it dies, at most; a whole job has about as many."""
 LATE_S = 1.0
+PROBED = ("sent post", "sent charge")
 SETTLE = "2s"
 GRANTED = 100
 PATIENCE_S = 120.0
@@ -57,6 +62,7 @@ def run(
     late: bool = False,
     varied: bool = False,
     proceed: bool = False,
+    unnamed: bool = False,
     settle: str | None = SETTLE,
 ) -> Outcome:
     """`jobs` one after another, each with `starts` programs that may die, and a last one that does not."""
@@ -64,6 +70,7 @@ def run(
     draw = random.Random(f"places {seed}")
     asked: dict[str, Any] = {"url": url or str(place / "standfast.db"), "place": str(place)}
     asked |= {"yesterday": yesterday, "late": late, "varied": varied, "proceed": proceed, "settle": settle}
+    asked |= {"unnamed": unnamed}
     (place / "requests").mkdir()
     with Nursery(words=place / "words") as nursery, _remote(nursery, asked):
         warmed(nursery, postgres=url is not None)
@@ -90,7 +97,7 @@ def _play(
     _start(outcome, nursery, asked, "main", world.places()["main"], 0, program="resolve")
     for where in ("outside", "main", "other"):  # the first repository to use a key has it
         ended = _start(outcome, nursery, asked, where, world.places()[where], 0)
-        outcome.refuse(ended != 0, f"a program that nobody kills ended with {ended}")
+        outcome.refuse(ended != 0, f"a program that was not killed ended with {ended}")
     outcome.count("jobs")
 
 
@@ -156,7 +163,10 @@ def _repository(path: Path, origin: str | None = None) -> None:
 def work(*, place: str, cwd: str, fuse: int, where: str, job: int, **asked: Any) -> None:
     """All parts of a job, each until it is done or refused; killed at the crash point that burns the fuse."""
     os.chdir(cwd)
-    told, world = Oracle(Path(place) / "told"), _World(Path(place), asked["late"])
+    world = _World(Path(place), asked["late"])
+    if asked["unnamed"]:
+        texts.shown = lambda row: "an effect"
+        Label.shown = property(lambda label: "a repository")  # type: ignore[method-assign,assignment]
     if fuse:
         _burn(fuse)
     with _opened(asked | {"place": place}) as sf:
@@ -164,8 +174,7 @@ def work(*, place: str, cwd: str, fuse: int, where: str, job: int, **asked: Any)
             try:
                 part(sf, world, job, asked)
             except StandfastError as error:
-                said = {"code": error.code, "where": where, "part": part.__name__, "says": str(error)}
-                told.note(json.dumps(said | {"hint": error.hint}))
+                world.stop(error, part=part.__name__, where=where, job=job)
 
 
 def visit(*, cwd: str, **asked: Any) -> None:
@@ -177,7 +186,7 @@ def visit(*, cwd: str, **asked: Any) -> None:
 def resolve(*, cwd: str, place: str, **asked: Any) -> None:
     """A person waits until every request has arrived, looks into the book, and resolves what has no probe."""
     os.chdir(cwd)
-    while any((Path(place) / "requests").iterdir()):
+    while not _all_arrived(Path(place)):
         time.sleep(0.005)
     arrived = noted(Path(place) / "world")
     with _opened(asked | {"place": place}) as sf:
@@ -207,11 +216,14 @@ def _burn(fuse: int) -> None:
 
 
 class _World:
-    """The outside system: a line for each request that arrived; with `late`, a while after it was sent."""
+    """The outside system: a line for each request that arrived; with `late`, a while after it was sent.
+
+    A request whose sender died arrives just after the next program has looked for it. So it is late on any machine.
+    """
 
     def __init__(self, place: Path, late: bool) -> None:
         self._place, self._late = place, late
-        self._book = Oracle(place / "world")
+        self._book, self._stops = Oracle(place / "world"), Oracle(place / "stops")
 
     def post(self, what: str) -> str:
         if not self._late:
@@ -220,16 +232,53 @@ class _World:
         request = self._place / "requests" / f"{time.time_ns()}-{os.getpid()}"
         request.with_suffix(".new").write_text(what)
         os.rename(request.with_suffix(".new"), request)
-        crash.point("effect.before_done")  # a program may die while its request is on its way
-        while request.exists():
-            time.sleep(0.005)
+        while request.exists() or request.with_suffix(".taken").exists():
+            crash.point("effect.before_done")  # a program may die while its request is on its way
+            time.sleep(0.02)
         return what
 
-    def note(self, what: str) -> None:
-        self._book.note(what)
+    def stop(self, error: StandfastError, **about: Any) -> None:
+        """Note the error that a refused program gets."""
+        effect = getattr(error, "effect_id", "")
+        told = {"code": error.code, "message": error.message, "hint": error.hint, "effect": effect}
+        self._stops.note(json.dumps(told | about))
 
     def find(self, what: str) -> standfast.Applied | standfast.NotApplied:
-        return standfast.Applied(what) if what in noted(self._place / "world") else standfast.NotApplied()
+        known = what in noted(self._place / "world")
+        for request in _on_their_way(self._place):
+            if not _is_alive(request) and request.read_text() == what:
+                _arrive(request, self._book)
+        return standfast.Applied(what) if known else standfast.NotApplied()
+
+
+def _on_their_way(place: Path) -> list[Path]:
+    return sorted(one for one in (place / "requests").iterdir() if not one.suffix)
+
+
+def _is_alive(request: Path) -> bool:
+    return os.path.exists(f"/proc/{request.name.partition('-')[2]}")
+
+
+def _waits(request: Path) -> bool:
+    """Its sender is dead, and the next program will look for it: then it arrives just after that."""
+    return not _is_alive(request) and request.read_text().startswith(PROBED)
+
+
+def _all_arrived(place: Path) -> bool:
+    """Except those that wait for a program that looks for them."""
+    try:
+        return all(request.read_text().startswith(PROBED) for request in (place / "requests").iterdir())
+    except FileNotFoundError:  # it arrives now
+        return False
+
+
+def _arrive(request: Path, book: Oracle) -> None:
+    """Exactly once: two processes may deliver it."""
+    taken = request.with_suffix(".taken")
+    with suppress(FileNotFoundError):
+        os.rename(request, taken)
+        book.note(taken.read_text())
+        taken.unlink()
 
 
 @contextmanager
@@ -243,13 +292,15 @@ def _remote(nursery: Nursery, asked: dict[str, Any]) -> Iterator[None]:
 
 
 def deliver(*, place: str) -> None:
-    """Requests arrive up to a second after they were sent, whether or not their sender lives."""
-    draw, book, requests = random.Random(place), Oracle(Path(place) / "world"), Path(place) / "requests"
+    """Requests arrive up to a second after they were sent. Those that a probe will look for wait for it."""
+    draw, book = random.Random(place), Oracle(Path(place) / "world")
     while True:
-        for request in sorted(one for one in requests.iterdir() if one.suffix != ".new"):
-            time.sleep(draw.uniform(0, LATE_S))
-            book.note(request.read_text())
-            request.unlink()
+        for request in _on_their_way(Path(place)):
+            with suppress(FileNotFoundError):
+                if not _waits(request):
+                    time.sleep(draw.uniform(0, LATE_S))
+                if not _waits(request):  # its sender may have died since
+                    _arrive(request, book)
         time.sleep(0.005)
 
 
@@ -266,18 +317,18 @@ def _session(sf: standfast.Standfast, world: _World, job: int, asked: dict[str, 
         effect(s, f"sent charge {job}", key=f"charge:{job}")
         if asked["varied"]:
             for n in range(SAID):
-                _say(s, world, f"sent say {job} {n}", proceed=asked["proceed"])
+                _say(s, world, job, f"sent say {job} {n}", proceed=asked["proceed"])
 
 
-def _say(s: Any, world: _World, what: str, *, proceed: bool) -> None:
+def _say(s: Any, world: _World, job: int, what: str, *, proceed: bool) -> None:
     """As a framework does that turns errors into text: the LLM tries again in other words."""
     for words in ("hello", "Hello!", "hello again"):
         if proceed:
             s.proceed()
         try:
             s.effect("say", {"what": what, "words": words}, do=lambda _: world.post(what))
-        except EffectInDoubt:
-            world.note(f"refused {words}, {what}")
+        except EffectInDoubt as error:
+            world.stop(error, part="_say", wanted=f"say what={what} words={words}", job=job)
         else:
             return
 
@@ -315,9 +366,7 @@ def _loop(sf: standfast.Standfast, world: _World, job: int, asked: dict[str, Any
 
 def _judge(outcome: Outcome, place: Path, asked: dict[str, Any], jobs: int) -> None:
     world = noted(place / "world")
-    refused = sum(line.startswith("refused ") for line in world)
-    outcome.count("variations refused", refused)
-    outcome.count("requests", len(world) - refused)
+    outcome.count("requests", len(world))
     sent = Counter(line for line in world if line.startswith("sent "))
     outcome.refuse([line for line, times in sent.items() if times > 1], "sent twice")
     wanted = {f"sent {kind} {job}" for kind in ("post", "charge") for job in range(jobs)}
@@ -330,7 +379,11 @@ def _judge(outcome: Outcome, place: Path, asked: dict[str, Any], jobs: int) -> N
         for table, column in (("session", "key"), ("loop", "name"), ("mail", "key"), ("webhook_event", "event_id")):
             rows = sf.rows(f"SELECT {column} AS name, count(*) AS n FROM {table} GROUP BY {column} HAVING count(*) > 1")
             outcome.refuse(list(rows), f"two rows of {table} for one key")
-    _judge_stops(outcome, [json.loads(line) for line in noted(place / "told")])
+        stops = [json.loads(line) for line in noted(place / "stops")] if (place / "stops").exists() else []
+        outcome.count("variations refused", sum(stop["part"] == "_say" for stop in stops))
+        for stop in stops:
+            outcome.count(f"stops by {stop['code']}")
+            outcome.refuse(not _names_its_reason(sf, stop) and stop, "a stop without its reason")
 
 
 def _handled_twice(world: list[str]) -> Iterator[str]:
@@ -344,13 +397,33 @@ def _handled_twice(world: list[str]) -> Iterator[str]:
             yield what
 
 
-def _judge_stops(outcome: Outcome, stops: list[dict[str, str]]) -> None:
-    keyed = ("_session", "_loop")
-    for stop in stops:
-        outcome.count(f"stops by {stop['code']}")
-        named = stop["says"].count("github.com/else/where") == 1 and stop["says"].count("/.git") == 2
-        fit = {
-            "other_repository": stop["part"] in keyed and named and "scope=" in stop["says"],
-            "effect_in_doubt": stop["part"] == "_session",
-        }
-        outcome.refuse(not (fit.get(stop["code"]) and stop["hint"]) and stop, "a stop without its reason")
+def _names_its_reason(sf: standfast.Standfast, stop: dict[str, Any]) -> bool:
+    if stop["code"] == "other_repository":
+        return _names_key_and_repositories(stop)
+    return stop["code"] == "effect_in_doubt" and _names_the_doubt(sf, stop)
+
+
+def _names_key_and_repositories(stop: dict[str, Any]) -> bool:
+    keys = {"_session": f"session 'job-{stop['job']}'", "_loop": f"loop 'nightly-{stop['job']}'"}
+    message: str = stop["message"]
+    named = message.count("github.com/else/where") == 1 and message.count("/.git") == 2
+    return message.startswith(keys.get(stop["part"], "?")) and named and "standfast --scope NAME" in stop["hint"]
+
+
+def _names_the_doubt(sf: standfast.Standfast, stop: dict[str, Any]) -> bool:
+    """The effect in doubt, of the same job, and the command for each answer; a variation: itself and its session."""
+    effect = sf.effects.get(stop["effect"])
+    doubt = " ".join([effect.tool, *(f"{name}={value}" for name, value in effect.intent.items())])
+    wanted = stop.get("wanted", doubt)
+    answers = [
+        hints.command("effect", "resolve", short(effect.id), answer) for answer in ("--applied", "--not-applied")
+    ]
+    parts = [f"session 'job-{stop['job']}' is stopped, so {wanted} was not sent"] if wanted != doubt else []
+    return (
+        effect.intent["what"].split()[2] == str(stop["job"])
+        and "effect.resolved" in {event.type for event in sf.journal.about(effect.id)}
+        and stop["message"].startswith(f"{doubt} is in doubt: attempt ")
+        and all(part in stop["message"] for part in parts)
+        and all(answer in stop["hint"] for answer in answers)
+        and ("s.proceed()" in stop["hint"]) == bool(parts)
+    )

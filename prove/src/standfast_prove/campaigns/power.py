@@ -31,7 +31,7 @@ from standfast_prove.outcome import Outcome
 WRAP_EVERY_PAGES = (20, 60, 400)
 PROCESSES = 3
 LIVES_MAX = 12
-"""Then the store begins anew: a small file is synced, copied and lost more often."""
+"""Then the store begins again: a small file is synced, copied and lost more often."""
 
 
 def run(place: Path, *, losses: int, seed: int = 0, synced: bool = True) -> Outcome:
@@ -61,7 +61,7 @@ def run_cuts(place: Path, *, losses: int, seed: int = 0, synced: bool = True) ->
 
 
 def run_failing(place: Path, *, losses: int, seed: int = 0) -> Outcome:
-    """The same on a disk whose syncs fail now and then, of the log and of the database: what is then said must hold."""
+    """The same on a disk whose fsync fails now and then. Each acknowledgement must still hold."""
     chance, disk = random.Random(seed), Disk(place)
 
     def lose() -> None:
@@ -109,10 +109,10 @@ class _Lives:
                 begin()
                 self._acknowledged.clear()
             lines = self._write_until(loss, cut)
-            told = [line for line in lines if line != UNKNOWN]
-            self._outcome.count("acknowledged", len(told))
-            self._outcome.count("unknown", len(lines) - len(told))
-            self._acknowledged.update(told)
+            acked = [line for line in lines if line != UNKNOWN]
+            self._outcome.count("acknowledged", len(acked))
+            self._outcome.count("unknown", len(lines) - len(acked))
+            self._acknowledged.update(acked)
             restart()
             self._look()
         self._outcome.count(self._unit, losses)
@@ -125,7 +125,7 @@ class _Lives:
         pids = [self._start(oracle, f"k{loss}-{n}", wrap) for n, oracle in enumerate(oracles)]
         _until_told(oracles)
         time.sleep(self._chance.uniform(0.0, self._pause_s))
-        told = _all_told(oracles)
+        acked = _all_told(oracles)
         if cut is not None:
             cut()
         codes = [self._nursery.kill(pid) for pid in pids]
@@ -134,10 +134,10 @@ class _Lives:
         if cut is None:
             return _all_told(oracles)
         # The kernel can answer "synced" to a call that was under way when it cut the file system off.
-        # A machine without power answers nobody; so what was told during the cut is counted apart.
-        self._late = set(_all_told(oracles)) - set(told)
+        # A machine without power sends no answer, so acknowledgements during the cut are counted apart.
+        self._late = set(_all_told(oracles)) - set(acked)
         self._outcome.count("answers during a cut", len(self._late))
-        return told
+        return acked
 
     def _start(self, oracle: Path, name: str, wrap: int) -> int:
         return self._nursery.start(
@@ -188,7 +188,7 @@ def _all_told(oracles: list[Path]) -> list[str]:
 # -- in the children -----------------------------------------------------------------------------------
 
 UNKNOWN = "?"
-"""What a writer notes that was told "neither success nor failure"."""
+"""The note of a writer whose commit has an unknown outcome."""
 NOTICED = 9
 """The exit code of a writer that was refused by the store."""
 
@@ -199,7 +199,7 @@ def write(*, path: str, oracle: str, name: str, synced: bool, wrap: int) -> None
     if not synced:
         os.fdatasync = lambda fd: None  # in this process only
     sf = standfast.open(path, data_dir=os.path.dirname(oracle))
-    told = Oracle(oracle)
+    acked = Oracle(oracle)
     set_limit("CHECKPOINT_FRAMES", wrap)
     n = 0
     while True:
@@ -207,7 +207,7 @@ def write(*, path: str, oracle: str, name: str, synced: bool, wrap: int) -> None
             put(sf, f"{name}-{n}", "x" * 300)
         except standfast.StorageError:
             os._exit(NOTICED)
-        told.note(f"{name}-{n}")
+        acked.note(f"{name}-{n}")
         n += 1
 
 
@@ -216,7 +216,7 @@ def write_failing(*, path: str, oracle: str, name: str, synced: bool, wrap: int)
     import standfast
 
     sf = standfast.open(path, data_dir=os.path.dirname(oracle))
-    told, chance = Oracle(oracle), random.Random(name)
+    acked, chance = Oracle(oracle), random.Random(name)
     set_limit("CHECKPOINT_FRAMES", wrap)
 
     def write(thread: int) -> None:
@@ -224,15 +224,15 @@ def write_failing(*, path: str, oracle: str, name: str, synced: bool, wrap: int)
             try:
                 put(sf, f"{name}-{thread}-{n}", "x" * 300)
             except standfast.StorageError:
-                told.note(UNKNOWN)
+                acked.note(UNKNOWN)
             else:
-                told.note(f"{name}-{thread}-{n}")
+                acked.note(f"{name}-{thread}-{n}")
 
     for thread in range(3):
         threading.Thread(target=write, args=(thread,), daemon=True).start()
-    # One process makes it fail, and each failure is told to all. Before the next one everybody has heard of it,
-    # has opened the store again and was told of a success: who opens it in the very moment of a failure cannot
-    # know (docs/durability.md).
+    # One process injects the failures, and every process gets each one. Before the next failure each process has
+    # opened the store again and acknowledged a write: a process that opens the store during a failure cannot detect
+    # it (docs/internals/durability.md).
     others = [Path(oracle).with_suffix(f".{n}") for n in range(PROCESSES)]
     seen: dict[Path, int] = {}
     while True:
@@ -243,7 +243,7 @@ def write_failing(*, path: str, oracle: str, name: str, synced: bool, wrap: int)
 
 
 def _over_it(oracle: Path, before: int | None) -> bool:
-    """Whether whoever writes there has heard of the failure that came then, and was acknowledged since."""
+    """Whether the writer there has heard of the failure that came then, and was acknowledged since."""
     lines = oracle.read_text()[before or 0 :].splitlines() if oracle.exists() else []
     return bool(lines) and lines[-1] != UNKNOWN and (before is None or UNKNOWN in lines)
 

@@ -2,7 +2,7 @@
 
 As `power.run_cuts`, with a server between: it is killed with the file system, which is mounted again, and the
 server recovers from its own log. What was acknowledged is there. In the control the writers ask for
-commits that nobody waits for (`synchronous_commit = off`).
+commits that the client does not wait for (`synchronous_commit = off`).
 """
 
 from __future__ import annotations
@@ -86,17 +86,17 @@ def _write_until_cut(
     while not all(noted(oracle) for oracle in oracles) and time.monotonic() < end:
         time.sleep(0.002)
     time.sleep(chance.uniform(0.0, PAUSE_S))
-    told = {line for oracle in oracles for line in noted(oracle)}
+    acked = {line for oracle in oracles for line in noted(oracle)}
     disk.cut()
     server.kill()
     for pid in pids:
         nursery.kill(pid)
     _bury(disk.point)
-    return told
+    return acked
 
 
 def _bury(point: Path) -> None:
-    """Whoever still works in there: a backend may wait for ever for one that was killed."""
+    """Backends that still run. One may wait for ever for another that was killed."""
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             with suppress(OSError):
@@ -111,13 +111,13 @@ def write(*, url: str, oracle: str, name: str, waits: bool) -> None:
     if not waits:
         _wait_for_nobody()
     sf = standfast.open(url, data_dir=os.path.dirname(oracle))
-    told, n = Oracle(oracle), 0
+    acked, n = Oracle(oracle), 0
     while True:
         try:
             put(sf, f"{name}-{n}", "x" * 300)
         except standfast.StorageError:
             continue  # its server is gone, and so will this one be
-        told.note(f"{name}-{n}")
+        acked.note(f"{name}-{n}")
         n += 1
 
 

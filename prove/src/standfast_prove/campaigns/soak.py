@@ -1,8 +1,8 @@
-"""Everything at once, for as long as somebody likes, under random kills; then every invariant.
+"""All features at once, for a given time, under random kills; then every invariant.
 
-Each part of the house has a few processes that do nothing else, begin again whenever they were killed, and note
-in books outside the store what they tried and what they were told. A daemon fires loops meanwhile, and is
-killed too; others look on. At the end nobody is left, and everything the books say is asked of the store.
+Each feature has a few processes that do nothing else. They start again after each kill, and note each try and
+each answer in books outside the store. A daemon fires loops and is killed too. Other processes only read. At the
+end all processes have ended, and the store is compared with the books.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import Any
 
 import standfast
 from standfast import config, handle
-from standfast.clock import SECOND_US
 from standfast.errors import Busy, Conflict, EffectInDoubt
 from standfast_prove.campaigns import daemons
 from standfast_prove.campaigns.warm import warmed
@@ -33,7 +32,7 @@ HERE = "standfast_prove.campaigns.soak:"
 SCOPE = ""
 CAST = ("say", "perform", "count_up", "append", "consume", "toil", "post", "receive", "store_bytes", "hold", "look")
 EACH = 2
-SHORT_US = SECOND_US
+SHORT = "1s"
 WAL_MAX_BYTES = 128 * 1024 * 1024
 
 
@@ -140,20 +139,20 @@ class Worker:
         return f"{self.life}-{self.number}"
 
     def turns(self) -> Iterator[None]:
-        """Until it is over. Weather is waited for; whoever was too late goes on with the next."""
+        """Work until the soak ends. Transient errors are retried; a process that lost its lease takes the next job."""
         while not (self.place / "over").exists():
             self.number += 1
             yield None
             time.sleep(0.005)
 
-    def told(self, what: str, act: Callable[[], object]) -> bool:
-        """Noted before, and noted after if it was told to be done."""
+    def acked(self, what: str, act: Callable[[], object]) -> bool:
+        """Noted before, and noted after if it was acknowledged."""
         self.book.note(f"tried {what}")
         try:
             act()
         except (Busy, Conflict, EffectInDoubt):
             return False
-        self.book.note(f"told {what}")
+        self.book.note(f"acked {what}")
         return True
 
 
@@ -168,11 +167,11 @@ def say(**asked: Any) -> None:
         with suppress(Busy, Conflict), w.sf.session(f"talk {w.life}"):
             pass
         for _ in w.turns():
-            w.told(w.name, lambda: w.sf.sessions.say(f"talk {w.life}", "user", w.name, key=w.name))
+            w.acked(w.name, lambda: w.sf.sessions.say(f"talk {w.life}", "user", w.name, key=w.name))
 
 
 def perform(**asked: Any) -> None:
-    """Effects that a probe can look for: whoever died over one is followed by somebody who settles it."""
+    """Effects with a probe. If a process dies over one, the next process settles it."""
     with _working("perform", asked) as w:
         world = Oracle(w.place / "world.book")
         for _ in w.turns():
@@ -187,19 +186,19 @@ def perform(**asked: Any) -> None:
                 with w.sf.session(f"shop {w.life}") as s:
                     s.effect("pay", {"key": key}, key=key, do=lambda call: world.note(key))
 
-            w.told(key, send)
+            w.acked(key, send)
 
 
 def count_up(**asked: Any) -> None:
     with _working("count_up", asked) as w:
         for _ in w.turns():
-            w.told("up", lambda: w.sf.state.update("counter", lambda value: value + 1, default=0))
+            w.acked("up", lambda: w.sf.state.update("counter", lambda value: value + 1, default=0))
 
 
 def append(**asked: Any) -> None:
     with _working("append", asked) as w:
         for _ in w.turns():
-            w.told(w.name, lambda: w.sf.events.append("stream", "said", w.name))
+            w.acked(w.name, lambda: w.sf.events.append("stream", "said", w.name))
 
 
 def consume(**asked: Any) -> None:
@@ -216,37 +215,37 @@ def consume(**asked: Any) -> None:
 def toil(**asked: Any) -> None:
     with _working("toil", asked) as w:
         for _ in w.turns():
-            w.told(f"add {w.name}", lambda: w.sf.tasks.add(f"job {w.name}", fingerprint=w.name))
+            w.acked(f"add {w.name}", lambda: w.sf.tasks.add(f"job {w.name}", fingerprint=w.name))
             with suppress(Busy, Conflict):
-                task = w.sf.tasks.claim(for_us=SHORT_US)
+                task = w.sf.tasks.claim(for_=SHORT)
                 if task is not None:
-                    w.told(f"done {task.id}", lambda task=task: w.sf.tasks.done(task))  # type: ignore[misc]
+                    w.acked(f"done {task.id}", lambda task=task: w.sf.tasks.done(task))  # type: ignore[misc]
 
 
 def post(**asked: Any) -> None:
     with _working("post", asked) as w:
         for _ in w.turns():
-            w.told(w.name, lambda: w.sf.mail.send("box", w.name, key=w.name))
+            w.acked(w.name, lambda: w.sf.mail.send("box", w.name, key=w.name))
 
 
 def receive(**asked: Any) -> None:
     with _working("receive", asked) as w:
         for _ in w.turns():
             with suppress(Busy, Conflict):
-                mail = w.sf.mail.claim("box", for_us=SHORT_US)
+                mail = w.sf.mail.claim("box", for_=SHORT)
                 if mail is not None:
-                    w.told(f"{mail.id} {mail.body}", lambda mail=mail: w.sf.mail.done(mail))  # type: ignore[misc]
+                    w.acked(f"{mail.id} {mail.body}", lambda mail=mail: w.sf.mail.done(mail))  # type: ignore[misc]
 
 
 def store_bytes(**asked: Any) -> None:
     with _working("store_bytes", asked) as w:
         for _ in w.turns():
             data = w.name.encode() * (1 + w.number % 5000)
-            w.told(w.name, lambda data=data: w.sf.artifacts.put(data, name=w.name))  # type: ignore[misc]
+            w.acked(w.name, lambda data=data: w.sf.artifacts.put(data, name=w.name))  # type: ignore[misc]
 
 
 def hold(**asked: Any) -> None:
-    """Whoever has the lease also takes a lock of the file system: it must be free."""
+    """The holder of the lease also takes a file lock, which must be free."""
     with _working("hold", asked) as w:
         for _ in w.turns():
             with suppress(Busy, Conflict), w.sf.leases.hold("door"), open(w.place / "door", "w") as door:
@@ -290,15 +289,15 @@ def _judge(outcome: Outcome, sf: standfast.Standfast, place: Path, asked: dict[s
 
 
 def _told(book: Counter[str], prefix: str = "") -> set[str]:
-    return {line.removeprefix(f"told {prefix}") for line in book if line.startswith(f"told {prefix}")}
+    return {line.removeprefix(f"acked {prefix}") for line in book if line.startswith(f"acked {prefix}")}
 
 
 def _same(outcome: Outcome, what: str, book: Counter[str], there: Counter[str], prefix: str = "") -> None:
-    """What was told is there, what is there was tried, and nothing is there twice."""
-    told = _told(book, prefix)
+    """Acknowledged work is there, every row was tried, and nothing is there twice."""
+    acked = _told(book, prefix)
     tried = {line.removeprefix(f"tried {prefix}") for line in book if line.startswith(f"tried {prefix}")}
     outcome.count(what, len(there))
-    outcome.refuse(sorted(told - set(there))[:5], f"{what}: told and missing")
+    outcome.refuse(sorted(acked - set(there))[:5], f"{what}: acknowledged and missing")
     outcome.refuse(sorted(set(there) - tried)[:5], f"{what}: there and never tried")
     outcome.refuse([name for name, number in there.items() if number > 1][:5], f"{what}: doubled")
 
@@ -315,19 +314,22 @@ def _paid(outcome: Outcome, sf: standfast.Standfast, books: Books, place: Path) 
     world = Counter(noted(place / "world.book"))
     outcome.count("effects", len(world))
     outcome.refuse([key for key, number in world.items() if number > 1][:5], "effects: sent twice")
-    outcome.refuse(sorted(_told(books["perform"]) - set(world))[:5], "effects: told and never sent")
+    outcome.refuse(sorted(_told(books["perform"]) - set(world))[:5], "effects: acknowledged and never sent")
     states = {row["key"]: row["state"] for row in sf.rows("SELECT key, state FROM effect WHERE tool = 'pay'")}
-    outcome.refuse([key for key in _told(books["perform"]) if states.get(key) != "acknowledged"][:5], "effects: told")
+    outcome.refuse(
+        [key for key in _told(books["perform"]) if states.get(key) != "acknowledged"][:5],
+        "effects: an acknowledged one is not recorded",
+    )
     outcome.refuse(sorted(set(world) - set(states))[:5], "effects: sent and not recorded")
     wrong = [key for key, state in states.items() if state == "acknowledged" and key not in world]
     outcome.refuse(wrong[:5], "effects: acknowledged and never sent")
 
 
 def _counted(outcome: Outcome, sf: standfast.Standfast, books: Books, place: Path) -> None:
-    told, tried = books["count_up"]["told up"], books["count_up"]["tried up"]
-    value: Any = sf.state.get("counter").value if told else 0
+    acked, tried = books["count_up"]["acked up"], books["count_up"]["tried up"]
+    value: Any = sf.state.get("counter").value if acked else 0
     outcome.count("counted", value)
-    outcome.refuse(not told <= value <= tried and f"{told} told, {value} there, {tried} tried", "the counter")
+    outcome.refuse(not acked <= value <= tried and f"{acked} acknowledged, {value} there, {tried} tried", "the counter")
 
 
 def _streamed(outcome: Outcome, sf: standfast.Standfast, books: Books, place: Path) -> None:
@@ -344,8 +346,8 @@ def _toiled(outcome: Outcome, sf: standfast.Standfast, books: Books, place: Path
     titles = Counter(str(row["title"]).removeprefix("job ") for row in rows if str(row["title"]).startswith("job "))
     _same(outcome, "tasks", books["toil"], titles, "add ")
     closed = {row["id"] for row in rows if row["state"] == "closed"}
-    outcome.refuse(sorted(_told(books["toil"], "done ") - closed)[:5], "tasks: told done and open")
-    twice = [line for line, number in books["toil"].items() if line.startswith("told done ") and number > 1]
+    outcome.refuse(sorted(_told(books["toil"], "done ") - closed)[:5], "tasks: acknowledged as done, and open")
+    twice = [line for line, number in books["toil"].items() if line.startswith("acked done ") and number > 1]
     outcome.refuse(twice[:5], "tasks: done twice")
 
 
@@ -353,13 +355,13 @@ def _mailed(outcome: Outcome, sf: standfast.Standfast, books: Books, place: Path
     rows = list(sf.rows("SELECT id, body, state FROM mail"))
     _same(outcome, "mails", books["post"], Counter(str(row["body"]).strip('"') for row in rows))
     done = {row["id"] for row in rows if row["state"] == "done"}
-    told = Counter(line.split()[1] for line in books["receive"].elements() if line.startswith("told "))
-    outcome.refuse(sorted(set(told) - done)[:5], "mails: told done and not")
-    outcome.refuse([id for id, number in told.items() if number > 1][:5], "mails: done twice")
+    acked = Counter(line.split()[1] for line in books["receive"].elements() if line.startswith("acked "))
+    outcome.refuse(sorted(set(acked) - done)[:5], "mails: acknowledged as done and not done")
+    outcome.refuse([id for id, number in acked.items() if number > 1][:5], "mails: done twice")
 
 
 def _kept(outcome: Outcome, sf: standfast.Standfast, books: Books, place: Path) -> None:
     there = {row["name"] for row in sf.rows("SELECT name FROM artifact WHERE kind = 'file'")}
     outcome.count("artifacts", len(there))
-    outcome.refuse(sorted(_told(books["store_bytes"]) - there)[:5], "artifacts: told and missing")
+    outcome.refuse(sorted(_told(books["store_bytes"]) - there)[:5], "artifacts: acknowledged and missing")
     outcome.refuse(list(sf.artifacts.verify())[:3], "artifacts: bytes")

@@ -2,7 +2,7 @@
 each key could have happened one call after another.
 
 Every call is written to a file before it is made and after it was answered, by one clock for all. A call
-whose end nobody saw may have happened at any later time, or never.
+without a recorded end may have happened at any later time, or never.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def work(url: str, scope: str, data: str, clock: str, history: str, number: int,
     """In a child: read and write two keys, and write down each call and its answer."""
     draw, clock_ = random.Random(number), SharedClock(Path(clock))
     settings = config.load(url, data_dir=data, actor=f"worker {number}", scope=scope)
-    told = os.open(history, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    acked = os.open(history, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def tell(**line: object) -> None:
-        os.write(told, json.dumps({"at": time.monotonic(), **line}).encode() + b"\n")
+        os.write(acked, json.dumps({"at": time.monotonic(), **line}).encode() + b"\n")
 
     with handle.connect(settings, clock=clock_) as sf:
         read = dict.fromkeys(KEYS, 0)
@@ -95,7 +95,7 @@ def _asked(sf: Any, key: str, kind: str, value: str, version: int) -> Any:
 
 
 def histories(path: Path) -> dict[str, list[Call]]:
-    """What each key was asked and answered. A read that nobody heard the end of says nothing."""
+    """What each key was asked and answered. A read whose end was not seen says nothing."""
     asked: dict[str, dict[str, Any]] = {}
     for line in path.read_text().splitlines():
         entry = json.loads(line)
@@ -129,7 +129,7 @@ def run(place: Path, *, seed: int, calls: int = 60, kills: int = 8, url: str | N
         outcome.count("kills", torment(nursery, start, history, random.Random(seed), kills))
     for key, recorded in histories(history).items():
         outcome.count("calls", len(recorded))
-        outcome.count("ends nobody saw", sum(call.ended == inf for call in recorded))
+        outcome.count("ends that were not seen", sum(call.ended == inf for call in recorded))
         outcome.refuse(
             not linearizable(recorded, Value(), step), f"{key}: no order of {len(recorded)} calls explains it"
         )

@@ -31,7 +31,7 @@ FAILS_EVERY = 17
 
 
 class OnPurpose(Exception):
-    """A write that fails because it was told to."""
+    """A write that fails on request."""
 
 
 def run(
@@ -44,7 +44,7 @@ def run(
     threads: int = 6,
     kill_every_s: float = 0.4,
 ) -> Outcome:
-    """Torture a fresh store in `place` for a while; see what is left."""
+    """Torture a fresh store in `place` for a while, then compare its rows with the oracle."""
     chance, path = random.Random(seed), place / "store" / "standfast.db"
     outcome = Outcome("torture" if guard else "torture without the guard")
     born = 0
@@ -124,13 +124,13 @@ def write(*, path: str, oracle: str, name: str, guard: bool, threads: int) -> No
     import standfast
 
     if not guard:
-        from standfast.db.sqlite import guard as guards
+        from standfast.db.sqlite import wal as guards
 
         guards._share = lambda *_: None  # in this process only: the product has no such switch
     sf = standfast.open(path, data_dir=os.path.dirname(path))
-    told = Oracle(oracle)
+    acked = Oracle(oracle)
     for n in range(threads):
-        threading.Thread(target=_write_for_ever, args=(sf, told, f"{name}-{n}", name), daemon=True).start()
+        threading.Thread(target=_write_for_ever, args=(sf, acked, f"{name}-{n}", name), daemon=True).start()
     while True:
         time.sleep(random.uniform(0.02, 0.1))
         for file in (path, path + "-shm"):
@@ -138,7 +138,7 @@ def write(*, path: str, oracle: str, name: str, guard: bool, threads: int) -> No
                 pass
 
 
-def _write_for_ever(sf: object, told: Oracle, name: str, counter: str) -> None:
+def _write_for_ever(sf: object, acked: Oracle, name: str, counter: str) -> None:
     import traceback
 
     import standfast
@@ -147,7 +147,7 @@ def _write_for_ever(sf: object, told: Oracle, name: str, counter: str) -> None:
     try:
         n = 0
         while True:
-            _write_one(sf, told, f"{name}-{n}", counter, fails=n % FAILS_EVERY == 5)
+            _write_one(sf, acked, f"{name}-{n}", counter, fails=n % FAILS_EVERY == 5)
             n += 1
     except standfast.CommitUnknown:
         os._exit(LOG_LOST)
@@ -156,10 +156,10 @@ def _write_for_ever(sf: object, told: Oracle, name: str, counter: str) -> None:
         os._exit(1)
 
 
-def _write_one(sf: object, told: Oracle, key: str, counter: str, *, fails: bool) -> None:
+def _write_one(sf: object, acked: Oracle, key: str, counter: str, *, fails: bool) -> None:
     import standfast
+    from standfast.core import journal
     from standfast.db.contract import Tx
-    from standfast.footings import journal
 
     assert isinstance(sf, standfast.Standfast)
 
@@ -172,9 +172,9 @@ def _write_one(sf: object, told: Oracle, key: str, counter: str, *, fails: bool)
 
     try:
         sf._store.write(body)
-        told.note(key)
+        acked.note(key)
     except OnPurpose:
-        told.note("!" + key)
+        acked.note("!" + key)
 
 
 def visit(*, path: str) -> None:

@@ -1,5 +1,7 @@
 """Files of a store are removed, moved, replaced, truncated and mounted over while four processes write.
 
+Or their modes are changed, a stock client changes the schema, or the disk is full until the new process looks.
+
 Each act has a fresh store. Four processes write rows and send effects; a fifth writes to another store beside
 it. Each also renews its leases and ignores errors of that, as the renewing thread does. In every second pass
 through the acts no effects are sent, so the memory of stores knows no sequence number. When all of them are
@@ -12,9 +14,10 @@ appends its key to a second file. What must hold:
 - A row whose write began after the act and was acknowledged is in the store that the new process opens.
 - If rows from before the act are gone, each process that wrote them gets an error before its next
   acknowledgement.
-- No effect is sent twice. Processes that start after the act are not judged for this where the act put another
-  store in place, or put the same store back in time: a fresh handle belongs to the store that it finds, and
-  only a restore opens a gap for the time of which a store has no record.
+- No effect is sent twice, also by a process that starts after the act and finds the store without its newest rows, or
+  another store in its place.
+- Each acknowledged receipt verifies in the new process if and only if its row is there. Otherwise `verify` names the
+  row as lost, or the store refuses to open with its reason.
 - The fifth process gets no error and loses no row. Acts that change nothing for a writer (a fork, the directory
   mounted at a second path) cause no error.
 - No process hangs. The file is sound, unless a process got an error.
@@ -28,6 +31,8 @@ SQLite checkpoints, vacuums and takes backups, a daemon runs, processes come and
 
 from __future__ import annotations
 
+import ctypes
+import faulthandler
 import json
 import os
 import random
@@ -45,6 +50,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from standfast.db.contract import Tx
+from standfast_prove.faults import Unavailable, mounts
 from standfast_prove.faults.children import Nursery, die_with_parent
 from standfast_prove.faults.rows import INSERT, Oracle, integrity, keys, noted, put
 from standfast_prove.outcome import Outcome
@@ -158,6 +164,45 @@ def _mount_over(scene: Scene) -> None:
     _mount(scene, scene.place / "empty", scene.directory)
 
 
+def _chmod(suffix: str) -> Act:
+    """No process that starts now can open the file. Processes that have it open go on."""
+
+    def act(scene: Scene) -> None:
+        path = f"{scene.path}{suffix}"
+        os.chmod(path, 0)
+        scene.undo.callback(os.chmod, path, 0o600)
+
+    return act
+
+
+def _chmod_directory(scene: Scene) -> None:
+    """Nothing can be created in it."""
+    os.chmod(scene.directory, 0o500)
+    scene.undo.callback(os.chmod, scene.directory, 0o700)
+
+
+def _ddl(*statements: str) -> Act:
+    """One of these by a stock client, which waits for its turn as it does for any lock."""
+
+    def act(scene: Scene) -> None:
+        code = (
+            "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=20, isolation_level=None).execute(sys.argv[2])"
+        )
+        words = [sys.executable, "-P", "-c", code, str(scene.path), scene.chance.choice(statements)]
+        subprocess.run(words, check=True, capture_output=True)
+
+    return act
+
+
+def _fill(scene: Scene) -> None:
+    """Not one byte more fits on the disk."""
+    full = scene.directory / "full"
+    with open(full, "wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+    scene.undo.callback(full.unlink)
+
+
 def _fork(scene: Scene) -> None:
     for pid in scene.writers:
         os.kill(pid, signal.SIGUSR1)
@@ -179,12 +224,29 @@ ACTS: dict[str, Act] = {
     "truncate": _truncate(0.0),
     "truncate half": _truncate(0.5),
     "truncate wal": _truncate(0.0, "-wal"),
+    "chmod db": _chmod(""),
+    "chmod wal": _chmod("-wal"),
+    "chmod directory": _chmod_directory,
+    "drop table": _ddl(*(f"DROP TABLE {table}" for table in ("event", "effect", "session", "meta", "task"))),
+    "alter table": _ddl(
+        "ALTER TABLE effect ADD COLUMN extra TEXT",
+        "ALTER TABLE event RENAME COLUMN summary TO said",
+        "ALTER TABLE session RENAME TO sessions",
+        "DROP INDEX effect_unresolved",
+        "CREATE TABLE foreign_rows (id INTEGER)",
+    ),
     "fork": _fork,
 }
-MOUNTS: dict[str, Act] = {"mount file": _mount_file, "mount directory": _mount_directory, "mount over": _mount_over}
+FULL = "full disk"
+MOUNTS: dict[str, Act] = {
+    "mount file": _mount_file,
+    "mount directory": _mount_directory,
+    "mount over": _mount_over,
+    FULL: _fill,
+}
+DISK_SIZE = "24m"
+"""Of the file system that is filled."""
 HARMLESS = frozenset({"fork", "mount directory", "unlink bell"})
-ANOTHER_STATE = frozenset({"unlink wal", "truncate wal", "cp older", "cp over", "replace"})
-"""A new process finds another store, or the same one without its newest rows."""
 
 
 def run(place: Path, *, seed: int = 0, acts: int = 60, kinds: tuple[str, ...] = (), careless: bool = False) -> Outcome:
@@ -192,6 +254,8 @@ def run(place: Path, *, seed: int = 0, acts: int = 60, kinds: tuple[str, ...] = 
     chance, outcome = random.Random(seed), Outcome("vandal, unpinned" if careless else "vandal")
     known = {**ACTS, **(MOUNTS if _can_mount(place, outcome) else {})}
     names = [name for name in known if not kinds or name in kinds]
+    if not names:
+        raise Unavailable(f"{', '.join(kinds)}: mounting needs root")
     chance.shuffle(names)
     with Nursery(words=place / "words") as nursery:
         made = _made(nursery, place)
@@ -264,9 +328,15 @@ class _Round:
         self._given = {"home": str(place / "home"), "outbox": str(place / "outbox"), "careless": careless}
 
     def play(self, known: dict[str, Act]) -> None:
+        with ExitStack() as stack:
+            self._play(known, stack)
+
+    def _play(self, known: dict[str, Act], stack: ExitStack) -> None:
         (self._place / "home").mkdir()
         for made, path in ((self._made.store, self._path), (self._made.beside, self._beside)):
             path.parent.mkdir()
+            if self._name == FULL and path == self._path:
+                stack.enter_context(mounts.memory(path.parent, size=DISK_SIZE))
             shutil.copyfile(made, path)
         writers = [self._start(f"w{n}", self._path) for n in range(WRITERS)]
         beside = self._start("beside", self._beside)
@@ -323,8 +393,12 @@ class _Round:
     def _judge(self, names: list[str], began_ns: int, ended_ns: int) -> None:
         answers = {name: [_Line(*line.split(" ")) for line in self._lines(name)] for name in names}
         before = noted(self._place / "outbox")
+        ours = [line for name in names if name != "beside" for line in answers[name]]
+        receipts = {line.what: line.receipt for line in ours if line.kind == "ack"}
+        (self._place / "receipts").write_text(json.dumps(receipts))
         left = self._look(self._path)
         there = set(left["keys"])
+        self._judge_receipts(set(receipts), there, left)
         errors = lost = 0
         for name in [name for name in names if name != "beside"]:
             after = [line for line in answers[name] if int(line.began_ns) > ended_ns]
@@ -346,10 +420,7 @@ class _Round:
         twice = {key: n for key, n in lasting.items() if n > 1}
         self._refuse(twice, "effects were sent twice")
         again = {key: n for key, n in everything.items() if n > 1 and key not in twice}
-        if self._name in ANOTHER_STATE:
-            self._outcome.count("effects sent again by a new process from another state", len(again))
-        else:
-            self._refuse(again, f"effects were sent twice, by a new process (it opened {left['opened']})")
+        self._refuse(again, f"effects were sent twice, by a new process (it opened {left['opened']})")
         self._refuse(left["state"] not in ("ok", "") and not errors, f"damaged without an error: {left['state']}")
         self._judge_beside(answers["beside"])
         self._outcome.count(
@@ -358,7 +429,18 @@ class _Round:
         self._outcome.count("errors", errors)
         self._outcome.count("effects sent", len(before))
         self._outcome.count("acknowledged rows lost without an error", lost)
-        self._outcome.count("effects sent twice", len(twice) + (0 if self._name in ANOTHER_STATE else len(again)))
+        self._outcome.count("effects sent twice", len(twice) + len(again))
+
+    def _judge_receipts(self, acknowledged: set[str], there: set[str], left: dict[str, Any]) -> None:
+        """A row and its receipt are one transaction. A missing one must be named, row by row or as a store."""
+        verified, named = set(left["verified"]), left["lost"]
+        self._refuse(sorted(verified - there)[:5], "receipts verify although their rows are gone")
+        self._refuse(sorted(there & set(named))[:5], "rows are there, and their receipts do not verify")
+        unnamed = acknowledged - verified - set(named)
+        self._refuse(not left["refused"] and sorted(unnamed)[:5], "receipts that neither verify nor are named as lost")
+        self._outcome.count("receipts verified", len(verified))
+        self._outcome.count("receipts named as lost", len(named))
+        self._outcome.count("receipts of a store that refused to open", len(unnamed))
 
     def _judge_beside(self, lines: list[_Line]) -> None:
         there = set(self._look(self._beside)["keys"])
@@ -377,7 +459,7 @@ class _Round:
         if code != 0:
             words = (self._place.parent / "words").read_text()[-600:]
             self._refuse(True, f"the new process ended with {code}: {words}")
-            return {"keys": [], "state": "", "opened": ""}
+            return NOTHING
         found: dict[str, Any] = json.loads(answer.read_text())
         return found
 
@@ -395,6 +477,11 @@ class _Line(NamedTuple):
     what: str
     began_ns: str
     ended_ns: str
+    receipt: str = ""
+
+
+NOTHING: dict[str, Any] = {"keys": [], "state": "", "opened": "", "refused": "", "verified": [], "lost": {}}
+"""What `look` finds in a store that it cannot open."""
 
 
 # -- in the children -----------------------------------------------------------------------------------
@@ -412,12 +499,24 @@ def _settle_in(home: str, *, careless: bool) -> None:
     """Stores are remembered here although the campaign runs in a temporary directory."""
     from standfast.db import store_memory
 
+    _obey_modes()
     os.environ["HOME"] = home
     for name in ("STANDFAST_REMEMBER", "XDG_STATE_HOME", "TMPDIR"):
         os.environ.pop(name, None)
     store_memory.TEMPORARY = ()  # in this process only: the product has no such switch
     if careless:
         os.environ["STANDFAST_REMEMBER"] = "0"
+
+
+def _obey_modes() -> None:
+    """The mode of a file counts for this process, as for any ordinary account: root gives up CAP_DAC_OVERRIDE."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, this process
+    sets = (ctypes.c_uint32 * 6)()
+    if os.geteuid() == 0 and libc.capget(header, sets) == 0:
+        for n in range(3):  # effective, permitted and inheritable: bits 1 and 2 are DAC_OVERRIDE, DAC_READ_SEARCH
+            sets[n] &= ~0b110
+        assert libc.capset(header, sets) == 0, os.strerror(ctypes.get_errno())
 
 
 def prepare(*, path: str, home: str, outbox: str, careless: bool) -> None:
@@ -434,7 +533,7 @@ def prepare(*, path: str, home: str, outbox: str, careless: bool) -> None:
 def write(*, path: str, oracle: str, name: str, home: str, outbox: str, careless: bool, effects: bool = True) -> None:
     """Write rows and send effects, and note every answer."""
     import standfast
-    from standfast.footings import leases
+    from standfast.core import leases
 
     _settle_in(home, careless=careless)
     answers, box = _Synced(oracle), _Synced(outbox)
@@ -456,8 +555,8 @@ def write(*, path: str, oracle: str, name: str, home: str, outbox: str, careless
         nonlocal sf
         began_ns = time.monotonic_ns()
         try:
-            call()
-            answers.note(f"{kind} {what} {began_ns} {time.monotonic_ns()}")
+            receipt = call()
+            answers.note(f"{kind} {what} {began_ns} {time.monotonic_ns()} {receipt or ''}".rstrip())
         except standfast.StorageError as error:
             answers.note(f"err {error.code} {began_ns} {time.monotonic_ns()}")
             time.sleep(PAUSE_S)
@@ -490,15 +589,16 @@ def _fork_here() -> None:
             os._exit(0)
 
 
-def record(sf: Any, key: str) -> None:
-    """One row and its row in the journal, as every method writes them."""
-    from standfast.footings import journal
+def record(sf: Any, key: str) -> str:
+    """One row and its row in the journal, as every method writes them; the receipt."""
+    from standfast.core import journal
 
-    def body(tx: Tx) -> None:
+    def body(tx: Tx) -> Any:
         tx.run(INSERT, key=key, value="1")
-        journal.append(tx, "row.put", key)
+        return journal.append(tx, "row.put", key)
 
-    sf._store.write(body)
+    receipt = sf._store.write(body)
+    return f"{receipt.seq}:{receipt.hash}"
 
 
 def send(sf: Any, name: str, n: int, box: Oracle) -> None:
@@ -512,21 +612,40 @@ def look(*, path: str, answer: str, home: str, outbox: str, careless: bool) -> N
     import standfast
 
     _settle_in(home, careless=careless)
-    found: dict[str, Any] = {"keys": [], "state": "", "opened": ""}
+    faulthandler.dump_traceback_later(PATIENCE_S - 5)  # a hang is reported with its place
+    found = {**NOTHING, "verified": [], "lost": {}}
     try:
         with standfast.open(path, data_dir=os.path.dirname(path)) as sf:
             found["opened"] = sf.engine.store_id
             found["keys"] = keys(sf)
             if "beside" not in path:
+                _verify(sf, Path(answer).with_name("receipts"), found)
                 for n in range(EFFECTS):
                     with suppress(standfast.StandfastError):
                         send(sf, "new", n, _Synced(outbox))
         found["state"] = integrity(path)
     except standfast.StandfastError as error:
-        found["opened"] = error.code
+        found["opened"] = found["refused"] = error.code
     except Exception as error:  # noqa: BLE001  a damaged file is judged by the answers of the others
         found["state"] = f"{type(error).__name__}: {error}"
     Path(answer).write_text(json.dumps({**found, "modules": sorted(sys.modules)}))
+
+
+def _verify(sf: Any, receipts: Path, found: dict[str, Any]) -> None:
+    """Each receipt that a writer got: it verifies, or the error says which row is lost."""
+    import standfast
+
+    for key, receipt in json.loads(receipts.read_text()).items() if receipts.exists() else ():
+        try:
+            sf.journal.verify(receipt)
+            found["verified"].append(key)
+        except standfast.NotFound as error:
+            if f"no row {receipt.partition(':')[0]}" in error.message:
+                found["lost"][key] = error.code
+        except standfast.Corrupt as error:
+            if error.code != "receipt_mismatch":
+                raise
+            found["lost"][key] = error.code
 
 
 # -- ordinary work ---------------------------------------------------------------------------------------

@@ -6,14 +6,14 @@ import standfast.checkpoint.checkpoints
 import standfast.db.sqlite.engine
 import standfast.ledger.approvals
 import standfast.ledger.decisions
-import standfast.ledger.effects.performing
-import standfast.ledger.effects.room
+import standfast.ledger.effects.perform
+import standfast.ledger.effects.resource
 import standfast.ledger.webhooks
 import standfast.record.agents
 import standfast.record.events
-import standfast.record.live
 import standfast.record.loops
 import standfast.record.mail
+import standfast.record.open_session
 import standfast.record.runs
 import standfast.record.tasks
 import standfast.views.recovery

@@ -1,10 +1,10 @@
 """Programs that write in every way there is, and what has to be found of them afterwards.
 
-`Writer` does one thing at a time and notes what it was told, in a line. `found` reads the same
-lines out of a store, and says what is only half there: a row without its event, an event without
+`Writer` does one thing at a time and notes each answer in a line. `found` reads the same
+lines out of a store, and names torn work: a row without its event, an event without
 its row, a counter that counts something else.
 
-Whoever forks children imports this first, so that they need not load the rooms themselves.
+Import this before you fork children, so that they need not load the resources themselves.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from zlib import crc32
 
 # Loaded here on purpose: see above.
 import standfast.checkpoint.checkpoints
-import standfast.footings.artifacts
-import standfast.ledger.effects.room
+import standfast.core.artifacts
+import standfast.ledger.effects.resource
 import standfast.record.mail
 import standfast.record.messages
 import standfast.record.sessions
 import standfast.record.state
 import standfast.record.steps
 import standfast.record.tasks  # noqa: F401
+from standfast.core import artifact_files, journal
 from standfast.db.sql import statement
-from standfast.footings import artifact_files, journal
-from standfast.interchange.hooks import hearing, spool
+from standfast.interchange.hooks import payloads, spool
 from standfast_prove.faults.rows import COUNT_UP, INSERT, VALUE
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ _CHECK = statement("PRAGMA integrity_check(3)", name="prove_check")
 
 
 def found(tx: Tx, *, checked: bool = False) -> tuple[list[str], list[str]]:
-    """What is there, and what is half there; `checked`, SQLite looks at the whole file."""
+    """Whole work and torn work. With `checked`, SQLite checks the whole file too."""
     lines = [row["line"] for row in tx.all(FOUND)]
     half = [row["line"] for row in tx.all(_HALF)]
     if checked:
@@ -95,7 +95,7 @@ def take_away(protection: str) -> None:
     """In this process only: the product has no such switch."""
     import threading
 
-    from standfast.db.sqlite import guard
+    from standfast.db.sqlite import wal
 
     def sync_and_close(fd: int) -> None:
         os.fdatasync(fd)
@@ -105,15 +105,15 @@ def take_away(protection: str) -> None:
         threading.Timer(0.01, sync_and_close, (os.dup(fd),)).start()
 
     if protection == "sync":
-        guard._sync = lambda fd: None
+        wal._sync = lambda fd: None
     elif protection == "waiting":
-        guard._sync = later
+        wal._sync = later
     elif protection == "names":
         artifact_files._sync_directory = lambda path: None
 
 
 class Writer:
-    """What it was told is noted, and what reaches the world before it is noted there too."""
+    """Each answer is noted. A request that reaches the world first is noted there too."""
 
     def __init__(self, sf: Any, note: Note, chance: random.Random, *, data_dir: str) -> None:
         self._sf, self._note, self._chance, self._data_dir = sf, note, chance, data_dir
@@ -186,7 +186,7 @@ class Writer:
         """Into the spool, and home from there."""
         at = crc32(key.encode())
         payload = {"session_id": key, "cwd": "/", "hook_event_name": "UserPromptSubmit", "prompt": key}
-        heard = hearing.heard("codex", payload, at)
+        heard = payloads.heard("codex", payload, at)
         assert heard is not None
         place = os.path.join(self._data_dir, "spool")
         if spool.append([place], self._data_dir, "codex:prove", "", heard):

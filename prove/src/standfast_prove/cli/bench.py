@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from standfast import hints
 from standfast.cli.frame import command, option
 from standfast.cli.output import Out
 from standfast.errors import InvalidInput
@@ -65,7 +65,7 @@ def _measured(out: Out, name: str, plan: Plan) -> list[Table]:
 
 
 def _kept(tables: list[Table]) -> files.Table:
-    """What `docs/evaluation.md` is made of: every ratio and every figure to reach.
+    """What `docs/internals/evaluation.md` is made of: every ratio and every figure to reach.
 
     A table that has neither, because it compares a store with itself at another size, is kept whole.
     """
@@ -82,7 +82,7 @@ def _kept(tables: list[Table]) -> files.Table:
         for line in _lines(table)
     ]
     words = sys.argv[sys.argv.index("bench") + 1 :] if "bench" in sys.argv else []
-    return files.Table("bench", f"standfast bench {shlex.join(words)}".strip(), machine(), rows)
+    return files.Table("bench", hints.command("bench", *words), machine(), rows)
 
 
 def _lines(table: Table) -> list[Line]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import signal
 import sys
 import time
@@ -12,11 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from standfast import hints
 from standfast.cli import exits
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 from standfast.errors import InvalidInput
-from standfast.footings import hints
 from standfast_prove import catalogue, results
 from standfast_prove.catalogue import Campaign
 from standfast_prove.results import Result, Run
@@ -92,7 +91,7 @@ def prove(out: Out, wanted: Wanted) -> int:
         run.play(Runner(stack, say=run.shown.say, short=wanted.is_short))
     if not run.played and not run.bugs:
         raise KeyboardInterrupt  # before anything could be said about anything
-    return run.told()
+    return run.acked()
 
 
 class _Proof:
@@ -141,7 +140,7 @@ class _Proof:
                 return
 
     def _mutants(self, runner: Runner) -> None:
-        """Every seeded bug, whatever the time: a campaign counts only if it finds its own."""
+        """Every seeded bug, however long it takes. A campaign counts only if it finds its own bugs."""
         names = _bugs(self.wanted)
         with runner.hunter() as hunter:
             for number, name in enumerate(names, 1):
@@ -164,7 +163,7 @@ class _Proof:
         if not result.control:
             self._written(result)
 
-    def told(self) -> int:
+    def acked(self) -> int:
         run, path = self._written()
         _write_page(self.wanted.directory)
         good = all(one.held for one in self.played) and not any(_survived(bug) for bug in self.bugs)
@@ -247,7 +246,7 @@ def _check_names(wanted: Wanted) -> None:
 
 
 def _check_place(directory: Path) -> None:
-    """Before an hour is spent: what is there can be read, and something can be written beside it."""
+    """Check before an hour is spent: the results file can be read, and the directory can be written."""
     import tempfile
 
     try:
@@ -260,7 +259,7 @@ def _check_place(directory: Path) -> None:
 
 
 def _bugs(wanted: Wanted) -> list[str]:
-    """Those that were asked for by name, or by the campaign, room or model that has to find them."""
+    """Those that were asked for by name, or by the campaign, resource or model that has to find them."""
     from standfast_prove.mutants import registry
 
     return [
@@ -285,12 +284,12 @@ def _words(harness: str) -> list[str]:
 
 def _command() -> str:
     words = sys.argv[sys.argv.index("prove") + 1 :] if "prove" in sys.argv else []
-    return f"standfast prove {shlex.join(words)}".strip()
+    return hints.command("prove", *words)
 
 
 @contextmanager
 def _ended_by_a_signal() -> Iterator[None]:
-    """Told to end, it ends as after Ctrl-C: children, mounts and servers are put away, what was played counts."""
+    """SIGTERM ends it like Ctrl-C: it removes children, mounts and servers, and finished runs count."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -303,7 +302,7 @@ def _ended_by_a_signal() -> Iterator[None]:
 
 
 class _Progress:
-    """One line that says what is going on, where somebody looks at a terminal."""
+    """One line of progress, on a terminal only."""
 
     def __init__(self, out: Out) -> None:
         self._shows = out.for_people and sys.stderr.isatty()

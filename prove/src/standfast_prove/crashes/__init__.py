@@ -1,1 +1,1 @@
-"""Programs to be killed at every crash point, and the oracles that compare what was told with what is there."""
+"""Programs to be killed at every crash point, and the oracles that compare acknowledgements with rows."""

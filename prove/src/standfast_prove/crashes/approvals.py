@@ -1,7 +1,7 @@
 """Killed at every crash point around request, answer, consumption and deed, and again in the recovery.
 
-The oracle is a file outside the store: a person writes down what they said yes to, and the world what
-reached it. Whatever was killed: at most one deed, never without a yes to exactly those bytes, and
+The oracle is a file outside the store. It has each approval of the person and each request that arrived. After every
+kill: at most one deed, never without a yes to exactly those bytes, and
 after the last recovery exactly one.
 """
 
@@ -51,7 +51,7 @@ class Approvals(World):
             assert s.effect("open_pr", intent, by=("branch",), do=do, probe=asking, approve=True, settle=0) == "done"
 
     def person(self, sf: standfast.Standfast) -> None:
-        """Reads what is to be done, decides, and answers; a doubt is settled by looking at the world."""
+        """Reads each request, decides and answers; it settles a doubt by looking at the world."""
         for doubt in sf.effects.in_doubt():
             if self.sent:
                 sf.effects.resolve(doubt.id, "applied", result="done", evidence="looked: it is there")
@@ -132,7 +132,7 @@ class Asked(Approvals):
         if planned.state == "acknowledged":
             return
         if planned.state == "planned" and sf.approvals.request(self.name).state == "requested":
-            raise ApprovalRequired("nobody has said yes yet")
+            raise ApprovalRequired("not approved yet")
         sent = sf.effects.dispatch(self.name)
         self.note("sent", serial.canonical(sent.intent))
         sf.effects.done(self.name, "done")

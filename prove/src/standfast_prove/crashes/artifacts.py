@@ -1,6 +1,6 @@
-"""Artifacts: no row without its bytes, no bytes lost; and what is garbage goes, and nothing else.
+"""Artifacts: no row without its bytes, no bytes lost; the collector removes garbage and nothing else.
 
-The books say what the caller was told. On SQLite the bytes are files, on a server rows.
+The books have the answers that the caller got. On SQLite the bytes are files, on a server rows.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Artifacts(World):
         return handle.connect(config.load(self.url, data_dir=self.data, scope=self.name), clock=clock)
 
     def check(self, schedule: Schedule) -> None:
-        told, wanted = [line.split() for line in self.lines()], self.bytes()
+        acked, wanted = [line.split() for line in self.lines()], self.bytes()
         with self.open() as sf:
-            for id, name in told:
+            for id, name in acked:
                 assert sf.artifacts.get(id) == wanted[name], f"{name} was acknowledged"
             found = sf.artifacts.list()
             assert sorted(one.name for one in found) == sorted(wanted), "one artifact for each, after the last run"
-            assert {id for id, _ in told} <= {one.id for one in found}
+            assert {id for id, _ in acked} <= {one.id for one in found}
             assert sf.artifacts.verify() == []
         if not self.server:  # there no client's clock makes a day of it
             self.check_garbage()
@@ -58,7 +58,7 @@ class Artifacts(World):
 
 
 class Collected(Artifacts):
-    """A day later the collector comes: scratch goes, and what is kept stays whole."""
+    """A day later the collector removes scratch files, and the artifacts stay whole."""
 
     on_a_server: ClassVar[bool] = False
 
@@ -74,6 +74,6 @@ class Collected(Artifacts):
     def check(self, schedule: Schedule) -> None:
         with self.later(25) as sf:
             assert sorted(found.name for found in sf.artifacts.list()) == ["empty", "small"]
-            assert sf.artifacts.collect() == (0, 0, 0, [])
+            assert list(sf.artifacts.collect().as_dict().values()) == [0, 0, 0, []]
             assert sf.artifacts.verify() == []
         self.sound()

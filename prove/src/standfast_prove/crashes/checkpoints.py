@@ -1,7 +1,7 @@
 """Decisions and checkpoints of a session: each is written before it is acted upon, once, and found again.
 
-Checkpoints are only ever a help: whatever was killed, each that was told is there and stands for the
-messages it says, and every message is there too.
+Checkpoints only save time. After any kill each acknowledged one is there and covers the
+messages that it names, and every message is there too.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Folds(World):
                     assert one.summary == " | ".join(f"line {n}" for n in range(1, one.to_position + 1)), schedule
             newest = sf.checkpoints.context(self.name)
             assert (newest.summary, newest.cursor, newest.messages) == ("all of it", {"line": LINES}, [])
-            told = [event for id in made for event in sf.journal.about(id) if event.type == "checkpoint.added"]
-            assert len(told) == len(made)
+            acked = [event for id in made for event in sf.journal.about(id) if event.type == "checkpoint.added"]
+            assert len(acked) == len(made)
         self.sound()
 
     def check_decisions(self, sf: standfast.Standfast, lines: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Conversations: no batch is split, nothing that was taken back or cleared comes back, nothing told is lost."""
+"""Conversations: no batch is split, nothing that was taken back or cleared comes back, nothing acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ FIRST, SECOND = [[1, 1], [1, 2]], [[2, 1], [2, 2], [2, 3]]
 
 
 class Talks(World):
-    """Adds, takes back and clears as a framework does; each life goes on where the conversation stands."""
+    """Adds, takes back and clears as a framework does; each life continues where the conversation ends."""
 
     def live(self) -> None:
         with self.open() as sf:
             talks = Conversations(sf._store)
             items = self.seen(talks)
             if not items:
-                items = self.told("add", lambda: self.add(talks, FIRST))
+                items = self.acked("add", lambda: self.add(talks, FIRST))
             if items == FIRST:
-                self.told("take back", lambda: talks.take_back(self.name))
+                self.acked("take back", lambda: talks.take_back(self.name))
                 items = self.seen(talks)
             if items == FIRST[:1]:
-                self.told("clear", lambda: talks.clear(self.name))
-                self.told("add", lambda: self.add(talks, SECOND))
+                self.acked("clear", lambda: talks.clear(self.name))
+                self.acked("add", lambda: self.add(talks, SECOND))
 
     def add(self, talks: Conversations, items: list[list[int]]) -> list[Item]:
         talks.add(self.name, [line(item, role="user", summary=json.dumps(item), redact=True) for item in items])
@@ -47,7 +47,7 @@ class Talks(World):
             batches = Counter(message.content[0] for message in said)
             assert batches[1] % 2 == 0
             assert batches[2] == len(SECOND), f"{schedule}: {batches}"
-            assert noted["told add"] * 2 <= len(said)
+            assert noted["acked add"] * 2 <= len(said)
             self.check_story(sf)
         self.sound()
 

@@ -1,6 +1,6 @@
 """A daemon killed at every crash point from a slot that is due to its recorded end; and the next one too.
 
-The oracle is a file the commands themselves append to. Whatever was killed: each slot was run exactly once,
+The oracle is a file the commands themselves append to. After every kill: each slot was run exactly once,
 ended as done with the output it wrote, and nothing is left behind.
 """
 
@@ -11,11 +11,12 @@ from collections import Counter
 from pathlib import Path
 
 import standfast
+from standfast import when
 from standfast.clock import MINUTE_US, SECOND_US, SYSTEM
 from standfast.config.actor import account
 from standfast.crash import Schedule
-from standfast.daemon.lead import name_of
-from standfast.daemon.parts import Sweeping
+from standfast.daemon.jobs import Sweeping
+from standfast.daemon.leader_lease import name_of
 from standfast_prove.crashes.world import World
 from standfast_prove.faults.daemons import Later, daemon, noted, noting, opened, until
 
@@ -53,10 +54,10 @@ class Scheduled(World):
         return [f"{name}{self.number}" for name in LOOPS]
 
     def live(self) -> None:
-        """From the top, whatever happened before."""
+        """From the top, in every life."""
         with opened(self.url, self.data) as sf:
             for name, then in zip(self.names(), ("echo done", "sleep 0.02; echo done"), strict=True):
-                sf.loops.add(name, noting(self.oracle, then), at=self.at_us, cwd="/")
+                sf.loops.add(name, noting(self.oracle, then), at=when.utc(self.at_us), cwd="/")
         with opened(self.url, self.data, clock=Later()) as sf:
             serving = daemon(sf)
             serving.tick()
@@ -86,8 +87,8 @@ class Sweeps(World):
 
     def live(self) -> None:
         with self.open() as sf:
-            sf.state.set("short", "x", for_us=1)
-            self.told("send", lambda: sf.mail.send("bob", "hello", key="one", attempts_max=30))
+            sf.state.set("short", "x", for_="1us")
+            self.acked("send", lambda: sf.mail.send("bob", "hello", key="one", attempts_max=30))
             sf.mail.claim("bob")
             sweeping = Sweeping(sf)
             sweeping._due_us = [0] * len(sweeping._due_us)  # as after the longest of their times
@@ -97,7 +98,7 @@ class Sweeps(World):
         with self.open() as sf:
             sf.state.expire()
             sf.mail.sweep()
-            (row,) = sf.rows("SELECT value FROM state WHERE scope = :s AND key = 'short'", {"s": sf._store.caller.home})
+            (row,) = sf.rows("SELECT value FROM state WHERE scope = :s AND key = 'short'", {"s": self.name})
             assert row["value"] == "null"
             (mail,) = sf.mail.list("bob", state="any")
             types = Counter(event.type for event in sf.mail.history(mail, limit=1000))

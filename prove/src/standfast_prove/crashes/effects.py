@@ -1,7 +1,7 @@
 """A small agent, a world that keeps its own books, and an oracle that compares them with the store.
 
 The world is a file that `do` appends to with one write; nothing in the store knows it. The agent
-words its requests differently in every life, as a model would. A person settles what is in
+words its requests differently in every life, as a model would. A person settles effects in
 doubt by looking into the world, as a person would, and never guesses.
 
     plain        nothing but an intent: in doubt, a person looks
@@ -54,7 +54,7 @@ class Books:
 
 
 class Fault(Exception):
-    """A request that ended in an error nobody declared."""
+    """A request that ended in an undeclared error."""
 
 
 class Agent(World):
@@ -71,7 +71,7 @@ class Agent(World):
 
     @property
     def books(self) -> Books:
-        """What lives were told is done."""
+        """What lives saw acknowledged as done."""
         return Books(self.now / "told.log")
 
     @property
@@ -104,14 +104,14 @@ class Agent(World):
         return True
 
     def remembers(self, sf: standfast.Standfast) -> None:
-        """What an earlier life was told is done must be recorded as done, before anybody settles anything."""
-        told = {tuple(line[:2]) for line in self.books.lines()}
+        """An effect that was acknowledged in an earlier life must be recorded as done, before any doubt is settled."""
+        acked = {tuple(line[:2]) for line in self.books.lines()}
         done = {
             (effect.tool, effect.intent["what"])
-            for effect in (sf.effects.list(session=self.key, limit=1000) if told else [])
+            for effect in (sf.effects.list(session=self.key, limit=1000) if acked else [])
             if effect.state == "acknowledged"
         }
-        assert told <= done, f"said to be done, and not recorded: {told - done}"
+        assert acked <= done, f"said to be done, and not recorded: {acked - done}"
 
     def settle(self, sf: standfast.Standfast) -> None:
         for effect in sf.effects.in_doubt(limit=1000):
@@ -144,7 +144,7 @@ class Agent(World):
             return self.world.receive(tool, what, call.key, call.intent["words"])
 
         result: str = s.effect(tool, {"what": what, "words": self.words}, by="what", do=do or send, **options)
-        assert self.world.has(tool, what), "what is said to be done is not in the world's books"
+        assert self.world.has(tool, what), "an effect that was reported as done is not in the world's books"
         self.books.receive(tool, what, "", "")
         return result
 

@@ -1,7 +1,7 @@
 """Killed at every crash point while events are appended, consumed and folded; and again in the recovery.
 
-The oracle is a file outside the store: what was tried and what was told to have succeeded. Whatever was
-killed: nothing that was told is missing, a key has appended once, the events of one call stand side by
+The oracle is a file outside the store: what was tried and what was acknowledged. After every
+kill: nothing acknowledged is missing, a key has appended once, the events of one call stand side by
 side, and what a consumer wrote together with its place tells of every event exactly once.
 """
 
@@ -23,18 +23,18 @@ class Events(World):
     """A writer, a consumer with work of its own, one that is done by going on, and a fold."""
 
     def live(self) -> None:
-        """From the top, whatever happened before."""
+        """From the top, in every life."""
         with self.open() as sf:
-            self.told("plain", lambda: sf.events.append("orders", "plain"))
-            self.told("keyed", lambda: sf.events.append_many("orders", [("one", 1), ("two", 2)], key="k"))
-            self.told("both", lambda: self.both(sf))
-            self.told("seek", lambda: sf.events.seek("auditor", "orders", to="now"))
+            self.acked("plain", lambda: sf.events.append("orders", "plain"))
+            self.acked("keyed", lambda: sf.events.append_many("orders", [("one", 1), ("two", 2)], key="k"))
+            self.acked("both", lambda: self.both(sf))
+            self.acked("seek", lambda: sf.events.seek("auditor", "orders", to="now"))
             self.drain(sf, "orders")
             self.drain(sf, None)
             for event in sf.events.consume("log", "orders"):
                 self.tell(f"handled {event.version}")
             sf.events.fold("orders", count, {}, name="count", snapshot_every=1)
-            self.told("forget", lambda: sf.events.forget("auditor", "orders"))
+            self.acked("forget", lambda: sf.events.forget("auditor", "orders"))
             sf.events.delete_snapshots()
             sf.events.fold("orders", count, {}, name="count", snapshot_every=1)
 
@@ -76,7 +76,7 @@ class Events(World):
             pairs = [event for event in invoices if event.type == "both"]
             assert seen["left"] == seen["right"] == len(pairs)
             for what, there in (("plain", seen["plain"]), ("both", len(pairs))):
-                assert noted[f"told {what}"] <= there <= noted[f"tried {what}"]
+                assert noted[f"acked {what}"] <= there <= noted[f"tried {what}"]
             for stream, wanted in (("orders", orders), (None, [*orders, *invoices])):
                 packed = [event.data for event in sf.events.read(f"packed {stream}", limit=1000)]
                 said = [event.seq for event in wanted]

@@ -1,4 +1,4 @@
-"""Hooks and gates: what a hook was told to be kept is there once; the copy of the gates follows the store.
+"""Hooks and gates: each record that a hook acknowledged is there once; the copy of the gates follows the store.
 
 A hook that is killed is not run again by its agent: each record is tried once, and then there or not.
 """
@@ -10,8 +10,8 @@ from collections import Counter
 from typing import Any
 
 from standfast.crash import Schedule
-from standfast.interchange.hooks import hearing
-from standfast.interchange.hooks.keeping import Hooks as Room
+from standfast.interchange.hooks import payloads
+from standfast.interchange.hooks.record import Hooks as Resource
 from standfast_prove.crashes.world import World
 
 EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop")
@@ -27,9 +27,9 @@ class Hooks(World):
             tried = {line.split()[1] for line in self.lines() if line.startswith("tried ")}
             for n, event in enumerate(EVENTS, 1):
                 if str(n) not in tried:
-                    heard = hearing.heard("codex", self.payload(event), n)
+                    heard = payloads.heard("codex", self.payload(event), n)
                     assert heard is not None
-                    self.told(str(n), lambda heard=heard: Room(sf._store).keep(heard))  # type: ignore[misc]
+                    self.acked(str(n), lambda heard=heard: Resource(sf._store).keep(heard))  # type: ignore[misc]
             if any(gate.pattern == "rm *" for gate in sf.gates.list()):
                 sf.gates.remove("rm *")
             sf.gates.mirror()
@@ -53,10 +53,10 @@ class Hooks(World):
             )
             for n in range(1, len(EVENTS) + 1):
                 assert found[n] <= 1, f"{schedule}: {n} is there {found[n]} times"
-                assert found[n] == 1 or not noted[f"told {n}"], f"{schedule}: {n} was kept and is lost"
-            standing = sorted(gate.pattern for gate in sf.gates.list() if gate.scope == sf._store.caller.home)
+                assert found[n] == 1 or not noted[f"acked {n}"], f"{schedule}: {n} was kept and is lost"
+            standing = sorted(gate.pattern for gate in sf.gates.list() if gate.scope == self.name)
             assert standing == ["git push*"]
             copies = json.loads((self.data / "gates.json").read_text())["stores"].values()
-            copied = [one["pattern"] for gates in copies for one in gates if one["scope"] == sf._store.caller.home]
+            copied = [one["pattern"] for gates in copies for one in gates if one["scope"] == self.name]
             assert copied == standing, "the copy is behind"
         self.sound()

@@ -1,6 +1,6 @@
 """Killed at every crash point while transcripts are imported, and again in the recovery: the end is the same.
 
-The oracle is an import that nobody disturbed, into a store of its own.
+The oracle is an undisturbed import into a store of its own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import standfast
 from standfast.crash import Schedule
-from standfast.interchange.transcripts import reading
+from standfast.interchange.transcripts import files
 from standfast_prove.crashes.world import World
 from standfast_prove.mutants.patching import Patching
 from standfast_prove.transcripts import append, claude, night, user, write
@@ -68,7 +68,7 @@ class Imports(World):
 
     def all(self, sf: standfast.Standfast) -> None:
         with Patching() as patch:
-            patch.setattr(reading, "PIECE_LINES", 5)  # a handful of batches
+            patch.setattr(files, "PIECE_LINES", 5)  # a handful of batches
             self._import(sf)
 
     def _import(self, sf: standfast.Standfast) -> None:
@@ -84,7 +84,7 @@ class Imports(World):
         like: dict[str, object] = {"name": f"%{self.name}-%", "folder": f"{self.folder}%"}
         asked = {
             "message": "SELECT m.native, m.position, m.role, m.content, n.name AS node, s.key,"
-            " m.retracted_us IS NULL AS stands FROM message m JOIN node n ON n.id = m.node_id"
+            " m.retracted_us IS NULL AS kept FROM message m JOIN node n ON n.id = m.node_id"
             " JOIN session s ON s.id = m.session_id WHERE s.key LIKE :name ORDER BY m.native",
             "tool_call": "SELECT c.call_id, c.status, c.output, s.key FROM tool_call c"
             " JOIN session s ON s.id = c.session_id WHERE s.key LIKE :name ORDER BY c.call_id",
@@ -100,7 +100,7 @@ class Imports(World):
         return {what: [self._nameless(row) for row in sf.rows(text, like)] for what, text in asked.items()}
 
     def _nameless(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """As every schedule would have it, whatever its name."""
+        """The result that every schedule must have, without its name."""
         return {
             column: value.replace(str(self.folder), "FOLDER").replace(self.name, "NAME")
             if isinstance(value, str)
@@ -119,10 +119,10 @@ class Imports(World):
                 assert found[what] == wanted[what], f"{schedule}: {what}"
             ends = [(row["path"], row["upto"]) for row in found["source"]]
             assert ends == [(row["path"], row["upto"]) for row in wanted["source"]]
-            (told,) = sf.rows(
+            (acked,) = sf.rows(
                 "SELECT count(*) AS n FROM event e JOIN import_source s ON s.id = e.subject"
                 " WHERE e.type = 'import.recorded' AND s.path LIKE :folder",
                 {"folder": f"{self.folder}%"},
             )
-            assert told["n"] == len(found["batch"]), "one row of the journal per batch"
+            assert acked["n"] == len(found["batch"]), "one row of the journal per batch"
         self.sound()

@@ -1,8 +1,8 @@
 """Killed at every crash point while loops are kept, fired, run, tried again and ended; and again in the recovery.
 
-The world is a file outside the store: what was told to have succeeded, and every time a command really ran.
-Whatever was killed: every slot up to now has one row, one command runs per attempt and never two at once, what
-was told is there, and the rows and the journal tell one story.
+The world is a file outside the store: what was acknowledged, and every time a command really ran.
+After every kill: every slot up to now has one row, one command runs per attempt and never two at once, every
+acknowledged change is there, and the rows and the journal agree.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from contextlib import suppress
 import standfast
 from standfast import config, handle
 from standfast.clock import ManualClock
+from standfast.core import leases
 from standfast.crash import Schedule
 from standfast.errors import IllegalTransition, LeaseLost
-from standfast.footings import leases
 from standfast_prove.crashes.world import World
 
 SLOTS = (1, 2)
@@ -32,19 +32,19 @@ class Loops(World):
         return handle.connect(settings, clock=clock)
 
     def live(self) -> None:
-        """From the top, whatever happened before."""
+        """From the top, in every life."""
         with self.open() as sf:
             clock = sf._store.caller.clock
             assert isinstance(clock, ManualClock)
-            self.told("add", lambda: sf.loops.add("hourly", ["true"], every="1h", retries_max=9, backoff_us=0))
-            self.told("add", lambda: sf.loops.add("other", ["true"], every="1h", failures_max=1))
+            self.acked("add", lambda: sf.loops.add("hourly", ["true"], every="1h", retries_max=9, backoff=0))
+            self.acked("add", lambda: sf.loops.add("other", ["true"], every="1h", failures_max=1))
             for _ in SLOTS:
                 clock.jump(3600)
                 self.work(sf)
-            self.told("pause", lambda: sf.loops.pause("other", "enough"))
-            self.told("resume", lambda: sf.loops.resume("other"))
-            self.told("ask", lambda: self.cancel(sf, sf.runs.ask("other").id))
-            self.told("remove", lambda: sf.loops.remove("other"))
+            self.acked("pause", lambda: sf.loops.pause("other", "enough"))
+            self.acked("resume", lambda: sf.loops.resume("other"))
+            self.acked("ask", lambda: self.cancel(sf, sf.runs.ask("other").id))
+            self.acked("remove", lambda: sf.loops.remove("other"))
 
     def cancel(self, sf: standfast.Standfast, run_id: str) -> None:
         with suppress(IllegalTransition):
@@ -55,14 +55,14 @@ class Loops(World):
         for lost in sf.runs.abandon_dead():
             self.tell(f"lost {lost.id} {lost.attempt}")
         for _ in range(2):
-            self.told("fire", sf.loops.fire_due)
+            self.acked("fire", sf.loops.fire_due)
         while (run := sf.runs.claim(host="here")) is not None:
             sf.runs.started(run.id, run.attempt, pid=os.getpid(), process=leases.this_process(clock))
             self.tell(f"ran {run.id} {run.attempt}")
             code = 1 if run.loop == "other" or run.attempt == 1 else 0
             with suppress(LeaseLost):
-                done = sf.runs.finish(run.id, run.attempt, exit_code=code, duration_us=1)
-                self.tell(f"told {done.state} {done.id} {done.attempt}")
+                done = sf.runs.finish(run.id, run.attempt, exit_code=code, duration="1us")
+                self.tell(f"acked {done.state} {done.id} {done.attempt}")
 
     def check(self, schedule: Schedule) -> None:
         lines = self.noted()
@@ -86,8 +86,8 @@ class Loops(World):
                     assert run.attempt in ran
             for line in lines:
                 word, _, rest = line.partition(" ")
-                if word == "told" and rest.startswith("done "):
-                    assert sf.runs.get(rest.split()[1]).state == "done", "what was told is lost"
+                if word == "acked" and rest.startswith("done "):
+                    assert sf.runs.get(rest.split()[1]).state == "done", "an acknowledged run is lost"
             assert [loop.name for loop in sf.loops.list()] == ["hourly"]
             others = sf.loops.list(state="removed")
             assert {loop.state for loop in others} == {"removed"}

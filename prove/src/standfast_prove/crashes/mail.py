@@ -1,7 +1,7 @@
 """Killed at every crash point while mail is sent, taken, given back, given up, retried and done; and again after.
 
-The oracle is a file outside the store: what was tried and what was told to have succeeded. Whatever was
-killed: nothing that was told is missing, each mail ended once, every attempt has a row with its end,
+The oracle is a file outside the store: what was tried and what was acknowledged. After every
+kill: nothing acknowledged is missing, each mail ended once, every attempt has a row with its end,
 and the mail, its attempts, its dead letters and the journal tell one story.
 """
 
@@ -18,24 +18,24 @@ KEYS = ("one", "two")
 
 
 class Mails(World):
-    """A sender, a reader that hesitates, a mail that nobody can handle, and a person who settles it."""
+    """A sender, a reader that hesitates, a mail that no reader can handle, and a person who settles it."""
 
     def live(self) -> None:
-        """From the top, whatever happened before."""
+        """From the top, in every life."""
         with self.open() as sf:
             sf.mail.bound("bob", 50)
             for key in KEYS:
-                self.told(f"send {key}", lambda key=key: sf.mail.send("bob", key, key=key, attempts_max=30))  # type: ignore[misc]
+                self.acked(f"send {key}", lambda key=key: sf.mail.send("bob", key, key=key, attempts_max=30))  # type: ignore[misc]
             if (mail := sf.mail.claim("bob")) is not None:
-                self.told("defer", lambda: sf.mail.defer(mail, for_us=1, reason="later"))
+                self.acked("defer", lambda: sf.mail.defer(mail, for_="1us", reason="later"))
             if (read := sf.mail.read(to="bob")) is not None:
-                self.told("renew", lambda: sf.mail.renew(read))
-                self.told("release", lambda: sf.mail.release(read, reason="not me"))
+                self.acked("renew", lambda: sf.mail.renew(read))
+                self.acked("release", lambda: sf.mail.release(read, reason="not me"))
             self.poison(sf)
             sf.mail.sweep()
-            for found in sf.mail.follow("bob", timeout_s=0):
+            for found in sf.mail.follow("bob", timeout=0):
                 self.tell(f"work {found.body} {found.fence}")
-                self.told(
+                self.acked(
                     f"done {found.body}",
                     lambda found=found: sf.mail.reply(found, "ok", key=f"re {found.body}", sender="bob", done=True),  # type: ignore[misc]
                 )
@@ -43,13 +43,13 @@ class Mails(World):
     def poison(self, sf: standfast.Standfast) -> None:
         poison = sf.mail.send("eve", "poison", key="poison", attempts_max=1)
         if (mail := sf.mail.claim("eve")) is not None:
-            self.told("refuse", lambda: sf.mail.refuse(mail, "no good"))
+            self.acked("refuse", lambda: sf.mail.refuse(mail, "no good"))
         if sf.mail.get(poison.id).attempts_max == 1:
-            self.told("retry", lambda: sf.mail.retry(poison.id, attempts=1, note="once more"))
+            self.acked("retry", lambda: sf.mail.retry(poison.id, attempts=1, note="once more"))
         if (last := sf.mail.claim("eve")) is not None:
-            self.told("give up", lambda: sf.mail.release(last, reason="still no good"))
+            self.acked("give up", lambda: sf.mail.release(last, reason="still no good"))
         if sf.mail.dead():
-            self.told("resolve", lambda: sf.mail.resolve(poison.id, note="by hand"))
+            self.acked("resolve", lambda: sf.mail.resolve(poison.id, note="by hand"))
 
     def check(self, schedule: Schedule) -> None:
         noted = self.noted()
@@ -61,7 +61,7 @@ class Mails(World):
             for key in KEYS:
                 assert (mails[key].state, mails[key].reason) == ("done", "answered")
                 assert mails[f"re {key}"].reply_to_id == mails[key].id
-                assert noted[f"told done {key}"] <= 1
+                assert noted[f"acked done {key}"] <= 1
             assert mails["poison"].state == "dead"
             letters = sf.mail.dead(settled=True)
             assert sorted(letter.settlement or "open" for letter in letters) == ["resolved", "retried"]

@@ -1,6 +1,6 @@
 """Sessions: same end, nothing lost, nothing twice.
 
-A step writes a line when it runs; the program notes what it was told, right after it was told. The oracle
+A step writes a line when it runs; the program notes each answer at once. The oracle
 compares both with the store.
 """
 
@@ -27,20 +27,20 @@ class Sessions(World):
         with self.open() as sf:
             with sf.session(self.name) as s:
                 s.say("user", "please", key="asked")
-                self.tell("told message asked")
+                self.tell("acked message asked")
                 made: dict[str, str] = {}
                 for name in STEPS:
                     made = s.step(name, lambda name=name: self.work(name, life), returns=dict)
-                    self.tell(f"told step {name} {made['made']}")
+                    self.tell(f"acked step {name} {made['made']}")
                 reviewer = s.subagent("reviewer")
                 reviewer.say("assistant", made, key="reviewed")
                 s.state["branch"] = "fix-42"
-                self.tell("told state branch")
+                self.tell("acked state branch")
                 s.cursor = "done"
-            self.tell("told session completed")
+            self.tell("acked session completed")
 
     def check(self, schedule: Schedule) -> None:
-        told = self.booked("told")
+        acked = self.booked("acked")
         with self.open() as sf:
             record = sf.sessions.get(self.name)
             assert (record.state, record.holder, record.cursor) == ("completed", None, "done"), record
@@ -52,8 +52,8 @@ class Sessions(World):
             assert sf.state.get("branch", namespace=record.id).value == "fix-42"
             taken = [event.type for event in sf.journal.about(record.id)].count("session.taken_over")
         assert sorted(results) == sorted(STEPS)
-        # Told once is told for ever: every life that heard a result heard the recorded one.
-        for line in told:
+        # A result never changes: every life that got a result got the recorded one.
+        for line in acked:
             kind, _, rest = line.partition(" ")
             if kind == "step":
                 name, _, made = rest.partition(" ")

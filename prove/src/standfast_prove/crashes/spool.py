@@ -1,7 +1,7 @@
 """Killed at every crash point while records are spooled and brought home, and again in the recovery.
 
-The oracle is a file outside the store: what was tried, and what the spool was told to have taken.
-Whatever was killed: what was taken is in the store exactly once, and nothing that was not tried.
+The oracle is a file outside the store: each try, and each record that the spool acknowledged.
+After every kill: what was taken is in the store exactly once, and nothing that was not tried.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from standfast.crash import Schedule
-from standfast.interchange.hooks import hearing, spool
+from standfast.interchange.hooks import payloads, spool
 from standfast_prove.crashes.world import World
 
 
@@ -34,11 +34,11 @@ class Spooling(World):
             payload["tool_input"] = {"command": "ls"}
         else:
             payload |= {"hook_event_name": "UserPromptSubmit", "prompt": f"{self.name}-{n}"}
-        given = hearing.heard("codex", payload, n)
+        given = payloads.heard("codex", payload, n)
         assert given is not None
         self.tell(f"tried {n}")
         assert spool.append([str(self.there)], str(self.data), f"codex:{self.name}", "", given)
-        self.tell(f"told {n}")
+        self.tell(f"acked {n}")
 
     def live(self) -> None:
         for n in range(2):
@@ -68,7 +68,7 @@ class Spooling(World):
             )
         for n in range(3):
             assert found[n] <= 1, f"{schedule}: {n} is there {found[n]} times"
-            assert found[n] == 1 or not lines[f"told {n}"], f"{schedule}: {n} was taken and is lost"
+            assert found[n] == 1 or not lines[f"acked {n}"], f"{schedule}: {n} was taken and is lost"
             assert found[n] == 0 or lines[f"tried {n}"]
         assert not self.there.exists() or not any(self.there.iterdir())
         self.sound()

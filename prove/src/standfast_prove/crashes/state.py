@@ -1,8 +1,8 @@
 """Killed at every crash point while values are set, swapped, updated, verified, deleted and swept.
 
-The oracle is a file outside the store: what was tried and what was told to have succeeded. Whatever was
-killed: nothing that was told is missing, nothing happened that was not tried, a counter lost nobody,
-and the row and the journal tell one story.
+The oracle is a file outside the store: what was tried and what was acknowledged. After every
+kill: nothing acknowledged is missing, nothing happened that was not tried, a counter counted every call,
+and the row and the journal agree.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ class Values(World):
     """A counter, a value with a verdict, one that comes and goes, one whose time is over at once."""
 
     def live(self) -> None:
-        """From the top, whatever happened before."""
+        """From the top, in every life."""
         with self.open() as sf:
-            self.told("count", lambda: sf.state.update("n", lambda n: n + 1, default=0))
-            branch = self.told("branch", lambda: sf.state.set("branch", "main", verify="true"))
-            self.told("verdict", lambda: self.verify(sf, branch))
-            self.told("come", lambda: sf.state.set("guest", 1))
-            self.told("go", lambda: sf.state.delete("guest"))
-            sf.state.set("short", "x", for_us=1)
+            self.acked("count", lambda: sf.state.update("n", lambda n: n + 1, default=0))
+            branch = self.acked("branch", lambda: sf.state.set("branch", "main", verify="true"))
+            self.acked("verdict", lambda: self.verify(sf, branch))
+            self.acked("come", lambda: sf.state.set("guest", 1))
+            self.acked("go", lambda: sf.state.delete("guest"))
+            sf.state.set("short", "x", for_="1us")
             while not sf.state.expire():
                 pass  # a microsecond, and there it is
 
@@ -40,16 +40,14 @@ class Values(World):
         noted = self.noted()
         with self.open() as sf:
             n = sf.state.get("n")
-            assert noted["told count"] <= n.value <= noted["tried count"]
+            assert noted["acked count"] <= n.value <= noted["tried count"]
             assert n.version == n.value
             branch = sf.state.get("branch")
-            assert noted["told branch"] <= branch.version <= noted["tried branch"]
+            assert noted["acked branch"] <= branch.version <= noted["tried branch"]
             assert branch.verdict == "fresh"
             with raising(NotFound):
                 sf.state.get("guest")
-            (row,) = sf.rows(
-                "SELECT value, expires_us FROM state WHERE scope = :s AND key = 'short'", {"s": sf._store.caller.home}
-            )
+            (row,) = sf.rows("SELECT value, expires_us FROM state WHERE scope = :s AND key = 'short'", {"s": self.name})
             assert (row["value"], row["expires_us"]) == ("null", 0)
             for key in ("n", "branch", "guest", "short"):
                 self.check_story(sf, key)
@@ -57,12 +55,11 @@ class Values(World):
 
     def check_story(self, sf: standfast.Standfast, key: str) -> None:
         """Every version is in the journal, once and in order."""
-        told = sf.rows(
+        acked = sf.rows(
             "SELECT data FROM event WHERE scope = :s AND subject = :k AND type IN ('state.set', 'state.deleted')"
             " ORDER BY seq",
             {"s": self.name, "k": f"state::{key}"},
         )
-        versions = [json.loads(event["data"])["version"] for event in told]
-        home = sf._store.caller.home
-        (row,) = sf.rows("SELECT version FROM state WHERE scope = :s AND key = :k", {"s": home, "k": key})
+        versions = [json.loads(event["data"])["version"] for event in acked]
+        (row,) = sf.rows("SELECT version FROM state WHERE scope = :s AND key = :k", {"s": self.name, "k": key})
         assert versions == list(range(1, row["version"] + 1))

@@ -3,7 +3,7 @@
 One schedule is a place where the program is killed with SIGKILL, and perhaps one where the recovery is. A
 world that passes 100 points has 100 first crashes and ten thousand second ones, so a run draws from
 them by its seed: the first crashes of one seed go on where those of the seed before ended, and the
-second ones are drawn anew. Every life is a process of its own, forked from one that has lived through
+second ones are drawn again. Every life is a process of its own, forked from one that has lived through
 the whole program once and holds nothing open.
 """
 
@@ -27,7 +27,7 @@ class Swept:
     schedules: int = 0
     second_crashes: int = 0
     points: int = 0
-    """Passed by the program when nobody disturbs it: so many first crashes there are."""
+    """The crash points that an undisturbed run passes: one first crash for each."""
     there: int = 0
     """Schedules that exist, of the first crashes that were played."""
     passed: set[str] = field(default_factory=set)
@@ -56,7 +56,7 @@ class _Sweep:
             self._world.warm()
         except Exception as error:
             raise AssertionError(f"{Schedule()}: {type(error).__name__}: {error}") from error
-        gc.freeze()  # what is here already is not to be looked at, and so not copied, in every child
+        gc.freeze()  # a collector that reads these objects in a child would copy their pages
         try:
             swept = self._swept
             points = self._begin(0)

@@ -1,8 +1,8 @@
 """Killed at every crash point while tasks are seen, claimed, changed, done and swept; and again in the recovery.
 
-The oracle is a file outside the store: what was tried and what was told to have succeeded. Whatever was
-killed: nothing that was told is missing, nothing happened that was not tried, each episode is closed
-once by whoever held it last, and the row and the journal tell one story.
+The oracle is a file outside the store: what was tried and what was acknowledged. After every
+kill: nothing acknowledged is missing, nothing happened that was not tried, each episode is closed
+once by its last holder, and the row and the journal agree.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 
 import standfast
-from standfast.clock import HOUR_US
 from standfast.crash import Schedule
 from standfast.record.tasks import Task
 from standfast_prove.crashes.world import World
@@ -22,22 +21,22 @@ class Tasks(World):
     """A source that sweeps, a person who puts things aside, a worker who does the rest."""
 
     def live(self) -> None:
-        """From the top, whatever happened before."""
+        """From the top, in every life."""
         with self.open() as sf:
             for topic in TOPICS:
-                self.told(f"add {topic}", lambda topic=topic: sf.tasks.add(topic, priority=1))  # type: ignore[misc]
-            self.told("sweep", lambda: sf.tasks.sweep("lint", seen=["unused import"], absent_max=1))
-            self.told("sweep", lambda: sf.tasks.sweep("lint", seen=[], absent_max=1))
+                self.acked(f"add {topic}", lambda topic=topic: sf.tasks.add(topic, priority=1))  # type: ignore[misc]
+            self.acked("sweep", lambda: sf.tasks.sweep("lint", seen=["unused import"], absent_max=1))
+            self.acked("sweep", lambda: sf.tasks.sweep("lint", seen=[], absent_max=1))
             parser = sf.tasks.add("parser")
-            self.told("edit", lambda: sf.tasks.edit(parser.id, priority=0))
-            self.told("snooze", lambda: sf.tasks.snooze(parser.id, for_us=HOUR_US))
-            self.told("reopen", lambda: sf.tasks.reopen(parser.id))
+            self.acked("edit", lambda: sf.tasks.edit(parser.id, priority=0))
+            self.acked("snooze", lambda: sf.tasks.snooze(parser.id, for_="1h"))
+            self.acked("reopen", lambda: sf.tasks.reopen(parser.id))
             first = sf.tasks.claim()
             if first is not None:
                 sf.tasks.release(first)
             while task := sf.tasks.claim():
                 self.tell(f"work {task.title} {task.id} {task.fence}")
-                self.told(f"done {task.id}", lambda task=task: sf.tasks.done(task, result=task.fence))  # type: ignore[misc]
+                self.acked(f"done {task.id}", lambda task=task: sf.tasks.done(task, result=task.fence))  # type: ignore[misc]
 
     def check(self, schedule: Schedule) -> None:
         noted = self.noted()
@@ -48,15 +47,15 @@ class Tasks(World):
                 self.check_lives(sf, [task for task in lives if task.title == topic][::-1])
             for topic in TOPICS:
                 seen = sum(task.occurrences for task in lives if task.title == topic)
-                extra = seen if topic == "parser" else 0  # `live` looks at it once more, unnoted
-                assert noted[f"told add {topic}"] <= seen <= noted[f"tried add {topic}"] + extra
-            (swept,) = sf.rows("SELECT n FROM sweep WHERE scope = :scope", {"scope": sf._store.caller.home})
-            assert noted["told sweep"] <= swept["n"] <= noted["tried sweep"]
+                extra = seen if topic == "parser" else 0  # `live` reports it again without a note
+                assert noted[f"acked add {topic}"] <= seen <= noted[f"tried add {topic}"] + extra
+            (swept,) = sf.rows("SELECT n FROM sweep WHERE scope = :scope", {"scope": self.name})
+            assert noted["acked sweep"] <= swept["n"] <= noted["tried sweep"]
             closed = {task.id for task in lives}
-            assert {line.split()[2] for line in noted if line.startswith("told done ")} <= closed
+            assert {line.split()[2] for line in noted if line.startswith("acked done ")} <= closed
             worked = Counter(line.split()[2] for line in noted if line.startswith("work "))
-            told = Counter(line.split()[2] for line in noted if line.startswith("told done "))
-            assert set(told.values()) <= {1}, f"{schedule}: told twice that it was done: {worked}"
+            acked = Counter(line.split()[2] for line in noted if line.startswith("acked done "))
+            assert set(acked.values()) <= {1}, f"{schedule}: acknowledged as done twice: {worked}"
         self.sound()
 
     def check_lives(self, sf: standfast.Standfast, lives: list[Task]) -> None:
@@ -66,9 +65,9 @@ class Tasks(World):
             types = Counter(event.type for event in events)
             assert task.occurrences == types["task.opened"] + types["task.seen"]
             assert (types["task.opened"], types["task.closed"]) == (1, 1)
-            fenced_off = sum("fenced_off" in (event.data or {}) for event in events)  # by whoever put it aside
+            fenced_off = sum("fenced_off" in (event.data or {}) for event in events)  # by the process that set it aside
             assert task.fence == types["task.claimed"] + types["task.taken_over"] + fenced_off
             assert task.holder is None
             if task.result is not None:
-                assert task.result == task.fence  # whoever held it last
+                assert task.result == task.fence  # its last holder
             assert [event.state for event in events][-1] == "closed"

@@ -1,8 +1,8 @@
 """Killed at every crash point while a thread grows, forks, is copied, pruned and deleted; and again in the recovery.
 
-The oracle is a file outside the store: which checkpoints and writes were told to be stored. Whatever was killed:
+The oracle is a file outside the store: which checkpoints and writes were acknowledged. After every kill:
 each of them is there and says what it said, every checkpoint can be made from its rows, what was deleted
-is gone whole, and what was told to be pruned does not come back.
+is gone whole, and a pruned checkpoint does not come back.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Threads(World):
             self.tell(f"wrote {thread} c{step}")
 
     def live(self) -> None:
-        """From the top, whatever happened before."""
+        """From the top, in every life."""
         with self.open() as sf:
             self.grow(sf, "stays")
             self.grow(sf, "goes")
@@ -59,7 +59,7 @@ class Threads(World):
                 sf.items.change([Change(("a",), key, {"n": n}, vectors=means[key]) for key in means])
 
     def check(self, schedule: Schedule) -> None:
-        told = set(self.lines())
+        acked = set(self.lines())
         with self.open() as sf:
             for thread, steps in (("stays", STEPS), ("copy", STEPS - 1)):
                 found = {one.id: one for one in sf.threads.list(thread)}
@@ -82,5 +82,5 @@ class Threads(World):
             assert [item.key for item in sf.items.search(("a",))] == ["left", "right"]
             near = sf.items.nearest(("a",), [2.0, 1.0])
             assert [(one.item.key, round(one.nearness, 3)) for one in near] == [("left", 1.0), ("right", 0.8)]
-            assert f"put stays c{STEPS - 1}" in told
+            assert f"put stays c{STEPS - 1}" in acked
         self.sound()

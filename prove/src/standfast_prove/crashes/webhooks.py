@@ -1,8 +1,8 @@
 """Killed at every crash point while events are delivered, handled, failed, given up and taken back, and credits
 granted for them; and again in the recovery.
 
-The oracle is a file outside the store: what was tried and what was told to have succeeded. Whatever was
-killed: nothing that was told is missing, nothing happened that was not tried, each event is done
+The oracle is a file outside the store: what was tried and what was acknowledged. After every
+kill: nothing acknowledged is missing, nothing happened that was not tried, each event is done
 once, each burial has its letter, each payment is credited once, and rows and journal tell one story.
 """
 
@@ -19,37 +19,37 @@ from standfast_prove.crashes.world import World
 
 
 class Payments(World):
-    """A sender that delivers until it is told, a handler, and a person who looks after what is dead."""
+    """A sender that delivers until it is acknowledged, a handler, and a person who resolves dead events."""
 
     def live(self) -> None:
-        """From the top, whatever happened before."""
+        """From the top, in every life."""
         with self.open() as sf:
             for n in range(2):
-                self.told(f"receive pay/{n}", lambda n=n: sf.webhooks.receive("pay", str(n), {"amount": 10 + n}))  # type: ignore[misc]
+                self.acked(f"receive pay/{n}", lambda n=n: sf.webhooks.receive("pay", str(n), {"amount": 10 + n}))  # type: ignore[misc]
             sf.webhooks.handle("pay", lambda event: self.credit(sf, event))
-            self.told("receive now/1", lambda: sf.webhooks.receive("now", "1", {}, do=lambda event: "at once"))
+            self.acked("receive now/1", lambda: sf.webhooks.receive("now", "1", {}, do=lambda event: "at once"))
             sf.webhooks.receive("bad", "1", {}, attempts_max=2)
             self.until_dead(sf)
             if self.count(sf, "bad/1", "webhook.retried") == 0 and sf.webhooks.get("bad/1").state == "dead":
-                self.told("retry", lambda: sf.webhooks.retry("bad/1", note="once more"))
+                self.acked("retry", lambda: sf.webhooks.retry("bad/1", note="once more"))
             self.until_dead(sf)
             if sf.webhooks.get("bad/1").state == "dead":
-                self.told("resolve", lambda: sf.webhooks.resolve("bad/1", note="by hand"))
-            self.told("spend", lambda: sf.credits.spend("ada", 5, key="run:1"))
-            self.told("refund", lambda: sf.credits.refund("run:1"))
+                self.acked("resolve", lambda: sf.webhooks.resolve("bad/1", note="by hand"))
+            self.acked("spend", lambda: sf.credits.spend("ada", 5, key="run:1"))
+            self.acked("refund", lambda: sf.credits.refund("run:1"))
 
     def credit(self, sf: standfast.Standfast, event: WebhookEvent) -> int:
         self.tell(f"handled {event.name}")
         return sf.credits.grant("ada", event.payload["amount"], key=f"topup:{event.event_id}").amount
 
     def until_dead(self, sf: standfast.Standfast) -> None:
-        """Every attempt fails; one that was begun by somebody who died counts too."""
+        """Every attempt fails. An attempt of a process that died counts too."""
         while sf.webhooks.get("bad/1").state == "received":
             with suppress(IllegalTransition):  # the last attempt was a dead process's
                 sf.webhooks.fail(sf.webhooks.claim("bad/1"), "always")
 
     def count(self, sf: standfast.Standfast, event: str, type: str) -> int:
-        return sum(told.type == type for told in sf.webhooks.show(event).history)
+        return sum(acked.type == type for acked in sf.webhooks.show(event).history)
 
     def check(self, schedule: Schedule) -> None:
         noted = self.noted()
@@ -59,7 +59,7 @@ class Payments(World):
                 ("pay/0", "pay/1", "now/1", "bad/1"), "done"
             )
             for name in ("pay/0", "pay/1", "now/1"):
-                assert noted[f"told receive {name}"] <= events[name].deliveries <= noted[f"tried receive {name}"]
+                assert noted[f"acked receive {name}"] <= events[name].deliveries <= noted[f"tried receive {name}"]
             for event in events.values():
                 self.check_story(sf, event)
             assert (events["pay/0"].result, events["pay/1"].result, events["now/1"].result) == (10, 11, "at once")
@@ -71,11 +71,11 @@ class Payments(World):
         self.sound()
 
     def check_story(self, sf: standfast.Standfast, event: WebhookEvent) -> None:
-        types = Counter(told.type.removeprefix("webhook.") for told in sf.webhooks.show(event).history)
+        types = Counter(acked.type.removeprefix("webhook.") for acked in sf.webhooks.show(event).history)
         assert types["received"] == 1
         assert event.deliveries == 1 + types["redelivered"]
         assert types["done"] + types["resolved"] == 1
-        gone = sum(told.type == "webhook.died" for told in sf.webhooks.show(event).history)
+        gone = sum(acked.type == "webhook.died" for acked in sf.webhooks.show(event).history)
         assert types["claimed"] + types["taken_over"] <= event.fence <= types["claimed"] + types["taken_over"] + gone
         assert (event.holder, types["died"]) == (None, types["retried"] + types["resolved"])
 
@@ -84,5 +84,5 @@ class Payments(World):
         letters = sf.webhooks.dead(settled=True)
         assert [letter.settlement for letter in letters] == ["resolved", "retried"]
         for letter in letters:
-            told = [event.type for event in sf.journal.about(letter.id)]
-            assert told == ["dead_letter.buried", f"dead_letter.{letter.settlement}"]
+            acked = [event.type for event in sf.journal.about(letter.id)]
+            assert acked == ["dead_letter.buried", f"dead_letter.{letter.settlement}"]

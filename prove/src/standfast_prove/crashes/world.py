@@ -1,8 +1,8 @@
 """A program that is killed and begun again, and an oracle outside the store that says whether its end is right.
 
-A world is a class: `live` is the program, from the top, whatever happened before; `recover` is what comes
-after a crash, the same program unless it says otherwise; `check` compares the store with the books, which
-are a file that the program wrote what it was told into. Everything that lives through one schedule is in
+A world is a class: `live` is the program, from the top, in every life; `recover` is what comes
+after a crash, the same program unless it says otherwise; `check` compares the store with the books, a
+file into which the program wrote each answer. Everything that lives through one schedule is in
 one directory, which is copied and put back; on a server each schedule has a name of its own instead.
 """
 
@@ -52,7 +52,7 @@ class World:
     # -- one schedule after another --------------------------------------------------------------------------
 
     def warm(self) -> None:
-        """One whole life before anybody is killed, here: what is forked from here need not load anything.
+        """One whole life in this process, before any kill: the forked children then load no module.
 
         It also makes the store that every schedule begins with. When it is over the store is closed.
         """
@@ -117,15 +117,15 @@ class World:
         return handle.connect(config.load(self.url, data_dir=self.data, scope=self.name))
 
     def tell(self, line: str) -> None:
-        told = Oracle(self.oracle)
-        told.note(line)
-        told.close()
+        acked = Oracle(self.oracle)
+        acked.note(line)
+        acked.close()
 
-    def told(self, what: str, act: Callable[[], T]) -> T:
-        """Book that it is tried, do it, book that it was told to be done."""
+    def acked(self, what: str, act: Callable[[], T]) -> T:
+        """Book the try, do it, and book the acknowledgement."""
         self.tell(f"tried {what}")
         result = act()
-        self.tell(f"told {what}")
+        self.tell(f"acked {what}")
         return result
 
     def lines(self) -> list[str]:

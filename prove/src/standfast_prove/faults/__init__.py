@@ -7,7 +7,7 @@
     mounts     small file systems: full, read-only, or cut off as by a power failure
     daemons    daemons of a store, watched and killed
     proxy      a way to a server that can be cut, slowed down and made to swallow an answer
-    rows       the simplest rows a store can hold, and looking at what is left of them
+    rows       the simplest rows a store can hold, and how to read them back
 
 Nothing outside of `prove` imports this, and the product has no switch for any of it.
 """
@@ -16,4 +16,4 @@ from __future__ import annotations
 
 
 class Unavailable(Exception):
-    """This machine cannot make that go wrong; the message says what is missing."""
+    """This machine cannot cause that fault. The message names the missing part."""

@@ -1,6 +1,6 @@
 """Child processes that tests talk to, stop and kill.
 
-`Child` is one process with its own interpreter: it says lines, it is told lines. `Nursery` is a
+`Child` is one process with its own interpreter: it writes lines and reads lines. `Nursery` is a
 process that has imported standfast and opened nothing; what it forks is alive in milliseconds,
 which is what makes hundreds of kills affordable. Both run a function named "module:function"
 with keyword arguments that JSON can carry, so the code of a child is ordinary code.
@@ -46,7 +46,7 @@ class Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            process_group=0,  # a Ctrl-C is for whoever started us; we are ended by them
+            process_group=0,  # a Ctrl-C is for the process that started us; we are ended by them
         )
         self.pid = self.process.pid
         self._lines = Lines(self.process.stdout)
@@ -71,7 +71,7 @@ class Child:
         os.kill(self.pid, number)
 
     def end(self, timeout_s: float = PATIENCE_S) -> list[str]:
-        """Let it finish by itself; the rest of what it said. Fails if it failed."""
+        """Wait until it ends by itself, and return the rest of its output. Fails if it failed."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         rest = []
@@ -135,13 +135,13 @@ def _environment(changed: dict[str, str] | None) -> dict[str, str]:
 
 
 def say(line: object) -> None:
-    """In a child: one line to whoever started it, in one write: a forked child of it may speak too."""
+    """In a child: one line to the process that started it, in one write: a forked child of it may speak too."""
     sys.stdout.flush()
     os.write(1, f"{line}\n".encode())
 
 
 def heard() -> str:
-    """In a child: wait to be told something; "" also when nobody is there any more."""
+    """In a child: wait for a line; "" also after the parent has exited."""
     return sys.stdin.readline().rstrip("\n")
 
 
@@ -258,7 +258,7 @@ class _Server:
                 os.read(self._gate[0], 1)  # returns when the last writer closes: all at once
             function(**arguments)
             code = 0
-        except BaseException:  # noqa: BLE001  whatever it was, somebody reads stderr
+        except BaseException:  # noqa: BLE001  the parent reads stderr
             import traceback
 
             traceback.print_exc()
@@ -300,8 +300,8 @@ def die_with_parent() -> None:
 
 
 def import_everything(*, postgres: bool = False) -> None:
-    """So that what is forked from here need not."""
-    modules = ["config", "crash", "db.sqlite.registry", "footings.journal", "footings.leases", "handle"]
+    """Here, so that the forked children need not."""
+    modules = ["config", "crash", "db.sqlite.registry", "core.journal", "core.leases", "handle"]
     for module in modules + (["db.postgres.engine"] if postgres else []):
         import_module(f"standfast.{module}")
 

@@ -23,9 +23,9 @@ from typing import Any, Self
 import standfast
 from standfast import config, handle
 from standfast.clock import HOUR_US, SECOND_US, SYSTEM, SystemClock
-from standfast.daemon.children import Spool
+from standfast.daemon.keeper_client import RunOutputs
 from standfast.daemon.tick import Daemon, Options
-from standfast.record.loops.nouns import Run
+from standfast.record.loops.models import Run
 from standfast_prove.faults.proxy import _Server
 
 PATIENCE_S = 60.0
@@ -42,14 +42,14 @@ standfast.clock.SYSTEM._boot_id = {boot!r}
 """Before anything else: this process lives on another machine, as far as anybody can tell."""
 HASTE = """
 from standfast.daemon import lead
-from standfast.footings import leases
+from standfast.core import leases
 leases.PROCESS_US, leases.MARGIN_US, leases.RENEW_EVERY_S, lead.RENEW_US = 4_000_000, 1_000_000, 1.0, 1_000_000
 """
 """Leases of four seconds instead of sixty: the same rules, fifteen times as fast."""
 
 
 class Later(SystemClock):
-    """The real clock, an hour later: what is to come has come."""
+    """The real clock, an hour later: every lease has ended."""
 
     def now_us(self) -> int:
         return super().now_us() + HOUR_US
@@ -77,7 +77,7 @@ def daemon(sf: standfast.Standfast, said: list[str] | None = None, **options: An
     assert sf._store.data_dir is not None
     os.makedirs(sf._store.data_dir, exist_ok=True)
     say = (said if said is not None else []).append
-    return Daemon(sf, Spool(sf._store.data_dir, sf._store.caller.clock), Options(**options), say)
+    return Daemon(sf, RunOutputs(sf._store.data_dir, sf._store.caller.clock), Options(**options), say)
 
 
 def until(
@@ -202,7 +202,7 @@ class Line(_Server):
         self.cut()
 
     def fall_silent(self) -> None:
-        """Nothing passes, and nobody is told: what was sent arrives when it is mended."""
+        """Hold all packets back without an error. They arrive when the line is repaired."""
         self._flows.clear()
 
     def mend(self) -> None:
@@ -233,7 +233,7 @@ class Wire(Line):
         self.within = ("ip", "netns", "exec", self._name)
 
     def break_off(self) -> None:
-        """The cable is pulled: nothing passes, and nobody is told."""
+        """Pull the cable: packets are lost without an error."""
         _ip("link", "set", self._cable, "down")
         super().break_off()
 

@@ -37,7 +37,7 @@ def memory(point: Path, *, size: str) -> Iterator[None]:
 
 @contextmanager
 def read_only(point: Path) -> Iterator[None]:
-    """What is mounted at `point` cannot be written for a while. Nobody may have it open for writing."""
+    """Mount `point` read-only for a while. No process may have a file open for writing there."""
     _command("mount", "-o", "remount,ro", str(point))
     try:
         yield
@@ -77,7 +77,7 @@ class Ext4:
     def format(self) -> None:
         """Empty, and mounted."""
         if os.path.ismount(self.point):
-            self.restart()  # so that nobody has the old one any more
+            self.restart()  # so that no process has the old one open
             self._unmount()
         _command("mkfs.ext4", "-q", "-F", "-m", "0", "-N", str(self._size_mb * 16), "-J", "size=4", self._device)
         self._mount()
@@ -95,8 +95,8 @@ class Ext4:
     def restart(self) -> None:
         """Mount it again, as after a reboot. Every process that used it is dead.
 
-        A mount namespace that somebody made meanwhile has a copy of the mount and keeps the file
-        system cut off until it ends: that is waited for, and so are processes that are still dying.
+        A mount namespace made meanwhile has a copy of the mount and keeps the file system cut off until it ends. So
+        this waits for it, and for processes that are still ending.
         """
         end = time.monotonic() + 30
         while True:
@@ -107,7 +107,7 @@ class Ext4:
                 return
             except (Unavailable, OSError) as error:
                 if time.monotonic() > end:
-                    raise Unavailable(f"somebody keeps the file system: {error}") from error
+                    raise Unavailable(f"another process keeps the file system: {error}") from error
             time.sleep(0.05)
 
     def _mount(self) -> None:

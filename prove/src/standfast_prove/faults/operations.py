@@ -1,8 +1,7 @@
 """Every operation on a directory, recorded or refused at the nth: `operations.c`, compiled when first needed.
 
-A process started with `Operations.env` works in `directory` as usual. What it did to the files stands in
-`log`, in the order it happened, also that of several processes; `acknowledged` puts a line of the
-program's own between them.
+A process started with `Operations.env` works in `directory` as usual. `log` has its file operations in
+order, also those of several processes. `acknowledged` adds a line of the program between them.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Image(NamedTuple):
 
 
 class File:
-    """What is on the platter for certain, and what was done to it since."""
+    """The synced bytes, and the writes since the last sync."""
 
     def __init__(self, data: bytes = b"") -> None:
         self._sure = bytearray(data)

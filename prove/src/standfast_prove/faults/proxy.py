@@ -1,4 +1,4 @@
-"""Between an engine and its server: a line that can be cut, and a pooler that gives nobody a session.
+"""Between an engine and its server: a line that can be cut, and a pooler without sessions.
 
 Both speak just enough of PostgreSQL's protocol to know where a message ends. They listen on
 loopback and serve servers that ask for no password.
@@ -82,7 +82,7 @@ class _Server:
 
 
 class CuttableLine(_Server):
-    """Passes everything on, until an answer comes that it was told to swallow: then the line is dead.
+    """Forwards everything until the answer that it has to drop. Then the line is dead.
 
     It can also be broken off, or fall silent, until it is mended.
     """
@@ -96,12 +96,12 @@ class CuttableLine(_Server):
         self._flows.set()
 
     def break_off(self) -> None:
-        """Every line is cut, and nobody gets a new one."""
+        """Cut every connection and refuse new ones."""
         self._broken = True
         self.cut()
 
     def fall_silent(self) -> None:
-        """Nothing passes, and nobody is told: what was sent arrives when it is mended."""
+        """Hold all packets back without an error. They arrive when the line is repaired."""
         self._flows.clear()
 
     def mend(self) -> None:

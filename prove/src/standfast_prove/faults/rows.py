@@ -1,7 +1,7 @@
 """The simplest rows a store can hold, written through the same door as everything else.
 
-A row is a key in `meta`. Tests of the cellar need no more: what holds for one insert in a
-transaction holds for every verb.
+A row is a key in `meta`. Tests of `db` need no more: what holds for one insert in a
+transaction holds for every method.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def integrity(path: str | Path) -> str:
 
 
 def checkpoint(path: str | Path) -> None:
-    """Move the whole log into the file. Nobody may have it open."""
+    """Move the whole log into the file. No process may have it open."""
     import apsw
 
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
@@ -74,9 +74,9 @@ def checkpoint(path: str | Path) -> None:
 
 
 class Oracle:
-    """What was acknowledged, written down outside the store by the process that was told.
+    """The acknowledgements, written outside the store by the process that got them.
 
-    One `write` to a file opened for appending: whole lines, whoever else writes, also if the
+    One `write` to a file opened for appending gives whole lines, also with other writers and if the
     writer is killed right after. Only processes die, so nothing needs to be synced.
     """
 
@@ -91,7 +91,7 @@ class Oracle:
 
 
 def noted(path: str | Path) -> list[str]:
-    """The lines of an oracle; an empty list if nobody was told anything."""
+    """The lines of an oracle; an empty list if nothing was acknowledged."""
     try:
         return Path(path).read_text().splitlines()
     except FileNotFoundError:

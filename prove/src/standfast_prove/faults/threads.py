@@ -18,7 +18,7 @@ class Task(threading.Thread):
     def run(self) -> None:
         try:
             self._function(*self._args)
-        except BaseException as error:  # noqa: BLE001  whatever it is, the test looks at it
+        except BaseException as error:  # noqa: BLE001  the test checks the error
             self.error = error
 
     def done(self) -> BaseException | None:

@@ -1,6 +1,6 @@
 """Garbage at every door: values, verbs, files, payloads, commands, requests, broken stores.
 
-    garbage   what is thrown: hostile values, mutated bytes and words, all from one seed
+    garbage   the inputs: hostile values, mutated bytes and words, all from one seed
     doors     where it is thrown inside one process: parsers, verbs, apply, config, transcripts, hooks
     programs  where it is thrown at a program: the command line, its hooks, its MCP server, a broken file
 

@@ -12,27 +12,27 @@ from pathlib import Path
 from typing import Any
 
 import standfast
-from standfast import clock, config, ids, serial
+from standfast import clock, config, ids, serial, when
 from standfast.errors import InvalidInput, StandfastError
 from standfast.ledger import gate_patterns
 from standfast.record.loops import schedule
-from standfast.views import when
 from standfast_prove.fuzz import CPU_MAX_S
 from standfast_prove.fuzz.garbage import NUMBERS, Garbage
 from standfast_prove.fuzz.samples import FLEET, HOOK, TRANSCRIPTS
 
 Knock = Callable[[], None]
 
-GATES = [gate_patterns.Gate("gat_x", "", "git push*", "approval", None, "ada", 0)]
+GATES = [gate_patterns.Gate("gat_x", "", "", "git push*", "approval", None, "ada", 0)]
 NOW_US = 1_795_000_000_000_000
-ROOMS = (
+RESOURCES = (
     "agents", "approvals", "gates", "sessions", "state", "effects", "tasks", "events", "webhooks",
-    "credits", "mail", "loops", "runs", "artifacts", "checkpoints", "decisions", "journal", "leases",
+    "budgets", "credits", "knowledge", "mail", "loops", "runs", "artifacts", "checkpoints", "decisions", "journal",
+    "leases",
 )  # fmt: skip
-WAITING = {"wait", "follow", "consume", "hold", "within", "keep", "mirror"}
+WAITING = {"wait", "follow", "consume", "hold", "within", "keep", "mirror", "answer"}
 """They wait, or hand out something that does."""
 WRITING = {("artifacts", "get")}
-"""It writes where it is told to."""
+"""It writes to the path that it gets."""
 
 
 def knock(door: str, place: str, seed: int, inputs: int, url: str | None = None) -> None:
@@ -71,12 +71,12 @@ def values(place: Path, garbage: Garbage, url: str) -> Iterator[tuple[object, Kn
         serial.loads,
         clock.parse_duration,
         lambda text: when.parse(text, NOW_US),
-        lambda text: when.since_us(text, NOW_US),
+        lambda text: when.past(text, NOW_US, "since"),
         lambda text: config.parse_db_target(text, default_path=url),
         ids.is_id,
         ids.like_suffix,
-        lambda text: schedule.spec(every=text, cron=None, at=None, zone=None),
-        lambda text: schedule.spec(every=None, cron=text, at=None, zone=garbage.text()),
+        lambda text: schedule.spec(every=text, cron=None, at_us=None, zone=None),
+        lambda text: schedule.spec(every=None, cron=text, at_us=None, zone=garbage.text()),
         lambda text: list(gate_patterns.met(GATES, text)),
         lambda text: serial.loads(garbage.mutated(json.dumps(garbage.json()).encode())),
         lambda text: serial.dumps(garbage.value()),
@@ -88,25 +88,25 @@ def values(place: Path, garbage: Garbage, url: str) -> Iterator[tuple[object, Kn
 
 
 def verbs(place: Path, garbage: Garbage, url: str) -> Iterator[tuple[object, Knock]]:
-    """Every verb of every room, called with what it does not expect. What is refused has changed nothing."""
+    """Call every method of every resource with wrong values. A refused call has changed nothing."""
     sf = standfast.open(url, data_dir=place)
     found = [
-        (room, name)
-        for room in ROOMS
-        for name in dir(type(getattr(sf, room)))
-        if not name.startswith("_") and name not in WAITING and (room, name) not in WRITING
-        if callable(getattr(getattr(sf, room), name))
+        (resource, name)
+        for resource in RESOURCES
+        for name in dir(type(getattr(sf, resource)))
+        if not name.startswith("_") and name not in WAITING and (resource, name) not in WRITING
+        if callable(getattr(getattr(sf, resource), name))
     ]
     while True:
-        room, name = garbage.random.choice(found)
-        verb = getattr(getattr(sf, room), name)
+        resource, name = garbage.random.choice(found)
+        verb = getattr(getattr(sf, resource), name)
         given = _arguments(garbage, verb)
         if given is not None:
-            yield (room, name, given), lambda verb=verb, given=given: _call(sf, verb, given)  # type: ignore[misc]
+            yield (resource, name, given), lambda verb=verb, given=given: _call(sf, verb, given)  # type: ignore[misc]
 
 
 def _arguments(garbage: Garbage, verb: Callable[..., Any]) -> dict[str, Any] | None:
-    """By name; None for a verb that wants something nobody types."""
+    """By name; None for a method whose arguments cannot be typed."""
     made = {}
     for one in inspect.signature(verb).parameters.values():
         if one.name == "tx" or one.kind in (one.VAR_KEYWORD, one.VAR_POSITIONAL):
@@ -200,7 +200,7 @@ def configured(place: Path, garbage: Garbage, url: str) -> Iterator[tuple[object
 
 
 def transcripts(place: Path, garbage: Garbage, url: str) -> Iterator[tuple[object, Knock]]:
-    """Transcripts of every agent, broken. An importer refuses a file by name or counts what is broken in it."""
+    """Transcripts of every agent, broken. An importer refuses a file by name or counts its broken records."""
     sf = standfast.open(url, data_dir=place)
     number = 0
     while True:
@@ -219,21 +219,21 @@ def transcripts(place: Path, garbage: Garbage, url: str) -> Iterator[tuple[objec
 
 def hooks(place: Path, garbage: Garbage, url: str) -> Iterator[tuple[object, Knock]]:
     """Payloads of hooks, from the bytes to the row in the store."""
-    from standfast.interchange.hooks import hearing
-    from standfast.interchange.hooks.keeping import Hooks
+    from standfast.interchange.hooks import payloads
+    from standfast.interchange.hooks.record import Hooks
 
     sf = standfast.open(url, data_dir=place)
 
     def hear(agent: str, data: bytes) -> None:
-        payload = hearing.parsed(data)
+        payload = payloads.parsed(data)
         if payload is not None:
-            heard = hearing.heard(agent, payload, NOW_US)
-            hearing.asked(payload)
+            heard = payloads.heard(agent, payload, NOW_US)
+            payloads.asked(payload)
             if heard is not None:
                 Hooks(sf._store).keep(heard)
 
     while True:
-        agent = garbage.random.choice(sorted(hearing.AGENTS))
+        agent = garbage.random.choice(sorted(payloads.AGENTS))
         if garbage.random.random() < 0.5:
             data = garbage.mutated(json.dumps(HOOK).encode())
         else:

@@ -1,4 +1,4 @@
-"""What is thrown at the doors. Everything comes from one seed."""
+"""The hostile inputs. Everything comes from one seed."""
 
 from __future__ import annotations
 

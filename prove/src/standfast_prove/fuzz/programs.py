@@ -103,7 +103,7 @@ def _live(act: Callable[[], int], files: dict[str, int]) -> None:
         code = act()
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 1
-    except BaseException:  # noqa: BLE001  whatever it was, it is told
+    except BaseException:  # noqa: BLE001  any error is reported
         traceback.print_exc()
     finally:
         with suppress(Exception):
@@ -124,7 +124,7 @@ def judge(ended: Ended, shown: object) -> None:
 
 
 def commands(place: Path, garbage: Garbage, inputs: int) -> Iterator[object]:
-    """Command lines that were good once. What is not understood has changed nothing."""
+    """Mutated command lines. A refused command has changed nothing."""
     run = _command_line(place)
     outside = _listed(place)
     for number in range(inputs):
@@ -142,7 +142,7 @@ def commands(place: Path, garbage: Garbage, inputs: int) -> Iterator[object]:
 
 
 def hooks(place: Path, garbage: Garbage, inputs: int) -> Iterator[object]:
-    """Payloads for `standfast hook`: it exits 0 and says nothing, whatever comes."""
+    """Payloads for `standfast hook`: it exits 0 and prints nothing for any input."""
     run = _command_line(place)
     for _ in range(inputs):
         agent = garbage.random.choice(("claude-code", "codex", "gemini-cli", "opencode", "emacs"))
@@ -187,7 +187,7 @@ def _listed(place: Path) -> set[str]:
 
 
 def stores(place: Path, garbage: Garbage, inputs: int) -> Iterator[object]:
-    """A store with bytes in it that nobody wrote: it works, or is refused in our words and left as it is."""
+    """A store with foreign bytes in it works, or standfast refuses it with its own error and leaves it as it is."""
     good = _good_store(place)
     file = place / "broken" / "standfast.db"
     for _ in range(inputs):
@@ -252,7 +252,7 @@ def _damaged(garbage: Garbage, good: bytes) -> bytes:
 
 
 def _use(file: Path) -> int:
-    """What somebody does with a store; says where it was refused."""
+    """A sequence of calls on a store; returns where it was refused."""
     try:
         with standfast.open(file, data_dir=file.parent) as sf:
             for look in (sf.tasks.list, sf.effects.list, sf.mail.list, lambda: sf.events.read("s"), sf.loops.list):

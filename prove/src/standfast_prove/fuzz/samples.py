@@ -1,4 +1,4 @@
-"""What is good before garbage gets into it."""
+"""Valid inputs, which `garbage` mutates."""
 
 from __future__ import annotations
 
@@ -144,6 +144,9 @@ COMMANDS = (
     "webhook receive shop --event-id e1 --payload 1",
     "webhook list --source shop",
     "webhook claim --source shop",
+    "budget set team --tokens 1000 --per day",
+    "budget reserve team --tokens 10 --key call:1",
+    "budget holds team",
     "credit grant ada 5 --key monthly:invoice_1",
     "credit spend ada 3 --key use:1",
     "credit balance ada",

@@ -62,7 +62,7 @@ class Program(Machine):
             assert (again.replayed, again.refs) == (True, used[1])
             return
         if clash and mode == "commit":
-            with raising(InvalidInput, match="a person takes it down first"):
+            with raising(InvalidInput, match="a person has to remove it first"):
                 self.sf.apply(document, key=key, mode=mode)
             return
         applied = self.sf.apply(document, key=key, mode=mode)

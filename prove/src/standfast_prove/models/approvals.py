@@ -1,4 +1,4 @@
-"""Approvals against a model of ten lines: whatever happens in whatever order, nothing is done without a yes."""
+"""Approvals against a model of ten lines: after any calls in any order, no effect was sent without approval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversations against a list: whatever is added, taken back, cleared and forked, both read alike."""
+"""Conversations against a list: after any add, take back, clear and fork, both read alike."""
 
 from __future__ import annotations
 

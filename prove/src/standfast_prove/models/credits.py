@@ -1,4 +1,4 @@
-"""Credits against a dictionary: whatever is said, in whatever order, however often, both agree."""
+"""Credits against a dictionary: after any calls in any order, also repeated ones, both agree."""
 
 from __future__ import annotations
 

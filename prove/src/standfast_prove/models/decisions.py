@@ -1,4 +1,4 @@
-"""Decisions against a model of ten lines: whatever openings come, crash and go, the same rows stand."""
+"""Decisions against a model of ten lines: after any openings and crashes, both have the same rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis.stateful import invariant, rule
 
 from standfast.errors import EffectInDoubt, IllegalTransition
 from standfast.ledger.decisions import Deciding, decide
-from standfast.ledger.opening import Opening
+from standfast.ledger.opening_counts import Opening
 from standfast_prove.models.machine import Machine
 
 STEPS = 30

@@ -30,7 +30,7 @@ REFUSALS = (
 
 
 class Model:
-    """One effect: its state, how often it was sent, whether somebody is at it, what it returned.
+    """One effect: its state, how often it was sent, whether a call is in progress, what it returned.
 
     `shared` says that the shared session sent it last, `asked` that this process knows a probe for it, and `passed`
     is the attempt that the program has passed over. `resolved` is the attempt whose result a person gave.
@@ -228,10 +228,10 @@ class Program(Machine):
             model.state = "superseded"
 
     @rule(key=KEYS)
-    def undo(self, key: str) -> None:
+    def compensate(self, key: str) -> None:
         model = self.models[key]
         allowed = model.state == "compensated" or (model.state == "acknowledged" and not model.pruned)
-        assert self.refused(lambda: self.sf.effects.undo(key, lambda result: None)) == (not allowed)
+        assert self.refused(lambda: self.sf.effects.compensate(key, lambda result: None)) == (not allowed)
         if allowed:
             model.state = "compensated"
 
@@ -249,7 +249,7 @@ class Program(Machine):
             return True
         return False
 
-    # -- what is always true ----------------------------------------------------------------------
+    # -- invariants -------------------------------------------------------------------------------
 
     @invariant()
     def the_store_says_what_the_model_says(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
+from standfast import when
 from standfast.clock import ManualClock
 from standfast.errors import KeyConflict, VersionConflict
 from standfast.record.events import Event
@@ -123,7 +124,7 @@ class Program(Machine):
     @rule(stream=STREAMS, seconds=st.integers(0, 30))
     def travels(self, stream: str, seconds: int) -> None:
         us = self.start_us + seconds * 1_000_000
-        folded = self.sf.events.fold(stream, joined, [], name="joined", at_us=us)
+        folded = self.sf.events.fold(stream, joined, [], name="joined", at=when.utc(us))
         assert folded.version == sum(time_us <= us for time_us in self.times[stream])
 
     @rule()
@@ -139,5 +140,5 @@ class Program(Machine):
     @invariant()
     def both_agree(self) -> None:
         if hasattr(self, "sf"):
-            told = {stream.name: stream.version for stream in self.sf.events.streams()}
-            assert told == {name: len(events) for name, events in self.streams.items() if events}
+            acked = {stream.name: stream.version for stream in self.sf.events.streams()}
+            assert acked == {name: len(events) for name, events in self.streams.items() if events}

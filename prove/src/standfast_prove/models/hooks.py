@@ -9,8 +9,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from standfast.interchange.hooks import hearing
-from standfast.interchange.hooks.keeping import Hooks
+from standfast.interchange.hooks import payloads
+from standfast.interchange.hooks.record import Hooks
 from standfast_prove.models.opening import opened
 
 STEPS = 10
@@ -27,15 +27,15 @@ TYPES = {
 
 
 class Model:
-    """What a session and its calls must be after all that was told."""
+    """The expected session and calls after all acknowledged records."""
 
     def __init__(self) -> None:
         self.state: str | None = None
-        self.told: dict[str, int] = dict.fromkeys(KINDS, 0)
+        self.acked: dict[str, int] = dict.fromkeys(KINDS, 0)
         self.calls: dict[str, str] = {}
 
     def tell(self, kind: str, call: str) -> None:
-        self.told[kind] += 1
+        self.acked[kind] += 1
         if kind in ("start", "prompt", "call") or self.state is None:
             self.state = "active"
         if kind in ("stop", "end"):
@@ -70,13 +70,13 @@ def program_on(url: str, data: Path) -> Callable[..., None]:
     numbers = count(1)
     one = st.tuples(st.sampled_from(KINDS), st.sampled_from("ab"), st.booleans())
 
-    @given(told=st.lists(one, min_size=1, max_size=10))
-    def heard(told: list[tuple[str, str, bool]]) -> None:
+    @given(acked=st.lists(one, min_size=1, max_size=10))
+    def heard(acked: list[tuple[str, str, bool]]) -> None:
         model, session_id = Model(), f"s{next(numbers)}"
         key = f"claude-code:{session_id}"
         with opened(url, data, "hooks", actor=key, as_actor=True) as sf:
-            for at_us, (kind, call, twice) in enumerate(told, 1):
-                found = hearing.heard("claude-code", given_for(kind, call) | {"session_id": session_id}, at_us)
+            for at_us, (kind, call, twice) in enumerate(acked, 1):
+                found = payloads.heard("claude-code", given_for(kind, call) | {"session_id": session_id}, at_us)
                 assert found is not None
                 for _ in range(1 + twice):  # the same record again changes nothing
                     Hooks(sf._store).keep(found)
@@ -87,6 +87,6 @@ def program_on(url: str, data: Path) -> Callable[..., None]:
             calls = sf.rows("SELECT call_id, status FROM tool_call WHERE session_id = :id", mine)
             assert {row["call_id"]: row["status"] for row in calls} == model.calls
             seen = [row["type"] for row in sf.rows("SELECT type FROM event WHERE session_id = :id", mine)]
-            assert {kind: seen.count(TYPES[kind]) for kind in KINDS} == model.told
+            assert {kind: seen.count(TYPES[kind]) for kind in KINDS} == model.acked
 
     return heard

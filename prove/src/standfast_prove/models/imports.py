@@ -1,4 +1,4 @@
-"""Whatever a live agent does to its file between imports, what it finished writing is there once, in order."""
+"""A live agent writes its file between imports. Every finished record is in the store once, in order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import standfast
-from standfast.interchange.transcripts import reading
+from standfast.interchange.transcripts import files
 from standfast_prove.models.opening import opened
 
 STEPS = 14
@@ -90,12 +90,12 @@ def program_on(url: str, data: Path) -> Callable[..., None]:
     def imported(acts: list[tuple[str, int]], size: int) -> None:
         number = next(numbers)
         file = File(data / f"transcript-{number}.jsonl", f"p{number}")
-        before, reading.PIECE_LINES = reading.PIECE_LINES, size
+        before, files.PIECE_LINES = files.PIECE_LINES, size
         try:
             with opened(url, data, f"imports {number}") as sf:
                 _play(sf, file, [*acts, ("rest", 0), ("import", 0), ("import", 0)])
         finally:
-            reading.PIECE_LINES = before
+            files.PIECE_LINES = before
             file.path.unlink(missing_ok=True)
 
     return imported

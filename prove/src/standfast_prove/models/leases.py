@@ -1,7 +1,7 @@
-"""Leases against a model of ten lines: whatever happens, one live holder, and fences that only grow.
+"""Leases against a model of ten lines: always one live holder, and fences that only grow.
 
-The machine's people and processes take, renew and give back one lock while time passes, the lid
-closes, the wall clock is set, processes are killed and the machine starts anew.
+Actors and processes of one machine acquire, renew and release one lock. Meanwhile time passes, the machine
+sleeps and reboots, the wall clock is set, and processes are killed.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 import standfast
-from standfast.clock import SECOND_US, ManualClock
+from standfast.clock import ManualClock
+from standfast.core import leases
 from standfast.db.contract import Caller
-from standfast.footings import leases
 from standfast_prove.models.machine import Machine
 
 STEPS = 30
@@ -63,7 +63,7 @@ class Program(Machine):
             return leases.actor_holder(ACTORS[who])
         return str(leases.process(self.sleepers[who - len(ACTORS)].pid, self.clock))
 
-    def room(self, holder: str) -> leases.Leases:
+    def resource(self, holder: str) -> leases.Leases:
         """The locks as this holder sees them, at this machine's time."""
         store = self.sf._store
         store.caller = Caller(actor=holder[2:], holder=holder, scope=store.caller.scope, clock=self.clock)
@@ -78,7 +78,7 @@ class Program(Machine):
         holder = self.holder(who)
         live, own = self.model.live(self.now_s, self.dead), self.model.holder == holder
         try:
-            lease = self.room(holder).acquire(self.name, for_us=term_s * SECOND_US)
+            lease = self.resource(holder).acquire(self.name, for_=term_s)
         except standfast.InProgress:
             assert live
             assert not (own and holder.startswith("a:"))
@@ -97,11 +97,11 @@ class Program(Machine):
         holder = self.holder(who)
         current = self.model.holder == holder and self.fences.get(holder) == self.model.fence
         try:
-            self.room(holder).renew(self.name, self.fences.get(holder, 0), for_us=term_s * SECOND_US)
+            self.resource(holder).renew(self.name, self.fences.get(holder, 0), for_=term_s)
         except (standfast.LeaseLost, standfast.NotFound):
             assert not current
             return
-        assert current, "renewed what is not its own"
+        assert current, "renewed a lease of another holder"
         self.model.until_s = self.now_s + term_s
 
     @rule(who=anybody)
@@ -109,11 +109,11 @@ class Program(Machine):
         holder = self.holder(who)
         current = self.model.holder == holder and self.fences.get(holder) == self.model.fence
         try:
-            self.room(holder).release(self.name, self.fences.get(holder, 0))
+            self.resource(holder).release(self.name, self.fences.get(holder, 0))
         except (standfast.LeaseLost, standfast.NotFound):
             assert not current
             return
-        assert current, "gave back what is not its own"
+        assert current, "released a lease of another holder"
         self.model.holder = None
 
     # -- what happens to them ---------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class Program(Machine):
     @invariant()
     def the_store_says_what_the_model_says(self) -> None:
         try:
-            lease = self.room("a:somebody").get(self.name)
+            lease = self.resource("a:reader").get(self.name)
         except standfast.NotFound:
             assert self.model.fence == 0
             return

@@ -1,4 +1,4 @@
-"""Loops against the model of the soak: whatever is asked in whatever order, both agree on every slot."""
+"""Loops against the model of the soak: after any calls in any order, both agree on every slot."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class Program(Machine):
 
     def teardown(self) -> None:
         if self.sf is not None:
-            # Whoever fires or takes over does so in every scope.
+            # Firing and taking over work on every scope.
             for run in self.sf.runs.list(self.id, state="running"):
-                self.sf.runs.finish(run.id, run.attempt, exit_code=0, duration_us=1)
+                self.sf.runs.finish(run.id, run.attempt, exit_code=0, duration="1us")
             self.sf.loops.remove(self.id)
             self.sf.close()
 
@@ -106,18 +106,18 @@ class Program(Machine):
         said = {"exit_code": {"done": 0, "failed": 1}.get(state), "timed_out": state == "timed_out"}
         if going.worker is not worker or going.attempt != run.attempt:
             with raising(LeaseLost):
-                self.sf.runs.finish(run.id, run.attempt, duration_us=1, **said)  # type: ignore[arg-type]
+                self.sf.runs.finish(run.id, run.attempt, duration="1us", **said)  # type: ignore[arg-type]
             return
-        self.sf.runs.finish(run.id, run.attempt, duration_us=1, **said)  # type: ignore[arg-type]
+        self.sf.runs.finish(run.id, run.attempt, duration="1us", **said)  # type: ignore[arg-type]
         self.model.over(going, state, self.clock.now_us())
 
     @rule()
     def the_silent_are_given_up(self) -> None:
         assert self.sf is not None
-        told = [run.slot_us for run in self.sf.runs.abandon_dead()]
+        acked = [run.slot_us for run in self.sf.runs.abandon_dead()]
         open_ = sorted(self.model.open, key=lambda one: one.slot_us)
         silent = [one for one in open_ if one.worker and one.worker.lease_mono_us <= self.lease_clock_us()]
-        assert told == [one.slot_us for one in silent]
+        assert acked == [one.slot_us for one in silent]
         for going in silent:
             self.model.over(going, "abandoned", self.clock.now_us())
 

@@ -1,4 +1,4 @@
-"""Mail against a model of a few lines: whatever is asked in whatever order, both agree."""
+"""Mail against a model of a few lines: after any calls in any order, both agree."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
 import standfast
-from standfast.clock import MINUTE_US, ManualClock
+from standfast.clock import ManualClock
 from standfast.errors import Conflict, IllegalTransition, InProgress, LeaseLost
 from standfast.record.mail import Mail
 from standfast_prove.models.machine import Machine
@@ -23,7 +23,7 @@ BOUND = 4
 
 
 @dataclass(frozen=True)
-class Letter:
+class Draft:
     """The model: one mail."""
 
     priority: int
@@ -44,13 +44,13 @@ class Letter:
 @dataclass
 class Model:
     minute: int = 0
-    letters: list[Letter] = field(default_factory=list)
+    letters: list[Draft] = field(default_factory=list)
 
-    def live(self, one: Letter) -> bool:
+    def live(self, one: Draft) -> bool:
         return bool(one.holder) and self.minute < one.until
 
-    def over(self, one: Letter) -> bool:
-        """Its time is over, and nobody has it."""
+    def over(self, one: Draft) -> bool:
+        """Its lease has ended, and no reader holds it."""
         late = one.expires is not None and one.expires <= self.minute
         return one.state in ("sent", "leased", "read") and late and not self.live(one)
 
@@ -68,26 +68,26 @@ class Model:
     def waiting(self) -> int:
         return sum(one.state in ("sent", "leased", "read") for one in self.letters)
 
-    def back(self, one: Letter, fate: str, ready: int | None = None) -> Letter:
+    def back(self, one: Draft, fate: str, ready: int | None = None) -> Draft:
         """An attempt ends without the mail being done."""
         dead = fate == "refused" or one.attempts >= one.attempts_max
         state = "dead" if dead else "sent"
         ready = one.ready if ready is None or dead else ready
         return replace(one, state=state, holder="", fence=one.fence + 1, fates=(*one.fates, fate), ready=ready)
 
-    def taken(self, one: Letter, actor: str) -> Letter:
+    def taken(self, one: Draft, actor: str) -> Draft:
         until = self.minute + LEASE_M
         return replace(one, state="leased", holder=actor, until=until, fence=one.fence + 1, attempts=one.attempts + 1)
 
-    def forced(self, one: Letter, actor: str) -> Letter:
-        """Held by the actor, whatever it takes; somebody who is late loses it, also after the last attempt."""
+    def forced(self, one: Draft, actor: str) -> Draft:
+        """The actor holds it, however long it works. A late holder loses it, also after the last attempt."""
         if one.holder == actor:
             return one
         if one.holder:
             one = replace(one, holder="", state="sent", fence=one.fence + 1, fates=(*one.fates, "lost"))
         return self.taken(one, actor)
 
-    def shown(self, one: Letter) -> tuple[object, ...]:
+    def shown(self, one: Draft) -> tuple[object, ...]:
         state = "expired" if self.over(one) else one.state
         return (state, one.attempts, one.fence, f"a:{one.holder}" if one.holder else None)
 
@@ -121,19 +121,19 @@ class Program(Machine):
     )
     def sends(self, actor: str, key: str | None, priority: int, attempts: int, minutes: int | None) -> None:
         asked = {"key": key, "priority": priority, "attempts_max": attempts}
-        for_us = None if minutes is None else minutes * MINUTE_US
+        for_ = None if minutes is None else f"{minutes}m"
         known = [n for n, id in enumerate(self.ids) if key and self.look.mail.get(id).key == key]
         if not known and self.model.waiting() >= BOUND:
             with raising(Conflict, match="is full"):
-                self.handles[actor].mail.send("box", "hi", for_us=for_us, **asked)  # type: ignore[arg-type]
+                self.handles[actor].mail.send("box", "hi", for_=for_, **asked)  # type: ignore[arg-type]
             return
-        sent = self.handles[actor].mail.send("box", "hi", for_us=for_us, **asked)  # type: ignore[arg-type]
+        sent = self.handles[actor].mail.send("box", "hi", for_=for_, **asked)  # type: ignore[arg-type]
         assert sent.replayed == bool(known)
         if known:
             assert sent.id == self.ids[known[0]]
             return
         expires = None if minutes is None else self.model.minute + minutes
-        self.model.letters.append(Letter(priority, attempts, expires, ready=self.model.minute))
+        self.model.letters.append(Draft(priority, attempts, expires, ready=self.model.minute))
         self.ids.append(sent.id)
 
     @rule(minutes=st.sampled_from([1, 4, 16]))
@@ -143,8 +143,8 @@ class Program(Machine):
 
     @rule(actor=st.sampled_from(ACTORS), read=st.booleans())
     def takes(self, actor: str, read: bool) -> None:
-        room = self.handles[actor].mail
-        found = room.read(to="box") if read else room.claim("box")
+        resource = self.handles[actor].mail
+        found = resource.read(to="box") if read else resource.claim("box")
         expected = None
         while queue := self.model.queue():
             expected = queue[0]
@@ -171,7 +171,7 @@ class Program(Machine):
         if number >= len(self.ids):
             return
         id, one = self.ids[number], self.model.letters[number]
-        had = [mail for mail in self.claims if (mail.id, mail.actor) == (id, actor)][::-1]
+        had = [mail for mail in self.claims if (mail.id, mail.agent) == (id, actor)][::-1]
         mail = had[claim] if 0 <= claim < len(had) else None
         act = self.act(actor, verb, mail or id)
         expected = self.refused(one, actor, verb, mail)
@@ -192,15 +192,15 @@ class Program(Machine):
             self.model.letters[number] = self.model.back(held, fate, later)
 
     def act(self, actor: str, verb: str, which: Mail | str) -> Callable[[], object]:
-        room = self.handles[actor].mail
+        resource = self.handles[actor].mail
         return {
-            "done": lambda: room.done(which),
-            "defer": lambda: room.defer(which, for_us=10 * MINUTE_US),
-            "release": lambda: room.release(which),
-            "refuse": lambda: room.refuse(which, "no"),
+            "done": lambda: resource.done(which),
+            "defer": lambda: resource.defer(which, for_="10m"),
+            "release": lambda: resource.release(which),
+            "refuse": lambda: resource.refuse(which, "no"),
         }[verb]
 
-    def refused(self, one: Letter, actor: str, verb: str, mail: Mail | None) -> type[Exception] | None:
+    def refused(self, one: Draft, actor: str, verb: str, mail: Mail | None) -> type[Exception] | None:
         if one.state == "done" and verb == "done":
             if mail is not None:
                 return None if mail.fence == one.fence else LeaseLost
@@ -219,15 +219,15 @@ class Program(Machine):
     def reads_by_name(self, number: int, actor: str) -> None:
         if number >= len(self.ids):
             return
-        one, room = self.model.letters[number], self.handles[actor].mail
+        one, resource = self.model.letters[number], self.handles[actor].mail
         if self.model.live(one) and one.holder != actor:
             with raising(InProgress):
-                room.read(self.ids[number])
+                resource.read(self.ids[number])
         elif one.state in ("done", "dead", "expired") or self.model.over(one):
             with raising(IllegalTransition):
-                room.read(self.ids[number])
+                resource.read(self.ids[number])
         else:
-            found = room.read(self.ids[number])
+            found = resource.read(self.ids[number])
             assert found is not None
             self.claims.append(found)
             if not self.model.live(one):
@@ -241,7 +241,7 @@ class Program(Machine):
         if number >= len(self.ids):
             return
         one = self.model.letters[number]
-        if self.model.over(one) and not one.holder:  # written down on the way, whatever comes of it
+        if self.model.over(one) and not one.holder:  # recorded on the way, also if the call fails
             one = self.model.letters[number] = replace(one, state="expired", fence=one.fence + 1)
         if one.state not in ("dead", "expired"):
             with raising(IllegalTransition):

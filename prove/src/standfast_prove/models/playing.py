@@ -33,6 +33,7 @@ MODELS = (
     "state",
     "tasks",
     "threads",
+    "undo",
     "webhooks",
 )
 

@@ -1,4 +1,4 @@
-"""Sessions against a model of ten lines: whatever two actors and time do, the store agrees with it."""
+"""Sessions against a model of ten lines: after any calls of two actors at any time, both agree."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ class Program(Machine):
     def open(self, actor: str, minutes: int) -> None:
         now = self.clock.now_us()
         expected = self.model.open(actor, now, now + minutes * MINUTE_US)
-        room = self.handles[actor].sessions
+        resource = self.handles[actor].sessions
         if expected:
-            assert room.open(self.key, for_us=minutes * MINUTE_US).record.fence == self.model.fence
+            assert resource.open(self.key, for_=f"{minutes}m").record.fence == self.model.fence
         else:
             with raising(standfast.InProgress, match=f"held by {self.model.owner}"):
-                room.open(self.key, for_us=minutes * MINUTE_US)
+                resource.open(self.key, for_=f"{minutes}m")
 
     @rule(actor=ACTORS, state=st.sampled_from(["completed", "failed", "waiting"]))
     def end(self, actor: str, state: str) -> None:
@@ -96,11 +96,11 @@ class Program(Machine):
     @precondition(lambda self: self.model.state)
     def leave(self, actor: str) -> None:
         """As the block does: completed, unless something is in doubt."""
-        room, fence = self.handles[actor].sessions, self.model.fence
-        session = room.get(self.key).id
+        resource, fence = self.handles[actor].sessions, self.model.fence
+        session = resource.get(self.key).id
         expected = self.model.leave(actor)
         with nullcontext() if expected else raising(standfast.LeaseLost):
-            room.leave(session, fence=fence)
+            resource.leave(session, fence=fence)
 
     @rule(actor=ACTORS)
     @precondition(lambda self: self.model.state)
@@ -157,5 +157,5 @@ class Program(Machine):
         alive = self.model.live(self.clock.now_us())
         assert record.crashed == (record.state == "active" and not alive)
         assert [m.content for m in sf.sessions.messages(self.key)] == self.model.said
-        told = [event.type for event in sf.journal.about(record.id, limit=1000)]
-        assert told.count("session.taken_over") == self.model.crashes
+        acked = [event.type for event in sf.journal.about(record.id, limit=1000)]
+        assert acked.count("session.taken_over") == self.model.crashes

@@ -1,4 +1,4 @@
-"""State against a model of a few lines: whatever is asked in whatever order, both agree."""
+"""State against a model of a few lines: after any calls in any order, both agree."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from standfast.clock import MINUTE_US, ManualClock
+from standfast.clock import ManualClock
 from standfast.errors import InvalidInput, NotFound, StandfastError, VersionConflict
 from standfast_prove.models.machine import Machine
 from standfast_prove.raising import raising
@@ -22,7 +22,7 @@ VALUES = st.one_of(st.integers(-3, 3), st.sampled_from(["x", None]))
 
 @dataclass
 class Key:
-    """The model of one key: its version goes on whatever happens; it is there until its end."""
+    """The model of one key: its version only grows; the value is there until it expires."""
 
     version: int = 0
     value: Any = None
@@ -56,13 +56,13 @@ class Program(Machine):
 
     @rule(key=KEYS, value=VALUES, minutes=TERMS)
     def sets(self, key: str, value: Any, minutes: int | None) -> None:
-        term = None if minutes is None else minutes * MINUTE_US
+        term = None if minutes is None else f"{minutes}m"
         if self.unfit(key, value):
             with raising(InvalidInput):
-                self.sf.state.set(key, value, for_us=term)
+                self.sf.state.set(key, value, for_=term)
             return
         self.write(key, value, minutes)
-        assert self.sf.state.set(key, value, for_us=term).version == self.keys[key].version
+        assert self.sf.state.set(key, value, for_=term).version == self.keys[key].version
 
     @rule(key=KEYS, value=VALUES, version=st.integers(0, 3))
     def swaps(self, key: str, value: Any, version: int) -> None:

@@ -1,4 +1,4 @@
-"""Tasks against a model of a few lines: whatever is asked in whatever order, both agree."""
+"""Tasks against a model of a few lines: after any calls in any order, both agree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
 import standfast
-from standfast.clock import MINUTE_US, ManualClock
+from standfast.clock import ManualClock
 from standfast.errors import Conflict, IllegalTransition, InProgress, LeaseLost
 from standfast.record.tasks import Task
 from standfast_prove.models.machine import Machine
@@ -113,7 +113,7 @@ class Program(Machine):
     def sees(self, title: str, actor: str, priority: int, cool: int) -> None:
         self.clock.advance(0.001)  # the next of the same priority is younger
         seen = self.handles[actor].tasks.add(
-            title, fingerprint=self.fingerprint(title), priority=priority, cool_down_us=cool * MINUTE_US
+            title, fingerprint=self.fingerprint(title), priority=priority, cool_down=f"{cool}m"
         )
         assert seen.sighting == self.model.add(title, priority, cool)
 
@@ -142,8 +142,8 @@ class Program(Machine):
     def a_claim_of_long_ago_is_done(self, number: int) -> None:
         if self.claimed:
             task = self.claimed[number % len(self.claimed)]
-            same = [one for one in self.claimed if (one.id, one.actor) == (task.id, task.actor)][::-1]
-            self.is_done(task.title, task.actor or "", same.index(task))
+            same = [one for one in self.claimed if (one.id, one.agent) == (task.id, task.agent)][::-1]
+            self.is_done(task.title, task.agent or "", same.index(task))
 
     @rule(title=st.sampled_from(TITLES), actor=st.sampled_from(ACTORS), claim=st.integers(-1, 3))
     def is_done(self, title: str, actor: str, claim: int) -> None:
@@ -152,7 +152,7 @@ class Program(Machine):
             return
         life, sf = self.last(title), self.handles[actor]
         current = sf.tasks.get(self.fingerprint(title))
-        had = [one for one in self.claimed if (one.id, one.actor) == (current.id, actor)][::-1]
+        had = [one for one in self.claimed if (one.id, one.agent) == (current.id, actor)][::-1]
         task = had[claim] if 0 <= claim < len(had) else None
         refused = self.refused(life, actor, task)
         with self.expecting(refused, closed=life.state == "closed"):
@@ -224,7 +224,7 @@ class Program(Machine):
 
         def ask() -> None:
             name = self.fingerprint(title)
-            sf.tasks.snooze(name, for_us=10 * MINUTE_US) if how == "snooze" else sf.tasks.accept(name)
+            sf.tasks.snooze(name, for_="10m") if how == "snooze" else sf.tasks.accept(name)
 
         if life.state == "closed":
             with raising(IllegalTransition):

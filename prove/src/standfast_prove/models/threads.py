@@ -1,4 +1,4 @@
-"""Threads against a model: whatever is put, forked, pruned, copied and deleted, each checkpoint reads as it was put."""
+"""Threads against a model: after any put, fork, prune, copy and delete, each checkpoint reads as it was put."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Program(Machine):
 
     @initialize()
     def begin(self) -> None:
-        # Each handle has its own memory of what is stored: neither may believe only in itself.
+        # Each handle caches the stored rows: neither may rely on its own cache alone.
         self.handles = [
             self.opened(),
             self.opened(),

@@ -1,4 +1,4 @@
-"""Webhooks against a model of a few lines: whatever is asked in whatever order, both agree."""
+"""Webhooks against a model of a few lines: after any calls in any order, both agree."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Model:
         return bool(life.holder) and self.now_s < life.until_s
 
     def ends(self, life: Life, actor: str, **columns: object) -> None:
-        """Nobody holds it any more; a holder that was somebody else is fenced off."""
+        """It has no holder any more; another earlier holder is fenced off."""
         life.fence += int(life.holder not in ("", actor))
         life.holder, life.actor = "", actor
         for name, value in columns.items():
@@ -182,8 +182,8 @@ class Program(Machine):
         if not self.claimed:
             return
         held = self.claimed[-1 - number % len(self.claimed)]
-        assert held.actor is not None
-        self.ends(held.name, held.actor, how, held)
+        assert held.agent is not None
+        self.ends(held.name, held.agent, how, held)
 
     @rule(name=st.sampled_from(NAMES), actor=st.sampled_from(ACTORS), how=st.sampled_from(["done", "fail"]))
     def ends_by_name(self, name: str, actor: str, how: str) -> None:
@@ -191,13 +191,13 @@ class Program(Machine):
             self.ends(name, actor, how, None)
 
     def ends(self, name: str, actor: str, how: str, held: WebhookEvent | None) -> None:
-        room, which = self.handles[actor].webhooks, held or name
+        resource, which = self.handles[actor].webhooks, held or name
         fence = held.fence if held is not None else None
         refusal = getattr(self.model, how)(self.model.lives[name], actor, fence)
         if how == "done":
-            self.expect(refusal, lambda: room.done(which, f"by {actor}"))
+            self.expect(refusal, lambda: resource.done(which, f"by {actor}"))
         else:
-            self.expect(refusal, lambda: room.fail(which, "why"))
+            self.expect(refusal, lambda: resource.fail(which, "why"))
 
     @rule(name=st.sampled_from(NAMES), actor=st.sampled_from(ACTORS))
     def is_retried(self, name: str, actor: str) -> None:
@@ -219,8 +219,8 @@ class Program(Machine):
     def both_agree(self) -> None:
         if not self.handles:
             return
-        room, lives = self.handles["ann"].webhooks, self.model.lives
-        events = {event.name: event for event in room.list()}
+        resource, lives = self.handles["ann"].webhooks, self.model.lives
+        events = {event.name: event for event in resource.list()}
         assert events.keys() == lives.keys()
         for name, life in lives.items():
             event = events[name]
@@ -238,4 +238,4 @@ class Program(Machine):
             wanted = (life.state, life.tries, life.deliveries, life.fence, holder, life.result, life.ready_s)
             assert found == wanted, name
         dead = {events[name].id for name, life in lives.items() if life.state == "dead"}
-        assert {letter.subject for letter in room.dead()} == dead, "dead, and with a letter that says why"
+        assert {letter.subject for letter in resource.dead()} == dead, "dead, and with a letter that says why"

@@ -14,8 +14,8 @@ from standfast import crash
 from standfast.clock import ManualClock
 from standfast.config import people
 from standfast.db.contract import Row
-from standfast.ledger.effects import alone, transitions
-from standfast.ledger.effects.nouns import Effect
+from standfast.ledger.effects import one_at_a_time, transitions
+from standfast.ledger.effects.models import Effect
 from standfast_prove.mutants import shell_scenes
 from standfast_prove.raising import raising
 from standfast_prove.scenes import elsewhere, only, orphan, outside
@@ -25,7 +25,7 @@ def check_late(sf: standfast.Standfast) -> None:
     """A paused process wakes up after its effect was taken over."""
 
     def asleep(call: standfast.Call) -> str:
-        alone._under_way.clear()
+        one_at_a_time._under_way.clear()
         orphan(sf, "k")
         outside(taken_over)
         return "too late"
@@ -40,10 +40,10 @@ def check_late(sf: standfast.Standfast) -> None:
 
 
 def check_sleeper(sf: standfast.Standfast) -> None:
-    """It wakes up while the one who took over is still at it."""
+    """It wakes up while the process that took over still works."""
 
     def asleep(call: standfast.Call) -> str:
-        alone._under_way.clear()
+        one_at_a_time._under_way.clear()
         orphan(sf, "k")
         outside(taken_over)
         return "unreachable"
@@ -165,7 +165,7 @@ def check_taken(sf: standfast.Standfast) -> None:
 
 
 def check_young(sf: standfast.Standfast) -> None:
-    """What is visible and not yet on disk must be synced before anybody acts on it."""
+    """A visible row that is not yet on disk must be synced before a caller acts on it."""
     with sf.session("a") as s:
         s.effect("t", do=lambda call: 1)
     synced: list[int] = []
@@ -187,7 +187,7 @@ def check_at_once(sf: standfast.Standfast) -> None:
 
 
 def check_asleep(sf: standfast.Standfast) -> None:
-    """A holder nobody can judge may only sleep: a probe that finds nothing proves nothing yet."""
+    """A holder on another host may only sleep: a probe that finds nothing proves nothing yet."""
     clock = sf._store.caller.clock
     assert isinstance(clock, ManualClock)
     sf.effects.begin("pay", key="k")
@@ -249,7 +249,7 @@ def check_screen(sf: standfast.Standfast) -> None:
     with raising(standfast.ApprovalRequired):
         sf.effects.begin("pay", {"to": hostile}, key="k", approve=True, why=hostile, context={"description": hostile})
     (waiting,) = sf.approvals.list()
-    shown = import_module("standfast.cli.approval").lines(sf.approvals.question(waiting.id), width=80)
+    shown = import_module("standfast.cli.approval_question").lines(sf.approvals.question(waiting.id), width=80)
     assert not set(hostile) & set("\x1b\u202e\u200b") & set("".join(shown))
 
 

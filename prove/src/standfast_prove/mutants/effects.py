@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from standfast import crash, serial
-from standfast.footings import foreign, leases
-from standfast.ledger.effects import doubting, finding, identity, performing, transitions, words
+from standfast.core import leases, user_code
+from standfast.ledger.effects import begin as begin_effect
+from standfast.ledger.effects import identity, perform, resolve_doubt, texts, transitions
 from standfast.ledger.effects.call import Call, NotApplied, Unknown
-from standfast.record.sessions import owning
+from standfast.record.sessions import ownership
 from standfast_prove.mutants.patching import Mutant, Patch, reworded, swapped
 
 # -- patches ------------------------------------------------------------------------------------------------
@@ -26,13 +27,13 @@ def replaced(name: str, old: str, new: str) -> Patch:
 
 
 def act_first(walk: Any) -> Any:
-    def patched(store: Any, work: Any, wanted: Any, **more: Any) -> Any:
-        if store.read(lambda tx: performing._look(tx, wanted)) is None:
+    def patched(store: Any, wanted: Any, **more: Any) -> Any:
+        if store.read(lambda tx: perform._look(tx, wanted)) is None:
             call = Call(identity.call_key("x", wanted.scope, wanted.key), 1, None)
-            value = work.act(None, call)
+            value = wanted.act(None, call)
             crash.point("effect.before_begin")
-            return walk(store, work._replace(act=lambda *_: value), wanted, **more)
-        return walk(store, work, wanted, **more)
+            return walk(store, wanted._replace(act=lambda *_: value), **more)
+        return walk(store, wanted, **more)
 
     return patched
 
@@ -43,9 +44,9 @@ def never_recorded(recorded: Any) -> Any:
 
 def settled_as(answer: str) -> Callable[[Any], Any]:
     def make(inquired: Any) -> Any:
-        def patched(store: Any, work: Any, wanted: Any, doubt: Any, call: Any) -> Any:
+        def patched(store: Any, wanted: Any, doubt: Any, call: Any) -> Any:
             result = '"skipped"' if answer == "applied" else None
-            return finding.Finding(doubt.row["attempt"], answer, result, "guessed")
+            return begin_effect.Finding(doubt.row["attempt"], answer, result, "guessed")
 
         return patched
 
@@ -71,32 +72,30 @@ def nobody_else(*_: Any) -> Iterator[None]:
 
 MUTANTS: dict[str, Mutant] = {
     "act before the intent is recorded": Mutant(
-        "the world is touched first", "sweep effects:OnlyPlain", swapped(performing, "walk", act_first)
+        "the world is touched first", "sweep effects:OnlyPlain", swapped(perform, "walk", act_first)
     ),
     "acknowledge before commit": Mutant(
         "the result is returned and never written",
         "sweep effects:OnlyPlain",
-        swapped(performing, "_recorded", never_recorded),
+        swapped(perform, "_recorded", never_recorded),
     ),
     "doubt taken for done": Mutant(
         "what was perhaps sent is skipped",
         "sweep effects:OnlyPlain",
-        swapped(doubting, "inquire", settled_as("applied")),
+        swapped(resolve_doubt, "inquire", settled_as("applied")),
     ),
     "doubt taken for failed": Mutant(
         "what was perhaps sent is sent",
         "sweep effects:OnlyPlain",
-        swapped(doubting, "inquire", settled_as("not_applied")),
+        swapped(resolve_doubt, "inquire", settled_as("not_applied")),
     ),
     "an error proves that nothing was sent": Mutant(
         "any exception makes it failed",
         "sweep effects:Failing",
-        swapped(
-            performing, "_gave_up", lambda _: lambda store, work, row, error: performing._failed(store, row, error)
-        ),
+        swapped(perform, "_gave_up", lambda _: lambda store, work, row, error: perform._failed(store, row, error)),
     ),
     "give-up not recorded": Mutant(
-        "an error leaves the lease", "check at_once", swapped(performing, "_gave_up", lambda _: lambda *_: None)
+        "an error leaves the lease", "check at_once", swapped(perform, "_gave_up", lambda _: lambda *_: None)
     ),
     "prose identifies": Mutant(
         "by is not used",
@@ -106,20 +105,20 @@ MUTANTS: dict[str, Mutant] = {
     "key not compared": Mutant(
         "a key may name anything",
         "check conflict",
-        swapped(finding, "mismatch", lambda _: lambda row, wanted: None),
+        swapped(begin_effect, "mismatch", lambda _: lambda row, wanted: None),
     ),
     "probe unknown taken for not applied": Mutant(
-        "a shrug sends it again", "sweep effects:Shrugging", swapped(doubting, "_asked", taken_for_no)
+        "a shrug sends it again", "sweep effects:Shrugging", swapped(resolve_doubt, "_asked", taken_for_no)
     ),
     "not applied counts at once": Mutant(
         "a sleeping holder is not waited for",
         "check asleep",
-        swapped(finding, "_long_over", lambda _: lambda tx, row: True),
+        swapped(begin_effect, "_long_over", lambda _: lambda tx, row: True),
     ),
     "a window without an end": Mutant(
         "the remote never forgets",
         "check window",
-        swapped(finding, "remembered", lambda _: lambda tx, row, window_us: window_us is not None),
+        swapped(begin_effect, "remembered", lambda _: lambda tx, row, window_us: window_us is not None),
     ),
     "another key for each attempt": Mutant(
         "the remote cannot know it again", "sweep effects:OnlyIdempotent", swapped(identity, "call_key", one_call_key)
@@ -127,18 +126,18 @@ MUTANTS: dict[str, Mutant] = {
     "other words under the same key": Mutant(
         "a resend says what the caller says now",
         "sweep effects:OnlyIdempotent",
-        swapped(
-            performing, "_acted", lambda acted: lambda s, w, go, call: acted(s, w, go._replace(resent=False), call)
-        ),
+        swapped(perform, "_acted", lambda acted: lambda s, w, go, call: acted(s, w, go._replace(resent=False), call)),
     ),
     "no fence at the end": Mutant(
         "any attempt may acknowledge", "check sleeper", replaced("acknowledge", "AND attempt = :attempt", "")
     ),
     "attempt not increased": Mutant(
-        "the fence stands still", "check sleeper", replaced("dispatch", "attempt = attempt + 1", "attempt = attempt")
+        "the attempt number does not grow",
+        "check sleeper",
+        replaced("dispatch", "attempt = attempt + 1", "attempt = attempt"),
     ),
     "ended twice": Mutant(
-        "what is acknowledged may be acknowledged",
+        "an acknowledged effect may be acknowledged again",
         "check late_twice",
         replaced("acknowledge", "AND state = 'dispatched'", ""),
     ),
@@ -148,7 +147,7 @@ MUTANTS: dict[str, Mutant] = {
         replaced("insert", "AND s.fence = :session_fence AND s.holder = :session_holder", ""),
     ),
     "second thread not refused": Mutant(
-        "two threads of one process", "check second_thread", swapped(performing, "alone", lambda _: nobody_else)
+        "two threads of one process", "check second_thread", swapped(perform, "alone", lambda _: nobody_else)
     ),
     "the dead are alive": Mutant(
         "a crash is waited for",
@@ -164,13 +163,13 @@ MUTANTS: dict[str, Mutant] = {
         swapped(serial, "read", lambda read: lambda text: (1, 2) if text == "[1,2]" else read(text)),
     ),
     "pruned, and done again": Mutant(
-        "a tombstone is not seen", "check pruned", swapped(words, "closed", lambda _: lambda row: None)
+        "a tombstone is not seen", "check pruned", swapped(texts, "closed", lambda _: lambda row: None)
     ),
     "three commits": Mutant(
         "planned and dispatched apart",
         "check commits",
         swapped(
-            performing,
+            perform,
             "_begin_once",
             lambda begin: lambda s, id, w, f: (begin(s, id, w._replace(plan=True), f), begin(s, id, w, f))[1],
         ),
@@ -178,29 +177,32 @@ MUTANTS: dict[str, Mutant] = {
     "nobody is asked": Mutant(
         "approve is not heard",
         "check yes",
-        swapped(
-            performing, "wanted_for", lambda made: lambda *a, **k: made(*a, **k)._replace(approve=False, context=None)
-        ),
+        swapped(perform, "prepare", lambda made: lambda *a, **k: made(*a, **k)._replace(approve=False, context=None)),
     ),
     "settle ignored": Mutant(
         "a probe's no counts while the request is on its way",
         "check settled",
-        swapped(finding, "unsettled_us", lambda _: lambda tx, row, settle_us: 0),
+        swapped(begin_effect, "unsettled_us", lambda _: lambda tx, row, settle_us: 0),
     ),
     "a swallowed doubt lets the next effect pass": Mutant(
-        "a variation is sent", "check swallowed", swapped(finding, "stopped", lambda _: lambda *args: None)
+        "a variation is sent", "check swallowed", swapped(begin_effect, "stopped", lambda _: lambda *args: None)
     ),
     "proceed for ever": Mutant(
         "a later attempt in doubt does not stop the session",
         "check swallowed",
         swapped(
-            finding,
-            "_passed_over",
-            lambda _: lambda tx, row: tx.maybe(transitions.SQL.proceeded, id=row["id"]) is not None,
+            begin_effect,
+            "_stops",
+            lambda _: (
+                lambda tx, row, session_id, cut_seq: (
+                    tx.maybe(transitions.SQL.proceeded, id=row["id"], session_id=session_id, cut_seq=cut_seq or 0)
+                    is None
+                )
+            ),
         ),
     ),
     "a swallowed doubt completes the session": Mutant(
-        "nobody comes back", "check swallowed", swapped(owning, "expected", lambda _: lambda *args: None)
+        "no later call settles it", "check swallowed", swapped(ownership, "expected", lambda _: lambda *args: None)
     ),
     "the same effect elsewhere is sent": Mutant(
         "another session key is another effect",
@@ -214,9 +216,9 @@ MUTANTS: dict[str, Mutant] = {
         "any attempt may give up", "check late_failure", replaced("give_up", "AND attempt = :attempt", "")
     ),
     "a nested effect is recorded": Mutant(
-        "an effect inside an effect", "check nested", swapped(foreign, "refuse_nested", lambda _: lambda what: None)
+        "an effect inside an effect", "check nested", swapped(user_code, "refuse_nested", lambda _: lambda what: None)
     ),
     "an effect leaves no trace": Mutant(
-        "nothing is journalled", "check journal", swapped(words, "say", lambda _: lambda *a, **k: None)
+        "nothing is journalled", "check journal", swapped(texts, "say", lambda _: lambda *a, **k: None)
     ),
 }

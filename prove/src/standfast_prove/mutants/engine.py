@@ -1,4 +1,4 @@
-"""Bugs of the cellar and the footings: syncs, commits, the guard of the log, migrations, leases, the journal.
+"""Bugs of `db` and the core: syncs, commits, the guard of the log, migrations, leases, the journal.
 
 Each is found by a campaign that exists anyway, with its children patched. Those that need a disk that
 forgets need a C compiler; the cursor needs a PostgreSQL.
@@ -11,13 +11,14 @@ from contextlib import suppress
 from typing import Any
 
 from standfast import crash
+from standfast.core import journal, leases
 from standfast.db.contract import Tx
 from standfast.db.migrations import MIGRATIONS, ddl
-from standfast.db.sqlite import engine, forks, guard, migrate
+from standfast.db.sqlite import engine, forks, migrate, wal
 from standfast.db.sqlite.engine import SqliteEngine
+from standfast.db.sqlite.lock import FileLock
 from standfast.db.sqlite.tx import SqliteTx
 from standfast.db.sqlite.writer import Writer
-from standfast.footings import journal, leases
 from standfast_prove.mutants.patching import Mutant, Setter, both, reworded, swapped, without
 
 _FEW = {"losses": 6}
@@ -25,7 +26,7 @@ _SECONDS = {"seconds": 2}
 
 
 def committed_by_the_next(m: Setter) -> None:
-    """The rows are visible to this process, and nobody else will ever see the last of them."""
+    """The rows are visible to this process only; no other process ever sees the last of them."""
 
     def begin(self: Any) -> None:
         if self.connection.in_transaction:
@@ -76,7 +77,7 @@ def deletes_the_log(close: Any) -> Any:
 
 
 def migrated_unlocked(m: Setter) -> None:
-    """What is pending is decided before anybody else is kept out, and not looked at again."""
+    """The pending migrations are read before the lock is taken, and not read again."""
 
     def decided_before(connection: Any, caller: Any, migrations: Any = MIGRATIONS) -> None:
         found = migrate.version(connection)
@@ -84,7 +85,7 @@ def migrated_unlocked(m: Setter) -> None:
         for one in pending:
             crash.point("migrate.before_step")
             connection.execute("BEGIN IMMEDIATE")
-            migrate._apply(connection, caller, one)
+            migrate.apply_step(connection, caller, one)
             connection.execute("COMMIT")
             crash.point("migrate.after_step")
         migrate.protect(connection)
@@ -119,23 +120,23 @@ def told_afterwards(append: Any) -> Any:
 
 
 def by_the_wall(m: Setter) -> None:
-    """Leases end when the date says so: whatever is kept of time awake is the date."""
-    term_of, lease_clock = leases.term_of, Tx.lease_clock
+    """Leases end by the wall clock: the monotonic columns hold the wall clock too."""
+    new_lease, lease_clock = leases.new_lease, Tx.lease_clock
 
     def term(tx: Any, *args: Any, **more: Any) -> Any:
-        made = term_of(tx, *args, **more)
+        made = new_lease(tx, *args, **more)
         return made | {"lease_mono_us": made["lease_until_us"]}
 
-    m.setattr(leases, "term_of", term)
+    m.setattr(leases, "new_lease", term)
     m.setattr(leases, "_ran_out", lambda tx, row: bool(row["lease_until_us"] <= tx.now_us()))
     m.setattr(Tx, "lease_clock", lambda self: lease_clock(self) | {"mono_us": self.now_us()})
 
 
-unnamed = (without(guard.Files, "check_index"), without(guard.Files, "_check_names"))
+unnamed = (without(wal.Files, "check_index"), without(wal.Files, "_check_names"))
 """The names of the files are not compared."""
 
 MUTANTS: dict[str, Mutant] = {
-    "no sync": Mutant("acknowledged before it is on disk", "campaign power", without(guard, "_sync"), _FEW),
+    "no sync": Mutant("acknowledged before it is on disk", "campaign power", without(wal, "_sync"), _FEW),
     "synchronous off": Mutant(
         "checkpoints reach the database unsynced",
         "campaign power",
@@ -143,7 +144,7 @@ MUTANTS: dict[str, Mutant] = {
         _FEW,
     ),
     "a failed sync is tried again": Mutant(
-        "and believed", "campaign power-failing", swapped(guard, "_sync", asked_again), _FEW
+        "and believed", "campaign power-failing", swapped(wal, "_sync", asked_again), _FEW
     ),
     "a wound is not healed": Mutant(
         "the next opener trusts a log that is not on disk",
@@ -151,9 +152,7 @@ MUTANTS: dict[str, Mutant] = {
         without(SqliteEngine, "_heal"),
         _FEW,
     ),
-    "told before the commit": Mutant(
-        "COMMIT is left to the next write", "sweep footings:Writes", committed_by_the_next
-    ),
+    "told before the commit": Mutant("COMMIT is left to the next write", "sweep core:Writes", committed_by_the_next),
     "rollback commits": Mutant(
         "a failed write stays",
         "campaign torture",
@@ -167,30 +166,40 @@ MUTANTS: dict[str, Mutant] = {
         _SECONDS,
     ),
     "no guard over the log": Mutant(
-        "a foreign close drops the locks", "campaign torture", without(guard, "_share"), {"seconds": 4}
+        "a foreign close drops the locks", "campaign torture", without(wal, "_share"), {"seconds": 4}
     ),
     "no guard and no witness": Mutant(
-        "and nobody notices that the log was replaced",
+        "and no check notices that the WAL was replaced",
         "campaign torture",
-        both(without(guard, "_share"), *unnamed, swapped(guard.Files, "_is_whole", lambda _: lambda *args: True)),
+        both(without(wal, "_share"), *unnamed, swapped(wal.Files, "_is_whole", lambda _: lambda *args: True)),
         {"seconds": 4},
     ),
     "no identity check": Mutant(
         "a file that was removed or overwritten is written to, and acknowledged",
         "campaign damage",
-        both(*unnamed, without(guard.Files, "_check_contents")),
+        both(*unnamed, without(wal.Files, "_check_contents")),
         {"acts": 30},
     ),
     "contents are not checked": Mutant(
         "a file that was truncated in place keeps its name",
         "campaign damage",
-        without(guard.Files, "_check_contents"),
+        without(wal.Files, "_check_contents"),
         {"acts": 60},
+    ),
+    "a header without a checkpoint is believed": Mutant(
+        "the file of another store looks like a later checkpoint of this one",
+        "check foreign_header",
+        swapped(wal.Files, "_was_checkpointed", lambda _: lambda *args: True),
+    ),
+    "the change counter of a checkpoint is not noted": Mutant(
+        "a process that did not see the checkpoint takes an older copy for the store",
+        "check older_copy",
+        swapped(FileLock, "changes", lambda _: lambda self: 0),
     ),
     "no check for another process's files": Mutant(
         "a store is opened beside a process that has another -shm",
         "campaign damage",
-        swapped(guard, "_is_marked", lambda _: lambda fd: False),
+        swapped(wal, "_is_marked", lambda _: lambda fd: False),
         {"acts": 40},
     ),
     "a forked child uses its parent's transaction": Mutant(
@@ -207,23 +216,23 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "the log is deleted at the end": Mutant(
         "what was not checkpointed is gone",
-        "sweep footings:Writes",
+        "sweep core:Writes",
         swapped(SqliteEngine, "_close", deletes_the_log),
     ),
     "migrated without a lock": Mutant(
         "two processes apply the same step", "campaign boot-old", migrated_unlocked, {"rounds": 5}
     ),
     "a migration in two transactions": Mutant(
-        "killed between them, half of it is there", "sweep footings:Migrations", swapped(migrate, "_apply", in_two)
+        "killed between them, half of it is there", "sweep core:Migrations", swapped(migrate, "apply_step", in_two)
     ),
     "the journal hears of it later": Mutant(
         "a change and its row are two commits",
-        "sweep footings:Locks",
+        "sweep core:Locks",
         swapped(journal, "append", told_afterwards),
     ),
     "a fence begins anew": Mutant(
         "the second holder has the first one's number",
-        "sweep footings:Locks",
+        "sweep core:Locks",
         reworded(leases.SQL, "take", "fence = fence + 1", "fence = 1"),
     ),
     "leases by the wall clock": Mutant("a date that jumps ends them", "soak", by_the_wall),

@@ -75,7 +75,7 @@ class _Clock:
 
 
 def _short(words: str) -> str:
-    """The last line of what was said, which is where the reason stands; with the one before if it says little."""
+    """The last line of the output, which has the reason; with the line before it if it is short."""
     lines = [line.strip() for line in words.splitlines() if line.strip(" ^~")]
     return " ".join(lines[-1:] if lines and len(lines[-1]) > 30 else lines[-2:])[:160]
 
@@ -92,7 +92,7 @@ def _where(error: BaseException) -> str:
 
 def _sweep(look: Look) -> Iterator[str]:
     """Every first crash, then a sample of second ones."""
-    from standfast_prove.crashes.rooms import world
+    from standfast_prove.crashes.resources import world
     from standfast_prove.crashes.sweeping import sweep
 
     live = crash._live

@@ -61,12 +61,12 @@ class Hunter:
         mutant, start = registry.named(name), time.monotonic()
         said = Found(name, mutant.what, mutant.harness)
         try:
-            told = self._sent(name, bug=True)
-            if told["complaint"] and (noise := self._noise(name)):
-                told["complaint"], told["found"] = f"complains without the bug too: {noise}", False
+            acked = self._sent(name, bug=True)
+            if acked["complaint"] and (noise := self._noise(name)):
+                acked["complaint"], acked["found"] = f"complains without the bug too: {noise}", False
         except Unavailable as missing:
             return said._replace(not_run=str(missing))
-        return said._replace(seconds=round(time.monotonic() - start, 1), **told)
+        return said._replace(seconds=round(time.monotonic() - start, 1), **acked)
 
     def _noise(self, name: str) -> str:
         """What the harness of this mutant says where there is no bug: asked once for each harness."""
@@ -86,8 +86,8 @@ class Hunter:
             pid = self._nursery.start(f"{__name__}:stalk", **asked, url=url, bug=bug)
             if self._nursery.wait(pid, PATIENCE_S) is None:
                 self._nursery.kill(pid)
-            told: dict[str, Any] = {"complaint": "", "tries": 0, "found": False}
-            return told | (json.loads(answer.read_text()) if answer.exists() else {})
+            acked: dict[str, Any] = {"complaint": "", "tries": 0, "found": False}
+            return acked | (json.loads(answer.read_text()) if answer.exists() else {})
 
     def __enter__(self) -> Self:
         return self
@@ -101,12 +101,12 @@ def stalk(*, name: str, place: str, answer: str, url: str | None, bug: bool) -> 
     """In the child: become the mutant, run its harness, write down what it said."""
     if bug:
         registry.become(name)
-    told: dict[str, object]
+    acked: dict[str, object]
     try:
         seen = looked(registry.named(name), Path(place), url, limit_s=LIMIT_S if bug else 0.0)
-        told = {"tries": seen.tries, "complaint": seen.complaint, "found": bool(seen.complaint)}
+        acked = {"tries": seen.tries, "complaint": seen.complaint, "found": bool(seen.complaint)}
     except Unavailable as missing:
-        told = {"not_run": str(missing)}
+        acked = {"not_run": str(missing)}
     except ModuleNotFoundError as missing:
-        told = {"not_run": missing_extra(missing) or f"this harness is broken: {missing}"}
-    Path(answer).write_text(json.dumps(told))
+        acked = {"not_run": missing_extra(missing) or f"this harness is broken: {missing}"}
+    Path(answer).write_text(json.dumps(acked))

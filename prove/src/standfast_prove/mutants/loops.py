@@ -1,6 +1,6 @@
 """Loops with one bug each: the soak has to find every one of them.
 
-no row            a slot is passed and nobody is told
+no row            a slot passes and leaves no row
 wrong row         skipped, missed or run where the rules say otherwise
 wrong moment      slots that drift, or come twice, or never, where the clocks change
 wrong worker      the dead keep their runs, the living lose them, the late are believed
@@ -13,32 +13,32 @@ from pathlib import Path
 from typing import Any
 
 from standfast.record import runs
-from standfast.record.loops import firing, keeping, schedule
+from standfast.record.loops import edit, fire, schedule
 from standfast_prove.loops_soak import soak
 from standfast_prove.mutants.patching import Mutant, Patch, Setter
 
 
 def _plan_with(**changed: Any) -> Patch:
     """Firing that does not ask the loop about this."""
-    plan = firing.plan
-    return lambda patch: patch.setattr(firing, "plan", lambda *args, **given: plan(*args, **{**given, **changed}))
+    plan = fire.plan
+    return lambda patch: patch.setattr(fire, "plan", lambda *args, **given: plan(*args, **{**given, **changed}))
 
 
 def _no_rows(patch: Setter) -> None:
-    patch.setattr(firing, "_write_passed", lambda *args: [])
+    patch.setattr(fire, "_write_passed", lambda *args: [])
 
 
 def _forgets_at_a_pause(patch: Setter) -> None:
     def skip(tx: Any, row: Any, then: str) -> None:
-        made = firing.passed_over(firing._schedule(row), row["next_slot_us"], tx.now_us())
+        made = fire.passed_over(fire._schedule(row), row["next_slot_us"], tx.now_us())
         if row["next_slot_us"] is not None and row["next_slot_us"] <= tx.now_us():
-            firing._advance(tx, row, made)
+            fire._advance(tx, row, made)
 
-    patch.setattr(keeping, "_settle", skip)
+    patch.setattr(edit, "_settle", skip)
 
 
 def _overlaps(patch: Setter) -> None:
-    patch.setattr(firing, "_why_skipped", lambda row, *, waits: None)
+    patch.setattr(fire, "_why_skipped", lambda row, *, waits: None)
 
 
 def _drifts(patch: Setter) -> None:
@@ -84,7 +84,7 @@ def _never_pauses(patch: Setter) -> None:
 
 
 def _the_oldest_is_kept(patch: Setter) -> None:
-    planned = firing._planned
+    planned = fire._planned
 
     def swapped(when: Any, slot_us: int, now_us: int, newest: list[int], chosen: list[int]) -> Any:
         made = planned(when, slot_us, now_us, newest, chosen)
@@ -92,14 +92,14 @@ def _the_oldest_is_kept(patch: Setter) -> None:
             return made._replace(chosen=made.passed[:1], passed=[*made.passed[1:], *made.chosen])
         return made
 
-    patch.setattr(firing, "_planned", swapped)
+    patch.setattr(fire, "_planned", swapped)
 
 
 MUTANTS: dict[str, Mutant] = {
-    "a gap leaves no rows": Mutant("a slot is passed and nobody is told", "soak", _no_rows),
-    "a pause forgets what was due": Mutant("due when it was paused, and never told", "soak", _forgets_at_a_pause),
+    "a gap leaves no rows": Mutant("a slot passes and leaves no row", "soak", _no_rows),
+    "a pause forgets what was due": Mutant("due when it was paused, and never recorded", "soak", _forgets_at_a_pause),
     "without catch-up the newest is run anyway": Mutant(
-        "late slots are run where nobody wants them", "soak", _plan_with(catch_up="latest")
+        "late slots are run although catch-up is off", "soak", _plan_with(catch_up="latest")
     ),
     "catch-up has no cap": Mutant("a long night runs every slot", "soak", _plan_with(catch_up_max=1000)),
     "the oldest missed slot is run": Mutant("the newest is the one that counts", "soak", _the_oldest_is_kept),
@@ -107,7 +107,7 @@ MUTANTS: dict[str, Mutant] = {
     "an interval drifts": Mutant("counted from when it ran, not from its slot", "soak", _drifts),
     "a skipped hour loses its slot": Mutant("clocks go forward, a run goes missing", "soak", _skipped_hours_are_lost),
     "the dead keep their runs": Mutant("a killed worker's run is never rescued", "soak", _the_dead_are_alive),
-    "the living lose their runs": Mutant("rescued by age, while somebody works", "soak", _the_living_are_dead),
+    "the living lose their runs": Mutant("rescued by age, while its worker still runs", "soak", _the_living_are_dead),
     "the late are believed": Mutant("no fence on the end of a run", "soak", _no_fence),
     "nothing is tried again": Mutant("a failed run has no second attempt", "soak", _no_retries),
     "failures are not counted": Mutant("a broken loop is never paused", "soak", _never_pauses),

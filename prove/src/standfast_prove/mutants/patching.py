@@ -25,7 +25,7 @@ class Mutant(NamedTuple):
 
     what: str
     harness: str
-    """ "sweep ROOM:WORLD", "check SCENE", "soak", "model NAME" or "campaign NAME"."""
+    """ "sweep FEATURE:WORLD", "check SCENE", "soak", "model NAME" or "campaign NAME"."""
     patch: Patch
     arguments: Mapping[str, Any] = _NONE
     """Of the campaign, in the place of those of the catalogue: shorter ones."""

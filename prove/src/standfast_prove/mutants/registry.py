@@ -15,7 +15,7 @@ from standfast.errors import InvalidInput
 from standfast_prove.mutants.patching import Mutant, Patching
 
 VARIABLE = "STANDFAST_PROVE_MUTANT"
-MODULES = ("effects", "engine", "stores", "rooms", "loops", "shells", "simulation", "views")
+MODULES = ("effects", "engine", "stores", "resources", "loops", "shells", "simulation", "views")
 
 
 @cache

@@ -9,18 +9,25 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from typing import Any
+from unittest import mock
 
 import standfast
 from standfast import handle
-from standfast.footings import leases
+from standfast.admin.doctor import Finding, examine
+from standfast.core import leases
+from standfast.db import store_memory
+from standfast.db.sql import statement
 from standfast.interchange.hooks import spool
-from standfast.interchange.hooks.hearing import Heard
-from standfast.interchange.hooks.keeping import Hooks
+from standfast.interchange.hooks.payloads import Heard
+from standfast.interchange.hooks.record import Hooks
 from standfast.ledger import gate_patterns
-from standfast.upkeep.doctor import Finding, examine
+from standfast_prove.faults.children import Child
+from standfast_prove.faults.rows import INSERT
 from standfast_prove.raising import raising
 
 HIDE = (
@@ -31,6 +38,33 @@ HIDE = (
 CHANGE = "DROP TRIGGER guard_task_update; UPDATE task SET priority = 4, title = 'after', state = 'closed';"
 SHOW = "PRAGMA writable_schema = ON; INSERT INTO sqlite_schema SELECT * FROM kept; DROP TABLE kept;"
 """Three scripts for stock sqlite3, one connection each: afterwards the indexes of `task` lack a row."""
+
+CHANGE_AND_CHECKPOINT = """
+import standfast
+from standfast.db.sql import statement
+from standfast_prove.faults.limits import set_limit
+set_limit("CHECKPOINT_FRAMES", 3)
+change = statement("UPDATE meta SET value = :value WHERE key = 'k'")
+with standfast.open(sys.argv[1], data_dir=sys.argv[2]) as sf:
+    for value in "bcdef":
+        sf._store.write(lambda tx: tx.run(change, value=value * 3000))
+"""
+
+SEND = """
+import standfast
+from standfast.db import store_memory
+from standfast.db.sql import statement
+store_memory.TEMPORARY = ()
+with standfast.open(sys.argv[1], data_dir=sys.argv[2]) as sf, sf.session("job") as s:
+    s.effect("mail.send", do=lambda call: 1)
+"""
+FORGET = statement("DELETE FROM meta WHERE key LIKE 'k-%'")
+PUT_BACK = """
+import os
+os.replace(sys.argv[2], sys.argv[1])
+for end in ("-wal", "-shm"):
+    os.unlink(sys.argv[1] + end)
+"""
 
 
 def check_index_lacks_rows(sf: standfast.Standfast) -> None:
@@ -48,6 +82,32 @@ def check_foreign_tables(sf: standfast.Standfast) -> None:
     stock_sqlite(sf, "INSERT INTO _litestream_seq (seq) VALUES (1)")
 
 
+def check_dropped_table(sf: standfast.Standfast) -> None:
+    """Another program drops a table of ours: every call says so, and `doctor` names it."""
+    stock_sqlite(sf, "DROP TABLE task")
+    with raising(standfast.Corrupt, match="no such table: task"):
+        sf.tasks.list()
+    found = _examined(sf)
+    assert "schema" in found, "doctor did not compare the schema"
+    assert found["schema"].state == "error", found["schema"].text
+
+
+def check_deleted_text(sf: standfast.Standfast) -> None:
+    """Rows with a name are deleted; then another program searches the bytes of the file."""
+    for n in range(50):
+        sf._store.write(lambda tx, n=n: tx.run(INSERT, key=f"k-{n}", value="Zaphod Beeblebrox" * 20))  # type: ignore[misc]
+    sf._store.write(lambda tx: tx.run(FORGET))
+    stock_sqlite(sf, "PRAGMA wal_checkpoint(TRUNCATE)")
+    _in_another_process(sf, "assert b'Zaphod' not in open(sys.argv[1], 'rb').read(), 'deleted text is in the file'")
+
+
+def check_interrupted_import(sf: standfast.Standfast) -> None:
+    """A thread is hit inside the import lock of a resource; then another thread uses the resource."""
+    target = "standfast_prove.faults.imports:first_access_under_fire"
+    with Child(target, directory=sf.settings.data_dir, resource="items", places=40) as child:
+        assert child.end(50) == ["[]"], "an interrupted import hangs another thread"
+
+
 def check_lost_rows(sf: standfast.Standfast) -> None:
     """The WAL is truncated, and the thread that renews leases gets the first error, which it ignores."""
     stock_sqlite(sf, "PRAGMA wal_checkpoint(TRUNCATE)")
@@ -57,6 +117,54 @@ def check_lost_rows(sf: standfast.Standfast) -> None:
         leases.renewer(sf._store).renew()
     with raising(standfast.StorageError):
         sf.state.set("later", 1)
+
+
+def check_foreign_header(sf: standfast.Standfast) -> None:
+    """Another program writes a header with a higher change counter; the WAL index knows of no checkpoint."""
+    sf.state.set("before", 1)
+    stock_sqlite(sf, "PRAGMA wal_checkpoint(TRUNCATE)")
+    sf.state.set("seen", 1)
+    _in_another_process(sf, "f = open(sys.argv[1], 'r+b'); f.seek(24); f.write(b'\\x00\\x0f\\x00\\x00')")
+    with raising(standfast.CommitUnknown):
+        sf.state.set("later", 1)
+
+
+def check_older_copy(sf: standfast.Standfast) -> None:
+    """A process changes a row in place and checkpoints; then the file that this process knows is put back."""
+    sf._store.write(lambda tx: tx.run(INSERT, key="k", value="a" * 3000))
+    stock_sqlite(sf, "PRAGMA wal_checkpoint(TRUNCATE)")
+    older = os.path.join(sf.settings.data_dir, "older.db")
+    _in_another_process(sf, "import shutil; shutil.copyfile(sys.argv[1], sys.argv[2])", older)
+    _in_another_process(sf, CHANGE_AND_CHECKPOINT, sf.settings.data_dir)
+    _in_another_process(sf, "import shutil; shutil.copyfile(sys.argv[2], sys.argv[1])", older)
+    with raising(standfast.CommitUnknown):
+        sf.state.set("later", 1)
+
+
+def check_older_state(sf: standfast.Standfast) -> None:
+    """Another process sends an effect; then a copy from before is put in place. This process itself lost no row."""
+    home = os.path.join(sf.settings.data_dir, "home")
+    os.mkdir(home, 0o700)
+    older = os.path.join(home, "older.db")
+    with _remembering(home), standfast.open(os.path.join(home, "own.db"), data_dir=home) as own:
+        own.state.set("before", 1)
+        stock_sqlite(own, "PRAGMA wal_checkpoint(TRUNCATE)")
+        _in_another_process(own, "import shutil; shutil.copyfile(sys.argv[1], sys.argv[2])", older)
+        _in_another_process(own, SEND, home)
+        _in_another_process(own, PUT_BACK, older)
+        with raising(standfast.CommitUnknown):
+            own.state.set("later", 1)
+        with raising(standfast.StorageError):
+            own.state.set("later", 1)
+
+
+@contextmanager
+def _remembering(home: str) -> Iterator[None]:
+    """Stores are remembered in `home`, although it is a temporary directory."""
+    with mock.patch.dict(os.environ, HOME=home), mock.patch.object(store_memory, "TEMPORARY", ()):
+        for name in ("STANDFAST_REMEMBER", "XDG_STATE_HOME", "TMPDIR"):
+            os.environ.pop(name, None)
+        yield
 
 
 def check_unknown_arguments(sf: standfast.Standfast) -> None:
@@ -71,8 +179,33 @@ def check_unknown_arguments(sf: standfast.Standfast) -> None:
     anyio.run(call)
 
 
+def check_waiting_calls(sf: standfast.Standfast) -> None:
+    """50 calls wait for an approval, more than the server has threads; a task is added meanwhile."""
+    import anyio
+
+    ended = list[object]()
+
+    async def wait(client: Any, id: str) -> None:
+        ended.append(await client.call_tool("approval_wait", {"id": id, "timeout_s": 5}))
+
+    async def call() -> None:
+        async with import_module("mcp").Client(mcp_server().build(sf)) as client:
+            asked = await client.call_tool("approval_request", {"tool": "deploy", "intent": {"to": "x"}})
+            id = asked.structured_content["id"]
+            async with anyio.create_task_group() as waiting:
+                for _ in range(50):
+                    waiting.start_soon(wait, client, id)
+                await anyio.sleep(0)
+                await client.call_tool("task_add", {"title": "meanwhile"})
+                early = len(ended)
+                await anyio.to_thread.run_sync(partial(sf.approvals.grant, id, approver="ada"))
+            assert not early, f"a task was added only after {early} of 50 waiting calls had ended"
+
+    anyio.run(call)
+
+
 def check_gate_limit(sf: standfast.Standfast) -> None:
-    """An agent pads its command until nobody reads it to the end."""
+    """An agent pads its command until a person stops reading."""
     sf.gates.add("git push*")
     padded = "true;" * gate_patterns.TEXT_MAX + "git push"
     assert sf.gates.check(padded), "a text beyond the limit passed the gate"
@@ -82,10 +215,10 @@ def check_unsealed_answer(sf: standfast.Standfast) -> None:
     """A repository brings a spool along that answers a call of a real session."""
     call = Heard("claude-code", "call", "PreToolUse", "s1", 1, None, None, "t1", "Bash", "{}", None, "pending")
     Hooks(sf._store).keep(call)
-    answer = call._replace(kind="answer", name="PostToolUse", at_us=2, output="all passed", status="ok")
+    answer = call.replace(kind="answer", name="PostToolUse", at_us=2, output="all passed", status="ok")
     there = os.path.join(sf.settings.data_dir, "clone", ".standfast", "spool")
     os.makedirs(there, 0o700)
-    line = json.dumps({"v": 1, "actor": sf.settings.actor, "scope": sf.scope, **answer._asdict()})
+    line = json.dumps({"v": 1, "actor": sf.settings.actor, "scope": sf.scope, **answer.as_dict()})
     with open(os.open(os.path.join(there, "open.ndjson"), os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
         file.write(f"- {line}\n")
     assert spool.drain(sf._store, [there], sf.settings.data_dir).kept == 1
@@ -104,10 +237,16 @@ def _examined(sf: standfast.Standfast, *, fix: bool = False) -> dict[str, Findin
 
 def stock_sqlite(sf: standfast.Standfast, script: str) -> None:
     """Another program, in another process."""
-    code = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.executescript(sys.argv[2]); c.commit()"
-    path = sf.settings.target.location
-    done = subprocess.run([sys.executable, "-P", "-c", code, path, script], capture_output=True, text=True)
-    assert done.returncode == 0, f"another program could not write its own table: {done.stderr[-200:]}"
+    _in_another_process(
+        sf, "import sqlite3; c = sqlite3.connect(sys.argv[1]); c.executescript(sys.argv[2]); c.commit()", script
+    )
+
+
+def _in_another_process(sf: standfast.Standfast, code: str, *given: str) -> None:
+    """`sys.argv[1]` is the database: closing it in this process would drop SQLite's locks."""
+    command = [sys.executable, "-P", "-c", f"import sys; {code}", sf.settings.target.location, *given]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, f"another program failed: {done.stderr[-200:]}"
 
 
 SCENES: dict[str, Callable[[standfast.Standfast], None]] = {

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
+from standfast import modules
+from standfast.admin import doctor
 from standfast.db import catalogue
 from standfast.db.postgres.wire import Wire
-from standfast.db.sqlite import integrity
+from standfast.db.sqlite import engine, integrity, library
+from standfast.errors import ApprovalRequired
 from standfast.interchange.hooks import spool
 from standfast.ledger import gate_patterns
-from standfast_prove.mutants.patching import Mutant, Setter, swapped
+from standfast_prove.mutants.patching import Mutant, Setter, swapped, without
 from standfast_prove.mutants.shell_scenes import mcp_server
 
 
@@ -27,6 +31,17 @@ def arguments_dropped(m: Setter) -> None:
     m.setattr(mcp_server(), "refuse_unknown", lambda tool, given, known: None)
 
 
+def waiting_in_a_thread(m: Setter) -> None:
+    """Each waiting call keeps one of the threads that all calls share."""
+
+    def approval_wait(self: Any, id: str, timeout_s: int = 30) -> Any:
+        with suppress(ApprovalRequired):
+            self.sf.approvals.wait(id, timeout_s)
+        return {"id": id}
+
+    m.setattr(mcp_server().Tools, "approval_wait", approval_wait)
+
+
 def short_texts_only(found: Any) -> Any:
     """A text that is too long to be read meets no gate."""
     return lambda pattern, text: len(text) <= gate_patterns.TEXT_MAX and found(pattern, text)
@@ -42,7 +57,7 @@ MUTANTS: dict[str, Mutant] = {
         "the next caller gets the answers of another transaction",
         "campaign interrupts-postgres",
         returned_anyway,
-        {"every": 7, "strikes": 20},
+        {"every": 7, "acts": 20},
         engine="postgres",
     ),
     "doctor runs quick_check only": Mutant(
@@ -57,6 +72,29 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "MCP drops unknown arguments": Mutant(
         "production and staging become one approval", "check unknown_arguments", arguments_dropped
+    ),
+    "MCP waits in a thread": Mutant(
+        "40 waiting calls block all other calls", "check waiting_calls", waiting_in_a_thread
+    ),
+    "a caller imports by itself": Mutant(
+        "an exception leaves the import lock held, and other threads hang",
+        "check interrupted_import",
+        without(modules, "load"),
+    ),
+    "a dropped table is an I/O error": Mutant(
+        "a program retries what only a restore repairs",
+        "check dropped_table",
+        swapped(library, "SCHEMA_DAMAGED", lambda _: ()),
+    ),
+    "doctor does not compare the schema": Mutant(
+        "a store without its tables is called sound",
+        "check dropped_table",
+        swapped(doctor, "_schema", lambda _: lambda store: iter(())),
+    ),
+    "deleted text stays in the file": Mutant(
+        "secure_delete is off",
+        "check deleted_text",
+        swapped(engine, "_PRAGMAS", lambda text: text.replace("secure_delete=ON", "secure_delete=OFF")),
     ),
     "a limit that passes": Mutant(
         "a padded command passes every gate",

@@ -1,6 +1,6 @@
-"""Bugs that only show where several go wrong at once: the simulation has to find each.
+"""Bugs that need several faults at once: the simulation has to find each.
 
-fences     whoever slept is believed when it wakes up, while another is at it
+fences     a process that slept is believed when it wakes up, while another one works
 keys       looked up in one transaction and used in the next
 time       leases judged by a clock that people set; the living taken for dead
 doubt      taken for a failure, or settled by an attempt that proves nothing about the one before
@@ -11,26 +11,26 @@ from __future__ import annotations
 from typing import Any
 
 from standfast.clock import ManualClock
+from standfast.core import leases
 from standfast.errors import NotFound, VersionConflict
-from standfast.footings import leases
-from standfast.ledger.effects import doubting, finding, performing
-from standfast.ledger.webhooks import working
+from standfast.ledger.effects import begin, perform, resolve_doubt
+from standfast.ledger.webhooks import claims as webhook_claims
 from standfast.record import runs
-from standfast.record.mail import delivery
+from standfast.record.mail import claims
 from standfast.record.state import State
-from standfast.record.tasks import changes, room
+from standfast.record.tasks import changes, resource
 from standfast_prove.mutants.patching import Mutant, Patch, Setter, both, swapped
 
 
 def believed(module: Any, *names: str) -> Patch:
-    """Nobody is refused for its fence."""
+    """No write is refused for its fence."""
     return both(*(swapped(module, name, lambda _: lambda *args, **more: None) for name in names))
 
 
 def closed_again(m: Setter) -> None:
-    """A task that is closed may be closed by whoever comes late."""
+    """A late holder may close a closed task."""
     m.setattr(changes.CLAIMS, "refusal", lambda tx, row, which: None)
-    m.setattr(room, "_closed_before", lambda tx, row, which: which)
+    m.setattr(resource, "_closed_before", lambda tx, row, which: which)
 
 
 def looked_before(m: Setter) -> None:
@@ -49,8 +49,8 @@ def looked_before(m: Setter) -> None:
 
 
 def settled_as_failed(inquire: Any) -> Any:
-    def patched(store: Any, work: Any, wanted: Any, doubt: Any, call: Any) -> Any:
-        return finding.Finding(doubt.row["attempt"], "not_applied", None, "guessed")
+    def patched(store: Any, wanted: Any, doubt: Any, call: Any) -> Any:
+        return begin.Finding(doubt.row["attempt"], "not_applied", None, "guessed")
 
     return patched
 
@@ -69,26 +69,26 @@ def _found(what: str, patch: Patch) -> Mutant:
 
 MUTANTS: dict[str, Mutant] = {
     "a late worker closes the task": _found("its fence is not compared", closed_again),
-    "a late reader ends the mail": _found("its fence is not compared", believed(delivery.CLAIMS, "refusal")),
+    "a late reader ends the mail": _found("its fence is not compared", believed(claims.CLAIMS, "refusal")),
     "a late clerk ends the event": _found(
-        "its fence is not compared", believed(working.CLAIMS, "refusal", "check_held")
+        "its fence is not compared", believed(webhook_claims.CLAIMS, "refusal", "check_held")
     ),
     "a late runner ends the run": _found(
         "any attempt may", swapped(runs, "_held", lambda _: lambda tx, run_id, attempt: runs._locked(tx, run_id))
     ),
     "compared outside the transaction": _found("two may have seen the same version", looked_before),
     "a lease by the wall clock": _found(
-        "whoever sets the clock ends it", swapped(ManualClock, "mono_us", lambda _: lambda self: self.now_us())
+        "setting the clock ends it", swapped(ManualClock, "mono_us", lambda _: lambda self: self.now_us())
     ),
     "the living are dead": _found(
         "a process that is there is judged gone",
         swapped(leases, "is_gone", lambda gone: lambda holder, clock: holder.startswith("p:") or gone(holder, clock)),
     ),
     "every doubt is a failure": _found(
-        "what was perhaps sent is sent", swapped(doubting, "inquire", settled_as_failed)
+        "what was perhaps sent is sent", swapped(resolve_doubt, "inquire", settled_as_failed)
     ),
     "not sent again, so never sent": _found(
-        "a repetition settles the attempt before it", swapped(performing, "_acted", unsent_is_proof)
+        "a repetition settles the attempt before it", swapped(perform, "_acted", unsent_is_proof)
     ),
 }
 

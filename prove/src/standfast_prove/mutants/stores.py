@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from standfast import handle
+from standfast.core import journal
 from standfast.db import store, store_memory
-from standfast.db.sqlite import engine
+from standfast.db.sqlite import engine, location, wal
 from standfast.db.store import Store
 from standfast_prove.mutants.patching import Mutant, both, swapped, without
 
@@ -21,6 +22,18 @@ def _acts(*kinds: str) -> dict[str, Any]:
 
 
 MUTANTS: dict[str, Mutant] = {
+    "a lost receipt verifies": Mutant(
+        "a receipt is believed although its row is gone",
+        "campaign vandal",
+        without(journal.Journal, "verify"),
+        _acts("unlink wal"),
+    ),
+    "another store in its place is not noticed": Mutant(
+        "a new process sends again what the first store sent",
+        "campaign vandal",
+        swapped(store_memory.Memory, "in_place_of", lambda _: lambda self: ""),
+        _acts("replace"),
+    ),
     "another store is not noticed": Mutant(
         "a handle continues in any store that it finds",
         "campaign vandal",
@@ -39,15 +52,34 @@ MUTANTS: dict[str, Mutant] = {
         swapped(store_memory, "at", lambda _: lambda place: []),
         _acts("rm"),
     ),
+    "a mounted database file is opened": Mutant(
+        "the file has two paths, each with a WAL of its own",
+        "campaign vandal",
+        both(
+            swapped(location, "mounted_file", lambda _: lambda path: None),
+            swapped(wal, "_is_marked", lambda _: lambda fd: False),
+        ),
+        _acts("mount file"),
+    ),
     "lost rows are not noticed": Mutant(
         "a handle continues although rows that it acknowledged are gone",
         "check lost_rows",
         both(without(store, "refuse_lost"), without(engine, "refuse_lost")),
     ),
     "an older state is not noticed": Mutant(
+        "a handle continues in a store that lost the effect of another process",
+        "check older_state",
+        both(without(Store, "note"), swapped(store_memory.Memory, "seq", lambda _: lambda self: 0)),
+    ),
+    "neither lost rows nor an older state are noticed": Mutant(
         "a handle sends again what the store has no record of",
         "campaign vandal",
-        both(without(Store, "note"), swapped(store_memory.Memory, "seq", lambda _: lambda self: 0)),
+        both(
+            without(Store, "note"),
+            swapped(store_memory.Memory, "seq", lambda _: lambda self: 0),
+            without(store, "refuse_lost"),
+            without(engine, "refuse_lost"),
+        ),
         _acts("unlink wal"),
     ),
 }

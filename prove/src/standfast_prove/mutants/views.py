@@ -29,7 +29,7 @@ def stored_reason(_: Any) -> Any:
         if item.kind != "session_waiting":
             return item
         reason = tx.all(recovery.SQL.waits_for, id=item.id, limit=1)[0]["reason"]
-        return item._replace(what=f"{item.what}: {reason}")
+        return item.replace(what=f"{item.what}: {reason}")
 
     return patched
 

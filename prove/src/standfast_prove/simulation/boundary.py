@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
+from standfast.core import leases
 from standfast.db.contract import Caller, Done, Engine, Row, Tx, Watch, always
-from standfast.footings import leases
 
 if TYPE_CHECKING:
     from standfast_prove.simulation.machine import Process
@@ -53,7 +53,7 @@ class Boundary(Engine):
         return self._engine.rows(text, params)
 
     def watch(self) -> Watch:
-        raise NotImplementedError("nobody waits in real time here")
+        raise NotImplementedError("a simulation never waits in real time")
 
     def schema_version(self) -> int:
         return self._engine.schema_version()

@@ -11,12 +11,12 @@ from typing import Any
 
 from standfast.clock import SECOND_US, ManualClock
 from standfast.config import Settings
+from standfast.core import leases
 from standfast.db.contract import Caller, Engine
 from standfast.db.store import Store
-from standfast.footings import leases
 from standfast.handle import Standfast
-from standfast.ledger.effects import alone, finding
-from standfast.record import live
+from standfast.ledger.effects import begin, one_at_a_time
+from standfast.record import open_session
 from standfast_prove.mutants.patching import Patching
 from standfast_prove.simulation.boundary import Boundary, Killed, Renewing
 from standfast_prove.simulation.strands import Strand, Strands
@@ -25,8 +25,8 @@ NAMESPACE = "1"
 HERE, THERE, ACTOR = "here", "there", "actor"
 """A process that can be judged; one of another namespace, that cannot; an actor, whose commands come and go."""
 ASLEEP_MAX_US = 80 * SECOND_US
-"""Less than two leases. A process nobody can judge that sleeps for longer, with an intent recorded and nothing
-sent yet, may send after it was given up: that nobody can prevent, the pages say so, and no seed plays it."""
+"""Less than two leases. A process of another host may sleep for longer, with an intent recorded and nothing sent yet.
+It may then send although it was given up. No store can prevent that; the docs say so, and no seed plays it."""
 
 
 class Process:
@@ -60,7 +60,7 @@ class Process:
         return self.machine.draw
 
     def stands(self, where: str) -> None:
-        """About to touch something: whoever's turn it is goes on."""
+        """About to touch something: the process whose turn it is continues."""
         self.passes(where)
         self.machine.trouble(self, where)
         if self.wakes_us > self.machine.mono_us or self.machine.draw.random() < 0.6:
@@ -97,9 +97,9 @@ class Machine:
         self.processes: list[Process] = []
         self.bodies: dict[str, tuple[Callable[[Process], None], tuple[str, ...]]] = {}
         self.starts_us: dict[str, int] = {}
-        """Roles that nobody plays, and when somebody will."""
+        """Roles without a process, and when each gets one."""
         self.current: Process | None = None
-        """Whose turn it is; nobody's: whoever plays the simulation."""
+        """The process whose turn it is; None is the thread that plays the simulation."""
         self._main = threading.Lock()
         self._main.acquire()
         self._here = self._main
@@ -115,18 +115,18 @@ class Machine:
     # -- playing -----------------------------------------------------------------------------------------
 
     def plays(self, role: str, body: Callable[[Process], None], *kinds: str) -> None:
-        """Somebody plays this role, of one of these kinds, until `body` has ended; if killed, the next one."""
+        """A process plays this role, of one of these kinds, until `body` ends. After a kill the next process does."""
         self.bodies[role] = (body, kinds)
         self.starts_us[role] = 0
 
     def play(self, turns: int, until: Callable[[], bool] = lambda: False) -> bool:
-        """So many turns, or until it is over, or nobody is left. False if the turns were used up."""
+        """So many turns, or until it is over, or no process is left. False if the turns were used up."""
         self._left, self._until = turns, until
         self._hand_over(self._next(), self._main)
         return self._left > 0
 
     def stop(self, process: Process) -> None:
-        """In a process: somebody else's turn, or its own."""
+        """In a process: give the turn to another process, or to itself."""
         self._hand_over(self._next(), process.strand.baton)
         if not process.alive:
             raise Killed
@@ -142,13 +142,13 @@ class Machine:
         return self._here
 
     def _next(self) -> Process | None:
-        """A turn: whatever goes wrong, and who goes on; nobody if it is over. Runs wherever the baton is."""
+        """One turn: inject faults, then choose the next process; None if it is over. Runs in the baton's thread."""
         while self._left > 0 and not self._until():
             self._left -= 1
             if self.faulty and self.draw.random() < 0.12:
                 self._fault()
                 if self.current is not None and not self.current.alive:
-                    return self.current  # killed where it stands: it unwinds
+                    return self.current  # killed here: it unwinds
             for role, at_us in list(self.starts_us.items()):
                 if at_us <= self.mono_us:
                     self._start(role)
@@ -243,7 +243,7 @@ class Machine:
             self.clock.jump(behind_us / SECOND_US)
 
     def end(self) -> None:
-        """Whoever still waits for more is not needed any more."""
+        """End the processes that still wait for work."""
         self.starts_us.clear()
         self.faulty = False
         for process in list(self.processes):
@@ -356,7 +356,7 @@ def in_one_process(machine: Callable[[], Machine]) -> Iterator[None]:
     with Patching() as patch:
         patch.setattr(leases, "_stat", lambda pid: machine().stat(pid))
         patch.setattr(leases, "_namespace", lambda: NAMESPACE)
-        patch.setattr(alone, "_under_way", Apart(pid))
-        patch.setattr(finding, "BEGUN", Apart(pid))
-        live._open_here.clear()
+        patch.setattr(one_at_a_time, "_under_way", Apart(pid))
+        patch.setattr(begin, "BEGUN", Apart(pid))
+        open_session._open_here.clear()
         yield

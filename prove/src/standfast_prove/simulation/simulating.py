@@ -10,8 +10,8 @@ from typing import NamedTuple, Self
 
 from standfast import config, handle
 from standfast.clock import Clock
+from standfast.core import leases
 from standfast.db.contract import Caller
-from standfast.footings import leases
 from standfast_prove.simulation.machine import Machine, in_one_process
 from standfast_prove.simulation.strands import Strands
 from standfast_prove.simulation.workloads import WORKLOADS, Payments, Workload
@@ -93,7 +93,7 @@ class Simulator:
 
     @contextmanager
     def _looking(self, scope: str, clock: Clock) -> Iterator[None]:
-        """Whoever judges sees the same clock, from a process of its own."""
+        """The judge sees the same clock, from its own process."""
         before = self._sf._store.caller
         holder = str(leases.Process("host", clock.boot_id()[:8], "1", 1, "1"))
         self._sf._store.caller = Caller(actor="judge", holder=holder, scope=scope, clock=clock)
@@ -103,7 +103,7 @@ class Simulator:
             self._sf._store.caller = before
 
     def _tidy(self, scope: str, clock: Clock) -> None:
-        """Whoever fires does so in every scope: no loop may be left for the next one."""
+        """Firing works on every scope, so no loop may be left for the next simulation."""
         with self._looking(scope, clock):
             for loop in self._sf.loops.list():
                 self._sf.loops.remove(loop.id)

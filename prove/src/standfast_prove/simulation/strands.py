@@ -1,7 +1,7 @@
-"""Threads of which one runs at a time: whoever has the baton.
+"""Threads of which one runs at a time: the one that has the baton.
 
-A process of the simulation may stop in the middle of somebody else's code, so it needs a stack of its own. Only
-one of all these threads ever runs, and it says itself who is next; so what happens is decided by the seed.
+A process of the simulation may stop in the middle of library code, so it needs its own stack. Only one of these
+threads runs at any time, and it chooses the next one. So the seed decides the order of events.
 """
 
 from __future__ import annotations

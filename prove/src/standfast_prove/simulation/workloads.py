@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import standfast
-from standfast.clock import HOUR_US, MINUTE_US, SECOND_US
+from standfast.clock import MINUTE_US
 from standfast.errors import (
     ApprovalRequired,
     Conflict,
@@ -27,7 +27,7 @@ from standfast.handle import Standfast
 from standfast.record.mail import Mails
 from standfast_prove.simulation.machine import ACTOR, HERE, THERE, Machine, Process
 
-LEASE_US = 20 * SECOND_US
+LEASE = "20s"
 
 
 class Workload:
@@ -143,7 +143,7 @@ class Payments(Workload):
     def arrives(self, one: Asked, call: standfast.Call) -> str:
         """At the remote. One that knows keys answers the same words with the same receipt."""
         if one.approve and one.name not in self.allowed:
-            self.machine.bad.append(f"{one.name} was sent, and nobody had agreed")
+            self.machine.bad.append(f"{one.name} was sent without an approval")
         if one.kind == "idempotent" and call.key in self.keys:
             receipt, words = self.keys[call.key]
             if words != call.intent:
@@ -157,11 +157,11 @@ class Payments(Workload):
     def probe(self, process: Process, one: Asked) -> Any:
         process.stands("probe")
         if self.machine.faulty and self.draw.random() < 0.15:
-            return standfast.Unknown("nobody answers")
+            return standfast.Unknown("the remote does not answer")
         return standfast.Applied(self.applied[one.name][0]) if self.applied[one.name] else standfast.NotApplied()
 
     def approver(self, process: Process) -> None:
-        """By what was asked, whoever asks: the first answer counts."""
+        """By what was asked, the caller: the first answer counts."""
         denied = {one.name for one in self.asked if one.denied}
         while True:
             for found in process.sf.approvals.list(state="requested"):
@@ -177,7 +177,7 @@ class Payments(Workload):
             process.sleeps(5)
 
     def operator(self, process: Process) -> None:
-        """Only what no probe and no key can settle; never while somebody may still be about to send it."""
+        """Resolve only effects without probe and key, and never while a process may still send them."""
         kinds = {one.name: one.kind for one in self.asked}
         while True:
             for found in process.sf.effects.in_doubt():
@@ -233,7 +233,7 @@ class Fences:
         self.tried: dict[str, set[int]] = defaultdict(set)
 
     def given(self, process: Process, name: str, fence: int, stops: int) -> None:
-        """Whoever was given it may hear of it late: the order says nothing."""
+        """The claiming process may get its answer late, so the order proves nothing."""
         process.tells("has", name, fence)
         if fence in self._given[name]:
             self._machine.bad.append(f"{name} was given out twice with fence {fence}")
@@ -241,21 +241,21 @@ class Fences:
         self._machine.count("claims")
 
     def late(self, process: Process, name: str, fence: int) -> None:
-        """Refused: whoever was awake all the time has renewed its lease, and may not be."""
+        """A refused process must have slept: an awake one has renewed its lease."""
         self._machine.count("late and refused")
         if process.kind != ACTOR and process.stops == self._given[name][fence]:
             self._machine.bad.append(f"{process.role} was awake, and {name} was taken from it")
 
     def wrong(self, name: str, fence: int, over: bool) -> Iterator[str]:
-        """At the end: it is over, once, by whoever had it last."""
+        """At the end the task is closed once, by its last holder."""
         if not over:
             yield f"{name} is not over"
         if len(self.done[name]) > 1:
             yield f"{name} was done with fences {self.done[name]}"
         if self.done[name] and self.done[name] != [fence]:
-            yield f"{name}: {self.done[name]} were told that it is done, and it has fence {fence}"
+            yield f"{name}: {self.done[name]} holders got an acknowledgement, and it has fence {fence}"
         if fence not in self.tried[name]:
-            yield f"{name} is done with fence {fence}, and nobody who had that tried"
+            yield f"{name} is done with fence {fence}, and no holder of it tried"
 
 
 class Chores(Workload):
@@ -270,12 +270,12 @@ class Chores(Workload):
 
     def reporter(self, process: Process) -> None:
         for title in self.titles:
-            process.sf.tasks.add(title, fingerprint=title, cool_down_us=HOUR_US * 10_000)
+            process.sf.tasks.add(title, fingerprint=title, cool_down="416d16h")
 
     def worker(self, process: Process) -> None:
         while True:
             stops = process.stops
-            task = process.sf.tasks.claim(for_us=LEASE_US)
+            task = process.sf.tasks.claim(for_=LEASE)
             if task is None:
                 process.sleeps(12)
                 continue
@@ -323,8 +323,8 @@ class Letters(Workload):
     def reader(self, process: Process) -> None:
         while True:
             stops = process.stops
-            room = Mails(process.store)  # a new one looks for the dead each time, not by the real clock
-            mail = room.claim("role:clerk", for_us=LEASE_US)
+            resource = Mails(process.store)  # a new one looks for the dead each time, not by the real clock
+            mail = resource.claim("role:clerk", for_=LEASE)
             if mail is None:
                 process.sleeps(12)
                 continue
@@ -333,10 +333,10 @@ class Letters(Workload):
             process.stands("read it")
             try:
                 if self.machine.faulty and self.draw.random() < 0.2:
-                    room.defer(mail, for_us=5 * SECOND_US)
+                    resource.defer(mail, for_="5s")
                     continue
                 self.fences.tried[name].add(mail.fence)
-                room.done(mail)
+                resource.done(mail)
                 self.fences.done[name].append(mail.fence)
             except LeaseLost:
                 self.fences.late(process, name, mail.fence)
@@ -374,7 +374,7 @@ class Orders(Workload):
     def clerk(self, process: Process) -> None:
         while True:
             stops = process.stops
-            event = process.sf.webhooks.claim(source="shop", for_us=LEASE_US)
+            event = process.sf.webhooks.claim(source="shop", for_=LEASE)
             if event is None:
                 process.sleeps(12)
                 continue
@@ -414,7 +414,7 @@ class Orders(Workload):
 
 
 class Rounds(Workload):
-    """Loops: two daemons fire them, and whoever can runs what is due. Every slot once, every attempt ended once."""
+    """Loops: two daemons fire them, and any free worker runs them. Every slot once, every attempt ended once."""
 
     def begin(self) -> None:
         self.fences = Fences(self.machine)
@@ -442,13 +442,13 @@ class Rounds(Workload):
             process.stands("run")
             self.fences.tried[name].add(run.attempt)
             try:
-                process.sf.runs.finish(run.id, run.attempt, exit_code=0, duration_us=1)
+                process.sf.runs.finish(run.id, run.attempt, exit_code=0, duration="1us")
                 self.fences.done[name].append(run.attempt)
             except LeaseLost:
                 self.fences.late(process, name, run.attempt)
 
     def heal(self) -> None:
-        """No more slots: what is due has been fired, and goes to its end."""
+        """No more slots: every due run was fired and now ends."""
         self.sf.loops.fire_due()
 
     def settled(self) -> bool:
@@ -505,7 +505,7 @@ class Counting(Workload):
         if value != found.version:
             yield f"{value} after {found.version} changes"
         if not self.wins <= value <= self.wins + self.unheard:
-            yield f"{value}, and {self.wins} were told that they added one ({self.unheard} heard nothing)"
+            yield f"{value}, and {self.wins} additions were acknowledged ({self.unheard} got no answer)"
 
 
 WORKLOADS: tuple[type[Workload], ...] = (Payments, Chores, Letters, Orders, Rounds, Counting)

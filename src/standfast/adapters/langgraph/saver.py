@@ -25,19 +25,19 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from standfast import handle
-from standfast.adapters.langgraph.opening import Opened, Shared
+from standfast.adapters.langgraph.connect import Opened, Shared
 from standfast.errors import InvalidInput
-from standfast.record.threads.nouns import Checkpoint as Kept
-from standfast.record.threads.nouns import Value, Write
-from standfast.record.threads.room import fields_match
-from standfast.record.threads.sealing import Seal
+from standfast.record.threads.encoding import Seal
+from standfast.record.threads.models import Checkpoint as Kept
+from standfast.record.threads.models import Value, Write
+from standfast.record.threads.rows import fields_match
 
 
 class Saver(Opened, BaseCheckpointSaver[Any]):
     """LangGraph's checkpointer over a store of standfast.
 
     `where` is an open handle, a path, a postgresql:// address, or nothing for the default store. `allow` names
-    further types, as classes or (module, name), that may be made again from what is stored.
+    further types, as classes or (module, name), that may be decoded from stored values.
     `writers="any"` lets two runs of one thread overwrite each other, as the official savers do.
     """
 

@@ -31,8 +31,8 @@ from langgraph.store.base import (
 )
 
 from standfast import handle
-from standfast.adapters.langgraph.opening import Opened, Shared
-from standfast.adapters.langgraph.together import Together
+from standfast.adapters.langgraph.batching import Together
+from standfast.adapters.langgraph.connect import Opened, Shared
 from standfast.errors import InvalidInput, StorageError
 from standfast.record.items import Change
 from standfast.record.items import Item as Remembered
@@ -90,7 +90,7 @@ class Store(Opened, BaseStore):
         super().close()
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Reads see what was there before; what is put is committed together, the last of a name counts."""
+        """Reads see the earlier state; puts are committed together, and the last of a name counts."""
         asked = list(ops)
         if self._index is None:
             return self._act(asked, _Meant({}, {}))
@@ -156,7 +156,7 @@ class Store(Opened, BaseStore):
     # -- time to live --------------------------------------------------------------------------------
 
     def sweep_ttl(self) -> Told:
-        """Remove what is over; nobody sees it anyway. How many went. Await it or not."""
+        """Remove expired items and return their number. Reads skip them anyway. Await it or not."""
         total = 0
         while gone := self.sf.items.sweep():
             total += gone
@@ -180,7 +180,7 @@ class Store(Opened, BaseStore):
 
     def _sweep(self, every_s: float, done: Sweeping) -> None:
         while not self._sweeping.wait(every_s):
-            with contextlib.suppress(StorageError):  # what is over stays over: the next time takes it
+            with contextlib.suppress(StorageError):  # expired items stay expired: the next sweep removes them
                 self.sweep_ttl()
         with contextlib.suppress(InvalidStateError):  # it was cancelled
             done.set_result(None)
@@ -231,7 +231,7 @@ class _Index:
         self._fields = [fields] if isinstance(fields, str) else list(fields)
 
     def texts(self, op: PutOp) -> dict[str, str]:
-        """What is embedded of an item, by the field it comes from."""
+        """The texts of an item that are embedded, by field."""
         if op.value is None or op.index is False:
             return {}
         found: dict[str, str] = {}

@@ -9,14 +9,14 @@
 
 `StepStore` is the store of pydantic-ai-harness's `StepPersistence`. There a call that `started` is
 only noted down; here it is an effect: of two that start the same call one is refused, and what was started by a
-process that died is in doubt until somebody says how it ended.
+process that died is in doubt until a person records its outcome.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from standfast.adapters.awaiting import missing
+from standfast.adapters.async_support import missing
 
 try:
     import pydantic_ai.messages  # type: ignore[import-not-found,unused-ignore]  # noqa: F401

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from standfast.adapters.awaiting import missing, threaded
-from standfast.adapters.pydantic_ai.plain import Opened, plain, said
+from standfast.adapters.async_support import missing, threaded
+from standfast.adapters.pydantic_ai.messages import Opened, plain, said
 from standfast.errors import NotFound, VersionConflict
 from standfast.record.chains import Entry, Link
 from standfast.record.conversations import Line

@@ -13,10 +13,11 @@ from pydantic_ai.messages import (  # type: ignore[import-not-found,unused-ignor
     ModelMessagesTypeAdapter,
 )
 
-from standfast.adapters.awaiting import threaded
-from standfast.adapters.pydantic_ai.plain import Opened, plain, said
+from standfast import hints
+from standfast.adapters.async_support import threaded
+from standfast.adapters.pydantic_ai.messages import Opened, plain, said
 from standfast.errors import Conflict, KeyConflict, NotFound
-from standfast.ledger.effects.nouns import Effect
+from standfast.ledger.effects.models import Effect
 from standfast.record.conversations import Line
 
 try:
@@ -32,7 +33,7 @@ class StepStore(Opened):
     """Runs, steps, snapshots and calls of pydantic-ai-harness, in a store of standfast.
 
     A call is an effect: a second `started` raises InProgress while the first is at work, EffectInDoubt if its
-    process is gone, Conflict if it has ended. A call that failed is over, too: nobody knows what it did before.
+    process is gone, Conflict if it has ended. A failed call is over, too: its effects are unknown.
     """
 
     async def register_run(self, record: Any) -> None:
@@ -91,7 +92,7 @@ class StepStore(Opened):
     # -- events and snapshots ----------------------------------------------------------------------------------
 
     def _append(self, stream: str, type: str, noted: Any, data: dict[str, Any]) -> None:
-        """One key is one event: what is tried again, with another time of day in it, is not appended again."""
+        """One key is one event: a retry with another time of day in it is not appended again."""
         key = None if noted.idempotency_key is None else f"{stream}:{noted.idempotency_key}"
         try:
             self._handle.events.append(stream, type, data, key=key)
@@ -151,7 +152,7 @@ class StepStore(Opened):
         if effect.state != "dispatched":
             raise Conflict(
                 f"the call {record.tool_call_id!r} of {record.tool_name} has ended already",
-                f"standfast effect show {effect.id}",
+                hints.command("effect", "show", effect.id),
             )
         return effect
 

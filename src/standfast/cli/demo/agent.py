@@ -1,7 +1,7 @@
 """The agent over standfast: it plans, decides, opens a pull request, says so.
 
 Run again after a crash it starts from its first line; what was done is answered from the record,
-and what is in doubt is looked up in the world before anything is sent.
+and a probe checks an effect in doubt before anything is sent.
 """
 
 from __future__ import annotations
@@ -23,18 +23,15 @@ class PullRequest:
 SERVER = ""
 
 
-@standfast.effect("demo.open_pr", by=("repo", "branch"), settle="1s")  # this server answers at once
+def find_pr(branch: str) -> PullRequest | None:
+    found = ask(f"{SERVER}/pulls?branch={branch}")
+    return PullRequest(found[0]["number"], found[0]["url"]) if found else None
+
+
+@standfast.effect("demo.open_pr", by=("repo", "branch"), find=find_pr, settle="1s")  # this server answers at once
 def open_pr(repo: str, branch: str, title: str, body: str) -> PullRequest:
     answer = ask(f"{SERVER}/pulls", {"repo": repo, "branch": branch, "title": title, "body": body})
     return PullRequest(answer["number"], answer["url"])
-
-
-@open_pr.probe
-def find_pr(repo: str, branch: str, title: str, body: str) -> standfast.Applied | standfast.NotApplied:
-    found = ask(f"{SERVER}/pulls?branch={branch}")
-    if found:
-        return standfast.Applied(PullRequest(found[0]["number"], found[0]["url"]))
-    return standfast.NotApplied()
 
 
 def main(server: str, key: str) -> None:
@@ -44,7 +41,7 @@ def main(server: str, key: str) -> None:
         plan = s.step("plan", model.plan, "an empty line ends it early")
         with s.decide("edit parser.py", why="the failing test names it", then="patch, test, open a pull request"):
             body = model.describe(plan["title"])
-            pr = s.effect(open_pr, repo="demo/parser", branch=plan["branch"], title=plan["title"], body=body)
+            pr = open_pr("demo/parser", plan["branch"], title=plan["title"], body=body)
         s.say("assistant", f"opened {pr.url}", key="opened")
         print(f"opened {pr.url}")
 

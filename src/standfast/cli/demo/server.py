@@ -1,4 +1,4 @@
-"""A small pull-request server on loopback: the outside world of the demo, with its own count.
+"""A small server on loopback: the outside world of the demo, with its own count of pull requests or charges.
 
 It keeps what it was sent before it answers. `on_post` is called in between: that is where the
 demo kills the agent, so that the request has arrived and the answer has not.
@@ -30,23 +30,20 @@ class PullServer:
         self._http.shutdown()
         self._http.server_close()
 
-    def opened_on(self, branch: str) -> list[dict[str, Any]]:
-        return [pull for pull in self.pulls if pull["branch"] == branch]
-
 
 def _handler(server: PullServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             wanted = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             number = len(server.pulls) + 1
-            pull = {"number": number, "url": f"{server.url}/pulls/{number}", **wanted}
+            pull = {"number": number, "url": f"{server.url}{self.path}/{number}", **wanted}
             server.pulls.append(pull)
             server.on_post()
             self._answer(pull)
 
         def do_GET(self) -> None:
-            branch = parse_qs(urlsplit(self.path).query)["branch"][0]
-            self._answer(server.opened_on(branch))
+            ((name, (value,)),) = parse_qs(urlsplit(self.path).query).items()
+            self._answer([pull for pull in server.pulls if pull[name] == value])
 
         def _answer(self, value: object) -> None:
             text = json.dumps(value).encode()
@@ -57,7 +54,7 @@ def _handler(server: PullServer) -> type[BaseHTTPRequestHandler]:
                 self.end_headers()
                 self.wfile.write(text)
             except ConnectionError:
-                pass  # whoever asked is dead: that is the demo
+                pass  # the client is dead: that is the demo
 
         def log_message(self, format: str, *args: object) -> None:
             """The demo does its own talking."""

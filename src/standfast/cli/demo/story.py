@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import chdir
 from typing import TYPE_CHECKING, Any
 
+from standfast import hints
 from standfast.cli.demo.server import PullServer
 from standfast.cli.output import Out
 
@@ -56,7 +57,7 @@ class Story:
         return child.returncode
 
     def act(self, title: str, module: str, argument: str) -> tuple[bool, int]:
-        """Two lives of one agent. Returns whether both ended as told, and the server's count."""
+        """Two lives of one agent. Returns whether both ended as expected, and the server's count."""
         before = len(self.server.pulls)
         self.say(title, "bold")
         self.say("  first life")
@@ -100,12 +101,12 @@ def _end(story: Story, place: str, rows: list[str], session_id: str) -> None:
         story.say(f"  {row}")
     story.say()
     story.say(f"It is remembered in {place}")
-    story.out.then(f"standfast session show {session_id[-6:]}")  # its key means nothing in a repository
+    story.out.then(hints.command("session", "show", session_id[-6:]))  # its key means nothing in a repository
 
 
 def _timeline(sf: Standfast, key: str) -> Iterator[str]:
+    from standfast import when
     from standfast.ids import is_id, short
-    from standfast.views import when
 
     for entry in sf.timeline(window="10m", session=key).entries:
         about = short(entry.subject) if is_id(entry.subject) else entry.subject
@@ -114,7 +115,7 @@ def _timeline(sf: Standfast, key: str) -> Iterator[str]:
 
 
 def _opened() -> Standfast:
-    from standfast.cli.store import opened
+    from standfast.cli.open_store import opened
 
     return opened()
 

@@ -1,12 +1,12 @@
 -- The schema of a store, in the order: the store itself and its journal, sessions, effects, values, tasks, agents
--- and streams, webhooks and credits, mail, loops, transcripts, search, threads and items.
+-- and streams, webhooks and credits, mail, loops, transcripts, copies, search, threads, items.
 --
 -- Every table with a `scope` column has the label of the repository that the row came from: `git_dir` and `origin`.
--- `scope` is the name that the user chose to separate keys ('' by default). In task, sweep, decision, state and gate,
--- which belong to a repository, it also holds the repository's id.
+-- `scope` is the name that the user chose to separate keys ('' by default). task, sweep, decision, state and gate belong
+-- to a repository: their unique keys have its id in `repository` ('' outside any). The others are unique in a scope.
 -- Times are UTC microseconds and end in `_us`. No statement computes a time.
 
--- Facts about the store itself: store_id, epoch, min_writer, settled_seq, cluster.
+-- Facts about the store itself: store_id, epoch, min_writer, settled_seq, cluster, copy_of.
 CREATE TABLE meta (
     key    TEXT NOT NULL PRIMARY KEY,
     value  TEXT NOT NULL
@@ -69,55 +69,45 @@ CREATE INDEX event_by_xid ON event (xid, seq); -- [postgres]
 
 -- Named locks. A row is never deleted: the fence must only grow.
 CREATE TABLE lease (
-    scope           TEXT NOT NULL,
-    git_dir         TEXT,
-    origin          TEXT,
-    name            TEXT NOT NULL,
-    holder          TEXT,
-    actor           TEXT,
-    lease_until_us  BIGINT,
-    lease_boot      TEXT,
-    lease_mono_us   BIGINT,
-    lease_for_us    BIGINT,
-    fence           BIGINT NOT NULL,
-    acquired_us     BIGINT,
-    note            TEXT,
+    scope        TEXT NOT NULL,
+    git_dir      TEXT,
+    origin       TEXT,
+    name         TEXT NOT NULL,
+    LEASE,
+    fence        BIGINT NOT NULL,
+    acquired_us  BIGINT,
+    note         TEXT,
     PRIMARY KEY (scope, name)
 ) STRICT;
 CREATE INDEX lease_by_holder ON lease (holder) WHERE holder IS NOT NULL;
 
 -- `crashed` is never stored: it is an active session whose holder is gone.
 CREATE TABLE session (
-    id              TEXT NOT NULL PRIMARY KEY,
-    scope           TEXT NOT NULL,
-    git_dir         TEXT,
-    origin          TEXT,
-    key             TEXT NOT NULL,
-    title           TEXT,
-    state           TEXT NOT NULL CHECK (state IN ('active', 'waiting', 'completed', 'failed')),
-    reason          TEXT,
-    agent           TEXT,
-    command         TEXT,
-    cwd             TEXT,
-    preview         TEXT,
-    cursor          TEXT,
-    parent_id       TEXT,
-    cut_node_id     TEXT,
-    cut_position    BIGINT,
-    cut_cursor      TEXT,
-    cut_seq         BIGINT,
-    openings        BIGINT NOT NULL,
-    holder          TEXT,
-    actor           TEXT,
-    lease_until_us  BIGINT,
-    lease_boot      TEXT,
-    lease_mono_us   BIGINT,
-    lease_for_us    BIGINT,
-    fence           BIGINT NOT NULL,
-    created_us      BIGINT NOT NULL,
-    updated_us      BIGINT NOT NULL,
-    ended_us        BIGINT,
-    expires_us      BIGINT,
+    id            TEXT NOT NULL PRIMARY KEY,
+    scope         TEXT NOT NULL,
+    git_dir       TEXT,
+    origin        TEXT,
+    key           TEXT NOT NULL,
+    title         TEXT,
+    state         TEXT NOT NULL CHECK (state IN ('active', 'waiting', 'completed', 'failed')),
+    reason        TEXT,
+    agent         TEXT,
+    command       TEXT,
+    cwd           TEXT,
+    preview       TEXT,
+    cursor        TEXT,
+    parent_id     TEXT,
+    cut_node_id   TEXT,
+    cut_position  BIGINT,
+    cut_cursor    TEXT,
+    cut_seq       BIGINT,
+    openings      BIGINT NOT NULL,
+    LEASE,
+    fence         BIGINT NOT NULL,
+    created_us    BIGINT NOT NULL,
+    updated_us    BIGINT NOT NULL,
+    ended_us      BIGINT,
+    expires_us    BIGINT,
     UNIQUE (scope, key)
 ) STRICT;
 CREATE INDEX session_by_update ON session (scope, updated_us);
@@ -163,6 +153,8 @@ CREATE TABLE message (
     UNIQUE (node_id, position)
 );
 CREATE UNIQUE INDEX message_by_key ON message (node_id, key) WHERE key IS NOT NULL;
+CREATE UNIQUE INDEX message_native ON message (native) WHERE native IS NOT NULL;
+CREATE INDEX message_imported ON message (occurred_us) WHERE summary IS NOT NULL;
 
 -- A computation that was done: known by name and arguments, and by its number in one opening.
 CREATE TABLE step (
@@ -201,12 +193,7 @@ CREATE TABLE effect (
         (state IN ('planned', 'dispatched', 'acknowledged', 'failed', 'compensated', 'superseded')),
     attempt              BIGINT NOT NULL,
     idempotent_us        BIGINT,
-    holder               TEXT,
-    actor                TEXT,
-    lease_until_us       BIGINT,
-    lease_boot           TEXT,
-    lease_mono_us        BIGINT,
-    lease_for_us         BIGINT,
+    LEASE,
     gave_up_us           BIGINT,
     result               TEXT,
     result_shape         TEXT,
@@ -242,6 +229,7 @@ CREATE VIEW effect_transition AS
 CREATE TABLE decision (
     id          TEXT NOT NULL PRIMARY KEY,
     scope       TEXT NOT NULL,
+    repository  TEXT NOT NULL,
     git_dir     TEXT,
     origin      TEXT,
     session_id  TEXT,
@@ -261,8 +249,8 @@ CREATE TABLE decision (
     closed_us   BIGINT
 ) STRICT;
 CREATE UNIQUE INDEX decision_once ON decision (session_id, identity, n) WHERE session_id IS NOT NULL;
-CREATE UNIQUE INDEX decision_standing ON decision (scope, identity) WHERE state = 'standing';
-CREATE INDEX decision_by_time ON decision (scope, created_us);
+CREATE UNIQUE INDEX decision_standing ON decision (scope, repository, identity) WHERE state = 'standing';
+CREATE INDEX decision_by_time ON decision (scope, repository, created_us);
 CREATE INDEX decision_open ON decision (state, created_us) WHERE state IN ('open', 'standing');
 
 -- A person's answer to one question. The question is the text that the approver reads; a grant is bound to its hash.
@@ -300,6 +288,7 @@ CREATE INDEX approval_waiting ON approval (scope, requested_us) WHERE state = 'r
 CREATE TABLE gate (
     id               TEXT NOT NULL PRIMARY KEY,
     scope            TEXT NOT NULL,
+    repository       TEXT NOT NULL,
     git_dir          TEXT,
     origin           TEXT,
     pattern          TEXT NOT NULL,
@@ -311,11 +300,12 @@ CREATE TABLE gate (
     paused_until_us  BIGINT,
     removed_us       BIGINT
 ) STRICT;
-CREATE UNIQUE INDEX gate_standing ON gate (scope, pattern) WHERE removed_us IS NULL;
+CREATE UNIQUE INDEX gate_standing ON gate (scope, repository, pattern) WHERE removed_us IS NULL;
 
 -- Namespaced values with versions; a session's own are in the namespace of its id.
 CREATE TABLE state (
     scope        TEXT NOT NULL,
+    repository   TEXT NOT NULL,
     git_dir      TEXT,
     origin       TEXT,
     namespace    TEXT NOT NULL,
@@ -329,7 +319,7 @@ CREATE TABLE state (
     actor        TEXT NOT NULL,
     updated_us   BIGINT NOT NULL,
     expires_us   BIGINT,
-    PRIMARY KEY (scope, namespace, key)
+    PRIMARY KEY (scope, repository, namespace, key)
 ) STRICT;
 CREATE INDEX state_expiring ON state (expires_us) WHERE expires_us IS NOT NULL;
 
@@ -383,6 +373,7 @@ CREATE TABLE artifact_chunk (
 CREATE TABLE task (
     id                TEXT NOT NULL PRIMARY KEY,
     scope             TEXT NOT NULL,
+    repository        TEXT NOT NULL,
     git_dir           TEXT,
     origin            TEXT,
     fingerprint       TEXT NOT NULL,
@@ -407,23 +398,18 @@ CREATE TABLE task (
     cool_down_us      BIGINT,
     snoozed_until_us  BIGINT,
     due_us            BIGINT,
-    holder            TEXT,
-    actor             TEXT,
-    lease_until_us    BIGINT,
-    lease_boot        TEXT,
-    lease_mono_us     BIGINT,
-    lease_for_us      BIGINT,
+    LEASE,
     fence             BIGINT NOT NULL,
     created_us        BIGINT NOT NULL,
     updated_us        BIGINT NOT NULL,
     closed_us         BIGINT,
-    UNIQUE (scope, fingerprint, episode)
+    UNIQUE (scope, repository, fingerprint, episode)
 ) STRICT;
-CREATE UNIQUE INDEX task_current ON task (scope, fingerprint) WHERE state <> 'closed';
-CREATE INDEX task_ready ON task (scope, priority, created_us, id) WHERE state IN ('open', 'snoozed');
-CREATE INDEX task_by_source ON task (scope, source, last_sweep) WHERE state <> 'closed';
+CREATE UNIQUE INDEX task_current ON task (scope, repository, fingerprint) WHERE state <> 'closed';
+CREATE INDEX task_ready ON task (scope, repository, priority, created_us, id) WHERE state IN ('open', 'snoozed');
+CREATE INDEX task_by_source ON task (scope, repository, source, last_sweep) WHERE state <> 'closed';
 CREATE INDEX task_by_parent ON task (parent_id) WHERE parent_id IS NOT NULL;
-CREATE INDEX task_by_state ON task (scope, state, id);
+CREATE INDEX task_by_state ON task (scope, repository, state, id);
 CREATE INDEX task_held ON task (holder) WHERE holder IS NOT NULL;
 
 CREATE TABLE task_need (
@@ -445,12 +431,13 @@ CREATE INDEX task_note_by_task ON task_note (task_id, created_us);
 -- How often a source has been swept: a task absent from enough of its sweeps can close.
 CREATE TABLE sweep (
     scope       TEXT NOT NULL,
+    repository  TEXT NOT NULL,
     git_dir     TEXT,
     origin      TEXT,
     source      TEXT NOT NULL,
     n           BIGINT NOT NULL,
     updated_us  BIGINT NOT NULL,
-    PRIMARY KEY (scope, source)
+    PRIMARY KEY (scope, repository, source)
 ) STRICT;
 
 -- Known from first use. Stale and crashed are derived.
@@ -508,31 +495,26 @@ CREATE TABLE snapshot (
 ) STRICT;
 
 CREATE TABLE webhook_event (
-    id              TEXT NOT NULL PRIMARY KEY,
-    scope           TEXT NOT NULL,
-    git_dir         TEXT,
-    origin          TEXT,
-    source          TEXT NOT NULL,
-    event_id        TEXT NOT NULL,
-    kind            TEXT,
-    hash            TEXT NOT NULL,
-    payload         TEXT NOT NULL,
-    state           TEXT NOT NULL CHECK (state IN ('received', 'done', 'dead')),
-    result          TEXT,
-    error           TEXT,
-    deliveries      BIGINT NOT NULL,
-    attempts        BIGINT NOT NULL,
-    attempts_max    BIGINT NOT NULL,
-    ready_us        BIGINT NOT NULL,
-    holder          TEXT,
-    actor           TEXT,
-    lease_until_us  BIGINT,
-    lease_boot      TEXT,
-    lease_mono_us   BIGINT,
-    lease_for_us    BIGINT,
-    fence           BIGINT NOT NULL,
-    received_us     BIGINT NOT NULL,
-    ended_us        BIGINT,
+    id            TEXT NOT NULL PRIMARY KEY,
+    scope         TEXT NOT NULL,
+    git_dir       TEXT,
+    origin        TEXT,
+    source        TEXT NOT NULL,
+    event_id      TEXT NOT NULL,
+    kind          TEXT,
+    hash          TEXT NOT NULL,
+    payload       TEXT NOT NULL,
+    state         TEXT NOT NULL CHECK (state IN ('received', 'done', 'dead')),
+    result        TEXT,
+    error         TEXT,
+    deliveries    BIGINT NOT NULL,
+    attempts      BIGINT NOT NULL,
+    attempts_max  BIGINT NOT NULL,
+    ready_us      BIGINT NOT NULL,
+    LEASE,
+    fence         BIGINT NOT NULL,
+    received_us   BIGINT NOT NULL,
+    ended_us      BIGINT,
     UNIQUE (scope, source, event_id)
 ) STRICT;
 CREATE INDEX webhook_event_ready ON webhook_event (scope, ready_us) WHERE state = 'received';
@@ -593,39 +575,34 @@ CREATE TABLE application (
 -- One mail in one box. While `ended_us` is empty it is to be delivered; a lease that ran out gives it back.
 -- No index names `state`, so that a change between sent, leased and read rewrites none.
 CREATE TABLE mail (
-    seq             BIGKEY,
-    id              TEXT NOT NULL UNIQUE,
-    scope           TEXT NOT NULL,
-    git_dir         TEXT,
-    origin          TEXT,
-    box             TEXT NOT NULL,
-    sender          TEXT NOT NULL,
-    thread_id       TEXT NOT NULL,
-    reply_to_id     TEXT,
-    subject         TEXT,
-    body            TEXT NOT NULL,
-    hash            TEXT NOT NULL,
-    key             TEXT,
-    priority        BIGINT NOT NULL,
-    state           TEXT NOT NULL CHECK (state IN ('sent', 'leased', 'read', 'done', 'dead', 'expired')),
-    reason          TEXT,
-    attempts        BIGINT NOT NULL,
-    attempts_max    BIGINT NOT NULL,
-    provenance      TEXT NOT NULL,
-    session_id      TEXT,
-    ready_us        BIGINT NOT NULL,
-    expires_us      BIGINT,
-    holder          TEXT,
-    actor           TEXT,
-    lease_until_us  BIGINT,
-    lease_boot      TEXT,
-    lease_mono_us   BIGINT,
-    lease_for_us    BIGINT,
-    kept            BIGINT NOT NULL,
-    fence           BIGINT NOT NULL,
-    sent_us         BIGINT NOT NULL,
-    read_us         BIGINT,
-    ended_us        BIGINT,
+    seq           BIGKEY,
+    id            TEXT NOT NULL UNIQUE,
+    scope         TEXT NOT NULL,
+    git_dir       TEXT,
+    origin        TEXT,
+    box           TEXT NOT NULL,
+    sender        TEXT NOT NULL,
+    thread_id     TEXT NOT NULL,
+    reply_to_id   TEXT,
+    subject       TEXT,
+    body          TEXT NOT NULL,
+    hash          TEXT NOT NULL,
+    key           TEXT,
+    priority      BIGINT NOT NULL,
+    state         TEXT NOT NULL CHECK (state IN ('sent', 'leased', 'read', 'done', 'dead', 'expired')),
+    reason        TEXT,
+    attempts      BIGINT NOT NULL,
+    attempts_max  BIGINT NOT NULL,
+    provenance    TEXT NOT NULL,
+    session_id    TEXT,
+    ready_us      BIGINT NOT NULL,
+    expires_us    BIGINT,
+    LEASE,
+    kept          BIGINT NOT NULL,
+    fence         BIGINT NOT NULL,
+    sent_us       BIGINT NOT NULL,
+    read_us       BIGINT,
+    ended_us      BIGINT,
     CHECK ((ended_us IS NULL) = (state IN ('sent', 'leased', 'read'))),
     CHECK ((holder IS NULL) = (lease_until_us IS NULL)),
     CHECK (state NOT IN ('leased', 'read') OR holder IS NOT NULL)
@@ -695,8 +672,8 @@ CREATE TABLE loop (
     next_slot_us  BIGINT,
     last_slot_us  BIGINT,
     actor         TEXT NOT NULL,
-    account       TEXT,
-    host          TEXT,
+    account       TEXT NOT NULL,
+    host          TEXT NOT NULL,
     created_us    BIGINT NOT NULL,
     updated_us    BIGINT NOT NULL,
     CHECK (state IN ('active', 'paused') OR next_slot_us IS NULL)
@@ -706,38 +683,33 @@ CREATE INDEX loop_due ON loop (next_slot_us) WHERE next_slot_us IS NOT NULL;
 
 -- One row per slot. Of a gap, the slots older than the newest thousand share one row.
 CREATE TABLE run (
-    seq             BIGKEY,
-    id              TEXT NOT NULL UNIQUE,
-    loop_id         TEXT NOT NULL,
-    scope           TEXT NOT NULL,
-    git_dir         TEXT,
-    origin          TEXT,
-    slot_us         BIGINT NOT NULL,
-    until_slot_us   BIGINT,
-    slots           BIGINT NOT NULL,
-    source          TEXT NOT NULL CHECK (source IN ('slot', 'asked')),
-    state           TEXT NOT NULL CHECK
+    seq            BIGKEY,
+    id             TEXT NOT NULL UNIQUE,
+    loop_id        TEXT NOT NULL,
+    scope          TEXT NOT NULL,
+    git_dir        TEXT,
+    origin         TEXT,
+    slot_us        BIGINT NOT NULL,
+    until_slot_us  BIGINT,
+    slots          BIGINT NOT NULL,
+    source         TEXT NOT NULL CHECK (source IN ('slot', 'asked')),
+    state          TEXT NOT NULL CHECK
         (state IN ('queued', 'running', 'done', 'failed', 'timed_out', 'skipped', 'missed', 'abandoned', 'cancelled')),
-    reason          TEXT,
-    attempt         BIGINT NOT NULL,
-    ready_us        BIGINT NOT NULL,
-    exit_code       BIGINT,
-    duration_us     BIGINT,
-    host            TEXT,
-    pid             BIGINT,
-    process         TEXT,
-    stdout_id       TEXT,
-    stderr_id       TEXT,
-    cancel_reason   TEXT,
-    holder          TEXT,
-    actor           TEXT,
-    lease_until_us  BIGINT,
-    lease_boot      TEXT,
-    lease_mono_us   BIGINT,
-    lease_for_us    BIGINT,
-    created_us      BIGINT NOT NULL,
-    started_us      BIGINT,
-    ended_us        BIGINT,
+    reason         TEXT,
+    attempt        BIGINT NOT NULL,
+    ready_us       BIGINT NOT NULL,
+    exit_code      BIGINT,
+    duration_us    BIGINT,
+    host           TEXT,
+    pid            BIGINT,
+    process        TEXT,
+    stdout_id      TEXT,
+    stderr_id      TEXT,
+    cancel_reason  TEXT,
+    LEASE,
+    created_us     BIGINT NOT NULL,
+    started_us     BIGINT,
+    ended_us       BIGINT,
     UNIQUE (loop_id, slot_us),
     CHECK ((ended_us IS NULL) = (state IN ('queued', 'running'))),
     CHECK ((holder IS NULL) = (state <> 'running')),
@@ -768,7 +740,7 @@ CREATE TABLE tool_call (
     exit_code      BIGINT,
     duration_us    BIGINT,
     position       BIGINT,
-    origin         TEXT NOT NULL CHECK (origin IN ('hook', 'transcript')),
+    source         TEXT NOT NULL CHECK (source IN ('hook', 'transcript')),
     called_us      BIGINT,
     answered_us    BIGINT,
     occurred_us    BIGINT NOT NULL,
@@ -780,6 +752,8 @@ CREATE TABLE tool_call (
 );
 CREATE INDEX tool_call_by_time ON tool_call (occurred_us);
 CREATE INDEX tool_call_by_import ON tool_call (import_seq) WHERE import_seq IS NOT NULL;
+-- An answer may come long after its call.
+CREATE INDEX tool_call_by_update ON tool_call (updated_us);
 
 -- What one response of a model cost. `response` names it across every file that repeats it.
 -- Counted as the agent counts: Claude Code and opencode leave cached tokens out of the input, Codex and
@@ -856,8 +830,21 @@ CREATE TABLE import_thread (
     PRIMARY KEY (agent, native_id)
 ) STRICT;
 
-CREATE UNIQUE INDEX message_native ON message (native) WHERE native IS NOT NULL;
-CREATE INDEX message_imported ON message (occurred_us) WHERE summary IS NOT NULL;
+-- The copies of this store and their states. The manifest in the place decides whether a copy exists.
+CREATE TABLE copy (
+    id            TEXT NOT NULL PRIMARY KEY,
+    place         TEXT NOT NULL,
+    why           TEXT NOT NULL,
+    note          TEXT,
+    seq           BIGINT NOT NULL,
+    size_bytes    BIGINT NOT NULL,
+    actor         TEXT NOT NULL,
+    taken_us      BIGINT NOT NULL,
+    verified_us   BIGINT,
+    tested_us     BIGINT,
+    forgotten_us  BIGINT
+) STRICT;
+CREATE INDEX copy_by_time ON copy (taken_us);
 
 -- One row per thing that can be found. `version_us` says which state of it was indexed, `hash` by which
 -- words; new words get a new `seq`, and those of the old one lead nowhere.
@@ -886,9 +873,6 @@ CREATE TABLE search_mark (
     mark        BIGINT NOT NULL,
     updated_us  BIGINT NOT NULL
 ) STRICT;
-
--- An answer may come long after its call.
-CREATE INDEX tool_call_by_update ON tool_call (updated_us);
 
 -- A deleted thread stays as a tombstone: what comes late finds it. `life` counts how often it began.
 CREATE TABLE thread (

@@ -4,9 +4,9 @@
 run again where the server asks for it. `registry` keeps one engine per process and URL; `address`
 reads the URL and `connect` goes there; `wire` is the conversation on one connection and `values` what travels
 on it; `pool` lends connections;
-`tx` is the transaction a body sees; `faults` says what an error means, and `effort` how long to try again;
-`opening` judges the server; `migrate` brings the schema up; `bell` wakes other processes; `workers` serve
-callers who do not wait; `people` is what a person asks.
+`tx` is the transaction a body sees; `faults` says what an error means, and `retry` how long to try again;
+`first_trip` judges the server; `migrate` brings the schema up; `notify` wakes other processes; `submit_threads` serve
+callers who do not wait; `user_queries` is what a person asks.
 
 Nothing here belongs to a session of the server: every setting is local to a transaction, so
 that a transaction pooler may give each transaction another session. The driver is an extra of

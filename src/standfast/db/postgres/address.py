@@ -1,8 +1,8 @@
-"""Where the server is: the URL, and what libpq is told beside it.
+"""Where the server is: the URL, and the other parameters for libpq.
 
 Two parameters are ours and are taken out before libpq sees the URL. `?pooler=transaction` says that there is a
-transaction pooler in between. `?owner=ROLE` says that the caller trusts the role that owns the store. What a person
-wrote into the URL counts; what they left out gets a bound, because a network may go silent.
+transaction pooler in between. `?owner=ROLE` says that the caller trusts the role that owns the store. Settings of the
+URL count. Missing timeouts get a default, because a network may go silent.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Address:
         given = self._given(plain)
         self.params: dict[str, str] = DEFAULTS | given
         if "," in given.get("host", ""):
-            # One of several is the primary: ask each until it is found, also after a failover.
+            # With several hosts, connect to the primary, also after a failover.
             self.params.setdefault("target_session_attrs", "read-write")
 
     def _given(self, plain: str) -> dict[str, str]:
@@ -78,7 +78,7 @@ class Address:
         """Any text without this address's password."""
         try:
             return self._target.hide(text)
-        except ValueError:  # the URL cannot even be taken apart; then its usual shapes are masked
+        except ValueError:  # the URL cannot be parsed: mask the usual forms of a password
             return mask(text)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The way to the server: psycopg opens each connection, and a failure says what kind of absence it is.
+"""Connect to the server through psycopg, and tell a server that is away from one that refuses the caller.
 
 psycopg tries each host in turn, each with its `connect_timeout`, and Ctrl-C is heard meanwhile.
 """
@@ -19,7 +19,7 @@ def connect(address: Address) -> psycopg.Connection[Any]:
     given: dict[str, Any] = {**address.params}
     try:
         return _ready(psycopg.connect(**given, autocommit=True, prepare_threshold=None))
-    except psycopg.ProgrammingError as error:  # a setting in the URL that is no such value
+    except psycopg.ProgrammingError as error:  # the URL has an invalid value for a setting
         fault = Fault(str(error), sqlstate=REFUSED, final=True)
     except psycopg.Error as error:
         silent = isinstance(error, psycopg.errors.ConnectionTimeout)
@@ -34,9 +34,9 @@ def _ready(connection: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
 
 
 def _fault(address: Address, words: str, *, silent: bool) -> Fault:
-    """libpq tells no code for a connection that failed, and its words are in the server's language."""
+    """libpq gives no SQLSTATE for a failed connection, and its message is in the server's language."""
     if silent:
-        # No server answered. To ask once more would take as long again, and psycopg's ping lets no other thread run.
+        # No server answered. A second try would take as long again, and psycopg's ping holds the GIL.
         return Fault(words, sqlstate=ABSENT, lost=True)
     asked = _ping(address)
     if asked == pq.Ping.NO_RESPONSE:
@@ -47,7 +47,7 @@ def _fault(address: Address, words: str, *, silent: bool) -> Fault:
         return Fault(words, sqlstate=FULL_HOUSE)
     if any(state in words for state in ("read-only", "standby", "recovery")):
         return Fault(words, sqlstate="25006", lost=True)
-    return Fault(words, sqlstate=REFUSED, lost=True)  # it answers, and refuses us
+    return Fault(words, sqlstate=REFUSED, lost=True)  # the server answers and refuses the login
 
 
 def _ping(address: Address) -> int:

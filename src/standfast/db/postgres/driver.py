@@ -1,4 +1,4 @@
-"""The driver, which is an extra: whoever needs it gets it from here, or a sentence instead."""
+"""The driver, which is an extra: callers get it from here, or an error with the install command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The PostgreSQL engine: how a body reaches the server, and what happens when it does not.
+"""The PostgreSQL engine: how a body runs on the server, and how errors are retried.
 
     body ──▶ pooled connection ──▶ BEGIN · settings · clock · fence ──▶ statements ──▶ COMMIT
       ▲                                                                                   │
@@ -19,19 +19,21 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from standfast import crash, log, modules
-from standfast.db.contract import Caller, Done, Engine, Row, Tx, Watch, always
+from standfast.db import hot
+from standfast.db.contract import Caller, Done, Engine, OnMigrate, Row, Tx, Watch, always, no_copy, refuse_copy
 from standfast.db.migrations import MIGRATIONS, refuse
 from standfast.db.migrations.migration import Migration
-from standfast.db.postgres import faults, migrate, opening
+from standfast.db.moved import moved_away
+from standfast.db.postgres import faults, first_trip, migrate
 from standfast.db.postgres.address import Address
-from standfast.db.postgres.bell import CHANNEL, Bell
 from standfast.db.postgres.connect import connect
-from standfast.db.postgres.effort import Effort
 from standfast.db.postgres.faults import Fault, Remedy
+from standfast.db.postgres.notify import CHANNEL, Bell, Ear, Listener
 from standfast.db.postgres.pool import Permit, Pool
+from standfast.db.postgres.retry import RetryBudget
 from standfast.db.postgres.tx import Mode, PostgresTx, modes
 from standfast.db.postgres.values import Bound
 from standfast.db.postgres.wire import Wire
@@ -39,17 +41,16 @@ from standfast.db.sql import statement
 from standfast.errors import InvalidInput, StorageError
 
 if TYPE_CHECKING:
-    from standfast.db.postgres.driver import psycopg
-    from standfast.db.postgres.workers import Workers
+    from standfast.db.postgres.submit_threads import Workers
 
 T = TypeVar("T")
 
 DIRECT_URL = "STANDFAST_DB_DIRECT_URL"
-"""A way to the server around its pooler, for notifications alone."""
+"""A URL of the server itself, not of its pooler, for notifications only."""
 CLOSING_S = 10.0
 NOTIFY_S = 2.0
 _VERSION = statement("SELECT CAST(value AS bigint) AS version FROM meta WHERE key = 'schema_version'")
-# A commit that waits for no disk: the notification is a hint, and the lock it takes is the whole server's.
+# Commit without waiting for the disk: NOTIFY is a hint, and its lock blocks every other NOTIFY of the server.
 _NOTIFY = f"SELECT set_config('synchronous_commit', 'off', true), pg_notify('{CHANNEL}', $1)".encode()
 
 
@@ -65,6 +66,7 @@ class PostgresEngine(Engine):
         allow_unsafe: bool = False,
         on_idle: Callable[[PostgresEngine], None] = lambda engine: engine.close(),
         on_create: Callable[[], None] = lambda: None,
+        on_migrate: OnMigrate = no_copy,
     ) -> None:
         self.address = Address(url)
         self.identity = self.address.url
@@ -74,6 +76,7 @@ class PostgresEngine(Engine):
         self.handles = 0
         self._handles_mutex = threading.Lock()
         self._on_idle = on_idle
+        self._on_migrate = on_migrate
         self._on_create = on_create
         """Called before a store is created; raises where one must not be."""
         self._inside = threading.local()
@@ -82,21 +85,22 @@ class PostgresEngine(Engine):
         self._workers: Workers | None = None
         try:
             self._found = self._open(migrations, allow_unsafe)
+            self._hot = hot.Hot(self.store_id) if hot.url() else None
             self._bell = Bell(self._notify, self._ear())
         except BaseException as error:
             self._pool.close()
             if isinstance(error, Fault):
                 raise faults.translated(error, self.address) from None
             raise
-        self._modes = modes(self._found.version, self.store_id, self.epoch)
+        self._modes = modes(self._found.version, self.store_id, self.epoch, self.moved)
 
     # -- opening and closing ------------------------------------------------------------------
 
-    def _open(self, migrations: Sequence[Migration], allow_unsafe: bool) -> opening.Found:
+    def _open(self, migrations: Sequence[Migration], allow_unsafe: bool) -> first_trip.Found:
         permit = self._first_permit()
         try:
             wire = _wire(permit)
-            found = opening.look(wire, self.address, allow_unsafe=allow_unsafe)
+            found = first_trip.look(wire, self.address, allow_unsafe=allow_unsafe)
             wire.prepare = self._prepare = not (found.pooled or self.address.pooler)
         finally:
             self._pool.give(permit)
@@ -107,32 +111,36 @@ class PostgresEngine(Engine):
         if found.schema < latest or moved:
             meta = self._bring_up(found, migrations, moved=moved)
         self.store_id, self.epoch = meta.get("store_id", ""), int(meta.get("epoch", "1"))
+        self.copy_of, self.moved = meta.get("copy_of", ""), meta.get("moved", "")
+        self.standby = found.standby
         return found
 
     def _first_permit(self) -> Permit:
-        effort = Effort()
+        effort = RetryBudget()
         while True:
             try:
                 return self._pool.take(effort.left_s())
             except Fault as fault:
-                # Only a server that is there and says "later" is worth waiting for.
+                # Wait only for a server that answers: it is starting, or has no free connection.
                 later = fault.sqlstate in (faults.STARTING, faults.FULL_HOUSE)
                 again = fault.sqlstate == faults.REFUSED and effort.tries == 0
                 if not (later or again) or not effort.pause(fault):
                     raise
 
-    def _bring_up(self, found: opening.Found, migrations: Sequence[Migration], *, moved: bool) -> dict[str, str]:
+    def _bring_up(self, found: first_trip.Found, migrations: Sequence[Migration], *, moved: bool) -> dict[str, str]:
         """The store's `meta` afterwards."""
         if found.standby:
             raise faults.read_only(self.address.shown)
         if found.schema == 0:
             self._on_create()
+        elif found.schema < migrations[-1].version:
+            self._on_migrate(found.meta.get("store_id", ""), found.schema, migrations[-1].version)
         with connect(self.address) as connection, faults.spoken(self.address):
             if found.schema < migrations[-1].version:
                 migrate.migrate(connection, migrations)
             if moved:
                 migrate.settle(connection, found.cluster)
-            return dict(connection.execute(opening.META).fetchall())
+            return dict(connection.execute(first_trip.META).fetchall())
 
     def _dial(self) -> Wire:
         return Wire(connect(self.address), prepare=self._prepare)
@@ -149,7 +157,7 @@ class PostgresEngine(Engine):
             self._on_idle(self)
 
     def close(self) -> None:
-        """Let the work under way finish, ring what is to be rung, hang up."""
+        """Let running work finish, send pending notifications, close the connections."""
         if self.dead is not None:
             return
         if self._workers is not None:
@@ -174,7 +182,7 @@ class PostgresEngine(Engine):
                 return
             try:
                 result = self.write(body, caller)
-            except BaseException as error:  # noqa: BLE001 - whatever it was, the one who waits is told
+            except BaseException as error:  # noqa: BLE001 - the waiting caller gets any error
                 wake = done(None, error)
             else:
                 wake = done(result, None)
@@ -184,8 +192,8 @@ class PostgresEngine(Engine):
         self._crew().put(job)
 
     def _crew(self) -> Workers:
-        modules.load("standfast.db.postgres.workers")
-        from standfast.db.postgres.workers import Workers
+        modules.load("standfast.db.postgres.submit_threads")
+        from standfast.db.postgres.submit_threads import Workers
 
         with self._handles_mutex:
             if self._workers is None:
@@ -194,11 +202,12 @@ class PostgresEngine(Engine):
 
     def _usable(self) -> None:
         self._usable_for_reading()
+        refuse_copy(self)
         open_here: PostgresTx | None = getattr(self._inside, "tx", None)
         if open_here is not None and not open_here.over:
             raise InvalidInput(
                 "a transaction is open in this thread: a second one would wait for it for ever",
-                "inside `with sf.transaction() as tx`, use tx's rooms: tx.tasks.add(…)",
+                "inside `with sf.transaction() as tx`, use tx's resources: tx.tasks.add(…)",
             )
 
     def _usable_for_reading(self) -> None:
@@ -206,7 +215,7 @@ class PostgresEngine(Engine):
             raise self.dead
 
     def _perform(self, mode: Mode, body: Callable[[Tx], T], caller: Caller) -> T:
-        effort = Effort()
+        effort = RetryBudget()
         while True:
             try:
                 return self._attempt(mode, body, caller, effort.left_s())
@@ -218,23 +227,33 @@ class PostgresEngine(Engine):
                 raise
 
     def _end_if_replaced(self, error: BaseException) -> None:
-        """Another store is there: this engine ends, and the next handle opens that store."""
+        """Another store is there, or it moved: this engine ends, and the next handle opens that store."""
         if isinstance(error, StorageError) and error.code == "store_replaced":
-            self.dead = error
+            away = self._moved_away()
+            self.dead = away or error
+            self._pool.close()
+            if away is not None:
+                raise away from None
+
+    def _moved_away(self) -> StorageError | None:
+        """Why the store refuses writes, if it moved."""
+        with self._lent(NOTIFY_S) as wire:
+            said = first_trip.meta(wire).get("moved", "")
+        return moved_away(said) if said else None
 
     def _refuse_vanished(self, fault: Fault) -> None:
         """A table of ours is missing: is it the whole store? Then this engine ends, and the handle says so."""
-        if fault.sqlstate not in opening.NO_SUCH_TABLE:
+        if fault.sqlstate not in first_trip.NO_SUCH_TABLE:
             return
         from standfast.db.store_memory import missing
 
         with self._lent(NOTIFY_S) as wire:
-            if opening.is_fresh(wire):
+            if first_trip.is_fresh(wire):
                 self.dead = missing(self.address.shown)
                 raise self.dead
 
     def _attempt(self, mode: Mode, body: Callable[[Tx], T], caller: Caller, left_s: float) -> T:
-        """Once through. Raises Fault for what may be mended, anything else as it is."""
+        """Run the body once. Raises Fault if a retry may help, and any other exception unchanged."""
         if mode.writes:
             crash.point("commit.before_begin")
         permit = self._pool.take(left_s)
@@ -249,28 +268,28 @@ class PostgresEngine(Engine):
             except BaseException as error:
                 tx.abandon()
                 self._refuse_unknown(tx)
-                if tx.fault is not None and isinstance(error, Exception):  # whatever the body made of it
+                if tx.fault is not None and isinstance(error, Exception):  # even if the body caught it
                     raise tx.fault from None
                 raise
         finally:
             self._give(permit)
-        if tx.wrote and mode is not self._modes.relaxed:  # nobody waits for a heartbeat
+        if tx.wrote and mode is not self._modes.relaxed:  # no caller waits for a heartbeat
             self._bell.ring()
         return result
 
     def _refuse_unknown(self, tx: PostgresTx) -> None:
-        """COMMIT has left and its answer is lost: neither success nor failure, and never run again."""
+        """COMMIT was sent and its answer is lost: the outcome is unknown, and the body never runs again."""
         if tx.commit_sent and isinstance(tx.fault, Fault) and tx.fault.lost and tx.fault.sqlstate != faults.STANDSTILL:
             self._pool.renew()
             raise faults.commit_unknown(tx.fault, self.address) from None
 
-    def _mend(self, fault: Fault, effort: Effort, mode: Mode) -> None:
+    def _mend(self, fault: Fault, effort: RetryBudget, mode: Mode) -> None:
         """Make another attempt possible, or raise."""
         if fault.sqlstate in faults.READ_ONLY and not mode.writes:
             raise faults.only_a_read(fault)
         remedy = faults.remedy(fault)
         if fault.sqlstate in faults.TOO_OLD and mode.age_s is not None:
-            remedy = Remedy.NONE  # its time was up, and would be again
+            remedy = Remedy.NONE  # a rerun would time out too
         if remedy is Remedy.UNPREPARE:
             self._prepare = False
         if remedy in (Remedy.UNPREPARE, Remedy.RECONNECT):
@@ -285,31 +304,31 @@ class PostgresEngine(Engine):
     def _in_the_way(self) -> str:
         try:
             with self._lent(NOTIFY_S) as wire:
-                modules.load("standfast.db.postgres.people")
-                from standfast.db.postgres import people
+                modules.load("standfast.db.postgres.user_queries")
+                from standfast.db.postgres import user_queries
 
-                return people.in_the_way(wire)
+                return user_queries.in_the_way(wire)
         except Fault:
             return ""
 
     def held_back(self) -> str:
-        modules.load("standfast.db.postgres.people")
-        from standfast.db.postgres import people
+        modules.load("standfast.db.postgres.user_queries")
+        from standfast.db.postgres import user_queries
 
         self._usable_for_reading()
         try:
             with self._lent(NOTIFY_S) as wire:
-                return people.held_back(wire)
+                return user_queries.held_back(wire)
         except Fault:
-            return ""  # a hint: the reader itself says what is wrong
+            return ""  # a hint: the reader itself reports the error
 
     def sync(self) -> None:
         # Nothing to wait for: a commit becomes visible here after it is on disk. The exception is a
         # heartbeat (`durable=False`), visible before; a crash takes it back, and that only
-        # ends a lease early. Nothing that anybody acts on is written so.
+        # ends a lease early. No row that a caller acts on is written this way.
         self._usable_for_reading()
 
-    # -- a transaction in the caller's hands ------------------------------------------------------
+    # -- a transaction that a caller holds --------------------------------------------------------
 
     @contextmanager
     def transaction(self, caller: Caller) -> Iterator[Tx]:
@@ -328,8 +347,8 @@ class PostgresEngine(Engine):
         self._bell.ring()
 
     def _begin_held(self, caller: Caller) -> tuple[Permit, PostgresTx]:
-        """Begun for certain before the caller's code runs, because that is never run again."""
-        effort = Effort()
+        """BEGIN has succeeded before the caller's block runs, because the block is never rerun."""
+        effort = RetryBudget()
         while True:
             permit: Permit | None = None
             try:
@@ -359,11 +378,16 @@ class PostgresEngine(Engine):
         return self._perform(self._modes.read, body, caller)
 
     def rows(self, text: str, params: dict[str, object] | None = None) -> Iterator[Row]:
-        modules.load("standfast.db.postgres.people")
-        from standfast.db.postgres import people
+        modules.load("standfast.db.postgres.user_queries")
+        from standfast.db.postgres import user_queries
 
         self._usable_for_reading()
-        return people.rows(self.address, text, params)
+        return user_queries.rows(self.address, text, params)
+
+    def index_vectors(self, table: str, dimensions: int) -> tuple[str, int]:
+        from standfast.db.postgres import vectors
+
+        return vectors.index(self.address, table, dimensions)
 
     def schema_version(self) -> int:
         return int(self.read(lambda tx: tx.one(_VERSION), self._caller)["version"])
@@ -374,15 +398,19 @@ class PostgresEngine(Engine):
         self._usable_for_reading()
         return self._bell.watch()
 
-    def _ear(self) -> Callable[[], psycopg.Connection[Any]] | None:
-        """How to listen; None behind a pooler without a way around it, where nothing would be heard."""
+    def _ear(self) -> Callable[[Bell], Ear] | None:
+        """How to hear other processes: by LISTEN, or by Valkey behind a pooler. None behind a pooler alone."""
         direct = os.environ.get(DIRECT_URL, "").strip()
-        if not direct and not self._prepare:
-            return None
-        address = Address(direct) if direct else self.address
-        return lambda: connect(address)
+        if direct or self._prepare:
+            address = Address(direct) if direct else self.address
+            return lambda bell: Listener(lambda: connect(address), bell)
+        if hot.url():
+            return lambda bell: hot.Hot(self.store_id).listen(bell.heard)
+        return None
 
     def _notify(self) -> None:
+        if self._hot is not None:
+            self._hot.publish(self._bell.tag)
         with self._lent(NOTIFY_S) as wire:
             wire.send(_NOTIFY, Bound([self._bell.tag.encode()], [0], [0]))
             wire.collect(NOTIFY_S)
@@ -390,13 +418,13 @@ class PostgresEngine(Engine):
     # -- facts ------------------------------------------------------------------------------------
 
     def facts(self) -> dict[str, object]:
-        modules.load("standfast.db.postgres.people")
-        from standfast.db.postgres import people
+        modules.load("standfast.db.postgres.user_queries")
+        from standfast.db.postgres import user_queries
 
         self._usable_for_reading()
         try:
-            with self._lent(people.ANSWER_S) as wire:
-                server = people.facts(wire)
+            with self._lent(user_queries.ANSWER_S) as wire:
+                server = user_queries.facts(wire)
                 place = wire.place()
         except Fault as fault:
             raise faults.translated(fault, self.address) from None
@@ -405,7 +433,7 @@ class PostgresEngine(Engine):
             "url": self.address.shown,
             **place,
             **server,
-            "driver_version": people.driver_version(),
+            "driver_version": user_queries.driver_version(),
             "pooler": not self._prepare,
             "listening": self._bell.listening,
             "pool": self._pool.use(),

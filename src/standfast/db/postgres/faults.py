@@ -1,4 +1,4 @@
-"""What a failure means: whether to try again, and how to say it.
+"""Errors of the driver and the server: which are retried, and which of our errors each becomes.
 
 Inside this folder a failure is a `Fault`: the server's SQLSTATE and words, and whether the
 connection is gone. It becomes one of our errors here and nowhere else, without credentials.
@@ -26,14 +26,14 @@ LOST_A_RACE = frozenset({"40001", "40P01", "55P03"})
 LOST_A_PLAN = frozenset({"26000", "42P05"})
 DUPLICATE = "23505"
 FEW = 3
-"""A duplicate may be a race that a second look settles, or simply a duplicate."""
+"""A duplicate key may be a race, which a rerun settles, or a real duplicate."""
 READ_ONLY = frozenset({"25006"})
 STANDBY_REFUSES_BEGIN = "0A000"
 FULL_HOUSE = "53300"
 STARTING = "57P03"
 ABSENT = "08001"
 REFUSED = "08004"
-"""It answered and refused us; or it was just starting and is ready by now, so we ask a second time."""
+"""The server refused the login, or it was starting and is ready by now: one retry."""
 STANDSTILL = "25P03"
 """The server ended an idle transaction. It does so before it reads another command, so that a COMMIT
 already on its way to it is known not to have happened."""
@@ -43,16 +43,16 @@ TOO_OLD = frozenset({STANDSTILL, "25P04"})
 
 
 class Fault(Exception):
-    """A failure as the driver or the server told it."""
+    """A failure as the driver or the server reported it."""
 
     def __init__(self, message: str, *, sqlstate: str = "", lost: bool = False, final: bool = False) -> None:
         super().__init__(message)
         self.message = message.strip()
         self.sqlstate = sqlstate
         self.lost = lost
-        """The connection is gone: what was not committed is rolled back, what was is not known."""
+        """The connection is lost. The server rolls back, but after COMMIT was sent the outcome is unknown."""
         self.final = final
-        """Trying again would fail again: a wrong password, a missing database."""
+        """A retry would fail too: a wrong password, a missing database."""
 
 
 class Remedy(Enum):
@@ -86,17 +86,17 @@ def commit_unknown(fault: Fault, address: Address) -> CommitUnknown:
 
 
 def busy(fault: Fault, address: Address, waited_s: float, in_the_way: str) -> StandfastError:
-    """The deadline has passed; what was in the way is said as far as the server tells."""
+    """The deadline has passed. The message names the blocking process if the server shows it."""
     if fault.lost or fault.sqlstate in READ_ONLY:
         return translated(fault, address)
     return Busy(
         f"{address.shown} did not let this write through within {waited_s:.0f} s: {address.hide(fault.message)}",
-        in_the_way or "try again, or see who is at it: standfast doctor",
+        in_the_way or "try again, or see who holds it: standfast doctor",
     )
 
 
 def translated(fault: Fault, address: Address) -> StandfastError:
-    """The fault in our words."""
+    """Our error for this fault."""
     where, words, state = address.shown, address.hide(fault.message), fault.sqlstate
     if state in TOO_OLD:
         return too_long(words)
@@ -135,7 +135,7 @@ def translated(fault: Fault, address: Address) -> StandfastError:
             )
         case "42501":
             make = f"let an administrator run: CREATE SCHEMA standfast AUTHORIZATION {address.role}"
-            use = "connect with a role that may do this: docs/postgres.md lists what each role may do"
+            use = "connect with a role that may do this: docs/operating/postgres.md lists what each role may do"
             return StorageError(
                 f"this role may not do that in {where}: {words}",
                 make if "for database" in words else use,
@@ -146,11 +146,13 @@ def translated(fault: Fault, address: Address) -> StandfastError:
 
 @contextmanager
 def spoken(address: Address) -> Iterator[None]:
-    """Around psycopg's own calls: its errors in our words."""
+    """Translates the errors of `connect` and of psycopg's own calls."""
     from standfast.db.postgres.driver import psycopg
 
     try:
         yield
+    except Fault as fault:
+        raise translated(fault, address) from None
     except psycopg.Error as error:
         raise translated(Fault(str(error), sqlstate=error.sqlstate or "", lost=not error.sqlstate), address) from None
 
@@ -164,7 +166,7 @@ def too_long(words: str) -> StorageError:
 
 
 def only_a_read(fault: Fault) -> StorageError:
-    return StorageError(f"a read tried to write: {fault.message}", "a verb that changes something is a write")
+    return StorageError(f"a read tried to write: {fault.message}", "a method that changes something is a write")
 
 
 def read_only(where: str) -> StorageError:

@@ -1,4 +1,4 @@
-"""Bringing the schema up to this version, whoever else opens the store at the same moment.
+"""Bringing the schema up to this version, while other processes open the store too.
 
 The version was read without a lock; here it is read again under one. All pending steps are
 applied in one transaction, so a killed process leaves the old schema or the new one. The lock
@@ -20,7 +20,7 @@ from standfast import crash, log
 from standfast.db.contract import DEADLINE_S
 from standfast.db.migrations import MIGRATIONS, ddl, refuse
 from standfast.db.migrations.migration import Migration
-from standfast.db.postgres.opening import LAST, Found
+from standfast.db.postgres.first_trip import LAST, Found
 from standfast.errors import Corrupt, schema_damaged
 from standfast.ids import new_id
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 LOCK_KEY = 0x53544644
 _WAITED = frozenset({"40001", "40P01", "55P03"})
 _EXISTS = frozenset({"23505", "42P06", "42P07", "42710", "XX000"})
-"""Somebody created it a moment ago; XX000 is "tuple concurrently updated"."""
+"""Another process created it just now; XX000 is "tuple concurrently updated"."""
 _EXISTS_RERUNS_MAX = 5
 _LOCAL = (
     "SELECT set_config('search_path', 'standfast, pg_temp', true), set_config('synchronous_commit', 'on', true),"
@@ -42,7 +42,7 @@ _NOW_US = "CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS bigint)"
 
 
 def migrate(connection: psycopg.Connection[Any], migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Apply what is pending, or find that somebody else just did."""
+    """Apply pending migrations, or find that another process just did."""
     import random
 
     from standfast.db.postgres.driver import psycopg
@@ -51,7 +51,7 @@ def migrate(connection: psycopg.Connection[Any], migrations: Sequence[Migration]
     for attempt in itertools.count(1):
         try:
             with connection.transaction():
-                found = _migrate_locked(connection, migrations)
+                found = migrate_locked(connection, migrations)
             if found < migrations[-1].version:
                 log.info("migrated from schema %d to %d", found, migrations[-1].version)
             return
@@ -62,7 +62,7 @@ def migrate(connection: psycopg.Connection[Any], migrations: Sequence[Migration]
             time.sleep(random.uniform(0.005, 0.1))
 
 
-def _migrate_locked(connection: psycopg.Connection[Any], migrations: Sequence[Migration]) -> int:
+def migrate_locked(connection: psycopg.Connection[Any], migrations: Sequence[Migration]) -> int:
     """Returns the schema that was found."""
     connection.execute(_LOCAL)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
@@ -112,7 +112,7 @@ def _make_room(connection: psycopg.Connection[Any]) -> None:
 def _apply(connection: psycopg.Connection[Any], migration: Migration) -> None:
     connection.execute(ddl(migration, "postgres").encode())
     if migration.version == 1:
-        meta = {"store_id": new_id("sto"), "epoch": "1", "settled_seq": "", "cluster": _cluster(connection)}
+        meta = {"store_id": new_id("sto"), "epoch": "1", "settled_seq": "", "cluster": cluster(connection)}
         for key, value in meta.items():
             connection.execute(_PUT_META, (key, value))
     connection.execute(
@@ -124,7 +124,7 @@ def _apply(connection: psycopg.Connection[Any], migration: Migration) -> None:
     connection.execute(_PUT_META, ("schema_version", str(migration.version)))
 
 
-def _cluster(connection: psycopg.Connection[Any]) -> str:
+def cluster(connection: psycopg.Connection[Any]) -> str:
     """The cluster's own name, or nothing where this role may not ask."""
     from standfast.db.postgres.driver import psycopg
 
@@ -148,7 +148,7 @@ def last_bound(bounds: str) -> int:
 
 
 def settle(connection: psycopg.Connection[Any], cluster: str) -> None:
-    """Draw the line behind the rows of another cluster, once, however many open the store at once."""
+    """Set `settled_seq` behind the rows of another cluster, once, also if many processes open the store."""
     with connection.transaction():
         connection.execute(_LOCAL)
         there = connection.execute("SELECT value FROM meta WHERE key = 'cluster' FOR UPDATE").fetchone()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from standfast.db.postgres import opening
+from standfast.db.postgres import first_trip
 from standfast.db.postgres.address import Address
 from standfast.db.postgres.connect import connect
 from standfast.db.postgres.faults import spoken
@@ -11,8 +11,8 @@ from standfast.db.postgres.faults import spoken
 def store_id(url: str) -> str:
     """The id of the store in this database; empty if there is none."""
     address = Address(url)
-    with connect(address) as connection, spoken(address):
-        fresh = connection.execute(opening.PRESENT).fetchone()
+    with spoken(address), connect(address) as connection:
+        fresh = connection.execute(first_trip.PRESENT).fetchone()
         if fresh is None or fresh[0]:
             return ""
         row = connection.execute(b"SELECT value FROM standfast.meta WHERE key = 'store_id'").fetchone()
@@ -22,7 +22,7 @@ def store_id(url: str) -> str:
 def move_aside(url: str, schema: str) -> None:
     """Rename the schema `standfast`, if it is there. `schema` is a name of ours and needs no quotes."""
     address = Address(url)
-    with connect(address) as connection, spoken(address), connection.transaction():
+    with spoken(address), connect(address) as connection, connection.transaction():
         connection.execute(b"SET LOCAL lock_timeout = '30s'")
         there = connection.execute(b"SELECT to_regnamespace('standfast') IS NOT NULL").fetchone()
         if there is not None and there[0]:

@@ -40,8 +40,9 @@ class Permit:
         self.wire: Wire | None = None
 
     def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:
-        if self.wire is not None and getpid() == self._pid:  # the parent's connection is not ours to end
-            self.wire.close()
+        wire = getattr(self, "wire", None)  # unset if Ctrl-C hit `__init__`
+        if wire is not None and getpid() == self._pid:  # the parent's connection is not ours to end
+            wire.close()
 
 
 class Pool:
@@ -125,7 +126,7 @@ class Pool:
         self._free.put(permit)
 
     def renew(self) -> None:
-        """Something happened to the server: no connection made before now is lent again."""
+        """The server failed or restarted: no connection made before now is lent again."""
         self._epoch += 1
         while (wire := self._newest()) is not None:
             wire.close()

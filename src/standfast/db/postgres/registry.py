@@ -11,35 +11,40 @@ import os
 import threading
 from collections.abc import Callable
 
-from standfast.db.contract import Caller
+from standfast.db.contract import Caller, OnMigrate, no_copy
 from standfast.db.postgres.engine import PostgresEngine
 from standfast.errors import StorageError
 
 _engines: dict[str, PostgresEngine] = {}
 _registry_lock = threading.RLock()
 _parents: list[PostgresEngine] = []
-"""Kept for ever in a forked child: collecting them could say goodbye on the parent's sockets."""
+"""Never collected in a forked child: closing them would end the parent's sessions on the server."""
 
 
 def open_engine(
-    url: str, caller: Caller, *, allow_unsafe: bool = False, on_create: Callable[[], None] = lambda: None
+    url: str,
+    caller: Caller,
+    *,
+    allow_unsafe: bool = False,
+    on_create: Callable[[], None] = lambda: None,
+    on_migrate: OnMigrate = no_copy,
 ) -> PostgresEngine:
     """The engine of this process for this URL: the open one, or a new one. Give it back with `release`."""
     with _registry_lock:
         found = _engines.get(url)
         if found is None or found.dead is not None:
             found = _engines[url] = PostgresEngine(
-                url, caller, allow_unsafe=allow_unsafe, on_idle=_close, on_create=on_create
+                url, caller, allow_unsafe=allow_unsafe, on_idle=_close, on_create=on_create, on_migrate=on_migrate
             )
         found.retain()
         return found
 
 
 def _close(engine: PostgresEngine) -> None:
-    """The last handle has let go."""
+    """The last handle was closed."""
     with _registry_lock:
         if engine.handles > 0:
-            return  # somebody opened it again meanwhile
+            return  # another caller opened it again meanwhile
         if _engines.get(engine.address.url) is engine:
             del _engines[engine.address.url]
     engine.close()

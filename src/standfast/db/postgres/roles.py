@@ -4,7 +4,7 @@
     daemon     the daemon and the operator's commands: as writer, and loops, runs, gates and stored commands
     writer     agents: everything else, but no answer to an approval
     reader     reads every column
-    approver   reads, and answers approvals
+    approver   reads, and answers approvals: a mail whose answer waited for one becomes ready
     auditor    reads every column but payloads
 
 A person or an agent has a login of its own that is a member of one of them; `event.db_user` names the login.
@@ -23,7 +23,7 @@ from standfast.config.people import for_people
 from standfast.db import catalogue
 from standfast.db.postgres.address import Address
 from standfast.db.postgres.connect import connect
-from standfast.db.postgres.faults import Fault, spoken, translated
+from standfast.db.postgres.faults import spoken
 from standfast.errors import InvalidInput
 from standfast.serial import PAYLOAD_COLUMNS
 
@@ -34,25 +34,33 @@ PREFIX = "standfast"
 ROLES = ("owner", "daemon", "writer", "reader", "approver", "auditor")
 
 COMMANDS = ("loop", "run", "gate")
-"""Written by the daemon's role: what is run or stopped later, in another process."""
+"""Written by the daemon's role: commands to run or stop later, in another process."""
 OWNERS = ("meta", "migration")
-ADDED_TO = ("credit_entry", "repository", "step", "task_note")
+ADDED_TO = ("credit_entry", "digest", "repository", "step", "task_note")
 """Rows that are never changed."""
 DELETED = (
-    "artifact", "artifact_chunk", "checkpoint", "consumer", "item", "item_vector", "message", "search_entry",
-    "search_mark", "snapshot", "task_need", "thread_checkpoint", "thread_value", "thread_write", "tool_call", "usage",
+    "artifact", "artifact_chunk", "checkpoint", "consumer", "item", "item_vector", "knowledge", "message",
+    "removed",
+    "search_entry", "search_mark", "snapshot", "task_need", "thread_checkpoint", "thread_value",
+    "thread_write", "tool_call", "usage",
 )  # fmt: skip
 SET_BY_SERVER = ("seq", "xid", "db_user")
 """Columns of the journal that no role gives a value."""
 IDENTITY = ("id", "scope", "key")
 """Columns of an effect that a grant is bound to."""
+LIMITS = (
+    "scope", "name", "parent", "per", "action", "max_tokens", "max_microusd", "max_calls", "max_duration_us",
+    "removed_us",
+)  # fmt: skip
+"""Columns of a budget that agents set once and do not change."""
 ANSWER = ("state", "approver", "rationale", "method", "proof", "answered_us")
 
 _UNASKED = "approver IS NULL AND rationale IS NULL AND method IS NULL AND answered_us IS NULL AND consumed_us IS NULL"
 _EXACT = "question_hash = 'h1:' || encode(sha256(convert_to(question, 'UTF8')), 'hex')"
 _ANSWERS = "type NOT IN ('approval.granted', 'approval.denied')"
 _COMMANDS = (
-    "type !~ '^(loop|run|store)[.]' AND type NOT IN ('gate.added', 'gate.removed', 'gate.paused', 'gate.resumed')"
+    "type !~ '^(loop|run|store)[.]'"
+    " AND type NOT IN ('gate.added', 'gate.removed', 'gate.paused', 'gate.resumed', 'gate.undone')"
 )
 _ANSWERED = "state IN ('granted', 'denied') AND approver IS NOT NULL"
 POLICIES = {
@@ -100,6 +108,7 @@ def grants() -> frozenset[Grant]:
         for role in ("daemon", "writer"):
             found |= set(_written(role, table))
     found |= _on("approver", "INSERT", "event", SET_BY_SERVER)
+    found.add(Grant("approver", "UPDATE", "mail", "ready_us"))
     return frozenset(found | {Grant("approver", "UPDATE", "approval", column) for column in ANSWER})
 
 
@@ -111,9 +120,16 @@ def _written(role: str, table: str) -> Iterator[Grant]:
     elif table not in OWNERS and (role == "daemon" or table not in COMMANDS):
         yield Grant(role, "INSERT", table)
         if table not in ADDED_TO:
-            yield from _on(role, "UPDATE", table, IDENTITY if table == "effect" else ())
+            yield from _on(role, "UPDATE", table, _fixed(role, table))
         if table in DELETED:
             yield Grant(role, "DELETE", table)
+
+
+def _fixed(role: str, table: str) -> tuple[str, ...]:
+    """Columns of a table that a role gives a value once."""
+    if table == "effect":
+        return IDENTITY
+    return LIMITS if table == "budget" and role == "writer" else ()
 
 
 def _on(role: str, privilege: str, table: str, without: Iterable[str]) -> set[Grant]:
@@ -139,18 +155,14 @@ def named(prefix: str, role: str) -> str:
 
 @for_people("changes roles")
 def create(url: str, prefix: str = PREFIX, *, dry_run: bool = False) -> Made:
-    """Create the six roles and give each exactly its grants, in one transaction; the same again changes nothing.
+    """Create the six roles with exactly their grants, in one transaction. A second call changes nothing.
 
     The caller's role becomes a member of the owner. Raises StorageError where it may not create roles.
     """
     if not re.fullmatch("[a-z_][a-z0-9_]{0,40}", prefix):
         raise InvalidInput(f"a prefix has 1 to 41 small letters, digits and _ (got {prefix!r})", "--prefix shop")
     address = Address(url)
-    try:
-        connection = connect(address)
-    except Fault as fault:
-        raise translated(fault, address) from None
-    with connection, spoken(address), connection.transaction(force_rollback=dry_run):
+    with spoken(address), connect(address) as connection, connection.transaction(force_rollback=dry_run):
         created = _missing(connection, prefix)
         statements = []
         for text in _statements(connection, prefix, created):
@@ -160,7 +172,7 @@ def create(url: str, prefix: str = PREFIX, *, dry_run: bool = False) -> Made:
 
 
 def _statements(connection: psycopg.Connection[Any], prefix: str, missing: list[str]) -> Iterator[str]:
-    """One after another: what follows is asked for after what came before was done."""
+    """The statements in order. The caller runs each before it asks for the next, which reads its result."""
     owner, others = named(prefix, "owner"), ", ".join(named(prefix, role) for role in ROLES[1:])
     yield from (f"CREATE ROLE {name} NOLOGIN" for name in missing)
     yield from _rows(connection, _BELONGS, owner, owner)

@@ -1,4 +1,4 @@
-"""The transaction a body sees, pipelined: what is queued costs nothing, what is asked costs a trip.
+"""The transaction a body sees, pipelined: a queued statement costs nothing, a query costs a round trip.
 
 The first trip carries BEGIN, the settings of this transaction, the server's clock and the fence
 against older writers. All settings are local to the transaction. What a body queues with `run`
@@ -22,7 +22,7 @@ from standfast.db.contract import DEADLINE_S, READ_MAX_S, TRANSACTION_MAX_S, Cal
 from standfast.db.migrations import LATEST
 from standfast.db.postgres.faults import STANDBY_REFUSES_BEGIN, Fault, too_long
 from standfast.db.postgres.values import bind, query_of, rows_of
-from standfast.db.sql import MOMENT_US
+from standfast.db.sql import SERVER_NOW_US
 from standfast.errors import SchemaTooNew, StorageError
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 LOCK_WAIT_S = 10.0
 """How long one statement waits for a row; then the body is run again, until the deadline."""
 STANDSTILL_S = 10.0
-"""How long a body may leave its transaction without a word: a stopped process must not hold its rows."""
+"""How long a transaction may be idle: a stopped process must not hold its row locks."""
 GRACE_S = 5.0
-"""Beyond the server's own limits, before the silence of a server counts as its absence."""
+"""Added to the server's own limits: after that, a silent server counts as lost."""
 QUEUED_MAX = 256
 SETTLING_MAX_S = 5.0
 _VERSION_17 = 170000
@@ -58,11 +58,14 @@ class Modes(NamedTuple):
     read: Mode
 
 
-def modes(server_version: int, store_id: str = "", epoch: int = 1) -> Modes:
-    """The four kinds, as this version of the server understands them. Writes compare the store's id and epoch."""
+def modes(server_version: int, store_id: str = "", epoch: int = 1, moved: str = "") -> Modes:
+    """The four kinds, as this version of the server understands them. Writes compare the store's id and epoch, and
+    that it has not moved."""
     quoted = store_id.replace("'", "''")
     mine = f"(SELECT value FROM standfast.meta WHERE key = 'store_id') = '{quoted}'" if store_id else "true"
     mine += f" AND COALESCE((SELECT value FROM standfast.meta WHERE key = 'epoch'), '1') = '{epoch}'"
+    if not moved:
+        mine += " AND NOT EXISTS (SELECT 1 FROM standfast.meta WHERE key = 'moved')"
     begin = b"BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE"
     snapshot = b"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
     # Never weaker than the server's own choice: remote_apply is stronger than on.
@@ -82,7 +85,7 @@ def modes(server_version: int, store_id: str = "", epoch: int = 1) -> Modes:
         calls = ", ".join(f"set_config('{name}', {value}, true)" for name, value in settings.items())
         fence = "(SELECT value FROM standfast.meta WHERE key = 'min_writer')" if commit else "'0'"
         same = f"COALESCE({mine}, false)" if commit else "true"
-        known = f"{MOMENT_US} AS now_us, CAST({fence} AS bigint) AS min_writer, {same} AS same_store"
+        known = f"{SERVER_NOW_US} AS now_us, CAST({fence} AS bigint) AS min_writer, {same} AS same_store"
         return f"SELECT {known}, {calls}".encode()
 
     write = header(DEADLINE_S, STANDSTILL_S, commit=durable)
@@ -133,16 +136,16 @@ class PostgresTx(Tx):
         self._alive = alive
         """Raises where this transaction belongs to another process: the parent's, after a fork."""
         self.speak: Callable[[Exception], Exception] = lambda fault: fault
-        """How a failure is raised: as it is, for the engine; in our words, for a caller who holds this."""
+        """How an error is raised: as a Fault for the engine, as our error for a caller that holds the transaction."""
         self._began = time.monotonic()
         self._queued = 0
         self._known = False
         self._said: Exception | None = None
         self.fault: Exception | None = None
-        """The first failure. Whatever the body makes of it, this transaction cannot be committed."""
+        """The first failure. Even if the body catches it, this transaction cannot be committed."""
         self.wrote = False
         self.over = False
-        """It takes no more statements: it was committed, or is being rolled back."""
+        """No more statements: it was committed or is being rolled back."""
         self.commit_sent = False
         self.committed = False
         if caller.clock is not SYSTEM:
@@ -183,6 +186,11 @@ class PostgresTx(Tx):
 
         self.defer(statement, take, **dict(zip(statement.names, values, strict=True)))
 
+    def compares_vectors(self) -> bool:
+        from standfast.db.postgres import vectors
+
+        return self.maybe(vectors.READY) is not None
+
     def now_us(self) -> int:
         if self._now_us is None:
             self.collect()
@@ -207,7 +215,7 @@ class PostgresTx(Tx):
 
     def _queue(self, statement: Statement, params: dict[str, object], sink: Sink) -> None:
         query = query_of(statement)
-        bound = bind(query, params)  # a refused value is the body's affair: nothing was sent yet
+        bound = bind(query, params)  # a refused value is the body's error: nothing was sent yet
         self._check()
         try:
             self._wire.send(query.text, bound, sink)
@@ -231,7 +239,7 @@ class PostgresTx(Tx):
             self._wire.collect(self._mode.answer_s)
         except Fault as fault:
             if not self._known and fault.sqlstate == STANDBY_REFUSES_BEGIN:
-                fault.sqlstate = "25006"  # BEGIN READ WRITE has a code of its own on a standby
+                fault.sqlstate = "25006"  # on a standby, BEGIN READ WRITE fails with its own SQLSTATE
             raise self._failed(fault) from None
 
     def _failed(self, fault: Exception) -> Exception:
@@ -274,7 +282,7 @@ class PostgresTx(Tx):
             self._wire.end_later(b"COMMIT")
             return
         if not self._known:
-            self.collect()  # not before the fence is known to be ours
+            self.collect()  # only after the check that the store is ours
         crash.point("commit.before_commit")
         self._wire.notices.warned = None
         self.commit_sent = True
@@ -293,7 +301,7 @@ class PostgresTx(Tx):
             raise self._failed(Fault("the transaction was rolled back instead of committed", sqlstate="25P02"))
 
     def abandon(self) -> None:
-        """Roll back, if there is anything to roll back. In a forked child: leave the parent's be."""
+        """Roll back an open transaction. A forked child leaves the parent's transaction alone."""
         self.over = True
         try:
             self._alive()

@@ -2,7 +2,7 @@
 
 Whole numbers always travel as 64-bit integers, and a NULL with the type its parameter had
 before, so that a statement keeps one signature and one prepared plan. Numbers come back as
-`int` or `float`, never as `Decimal`: the same verb returns the same objects on both engines.
+`int` or `float`, never as `Decimal`: the same method returns the same objects on both engines.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from standfast.db.sql import Statement
 
 _PERCENT = re.compile(r"%%|%\((\w+)\)s")
-# What may hold a colon that is no parameter comes first: strings, quoted names, comments, bodies, casts.
+# First skip text that may hold a colon without being a parameter: strings, quoted names, comments, bodies, casts.
 _COLON = r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|\$(\w*)\$.*?\$\1\$|::|:([a-z_][a-z0-9_]*)"""
 _ESCAPED = rb"\\([0-3][0-7]{2}|\\)"
 _INT8, _FLOAT8, _BYTEA, _UNKNOWN = 20, 701, 17, 0
@@ -117,8 +117,8 @@ def _text(name: str, value: str) -> bytes:
     try:
         encoded = value.encode()
     except UnicodeEncodeError:
-        raise InvalidInput(f"{name} holds half of a character (a lone surrogate)") from None
-    if b"\0" in encoded:  # the library would end the text there, without a word
+        raise InvalidInput(f"{name} holds a lone surrogate, which is not Unicode text") from None
+    if b"\0" in encoded:  # libpq would cut the text there without an error
         raise InvalidInput(f"{name} holds a NUL character, which PostgreSQL cannot store")
     return encoded
 
@@ -134,7 +134,7 @@ def number(text: bytes) -> int | float:
 def _bytes(text: bytes) -> bytes:
     if text.startswith(b"\\x"):
         return bytes.fromhex(text[2:].decode())
-    return re.sub(_ESCAPED, _unescaped, text)  # a server that was told bytea_output = escape
+    return re.sub(_ESCAPED, _unescaped, text)  # a server with bytea_output = escape
 
 
 def _unescaped(match: re.Match[bytes]) -> bytes:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Sink: TypeAlias = "Callable[[PGresult], None]"
 Plan: TypeAlias = tuple[bytes, tuple[int, ...]]
-"""What a prepared statement is known by: its text and the types of its parameters."""
+"""The identity of a prepared statement: its text and the types of its parameters."""
 
 PREPARED_MAX = 500
 """Plans kept on one connection; what comes after is sent in full each time."""
@@ -40,7 +40,7 @@ _GONE = frozenset({b"FATAL", b"PANIC"})
 
 
 class _Sent:
-    """One command under way: who takes its answer, and which plan it was to make."""
+    """One sent command: its sink, and the plan that it prepares."""
 
     __slots__ = ("plan", "sink", "sync")
 
@@ -122,7 +122,7 @@ class Wire:
 
     def _catch_up(self) -> None:
         """Take the answer that was left, before anything is sent: a pooler that sees two transactions
-        under way gives the answers of the second to somebody else (pgbouncer 1.18 does)."""
+        under way gives the answers of the second to another client (pgbouncer 1.18 does)."""
         self._exact = self._owed = False
         try:
             self._receive(OWED_S)
@@ -143,7 +143,7 @@ class Wire:
         after those before it were taken.
 
         Asked for by Sync and not by Flush. Only after a Sync does the server count this session as
-        idle, and so end by itself a transaction that nobody moves.
+        idle, and so end by itself an idle transaction.
         """
         if not self._under_way:
             return
@@ -173,7 +173,7 @@ class Wire:
         fault: Fault | None = None
         while self._under_way:
             answer = self._answer(end)
-            if answer is None:  # the mark between two commands
+            if answer is None:  # NULL separates the results of two commands
                 continue
             sent = self._under_way.popleft()
             if answer.status in _OK:
@@ -239,11 +239,11 @@ class Wire:
         for sent in self._under_way:
             sent.sink = None
 
-    # -- where it leads ---------------------------------------------------------------------------
+    # -- the server -------------------------------------------------------------------------------
 
     @property
     def backend_pid(self) -> int:
-        """The server's process that greeted us."""
+        """The server process that accepted the connection."""
         return self._pg.backend_pid
 
     def place(self) -> dict[str, object]:
@@ -262,15 +262,15 @@ class Wire:
 
 
 class Notices:
-    """What the server said beside its answers."""
+    """A notice of the server."""
 
     def __init__(self) -> None:
         self.warned: str | None = None
         """COMMIT did not wait for the standby: the server's own sentence."""
 
     def take(self, notice: PGresult) -> None:
-        # By the server's own function, because its words come in any language: the wait for a standby
-        # was cut short, and COMMIT will answer as if nothing had happened.
+        # The server cut its wait for a standby short, and COMMIT will still succeed. Match the name of its C
+        # function, because its messages are translated.
         if notice.error_field(pq.DiagnosticField.SOURCE_FUNCTION) == b"SyncRepWaitForLSN":
             words = notice.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"the standby did not answer"
             self.warned = words.decode("utf-8", "replace")
@@ -293,5 +293,5 @@ def _fault(answer: PGresult) -> Fault:
     text = words.decode("utf-8", "replace").strip()
     if detail:
         text += f" ({detail.decode('utf-8', 'replace').strip()})"
-    # Without a code it is libpq itself that speaks, and then only of a lost connection.
+    # An error without a SQLSTATE is libpq's own, and means a lost connection.
     return Fault(text, sqlstate=sqlstate, lost=severity in _GONE or not sqlstate)

@@ -27,15 +27,30 @@ from typing import TypeVar
 import apsw
 
 from standfast import crash, log, modules
-from standfast.db.contract import DEADLINE_S, Caller, Done, Engine, Row, Tx, Watch, always
+from standfast.db.contract import (
+    DEADLINE_S,
+    Caller,
+    Done,
+    Engine,
+    OnMigrate,
+    OnRemoved,
+    Row,
+    Tx,
+    Watch,
+    always,
+    no_copy,
+    no_rescue,
+    refuse_copy,
+)
 from standfast.db.migrations import MIGRATIONS
 from standfast.db.migrations.migration import Migration
+from standfast.db.moved import moved_away
 from standfast.db.sql import statement
-from standfast.db.sqlite import bell, forks, library, migrate, place, readers
-from standfast.db.sqlite.guard import Files, Probe, Replaced
+from standfast.db.sqlite import forks, library, location, migrate, notify, readers
 from standfast.db.sqlite.lock import FileLock, busy, cannot_open, holder
 from standfast.db.sqlite.operations import Body, Call, Hold
 from standfast.db.sqlite.tx import SqliteTx
+from standfast.db.sqlite.wal import Files, Probe, Replaced
 from standfast.db.sqlite.writer import Writer, answer
 from standfast.db.store_memory import refuse_lost, replaced
 from standfast.errors import Busy, CommitUnknown, Corrupt, InvalidInput, SchemaTooNew, StandfastError, StorageError
@@ -86,13 +101,19 @@ class SqliteEngine(Engine):
         allow_unsafe: bool = False,
         on_idle: Callable[[SqliteEngine], object] = lambda engine: engine.close(),
         on_create: Callable[[], None] = lambda: None,
+        on_migrate: OnMigrate = no_copy,
+        on_removed: OnRemoved = no_rescue,
     ) -> None:
         library.check()
+        self._on_migrate = on_migrate
+        self._on_removed = on_removed
+        self._saved_in: str | None = None
+        """The copy that was saved after the files were removed."""
         self._on_create = on_create
         """Called before a store is created; raises where one must not be."""
-        if place.is_empty(path):
+        if location.is_empty(path):
             on_create()
-        self.path = self.identity = place.prepare(path, allow_unsafe=allow_unsafe)
+        self.path = self.identity = location.prepare(path, allow_unsafe=allow_unsafe)
         self.dead: BaseException | None = None
         self._caller = caller
         self._schema = migrations[-1].version
@@ -136,7 +157,8 @@ class SqliteEngine(Engine):
 
     def _open(self, caller: Caller, migrations: Sequence[Migration]) -> None:
         """The caller holds the file lock. Our own descriptors open before SQLite's and close after them."""
-        empty = place.is_empty(self.path)
+        location.complete_restore(self.path)
+        empty = location.is_empty(self.path)
         if empty:
             self._on_create()
         probe = Probe(self.path, create=empty)
@@ -154,12 +176,16 @@ class SqliteEngine(Engine):
             mode = connection.execute("PRAGMA journal_mode=WAL").get
             if mode != "wal":
                 raise StorageError(f"{self.path} cannot use a write-ahead log (it answers {mode})", "standfast doctor")
+            found, latest = migrate.version(connection), migrations[-1].version
+            if 0 < found < latest:
+                self._on_migrate(migrate.identity(connection)[0], found, latest)
             migrate.migrate(connection, caller, migrations)
-            self.store_id, self.epoch, _ = migrate.identity(connection)  # opens the WAL and its index
+            # Opens the WAL and its index.
+            self.store_id, self.epoch, _, self.copy_of, self.moved = migrate.identity(connection)
             self._files = files = Files(probe, self.lock)
             self._frames = files.frames()
-            self._heal()  # we would not have heard of an fsync that failed before we had the WAL open
-            self._bell = bell.Bell(self.path + ".bell")
+            self._heal()  # the kernel reports a failed fsync only to descriptors that were open then
+            self._bell = notify.Bell(self.path + ".bell")
         except BaseException:
             if connection is not None:
                 connection.close()
@@ -177,7 +203,7 @@ class SqliteEngine(Engine):
         """
         healing = self._wound + ".healing"
         with suppress(FileNotFoundError):
-            os.replace(self._wound, healing)  # a sync that fails from now on leaves a mark of its own
+            os.replace(self._wound, healing)  # a sync that fails after this line leaves a new mark
         if not os.path.exists(healing):
             return
         with suppress(FileNotFoundError):
@@ -245,10 +271,11 @@ class SqliteEngine(Engine):
         if not self._opened:
             return True
         before = self.dead
-        self.dead = self.dead or why or _closed()  # first: a reader that comes now gets the reason
+        self.dead = self.dead or why or _closed()  # set first, so that a new reader gets the reason
         if not self._readers.close(timeout_s):
             self.dead = before
             return False
+        self._rescue()
         try:
             # The next opener reads the WAL again. A WAL that was replaced under us must not reach the database.
             self.connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -290,13 +317,14 @@ class SqliteEngine(Engine):
 
     def _usable(self) -> None:
         self._usable_for_reading()
+        refuse_copy(self)
         self._refuse_inside()
 
     def _refuse_inside(self) -> None:
         if self.inside:
             raise InvalidInput(
                 "a transaction is open in this thread: a second one would wait for it for ever",
-                "inside `with sf.transaction() as tx`, use tx's rooms: tx.tasks.add(…)",
+                "inside `with sf.transaction() as tx`, use tx's resources: tx.tasks.add(…)",
             )
 
     # -- in the writer thread ---------------------------------------------------------------------
@@ -307,17 +335,18 @@ class SqliteEngine(Engine):
             served = self._transact(batch)
         finally:
             self.lock.release()
-        if not served:  # a foreign program has the database; the batch is back in the deque
+        if not served:  # a foreign program holds the database lock; the batch is back in the queue
             log.info("retry: another program has locked the database")
             library.pause(0.05)
             return
         committed = [body for body in served if body.error is None]
         if committed:
             self._batches += 1
-            error = self._confirm(any(body.durable for body in committed))
-            if error is None:
+            durable = any(body.durable for body in committed)
+            error = self._confirm(durable)
+            if error is None and durable:
                 self.newest = next((body.newest for body in reversed(committed) if body.newest), self.newest)
-            else:
+            elif error is not None:
                 _fail(committed, error)
         if len(committed) < len(served):
             self._explain(served)
@@ -334,7 +363,7 @@ class SqliteEngine(Engine):
             try:
                 self._files.check()
             except CommitUnknown as error:
-                self.dead = error
+                self.dead = self._rescued(error)
                 for body in served:
                     body.error = error
 
@@ -417,7 +446,7 @@ class SqliteEngine(Engine):
     def _checkpoint(self, connection: apsw.Connection, text: str) -> None:
         """The identity check comes first: the WAL's pages would make a valid header of another store's file."""
         self._own()
-        with suppress(apsw.Error, OSError):  # as in SQLite's own: the frames stay in the WAL
+        with suppress(apsw.Error, OSError):  # like SQLite's own passive checkpoint, this leaves the frames in the WAL
             self._files.check()
             connection.execute(text).fetchall()
             self._files.note_checkpoint()
@@ -450,11 +479,13 @@ class SqliteEngine(Engine):
 
     def _check_fence(self) -> None:
         """Another connection committed since our last commit. Is it still our store, and may we still write?"""
-        store_id, epoch, min_writer = migrate.identity(self.connection)
+        store_id, epoch, min_writer, _, moved = migrate.identity(self.connection)
         mine, there = (self.store_id, self.epoch), (store_id, epoch)
         try:
             if there != mine:
                 raise replaced(self.path, mine, there)
+            if moved and not self.moved:
+                raise moved_away(moved)
             refuse_lost(SqliteTx(self.cursor, self._caller), self.path, self.newest)
         except StorageError as error:
             self.dead = error
@@ -531,7 +562,7 @@ class SqliteEngine(Engine):
 
     def translated(self, error: BaseException) -> BaseException:
         if isinstance(error, CommitUnknown):  # the WAL index has lost its name: nothing was written
-            self.dead = self.dead or error
+            self.dead = self.dead or self._rescued(error)
         if not isinstance(error, apsw.Error):
             return error
         ours = library.translated(error, self.path)
@@ -560,12 +591,34 @@ class SqliteEngine(Engine):
             self._files.settle(durable=durable)
             return None
         except CommitUnknown as error:
-            self.dead = error
+            self.dead = self._rescued(error)
         except OSError as error:
             with suppress(OSError):
                 os.close(os.open(self._wound, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
             self.dead = _sync_failed(self.path, error)
         return self.dead
+
+    def _rescued(self, alarm: CommitUnknown) -> CommitUnknown:
+        """The alarm of removed files names the copy that was saved from them."""
+        copy = self._rescue()
+        if copy:
+            alarm.hint = f"the store is saved in the copy {copy}: standfast restore --here"
+        return alarm
+
+    def _rescue(self) -> str:
+        """The files have lost their names, and end with the last process that has them open: save them in a copy.
+
+        In the writer thread, before any caller is answered, and once. Returns the id of the copy, if one was taken.
+        """
+        if self._saved_in is None and not self.copy_of and self._files.removed():
+            from standfast.db.sqlite import copying
+
+            self._saved_in = ""
+            try:
+                self._saved_in = self._on_removed(self.store_id, lambda path: copying.save(self.connection, path))
+            except (StandfastError, OSError) as error:
+                log.warning(f"the files of the store at {self.path} were removed, and no copy could be saved: {error}")
+        return self._saved_in or ""
 
     # -- a transaction that a caller holds, and fsync on demand -----------------------------------------
 
@@ -595,7 +648,7 @@ class SqliteEngine(Engine):
         if hold is None or hold.over:
             return self._writer.run(call)
         hold.refuse_in_child()
-        return hold.ask(call)  # the writer thread waits for this very caller
+        return hold.ask(call)  # this caller holds the transaction that the writer thread waits for
 
     def _sync(self) -> None:
         """In the writer thread."""
@@ -623,7 +676,7 @@ class SqliteEngine(Engine):
                 library.pause(0.02)
             except readers.Closed:
                 raise self.dead or _closed() from None
-            except apsw.ReadOnlyError as error:  # a read that wants to write: nothing is wrong with the store
+            except apsw.ReadOnlyError as error:  # a read body tried to write: the store itself is sound
                 raise library.translated(error, self.path) from error
             except apsw.Error as error:
                 raise self.translated(error) from error
@@ -642,7 +695,7 @@ class SqliteEngine(Engine):
         return readers.stream(connection, text, params, lambda: self._readers.give_back(loan))
 
     def watch(self) -> Watch:
-        return bell.watch(self._bell.path)
+        return notify.watch(self._bell.path)
 
     # -- facts and care -------------------------------------------------------------------------
 
@@ -655,7 +708,7 @@ class SqliteEngine(Engine):
             "path": self.path,
             "sqlite_version": apsw.sqlite_lib_version(),
             "apsw_version": apsw.apsw_version(),
-            "file_system": place.file_system(os.path.dirname(self.path)),
+            "file_system": location.file_system(os.path.dirname(self.path)),
             "size_bytes": os.stat(self.path).st_size,
             "wal_bytes": self._files.size_bytes(),
             "lock_holder_pid": holder(self.path + ".lock"),
@@ -680,7 +733,7 @@ class SqliteEngine(Engine):
         try:
             return not self._caring and self._files.size_bytes() > bound_bytes
         except OSError:
-            return False  # a disk that fails now fails the next write, not the one that was committed
+            return False  # the commit is durable already; the next write reports a failing disk
 
     def _truncate_log(self, wait_s: float = DEADLINE_S) -> None:
         try:
@@ -700,7 +753,7 @@ class SqliteEngine(Engine):
                 lock.close()
             connection.close()
         except (StandfastError, apsw.Error, OSError):
-            pass  # The next round tries again; doctor shows a log that stays large.
+            pass  # The next round tries again; doctor reports a WAL that stays large.
         finally:
             self._caring = False
             self._readers.give_back(loan)

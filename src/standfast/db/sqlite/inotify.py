@@ -1,20 +1,20 @@
-"""The kernel tells what happens to a file: Linux only, and nothing of it is imported before it is asked for."""
+"""inotify: the kernel reports changes of a file. Linux only, and imported on use."""
 
 from __future__ import annotations
 
 import os
 
 ACCESSED = 0x1
-"""It was read."""
+"""The file was read."""
 
 
-def told_of(path: str, what: int) -> int:
-    """A descriptor that has something to read whenever one of these happens to a file. Raises OSError."""
+def watch(path: str, events: int) -> int:
+    """A descriptor that becomes readable when one of `events` happens to the file. Raises OSError."""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
     fd: int = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
-    if fd < 0 or libc.inotify_add_watch(fd, os.fsencode(path), what) < 0:
+    if fd < 0 or libc.inotify_add_watch(fd, os.fsencode(path), events) < 0:
         code = ctypes.get_errno()
         if fd >= 0:
             os.close(fd)
@@ -23,7 +23,7 @@ def told_of(path: str, what: int) -> int:
 
 
 def drain(fd: int) -> None:
-    """Take what was told; it is no news any more."""
+    """Read pending events and drop them."""
     try:
         while os.read(fd, 4096):
             pass

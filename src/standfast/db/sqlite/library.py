@@ -53,7 +53,7 @@ def translated(error: apsw.Error, path: str) -> StorageError:
         case apsw.FullError():
             return StorageError(
                 f"the disk is full: {path} cannot grow; nothing of this write was kept",
-                "free some space and try again",
+                "free some space and try again; standfast where lists the sizes",
                 code="disk_full",
             )
         case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError():
@@ -63,7 +63,7 @@ def translated(error: apsw.Error, path: str) -> StorageError:
                 code="not_writable",
             )
         case apsw.BusyError() | apsw.ProtocolError():
-            return Busy(f"{path} is busy: {error}", "try again, or see who is at it: standfast doctor")
+            return Busy(f"{path} is busy: {error}", "try again, or see who holds it: standfast doctor")
         case apsw.InterruptError():
             return StorageError("a read took too long and was ended", "narrow it down, or use: standfast sql")
         case _:

@@ -80,7 +80,7 @@ def busy(path: str, timeout_s: float) -> Busy:
     who = f"process {pid} ({_command(pid)}) holds it" if pid else "a process outside this container holds it"
     return Busy(
         f"the store's lock was not free within {timeout_s:.1f} s: {who}",
-        f"if that process hangs, end it: kill {pid}" if pid else "standfast doctor shows what is known",
+        f"if that process hangs, end it: kill {pid}" if pid else "see the lock: standfast doctor",
     )
 
 
@@ -115,9 +115,15 @@ def _open(path: str) -> int:
 
 def cannot_open(path: str, error: OSError) -> StorageError:
     """The refusal of a file of the store that the system does not give us."""
+    if isinstance(error, NotADirectoryError):
+        return StorageError(
+            f"{os.path.dirname(path)} is not a directory",
+            "name a directory: standfast.open(data_dir=…), or STANDFAST_DATA_DIR in the environment",
+            code="not_writable",
+        )
     return StorageError(
         f"{path} cannot be opened: {error.strerror}",
-        "standfast doctor tells what is wrong with the place",
+        "check the directory: standfast doctor",
         code="not_writable",
     )
 
@@ -132,13 +138,3 @@ def free_now(path: str) -> bool:
         return False
     finally:
         os.close(fd)
-
-
-def wait_free(path: str, timeout_s: float) -> bool:
-    """Wait until the lock is free; for tests and upkeep, not for the write path."""
-    end = time.monotonic() + timeout_s
-    while not free_now(path):
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.005)
-    return True

@@ -1,4 +1,4 @@
-"""Bringing a file's schema up to this version, whoever else opens it at the same moment.
+"""Bringing a file's schema up to this version, while other processes open it too.
 
 The caller holds the file lock. The version is read again inside the transaction, all pending
 steps are applied in that one transaction, and `user_version` moves with them: a killed process
@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import apsw
 
 from standfast import crash, log
-from standfast.db import catalogue
 from standfast.db.contract import Caller
 from standfast.db.migrations import MIGRATIONS, ddl, refuse
 from standfast.db.migrations.migration import Migration
@@ -30,7 +29,7 @@ def version(connection: apsw.Connection) -> int:
 
 
 def migrate(connection: apsw.Connection, caller: Caller, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Apply what is pending. The caller holds the lock between processes."""
+    """Apply pending migrations. The caller holds the lock between processes."""
     latest = migrations[-1].version
     if _found(connection, migrations) == latest:
         return
@@ -41,7 +40,7 @@ def migrate(connection: apsw.Connection, caller: Caller, migrations: Sequence[Mi
         for migration in migrations:
             if migration.version > found:
                 crash.point("migrate.before_step")
-                _apply(connection, caller, migration)
+                apply_step(connection, caller, migration)
                 crash.point("migrate.after_step")
         protect(connection, migrations)
         connection.execute("COMMIT")
@@ -62,14 +61,17 @@ def _found(connection: apsw.Connection, migrations: Sequence[Migration]) -> int:
     return found
 
 
-def identity(connection: apsw.Connection) -> tuple[str, int, int]:
-    """The store's id, its epoch, and the lowest schema that may write to it."""
-    meta = dict(connection.execute("SELECT key, value FROM meta WHERE key IN ('store_id', 'epoch', 'min_writer')"))
-    return meta.get("store_id", ""), int(meta.get("epoch", "1")), int(meta.get("min_writer", "0"))
+def identity(connection: apsw.Connection) -> tuple[str, int, int, str, str]:
+    """The store's id, its epoch, the lowest schema that may write to it, the copy that it was restored from, and where
+    it moved."""
+    wanted = "SELECT key, value FROM meta WHERE key IN ('store_id', 'epoch', 'min_writer', 'copy_of', 'moved')"
+    meta = dict(connection.execute(wanted))
+    numbers = int(meta.get("epoch", "1")), int(meta.get("min_writer", "0"))
+    return meta.get("store_id", ""), *numbers, meta.get("copy_of", ""), meta.get("moved", "")
 
 
 def refuse_foreign(connection: apsw.Connection, found: int) -> None:
-    """A file that is somebody else's database is left alone."""
+    """A database of another program is left alone."""
     application = int(connection.execute("PRAGMA application_id").get)
     tables = int(connection.execute("SELECT count(*) FROM sqlite_schema").get)
     if application not in (0, APPLICATION_ID) or (found == 0 and tables):
@@ -80,7 +82,7 @@ def refuse_foreign(connection: apsw.Connection, found: int) -> None:
         )
 
 
-def _apply(connection: apsw.Connection, caller: Caller, migration: Migration) -> None:
+def apply_step(connection: apsw.Connection, caller: Caller, migration: Migration) -> None:
     connection.execute(ddl(migration, "sqlite")).fetchall()
     if migration.version == 1:
         connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
@@ -114,6 +116,7 @@ def protect(connection: apsw.Connection, migrations: Sequence[Migration] = MIGRA
 
 
 def guard_trigger(table: str, change: str) -> str:
+    from standfast.db import catalogue
 
     name = catalogue.guard(table, change)
     return f"CREATE TRIGGER {name} BEFORE {change} ON {table} BEGIN SELECT {GUARD}(); END"
@@ -125,6 +128,7 @@ def unprotected(connection: apsw.Connection, migrations: Sequence[Migration] = M
     Other tables are never guarded: Litestream writes into its own. The index of words is a virtual table and takes
     no trigger.
     """
+    from standfast.db import catalogue
 
     there = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     triggers = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'")}

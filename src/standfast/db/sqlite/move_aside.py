@@ -8,11 +8,18 @@ has the store open keeps its descriptors, finds that they have another name, and
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from contextlib import suppress
 
 import apsw
 
+from standfast import crash
+from standfast.db.sqlite import library
+from standfast.db.sqlite.location import RESTORED
 from standfast.db.sqlite.lock import FileLock
+from standfast.db.sqlite.wal import SIDE_FILES
+from standfast.errors import Busy
 
 LOCK_WAIT_S = 30.0
 SUFFIXES = ("", "-wal", "-shm", ".bell", ".unsynced", ".unsynced.healing", ".lock")
@@ -40,12 +47,59 @@ def move_aside(path: str, directory: str, more: list[str]) -> None:
         lock.close()
 
 
+def swap(path: str, incoming: str, aside: str, before: Callable[[], object]) -> None:
+    """Put the database `incoming` in the place of the one at `path`, which moves into the new directory `aside`.
+
+    `before` is called when no process writes into the old one any more. Then `incoming` is renamed to `path.restored`:
+    from then on a process that finds no database at `path` gives it its name. Raises Busy if a writer keeps the lock.
+    """
+    lock = FileLock(path + ".lock")
+    try:
+        lock.acquire(LOCK_WAIT_S)
+        alone = not os.path.lexists(path)
+        if aside:
+            with suppress(apsw.Error):
+                _empty_log(path)
+            before()
+        if aside and alone:  # SQLite would apply a leftover WAL to the new database
+            _move(path, aside)
+        os.replace(incoming, path + RESTORED)
+        _sync(os.path.dirname(path))
+        if aside and not alone:
+            _move(path, aside)
+        crash.point("restore.before_swap")
+        os.rename(path + RESTORED, path)
+        _sync(os.path.dirname(path))
+    finally:
+        lock.close()
+
+
+def left(path: str) -> list[str]:
+    """The files at `path` that would be mixed with another database there: the database, or its log alone."""
+    return [name for name in (path, *(path + suffix for suffix in SIDE_FILES)) if os.path.lexists(name)]
+
+
+def _move(path: str, aside: str) -> None:
+    """Move the files into the new directory `aside`, the database last. Its log is empty by then."""
+    os.mkdir(aside, 0o700)
+    for name in (*(path + suffix for suffix in SUFFIXES[1:-1]), path):
+        if os.path.lexists(name):
+            os.rename(name, os.path.join(aside, os.path.basename(name)))
+    _sync(aside)
+
+
 def _empty_log(path: str) -> None:
+    """Bring the log into the database. Raises Busy if a reader keeps it for LOCK_WAIT_S: its rows would be lost if this
+    process were killed between moving the log and moving the database."""
     if not os.path.exists(path):
         return
+    end = time.monotonic() + LOCK_WAIT_S
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
     try:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        while connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").get[0]:
+            if time.monotonic() > end:
+                raise Busy(f"a read of {path} has been open for {LOCK_WAIT_S:.0f} s", "try again when it has ended")
+            library.pause(0.05)
     finally:
         connection.close()
 

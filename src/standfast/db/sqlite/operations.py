@@ -42,7 +42,7 @@ class Operation:
     def answer(self) -> None:
         """In the writer thread: wake the caller."""
         self.begun = False
-        with suppress(RuntimeError):  # a caller that was hit by an exception never took the answer before
+        with suppress(RuntimeError):  # a caller that was interrupted has not read its answer
             self._answered.release()
 
     def is_wanted(self) -> bool:
@@ -76,7 +76,7 @@ class Body(Operation):
         """Called with the answer, if no caller waits for it (event loops)."""
         self.wanted = wanted
         self.deadline = 0.0 if done is None else time.monotonic() + DEADLINE_S
-        self.newest: tuple[int, int] | None = None
+        self.newest: tuple[int, int, Numbered] | None = None
         """The last journal row that it inserted."""
 
     def is_wanted(self) -> bool:
@@ -121,7 +121,8 @@ class Hold(Operation):
     """A transaction that a caller holds: `with sf.transaction()`.
 
     The writer thread lends a cursor and waits until the caller gives it back or TRANSACTION_MAX_S has passed.
-    The thread alone begins, commits and rolls back. It is answered twice: when it is lent, and when it is over.
+    The thread alone begins, commits and rolls back.
+    The caller gets two answers: when the cursor is lent, and when the transaction has ended.
     """
 
     __slots__ = (
@@ -179,7 +180,7 @@ class Hold(Operation):
             raise call.error
 
     def _call_thread(self) -> None:
-        with suppress(RuntimeError):  # it was called already and has not looked yet
+        with suppress(RuntimeError):  # a wake-up is pending: a second call is not needed
             self._called.release()
 
     def refuse_in_child(self) -> None:

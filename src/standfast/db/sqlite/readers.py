@@ -1,7 +1,7 @@
 """Readers: a few connections that cannot write, each lent to one caller at a time.
 
 A read sees one snapshot and never waits for a writer. But a snapshot pins the log: while it
-stands, the log grows and every write becomes dearer. So a read has an age limit, enforced from
+is open, the WAL grows and every write costs more. So a read has an age limit, enforced from
 inside SQLite, and connections are lent for the length of one body only.
 """
 
@@ -32,7 +32,7 @@ class Closed(Exception):
 
 
 class Loan:
-    """A connection in use. One that nobody holds any more, because its thread was interrupted, counts no more."""
+    """A connection in use. A connection without a holder, because its thread was interrupted, does not count."""
 
     __slots__ = ("__weakref__",)
 
@@ -64,7 +64,7 @@ class Readers:
         return reader or _Reader(self._connect())
 
     def _keep(self, reader: _Reader) -> None:
-        # An interrupted read may have left its snapshot open: nobody else gets that.
+        # An interrupted read may have left its snapshot open: do not reuse that connection.
         usable = not reader.connection.in_transaction
         with self._mutex:
             keep = usable and not self._closed and len(self._idle) < KEPT_MAX
@@ -88,7 +88,7 @@ class Readers:
             self._returned.notify_all()
 
     def close(self, timeout_s: float) -> bool:
-        """Close every reader; False, and go on as before, if one is still lent after `timeout_s`."""
+        """Close every reader. False, with nothing closed, if one is still in use after `timeout_s`."""
         with self._mutex:
             self._closed = True
             if not self._returned.wait_for(lambda: not self._lent, timeout_s):

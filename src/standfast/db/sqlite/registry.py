@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable
 
-from standfast.db.contract import Caller
+from standfast.db.contract import Caller, OnMigrate, OnRemoved, no_copy, no_rescue
 from standfast.db.sqlite.engine import SqliteEngine
 from standfast.errors import StorageError
 
@@ -26,7 +26,13 @@ _forked: set[str] = set()
 
 
 def open_engine(
-    path: str, caller: Caller, *, allow_unsafe: bool = False, on_create: Callable[[], None] = lambda: None
+    path: str,
+    caller: Caller,
+    *,
+    allow_unsafe: bool = False,
+    on_create: Callable[[], None] = lambda: None,
+    on_migrate: OnMigrate = no_copy,
+    on_removed: OnRemoved = no_rescue,
 ) -> SqliteEngine:
     """The engine of this process for this file: the open one, or a new one."""
     real = os.path.join(os.path.realpath(os.path.dirname(os.path.abspath(path))), os.path.basename(path))
@@ -44,14 +50,20 @@ def open_engine(
             found = None
         if found is None:
             found = _engines[real] = SqliteEngine(
-                real, caller, allow_unsafe=allow_unsafe, on_idle=_close, on_create=on_create
+                real,
+                caller,
+                allow_unsafe=allow_unsafe,
+                on_idle=_close,
+                on_create=on_create,
+                on_migrate=on_migrate,
+                on_removed=on_removed,
             )
         found.retain()
         return found
 
 
 def _close(engine: SqliteEngine) -> None:
-    """The last handle has let go."""
+    """The last handle was closed."""
     with _registry_lock:
         if engine.handles > 0:
             return  # another handle opened it meanwhile

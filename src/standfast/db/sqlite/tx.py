@@ -1,4 +1,4 @@
-"""A transaction on one apsw connection, as a verb's body sees it."""
+"""A transaction on one apsw connection, as a method's body sees it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SqliteTx(Tx):
         self.after = None
         self._cursor = cursor
         self._forks = forks.count()
-        self.newest: tuple[int, int] | None = None
+        self.newest: tuple[int, int, Numbered] | None = None
         """Sequence number and time of the last journal row that was inserted here."""
 
     def _own(self) -> None:
@@ -74,7 +74,7 @@ class SqliteTx(Tx):
 
     def many(self, statement: Statement, rows: Iterable[Row]) -> None:
         self._own()
-        # A cursor of its own: whatever makes the rows may ask `tx` for something.
+        # A cursor of its own: the consumer of the rows may use `tx` too.
         self._cursor.connection.executemany(statement.sqlite, map(statement.bind, rows)).fetchall()
 
     def defer(self, statement: Statement, then: Callable[[Row], None], /, **params: object) -> None:
@@ -87,7 +87,12 @@ class SqliteTx(Tx):
         except UNFIT as error:
             raise refused(dict(zip(statement.names, values, strict=True)), error) from None
         row.seq = seq = self._cursor.connection.last_insert_rowid()
-        self.newest = (seq, self.now_us())
+        self.newest = (seq, self.now_us(), row)
+
+    def compares_vectors(self) -> bool:
+        from standfast.db.sqlite import vectors
+
+        return vectors.loaded(self._cursor.connection)
 
     def now_us(self) -> int:
         if self._now_us is None:
@@ -99,7 +104,7 @@ UNFIT = (UnicodeError, OverflowError)
 
 
 def refused(params: Mapping[str, object], error: Exception) -> StandfastError:
-    """The library could not take one of these, or read what is stored; say which, in words."""
+    """The library could not take one of these, or read a stored value; name it in the message."""
     if isinstance(error, UnicodeDecodeError):
         return Corrupt("a text in the store is not text any more: its bytes have changed", "standfast doctor")
     for name, value in params.items():
@@ -107,10 +112,10 @@ def refused(params: Mapping[str, object], error: Exception) -> StandfastError:
             try:
                 value.encode()
             except UnicodeEncodeError:
-                return InvalidInput(f"{name} holds half of a character (a lone surrogate)")
+                return InvalidInput(f"{name} holds a lone surrogate, which is not Unicode text")
         elif isinstance(value, int) and not -(2**63) <= value < 2**63:
             return InvalidInput(f"{name} is {value}: whole numbers have at most 64 bits")
-    return InvalidInput("a value is of a kind that a store cannot hold")
+    return InvalidInput("a value is of a type that a store cannot hold")
 
 
 def _name_columns(statement: Statement, cursor: apsw.Cursor) -> tuple[str, ...]:

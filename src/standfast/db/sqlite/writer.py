@@ -141,7 +141,7 @@ class Writer:
 
     def _answered_soon(self, operation: Operation) -> bool:
         """Wait a moment for the answer. Raises CommitUnknown if the thread ended without one."""
-        stopped = self._stopped  # looked at first: the thread answers before it ends
+        stopped = self._stopped  # checked first, because the thread answers before it ends
         if operation.wait(_BEGUN_STEP_S):
             return True
         if stopped:
@@ -225,7 +225,7 @@ class Writer:
 
     def _sleep(self) -> None:
         self._asleep = True
-        if not self._waiting:  # looked at after the flag: a caller that appended earlier is not missed
+        if not self._waiting:  # checked after the flag, so that a caller that appended earlier is not missed
             self._wake.acquire()
         self._asleep = False
 

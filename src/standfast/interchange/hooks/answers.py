@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 CONTEXT_MAX = 40_000
-"""Characters of context at most: Claude Code puts what is longer into a file."""
+"""Characters of context at most: Claude Code puts longer text into a file."""
 
 
 def denied(agent: str, event: str, reason: str) -> str:
@@ -14,6 +14,11 @@ def denied(agent: str, event: str, reason: str) -> str:
     if agent in ("claude-code", "codex"):
         return _specific(event, {"permissionDecision": "deny", "permissionDecisionReason": reason})
     return json.dumps({"decision": "deny", "reason": reason})
+
+
+def ask(event: str, question: str) -> str:
+    """Let the agent ask its user, in its own prompt. Only Claude Code can: `payloads.can_ask`."""
+    return _specific(event, {"permissionDecision": "ask", "permissionDecisionReason": question})
 
 
 def context(agent: str, event: str, text: str) -> str:

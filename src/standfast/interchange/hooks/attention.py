@@ -1,6 +1,6 @@
 """`attention.json` in the data directory: which agents have nothing waiting, so that their hooks need no store.
 
-A hook that opens the store writes the entry of its session: the store, the homes whose gates apply, and what waits
+A hook that opens the store writes the entry of its session: the store, the keyspaces whose gates apply, and what waits
 (gates, mail). Until the entry is 60 s old, a hook that only reports reads it, and `gates.json`, and spools its
 record. An entry is per session: the hook that finds it old also renews the leases of that session's agent.
 
@@ -13,6 +13,8 @@ from __future__ import annotations
 import json
 import os
 from typing import TYPE_CHECKING, Any
+
+from standfast.config.scope import Keyspace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,18 +35,19 @@ def nothing_waits(settings: Settings, key: str, now_us: int) -> bool:
         found = _read(settings.data_dir).get(key)
         if not found or not _is_fresh(found, now_us) or found["store"] != _store(settings) or found["waits"]:
             return False
-        homes = {"", *found["homes"]}
-        if not homes.issuperset(settings.homes):  # the agent is in another repository, whose gates are not known
-            return False
-        return not any(gate["scope"] in homes for gate in _gates(settings.data_dir))
+        known = [Keyspace(*one) for one in found["keyspaces"]]
+        if not set(known).issuperset(settings.keyspaces):
+            return False  # the agent is in another repository, whose gates are not known
+        gates = [Keyspace(gate["scope"], gate["repository"]) for gate in _gates(settings.data_dir)]
+        return not any(here.within(gate) for gate in gates for here in known)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return False
 
 
-def refresh(settings: Settings, key: str, now_us: int, *, homes: Iterable[str], waits: list[str]) -> None:
+def refresh(settings: Settings, key: str, now_us: int, *, keyspaces: Iterable[Keyspace], waits: list[str]) -> None:
     """Write the entry of the session `key`, and drop those that are no longer fresh."""
-    known = sorted({*homes, *settings.homes})
-    entry = {"at_us": now_us, "store": _store(settings), "homes": known, "waits": waits}
+    known = sorted({*keyspaces, *settings.keyspaces})
+    entry = {"at_us": now_us, "store": _store(settings), "keyspaces": known, "waits": waits}
     _write(settings.data_dir, key, entry, now_us)
 
 
@@ -79,10 +82,10 @@ def _gates(data_dir: str) -> list[dict[str, Any]]:
 
 
 def _document(data_dir: str, name: str) -> dict[str, Any]:
-    from standfast.config import regular
+    from standfast.config import regular_files
 
     try:
-        data = regular.read(os.path.join(data_dir, name), FILE_MAX_BYTES + 1)
+        data = regular_files.read(os.path.join(data_dir, name), FILE_MAX_BYTES + 1)
     except FileNotFoundError:
         return {}
     document: dict[str, Any] = json.loads(data)

@@ -3,13 +3,13 @@
     the data directory's `spool/`  >  the workspace's `.standfast/spool/`  >  a private one in $TMPDIR
 
 Inside a sandbox only the workspace may be written, so that is where it usually is. A hook appends
-one line with one write, under a shared lock, to `open.ndjson`. Whoever can write the store takes the
-file aside by renaming it, waits for nobody (a writer that is still at it keeps its lock, and the
+one line with one write, under a shared lock, to `open.ndjson`. A process that can write the store takes the
+file aside by renaming it and does not wait (a writer that is not done keeps its lock, and the
 file is left for the next to come), keeps its records, and removes it. Killed anywhere in between,
 the next one keeps them again: a record that is known adds nothing.
 
 A workspace can come from a stranger. Nothing is read or written through a link, only files of
-our own user that nobody else can write, and none in a directory that git tracks. A spool that is full loses what
+our own user that no other user can write, and none in a directory that git tracks. A spool that is full loses what
 comes next, and counts it.
 
 A record without the seal of this account (a keyed hash; the key is in the data directory) is kept as `said`, not as
@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from standfast import crash
 from standfast.config.scope import OUTSIDE, Label
-from standfast.interchange.hooks.hearing import AGENTS, Heard
-from standfast.interchange.hooks.places import ASIDE, KEY, LOST, OPEN, TORN, places, waiting
+from standfast.interchange.hooks.payloads import AGENTS, Heard
+from standfast.interchange.hooks.spool_paths import ASIDE, KEY, LOST, OPEN, TORN, places, waiting
 from standfast.serial.digests import blake2b
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Drained(NamedTuple):
     lost: int
     """Records that found the spool full."""
     left: bool
-    """Something waits still: the limit was reached, or somebody is at it."""
+    """Something waits still: the limit was reached, or another process reads it."""
 
 
 # -- writing -----------------------------------------------------------------------------------------
@@ -100,12 +100,12 @@ def append(
 
 
 def _line(actor: str, scope: str, label: Label, heard: Heard, secret: bytes | None) -> bytes:
-    record = {"v": 1, "actor": actor, "scope": scope, **label._asdict(), **heard._asdict()}
+    record = {"v": 1, "actor": actor, "scope": scope, **label.as_dict(), **heard.as_dict()}
     text = json.dumps(record, ensure_ascii=True, separators=(",", ":"))
     if len(text) > LINE_MAX_BYTES:
         record |= {"input": None, "output": None, "facts": None}
         text = json.dumps(record, ensure_ascii=True, separators=(",", ":"))
-    # A line break in front as well: what a killed writer left of its line must not spoil this one.
+    # Start with a line break too: a killed writer may have left half a line.
     return f"\n{_seal(text, secret)} {text}\n".encode()
 
 
@@ -121,7 +121,7 @@ def _append(directory: int, line: bytes) -> None:
         fd = _open(OPEN, os.O_WRONLY | os.O_APPEND | os.O_CREAT, directory)
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            # Taken aside between opening and locking it, this file is somebody's to read and remove.
+            # If it was renamed between open and lock, another process reads and removes it.
             if os.stat(OPEN, dir_fd=directory, follow_symlinks=False).st_ino == os.fstat(fd).st_ino:
                 if os.write(fd, line) != len(line):
                     raise OSError("the line was not written whole")
@@ -171,10 +171,10 @@ class _Limit:
 def drain(
     store: Store, places: list[str], data_dir: str, *, limit: int = 100_000, within_s: float | None = None
 ) -> Drained:
-    """Keep what waits in `places`, oldest file first, at most `limit` records; remove what is kept.
+    """Keep what waits in `places`, oldest file first, at most `limit` records; remove stored ones.
 
     `within_s` bounds the time as well, and then also the size. Raises StorageError if the store cannot be written
-    after all: what is left, stays.
+    after all: the rest stays.
     """
     try:
         secret = _key(data_dir)
@@ -208,9 +208,9 @@ def drain(
 
 
 def drain_everywhere(store: Store, data_dir: str) -> Drained:
-    """What waits in any workspace a session was lately in: for a caretaker, who stands in none of them."""
+    """The spools of all workspaces with a recent session: for the daemon, which runs in none of them."""
     from standfast.config.scope import repository
-    from standfast.interchange.hooks.keeping import Hooks
+    from standfast.interchange.hooks.record import Hooks
 
     found = places(data_dir, None)
     for cwd in Hooks(store).workspaces():
@@ -228,9 +228,9 @@ def _take_aside(directory: int) -> None:
 
 
 def _remove_torn(directory: int) -> None:
-    """A rest whose writer was killed before it had its name: all of it is still in the file it came from."""
+    """The writer of this file was killed before the rename. All records are still in the original file."""
     for name in [name for name in os.listdir(directory) if name.endswith(ASIDE + TORN)]:
-        with suppress(OSError):  # gone meanwhile, not ours, or its writer is still at it
+        with suppress(OSError):  # gone meanwhile, not ours, or its writer is not done
             fd = _open(name, os.O_RDWR, directory)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -301,7 +301,7 @@ def _drain_file(
 
 def _keep(store: Store, source: _Source, records: list[Record]) -> int:
     """Keep one batch, one transaction for each actor in a row."""
-    from standfast.interchange.hooks.keeping import keep_late
+    from standfast.interchange.hooks.record import keep_late
 
     if not all(record.sealed for record in records):
         place = _unsealed_place(store, source)
@@ -328,10 +328,10 @@ def _unsealed_place(store: Store, source: _Source) -> _Place:
 
 
 def _unsealed(record: Record, place: _Place) -> Record:
-    """The record as what it is: something that was found in this workspace."""
+    """The record, marked as one that was only found in this workspace."""
     heard = record.heard
     where = blake2b((place.root or "").encode("utf-8", "surrogateescape"), digest_size=4).hexdigest()
-    told = heard._replace(
+    told = heard.replace(
         native=f"{UNSEALED}:{where}:{heard.native}"[:200],
         cwd=place.root,
         summary=f"[{UNSEALED}] {heard.summary or ''}".strip(),
@@ -341,7 +341,7 @@ def _unsealed(record: Record, place: _Place) -> Record:
 
 def _is_tracked(place: str) -> bool:
     """Whether git tracks files in this spool: they came with the repository, and no hook wrote them."""
-    from standfast.config import regular
+    from standfast.config import regular_files
 
     root = _workspace(place)
     if root is None:
@@ -349,14 +349,14 @@ def _is_tracked(place: str) -> bool:
     try:
         directory = os.path.join(root, ".git")
         if os.path.isfile(directory):
-            written = regular.read(directory, 4096).decode("utf-8", "surrogateescape")
+            written = regular_files.read(directory, 4096).decode("utf-8", "surrogateescape")
             directory = os.path.join(root, written.partition("gitdir:")[2].strip())
         indexes = [name for name in os.listdir(directory) if name == "index" or name.startswith("sharedindex.")]
     except OSError:
         return False
     for name in indexes:
         with suppress(OSError):
-            data = regular.read(os.path.join(directory, name), INDEX_MAX_BYTES)
+            data = regular_files.read(os.path.join(directory, name), INDEX_MAX_BYTES)
             # Version 4 writes only the end of a path that begins like the one before.
             if (b"spool/" if data[4:8] == b"\0\0\0\4" else b".standfast/spool/") in data:
                 return True
@@ -385,7 +385,7 @@ def _read(fd: int) -> bytes:
 
 
 def _record(line: bytes, secret: bytes | None) -> Record | None:
-    """A line as it was written; None for anything else, whoever wrote it."""
+    """A line as it was written; None for any other line."""
     seal, _, text = line.partition(b" ")
     try:
         value = json.loads(text)
@@ -407,12 +407,12 @@ _STATUSES = (None, "pending", "ok", "error", "cancelled", "unknown")
 
 def _fits(value: dict[str, Any], actor: Any, scope: Any, label: Label) -> bool:
     """Whether a line says what the store can hold: it may have been written by anybody."""
-    from standfast.interchange.hooks.keeping import TYPES
+    from standfast.interchange.hooks.record import TYPES
 
     words = (actor, scope, value.get("agent"), value.get("kind"), value.get("name"), value.get("native"))
     numbers = [value.get("at_us"), *(value[name] for name in _NUMBERS if value.get(name) is not None)]
     texts = [value[name] for name in _TEXTS if value.get(name) is not None]
-    texts += [part for part in label if part is not None]
+    texts += [part for part in (label.git_dir, label.origin) if part is not None]
     return (
         all(isinstance(word, str) and len(word) <= 1000 and word.isprintable() for word in words)
         and bool(actor and value["native"])
@@ -428,7 +428,7 @@ def _fits(value: dict[str, Any], actor: Any, scope: Any, label: Label) -> bool:
 
 
 def _tell(store: Store, broken: int, lost: int) -> None:
-    from standfast.footings import journal
+    from standfast.core import journal
 
     summary = f"{lost} records found the spool full, {broken} could not be read"
     data = {"lost": lost, "broken": broken}

@@ -1,12 +1,12 @@
 """Transcripts of coding agents, read as they lie on the disk and kept for good.
 
     claude_code codex gemini_cli opencode     one reader per agent: records in, a neutral shape out
-    reading                                   files, in pieces: where each record begins and ends
-    neutral                                   the shape all agents share, gathered into batches
-    writing                                   one batch, one transaction
+    files                                     files, in pieces: where each record begins and ends
+    model                                     the shape all agents share, gathered into batches
+    insert                                    one batch, one transaction
 
-A reader knows one format in all its eras and nothing of the store; `writing` knows the store and no
-format. Tolerant: what is not understood is kept raw and counted, never refused.
+A reader knows one format in all its eras and nothing of the store; `insert` knows the store and no
+format. Tolerant: an unknown record is kept raw and counted, never refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from standfast.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from standfast.interchange.transcripts.reading import Importer
+    from standfast.interchange.transcripts.files import Importer
 
 READERS = {
     "claude-code": "standfast.interchange.transcripts.claude_code:ClaudeCode",

@@ -1,12 +1,12 @@
 """Claude Code: JSON lines, one file per session, sub-agents inside or beside it.
 
-    1.x      sub-agents inline, `isSidechain`, told apart by their chain of parents
+    1.x      sub-agents inline, `isSidechain`, distinguished by their chain of parents
     2.0      `agent-<id>.jsonl` beside the session
     2.1      `<session>/subagents/agent-<id>.jsonl` with a small `.meta.json`
 
 One response of the model is several records, each repeating its usage: it is counted once, by message and
 request, the largest of each field. A fork or some resumes copy records into another file: a record is known by
-its uuid, whatever file it stands in.
+its uuid, in any file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from standfast.interchange.transcripts.neutral import (
+from standfast.interchange.transcripts.files import Importer, Reader, Record, walk
+from standfast.interchange.transcripts.model import (
     Batch,
     Folded,
     Thread,
@@ -29,7 +30,6 @@ from standfast.interchange.transcripts.neutral import (
     short_id,
     text_of,
 )
-from standfast.interchange.transcripts.reading import Importer, Reader, Record, walk
 
 KNOWN = frozenset(
     (
@@ -292,7 +292,7 @@ class _Reader(Reader):
             batch.folded.append(Folded(thread, native, None, kept if _plain(kept) else None))
 
     def _summary(self, value: dict[str, Any], batch: Batch) -> None:
-        """A title, often of another file's session: it belongs to whoever said the leaf."""
+        """A title, often of another file's session: it belongs to the session of the leaf."""
         leaf, summary = value.get("leafUuid"), value.get("summary")
         if isinstance(leaf, str) and isinstance(summary, str) and summary:
             batch.titles.append((f"claude-code:{short_id(leaf)}", None, summary))

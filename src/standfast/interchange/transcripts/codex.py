@@ -21,18 +21,7 @@ from typing import IO, Any
 
 from standfast import modules
 from standfast.errors import InvalidInput
-from standfast.interchange.transcripts.neutral import (
-    Batch,
-    Folded,
-    Thread,
-    Used,
-    moment,
-    name_of,
-    number,
-    short_id,
-    text_of,
-)
-from standfast.interchange.transcripts.reading import (
+from standfast.interchange.transcripts.files import (
     HEAD_BYTES,
     SIZE_UNKNOWN,
     Importer,
@@ -42,6 +31,17 @@ from standfast.interchange.transcripts.reading import (
     Record,
     pieces,
     walk,
+)
+from standfast.interchange.transcripts.model import (
+    Batch,
+    Folded,
+    Thread,
+    Used,
+    moment,
+    name_of,
+    number,
+    short_id,
+    text_of,
 )
 
 KNOWN_TYPES = frozenset(
@@ -377,7 +377,7 @@ class _Reader(Reader):
         batch.use(self._used(f"codex:{self.id}:{short_id(payload.get('response_id'))}", usage))
 
     def _total(self, payload: dict[str, Any], batch: Batch) -> None:
-        """The running total; it stands only where responses are not counted one by one.
+        """The running total; it is used only where responses are not counted one by one.
 
         A session that is resumed counts from nothing: a total that falls is added to what the counters before it
         came to. Both are carried, so that it does not matter where an import ended.

@@ -2,7 +2,7 @@
 
 In the log a message is written again under its id as it grows, `$set` changes the document (its whole list of
 messages, too), and `$rewindTo` takes back a message and all after it. What was taken back is kept and marked: that
-is what somebody will ask about. Results stand inside their calls; the person's message that repeats them is not one.
+is what a person will ask about. Results are inside their calls; the person's message that repeats them is not one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from standfast.interchange.transcripts.neutral import (
+from standfast.interchange.transcripts.files import Importer, Piece, Place, Reader, Record, document, in_pieces, walk
+from standfast.interchange.transcripts.model import (
     Batch,
     Folded,
     Thread,
@@ -24,7 +25,6 @@ from standfast.interchange.transcripts.neutral import (
     short_id,
     text_of,
 )
-from standfast.interchange.transcripts.reading import Importer, Piece, Place, Reader, Record, document, in_pieces, walk
 
 STATUS = {"success": "ok", "error": "error", "cancelled": "cancelled"}
 KNOWN = frozenset(("user", "gemini", "model", "info", "error", "warning"))
@@ -63,7 +63,7 @@ class GeminiCli(Importer):
 
 
 def whole(place: Place, path: str) -> Place:
-    """A document is known by all of its bytes: whatever changes, it is read again."""
+    """A document is known by all of its bytes: after any change it is read again."""
     if path.endswith(".jsonl"):
         return place
     digest = hashlib.sha256()

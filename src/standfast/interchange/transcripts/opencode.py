@@ -1,7 +1,7 @@
 """opencode: a SQLite database (since 1.2), and before that a tree of small JSON files. Both are read.
 
 Rows and files change in place: a tool's part goes from running to completed. So a source is looked at as a whole
-(how many, changed when), and what changed is compared with what is stored. Of the database only three named tables
+(how many, changed when), and changed rows are compared with the stored ones. Of the database only three named tables
 are read: others hold credentials.
 """
 
@@ -14,20 +14,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from standfast.db.sqlite import others
+from standfast.db.sqlite import foreign
 from standfast.errors import InvalidInput
-from standfast.interchange.transcripts.neutral import (
-    Batch,
-    Folded,
-    Thread,
-    Used,
-    moment,
-    name_of,
-    number,
-    short_id,
-    text_of,
-)
-from standfast.interchange.transcripts.reading import (
+from standfast.interchange.transcripts.files import (
     DOCUMENT_MAX_BYTES,
     FILE_MAX_S,
     Importer,
@@ -37,6 +26,17 @@ from standfast.interchange.transcripts.reading import (
     Record,
     document,
     in_pieces,
+)
+from standfast.interchange.transcripts.model import (
+    Batch,
+    Folded,
+    Thread,
+    Used,
+    moment,
+    name_of,
+    number,
+    short_id,
+    text_of,
 )
 from standfast.serial.redaction import redacted
 
@@ -122,9 +122,9 @@ TABLES = ("session", "message", "part")
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[others.Other]:
+def _opened(path: str) -> Iterator[foreign.ForeignDatabase]:
     """The database, if its three tables are tables: a view could run for ever."""
-    with others.opened(path, within_s=FILE_MAX_S) as database:
+    with foreign.opened(path, within_s=FILE_MAX_S) as database:
         for table in TABLES:
             if not database.has(table):
                 raise InvalidInput(f"{path} has no table {table!r}: it is no database of opencode")

@@ -1,27 +1,62 @@
-"""What a declared function is told, and what it and its probe may answer."""
+"""The context of a declared function, and the answers of it and its probe."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from standfast import serial
 
 
-class Call(NamedTuple):
-    """What a function learns about the call it serves."""
+class Call:
+    """What a function learns about the call it serves.
 
-    key: str
-    """For the remote's idempotency header: the same for every attempt, `sf_` and 32 hex digits."""
-    attempt: int
-    session: str | None
-    """The key of the session."""
-    intent: serial.Json = None
-    result: Any = None
-    """The recorded result, for an undo."""
+    A plain class: type checkers would take a tuple with fields of any type for any first parameter.
+    """
+
+    __slots__ = ("attempt", "intent", "key", "result", "session")
+
+    def __init__(
+        self, key: str, attempt: int, session: str | None, intent: serial.Json = None, result: Any = None
+    ) -> None:
+        self.key = key
+        """For the remote's idempotency header: the same for every attempt, `sf_` and 32 hex digits."""
+        self.attempt = attempt
+        self.session = session
+        """The key of the session."""
+        self.intent = intent
+        self.result = result
+        """The recorded result, for a compensation."""
+
+    def _replace(self, **changed: Any) -> Call:
+        return Call(**{name: changed.get(name, getattr(self, name)) for name in Call.__slots__})
+
+    def __repr__(self) -> str:
+        return f"Call(key={self.key!r}, attempt={self.attempt}, session={self.session!r})"
+
+
+class LostCall(Call):
+    """A call of a session that may have been lost: it was sent under another key, so that a probe must not use this
+    one. A probe that reads it breaks, and what breaks has not found out."""
+
+    __slots__ = ()
+
+    def __init__(self, call: Call) -> None:
+        super().__init__("", call.attempt, call.session, call.intent, call.result)
+
+    @property
+    def key(self) -> str:
+        raise LookupError("the session that sent it was lost with its call.key; look by the intent")
+
+    @key.setter
+    def key(self, value: str) -> None:
+        """There is none."""
+
+    def _replace(self, **changed: Any) -> Call:
+        return LostCall(Call("", self.attempt, self.session, self.intent, self.result)._replace(**changed))
 
 
 class NotApplied(Exception):
-    """Nothing was sent: raise it in `do`, or return it from a probe that looked and found nothing."""
+    """Nothing was sent. Raise it in `do`, or return it from a probe that found nothing."""
 
     def __init__(self, why: str | None = None) -> None:
         super().__init__(why or "not applied")
@@ -29,7 +64,7 @@ class NotApplied(Exception):
 
 
 class Applied:
-    """A probe's yes: it is there, and this is the result."""
+    """A probe found the effect, with this result."""
 
     __slots__ = ("value",)
 
@@ -41,7 +76,7 @@ class Applied:
 
 
 class Unknown:
-    """A probe's shrug: it could not find out."""
+    """A probe could not find out."""
 
     __slots__ = ("why",)
 

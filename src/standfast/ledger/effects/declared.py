@@ -1,58 +1,66 @@
 """Declaring an effect, beside the function that does it. No store is needed at import.
 
-    @standfast.effect("github.open_pr", by=("repo", "branch"))
-    def open_pr(repo: str, branch: str, title: str, body: str) -> PullRequest: ...
+    from standfast.actions import github            # find_pr asks GitHub's API
 
-    @open_pr.probe                                  # asks the world; takes what it needs of the arguments
-    def find_pr(repo: str, branch: str) -> standfast.Applied | standfast.NotApplied | standfast.Unknown: ...
+    @standfast.effect("github.open_pr", by=("repo", "branch"), find=github.find_pr)
+    def open_pr(repo: str, branch: str, title: str, body: str) -> github.PullRequest: ...
 
-    @open_pr.undo                                   # takes the result
-    def close_pr(pr: PullRequest) -> None: ...
+    @open_pr.compensate                             # takes the result
+    def close_pr(pr: github.PullRequest) -> None: ...
 
-Called plainly it is the plain function. A parameter annotated `standfast.Call` is filled in and is
-no part of the intent.
+    with sf.session("fix-42"):
+        pr = open_pr("a/b", "fix-42", title=t, body=text)       # recorded as an effect of this session
+
+Outside a session a call raises NoSession. `open_pr.plain(…)` runs the function without a record.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Concatenate,
-    Generic,
-    NamedTuple,
-    ParamSpec,
-    Protocol,
-    Self,
-    TypeVar,
-    cast,
-    overload,
-)
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, NamedTuple, ParamSpec, Self, TypeVar, cast, overload
+from weakref import ref
 
 from standfast import serial
+from standfast.core.checks import NOT_GIVEN
+from standfast.core.user_code import awaited, refuse_generator, warn_duplicate
 from standfast.errors import InvalidInput
+from standfast.ledger import current
 from standfast.ledger.effects import identity
 from standfast.ledger.effects.call import Call
-from standfast.ledger.effects.signatures import MISSING, bound, call_slot, hints_of, parameters_of, takes_rest
+from standfast.ledger.effects.signatures import (
+    bound,
+    call_slot,
+    contexts_of,
+    hints_of,
+    parameters_of,
+    takes_rest,
+)
 
 if TYPE_CHECKING:
     import inspect
-    from datetime import timedelta
-    from typing import TypeAlias
+    from typing import Unpack
+
+    from standfast.clock import Duration
+    from standfast.ledger.effects.types import Approve, DeclaredOptions, Decorator, Exceptions, Idempotent
 
 P = ParamSpec("P")
-Q = ParamSpec("Q")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
+F_co = TypeVar("F_co", bound=Callable[..., Any], covariant=True)
 
 
-if TYPE_CHECKING:
-    Idempotent: TypeAlias = bool | timedelta
-    Duration: TypeAlias = str | float | timedelta
-    Exceptions: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
+class All:
+    """The type of `standfast.ALL`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "standfast.ALL"
+
+
+ALL: Final = All()
+"""`by=standfast.ALL`: all arguments identify the effect."""
 
 
 class Options(NamedTuple):
@@ -61,17 +69,20 @@ class Options(NamedTuple):
     by: tuple[str, ...] | None = None
     idempotent: Idempotent = False
     not_applied: tuple[type[BaseException], ...] = ()
-    approve: bool = False
-    attempts: int = 1
-    """How many dispatches one grant is asked for."""
+    approve: Approve = False
+    wait: Duration | None = None
+    retry: int = 1
+    """Attempts in total, as long as each is known not applied. One grant is asked for all of them."""
     returns: Any = None
     key: str | None = None
     again: bool = False
     probe: Callable[..., Any] | None = None
-    undo: Callable[..., Any] | None = None
+    find: Callable[..., Any] | None = None
+    compensate: Callable[..., Any] | None = None
     why: str | None = None
     settle: Duration | None = None
     per: str | None = None
+    leave_out: tuple[str, ...] = ()
 
     def with_(self, given: dict[str, Any]) -> Options:
         """These options with the given ones in place. Raises InvalidInput for an unknown or unfit one."""
@@ -79,13 +90,18 @@ class Options(NamedTuple):
             if name not in Options._fields:
                 raise InvalidInput(f"effect() has no option {name!r}", f"it has: {', '.join(Options._fields)}")
         if "by" in given:
-            given["by"] = _names(given["by"])
+            given["by"] = None if given["by"] is ALL else _names(given["by"])
+        if "leave_out" in given:
+            given["leave_out"] = _names(given["leave_out"]) or ()
         if "not_applied" in given:
             given["not_applied"] = _exceptions(given["not_applied"])
-        if "attempts" in given:
-            from standfast.ledger.approvals import checked_attempts
+        if given.get("retry", 1) != 1:
+            from standfast.ledger.questions import checked_attempts
 
-            checked_attempts(given["attempts"])
+            checked_attempts(given["retry"], "retry")
+        if not isinstance(given.get("approve", False), bool) and not callable(given["approve"]):
+            raise InvalidInput(f"approve={given['approve']!r:.40} is neither a bool nor a function", "approve=True")
+        identity.wait_us(given.get("wait"))
         identity.idempotent_us(given.get("idempotent"))
         identity.settle_us(given.get("settle"))
         if given.get("per") not in identity.PER:
@@ -93,60 +109,96 @@ class Options(NamedTuple):
         return self._replace(**given)
 
 
-_declared: WeakValueDictionary[str, Declared[Any, Any]] = WeakValueDictionary()
-"""The latest declaration of each tool in this process: its probe can be asked about an effect of an earlier life."""
+CALL_OPTIONS = ("again", "key", "approve", "wait", "why")
+"""The options of one call, in `s.effect(open_pr, …)`; `with_options` sets the others."""
+
+_declared: dict[str, list[ref[Declared[Any]]]] = {}
+"""The declarations of each tool in this process, the latest last. One inside a function ends with its caller."""
 
 
-def declared(tool: str) -> Declared[Any, Any] | None:
-    """The declaration of a tool, if this process has one."""
-    return _declared.get(tool)
+def declared(tool: str) -> Declared[Any] | None:
+    """The latest declaration of a tool in this process. Its probe is asked about effects of processes that died."""
+    return next((one for known in reversed(_declared.get(tool, [])) if (one := known()) is not None), None)
 
 
-class Declared(Generic[P, R]):
-    """A function that is an effect. Calling it plainly is calling the function."""
+def _declare(made: Declared[Any]) -> None:
+    known = [one for one in _declared.get(made.name, []) if one() is not None]
+    _declared[made.name] = [*known, ref(made)]
 
-    def __init__(self, name: str, function: Callable[..., R], options: Options) -> None:
+
+class Declared(Generic[F_co]):
+    """A function that is an effect: a call inside a session is recorded."""
+
+    def __init__(self, name: str, function: F_co, options: Options) -> None:
         self.name = identity.checked_tool(name)
         self.function = function
         self.options = options
         functools.update_wrapper(self, function)
-        self._check_by()
+        # A framework that unwraps it must not find the function that leaves no record.
+        del self.__wrapped__  # type: ignore[attr-defined]
+        self.__signature__ = self.signature
+        self._check_names("by", options.by or ())
+        self._check_names("leave_out", options.leave_out)
+        for what in ("find", "approve"):
+            if callable(named := getattr(options, what)):
+                self._check_parameters(named, what, skip=0)
+        if options.find is not None and options.returns is None:
+            self._check_annotated()
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self: Declared[Callable[P, R]], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Record the call as an effect of the current session. Raises NoSession outside any."""
+        if current.UNRECORDED.get():
+            return self.plain(*args, **kwargs)
+        from standfast.ledger.effects.perform import perform
+
+        opening = current.required(self.name).opening
+        call = functools.partial(perform, opening, self, args, kwargs, options=False)
+        return cast("R", awaited(call, self.function) if self.is_async else call())
+
+    def plain(self: Declared[Callable[P, R]], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the plain function: nothing is recorded."""
         slot = self.call_slot
-        if slot is not None and slot not in self.plain_signature.bind_partial(*args, **kwargs).arguments:
-            kwargs = self._with_call(kwargs, slot)  # type: ignore[assignment]  # one keyword more
-        return self.function(*args, **kwargs)
+        if slot is None or slot in kwargs or any(isinstance(value, Call) for value in args):
+            return self.function(*args, **kwargs)
+        function, args_, kwargs_ = self.invoke(self.arguments(args, kwargs), self._plain_call(slot))
+        return function(*args_, **kwargs_)
 
     @overload
     def __get__(self, instance: None, owner: type[object]) -> Self: ...
 
     @overload
-    def __get__(self: Declared[Concatenate[Any, Q], R], instance: object, owner: type[object]) -> Declared[Q, R]: ...
+    def __get__(
+        self: Declared[Callable[Concatenate[Any, P], R]], instance: object, owner: type[object]
+    ) -> Declared[Callable[P, R]]: ...
 
     def __get__(self, instance: object, owner: type[object]) -> Any:
         """On a class it is a method: `self` is bound, and no part of the intent."""
         if instance is None:
             return self
-        probe, undo = (bound(function, instance) for function in (self.options.probe, self.options.undo))
-        function = self.function.__get__(instance, owner)
-        return Declared(self.name, function, self.options._replace(probe=probe, undo=undo))
+        names = ("probe", "find", "compensate", "approve")
+        beside = {name: bound(getattr(self.options, name), instance) for name in names}
+        return Declared(self.name, self.function.__get__(instance, owner), self.options._replace(**beside))
 
     def probe(self, function: F) -> F:
-        """Say how to ask the world whether it happened. Parameters are those of the effect, or fewer."""
+        """Declare the probe, which asks the outside system. Its parameters are those of the effect, or fewer."""
         self._check_parameters(function, "probe", skip=0)
+        if self.options.find is not None:
+            raise InvalidInput(f"{self.name} has find= already", "keep one of the two: find= or @probe")
         self.options = self.options._replace(probe=function)
         return function
 
-    def undo(self, function: F) -> F:
-        """Say how to reverse it. The first parameter is the result, further ones are the effect's own."""
-        self._check_parameters(function, "undo", skip=1)
-        self.options = self.options._replace(undo=function)
+    def compensate(self, function: F) -> F:
+        """Declare how to reverse it. The first parameter is the result; the others are parameters of the effect."""
+        self._check_parameters(function, "compensate function", skip=1)
+        self.options = self.options._replace(compensate=function)
         return function
 
-    def with_options(self, **given: Any) -> Declared[P, R]:
-        """The same effect with other options, for where a parameter of the function has an option's name."""
-        return Declared(self.name, self.function, self.options.with_(given))
+    def with_options(self, **given: Unpack[DeclaredOptions]) -> Declared[F_co]:
+        """The same effect with other options: `push.with_options(approve=True)(…)`."""
+        return Declared(self.name, self.function, self.options.with_({**given}))
+
+    def __repr__(self) -> str:
+        return f"<effect {self.name}{self.signature}>"
 
     # -- what it knows about its function -------------------------------------------------------
 
@@ -167,7 +219,12 @@ class Declared(Generic[P, R]):
         parameters = self.plain_signature.parameters.values()
         return self.plain_signature.replace(parameters=[p for p in parameters if p.name != self.call_slot])
 
-    @property
+    @functools.cached_property
+    def left_out(self) -> frozenset[str]:
+        """Parameters that are no part of the intent: named in `leave_out`, or a framework's context."""
+        return frozenset(self.options.leave_out) | contexts_of(self.function)
+
+    @functools.cached_property
     def is_async(self) -> bool:
         import inspect
 
@@ -178,7 +235,8 @@ class Declared(Generic[P, R]):
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise InvalidInput(f"{self.name}: {error}", f"it takes {self.signature}") from None
+            unknown = [name for name in kwargs if name not in self.signature.parameters]
+            raise InvalidInput(f"{self.name}: {error}", f"it takes {self.signature}{self._options(unknown)}") from None
         bound.apply_defaults()
         named: dict[str, Any] = {}
         for name, value in bound.arguments.items():
@@ -189,11 +247,11 @@ class Declared(Generic[P, R]):
         return named
 
     def said(self, intent: dict[str, Any]) -> dict[str, Any]:
-        """What was said beyond the defaults: a parameter added later must not change who an effect is."""
+        """The arguments that differ from their defaults: a parameter added later must not change the identity."""
         return {name: value for name, value in intent.items() if not _equal(self._default(name), value)}
 
     def recorded(self, intent: serial.Json, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments as they were sent, rebuilt by the annotations; what cannot be, as they are now."""
+        """The stored arguments, decoded by the annotations. One that cannot be decoded keeps its present value."""
         if not isinstance(intent, dict):
             return arguments
         hints = hints_of(self.function)
@@ -206,23 +264,23 @@ class Declared(Generic[P, R]):
             try:
                 rebuilt[name] = serial.decode(value, list[hint] if many else hint, what=name)  # type: ignore[valid-type]
             except InvalidInput:
-                continue  # what is recorded no longer fits the code; only the present value does
+                continue  # the stored argument no longer fits its annotation: keep the present one
         return rebuilt
 
-    def invoke(self, arguments: dict[str, Any], call: Call) -> tuple[Callable[..., R], tuple[Any, ...], dict[str, Any]]:
-        """The function with everything it is to be called with."""
+    def invoke(self, arguments: dict[str, Any], call: Call) -> tuple[F_co, tuple[Any, ...], dict[str, Any]]:
+        """The function and the arguments to call it with."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         rest = dict(arguments)
         for parameter in self.plain_signature.parameters.values():
             if parameter.kind is parameter.VAR_KEYWORD:
                 continue
-            value = call if parameter.name == self.call_slot else rest.pop(parameter.name, MISSING)
+            value: Any = call if parameter.name == self.call_slot else rest.pop(parameter.name, NOT_GIVEN)
             if parameter.kind is parameter.VAR_POSITIONAL:
-                args += () if value is MISSING else value
-            elif value is not MISSING and parameter.kind is parameter.KEYWORD_ONLY:
+                args += () if value is NOT_GIVEN else value
+            elif value is not NOT_GIVEN and parameter.kind is parameter.KEYWORD_ONLY:
                 kwargs[parameter.name] = value
-            elif value is not MISSING:
+            elif value is not NOT_GIVEN:
                 args.append(value)
         return self.function, tuple(args), {**kwargs, **rest}
 
@@ -235,30 +293,60 @@ class Declared(Generic[P, R]):
     def _default(self, name: str) -> Any:
         parameter = self.signature.parameters.get(name)
         if parameter is None or parameter.default is parameter.empty:
-            return [] if parameter is not None and parameter.kind is parameter.VAR_POSITIONAL else MISSING
+            return [] if parameter is not None and parameter.kind is parameter.VAR_POSITIONAL else NOT_GIVEN
         return parameter.default
 
-    def _with_call(self, kwargs: dict[str, Any], slot: str) -> dict[str, Any]:
-        if self.plain_signature.parameters[slot].default is not self.plain_signature.empty:
-            return kwargs
+    def _options(self, unknown: list[str]) -> str:
+        """Where the options among unknown keywords go; without any, the options of `s.effect`."""
+        ours = [name for name in unknown if name in Options._fields]
+        called = self.function.__name__
+        if not ours:
+            return f"; the options of s.effect are: {', '.join(CALL_OPTIONS)}" if unknown else ""
+        if ours[0] in CALL_OPTIONS:
+            return f"; options go to s.effect({called}, …, {ours[0]}=…)"
+        return f"; this option goes to {called}.with_options({ours[0]}=…)"
+
+    def _plain_call(self, slot: str) -> Any:
+        """What the function gets in place of its Call: its own default, or a Call without a session."""
+        default = self.plain_signature.parameters[slot].default
+        if default is not self.plain_signature.empty:
+            return default
         import secrets
 
-        return {**kwargs, slot: Call(f"sf_{secrets.token_hex(16)}", 1, None)}
+        return Call(f"sf_{secrets.token_hex(16)}", 1, None)
 
-    def _check_by(self) -> None:
+    def _check_names(self, option: str, names: tuple[str, ...]) -> None:
         kinds = _kinds()
         parameters = self.signature.parameters
         if any(p.kind is kinds.VAR_KEYWORD for p in parameters.values()):
             return
-        for name in self.options.by or ():
+        for name in names:
             if name not in parameters:
                 has = ", ".join(parameters) or "none"
                 raise InvalidInput(
-                    f"{self.name}: by names {name!r}, which {_called(self.function)} does not have",
+                    f"{self.name}: {option} names {name!r}, which {_called(self.function)} does not have",
                     f"its parameters are: {has}",
                 )
+            if option == "by" and name in self.options.leave_out:
+                raise InvalidInput(f"{self.name}: {name!r} is both in by and in leave_out", "keep it in one of them")
+
+    def _check_annotated(self) -> None:
+        function = getattr(self.function, "__func__", self.function)
+        annotations = getattr(function, "__annotations__", {})
+        if annotations.get("return") in (bool, "bool"):
+            raise InvalidInput(
+                f"{self.name}: find= cannot tell a result that is a bool from its own yes or no",
+                f"use the long form: @{function.__name__}.probe",
+            )
+        if "return" not in annotations:
+            raise InvalidInput(
+                f"{self.name}: find= needs to know what {_called(function)} returns",
+                "annotate it: -> PullRequest, or -> None if there is no result",
+            )
 
     def _check_parameters(self, function: Callable[..., Any], what: str, *, skip: int) -> None:
+        if isinstance(function, Declared):
+            raise InvalidInput(f"{self.name}: its {what} {function.name} is an effect", "give a plain function")
         ours = set(self.signature.parameters)
         parameters = parameters_of(function)
         for parameter in parameters[skip + (bool(parameters) and parameters[0].name == "self") :]:
@@ -270,50 +358,65 @@ class Declared(Generic[P, R]):
                 )
 
 
-class Decorator(Protocol):
-    """What `@standfast.effect(…)` is: a function whose first parameter is the Call is called without it."""
-
-    @overload
-    def __call__(self, function: Callable[Concatenate[Call, P], R], /) -> Declared[P, R]: ...
-
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> Declared[P, R]: ...
-
-
 def effect(
     name: str,
     *,
-    by: str | Iterable[str] | None = None,
-    idempotent: Idempotent = False,
-    not_applied: Exceptions = (),
-    approve: bool = False,
-    attempts: int = 1,
-    returns: Any = None,
+    by: str | Iterable[str] | All,
+    find: Callable[..., Any] | None = None,
     settle: Duration | None = None,
     per: str | None = None,
+    leave_out: str | Iterable[str] = (),
+    approve: Approve = False,
+    wait: Duration | None = None,
+    idempotent: Idempotent = False,
+    not_applied: Exceptions = (),
+    retry: int = 1,
+    returns: Any = None,
 ) -> Decorator:
-    """Declare that a function changes the outside world, and what identifies one such change.
+    """Declare that a function changes an outside system, and which arguments identify one change.
 
-    by          the parameters that make two calls the same effect; without it, all of them
-    idempotent  True, or for how long, if the remote honours `call.key`: in doubt, it is sent again
-    not_applied exceptions that prove that nothing was sent
-    approve     a person has to say yes to each
-    attempts    how many dispatches one grant allows, 1 to 10; the approver reads the number
-    returns     the type of the result, where the annotation does not say it
-    settle      a probe's "not there" counts only this long after the last attempt could send; default 10 s
+    by          the parameters that make two calls the same effect; standfast.ALL for all of them
+    find        looks the effect up, with the arguments it names: its result, None if it did not happen, or it
+                raises if it cannot tell; a bool if the effect has no result
+    settle      "not there" counts only this long after the last attempt could send; default 10 s
     per         "store": tool and `by` are one effect in every session; default "session"
+    leave_out   parameters that are not recorded, such as a client or a framework's context
+    approve     True, or a function of the arguments: a person has to approve the call
+    wait        how long a call waits for that approval, before it raises ApprovalRequired
+    idempotent  True, or for how long the remote honours `call.key`: in doubt, it is sent again
+    not_applied exceptions that prove that nothing was sent
+    retry       attempts in total, 1 to 10, as long as each is known not applied; the approver sees the number
+    returns     the type of the result, if the function has no annotation for it
     """
-    given = {"by": by, "idempotent": idempotent, "not_applied": not_applied, "approve": approve, "attempts": attempts}
-    options = Options().with_({**given, "returns": returns, "settle": settle, "per": per})
     if not isinstance(name, str):
-        raise InvalidInput("an effect is declared with its name", '@standfast.effect("github.open_pr")')
+        raise InvalidInput("an effect is declared with its name", '@standfast.effect("github.open_pr", by=…)')
+    if by is NOT_GIVEN:
+        raise InvalidInput(
+            f"{name}: by is missing: which arguments make two calls the same effect?",
+            f'@standfast.effect("{name}", by=("repo", "branch")), or by=standfast.ALL for all arguments',
+        )
+    given: dict[str, Any] = {
+        "by": by,
+        "idempotent": idempotent,
+        "not_applied": not_applied,
+        "approve": approve,
+        "retry": retry,
+    }
+    given |= {"find": find, "leave_out": leave_out, "wait": wait}
+    options = Options().with_({**given, "returns": returns, "settle": settle, "per": per})
 
-    def declare(function: Callable[..., Any]) -> Declared[Any, Any]:
-        made: Declared[Any, Any] = Declared(name, function, options)
-        _declared[name] = made
+    def declare(function: Callable[..., Any]) -> Declared[Any]:
+        refuse_generator(function, name)
+        made: Declared[Any] = Declared(name, function, options)
+        warn_duplicate(declared(name), function, f"effect {name!r}")
+        _declare(made)
         return made
 
     return cast("Decorator", declare)
+
+
+# Type checkers require `by`. At run time it has a default, so that our error and not Python's names the next line.
+effect.__kwdefaults__ = {**(effect.__kwdefaults__ or {}), "by": NOT_GIVEN}
 
 
 # -- small parts ------------------------------------------------------------------------------------
@@ -328,8 +431,8 @@ def _kinds() -> Any:
 
 def _equal(default: Any, value: serial.Json) -> bool:
     try:
-        return default is not MISSING and serial.canonical(default) == serial.canonical(value)
-    except InvalidInput:  # a default that has no plain form is not what was said
+        return default is not NOT_GIVEN and serial.canonical(default) == serial.canonical(value)
+    except InvalidInput:  # a default without a JSON form equals no stored value
         return False
 
 

@@ -10,37 +10,56 @@ What goes over the wire is neither: the remote sees `sf_` and a hash, the same f
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from standfast import serial
-from standfast.clock import SECOND_US, duration_us
+from standfast import crash, serial
+from standfast.clock import SECOND_US, Duration, duration_us
 from standfast.config.scope import Label
+from standfast.core import keys
 from standfast.errors import InvalidInput
-from standfast.footings import keys
 
 if TYPE_CHECKING:
+    from standfast.clock import Clock
     from standfast.db.contract import Row, Tx
-    from standfast.ledger.opening import Opening
+    from standfast.ledger.effects.call import Call
+    from standfast.ledger.opening_counts import Opening
 
 DERIVED: Final = "by:"
-UNDO: Final = "undo:"
+COMPENSATE: Final = "compensate:"
 KEY_MAX: Final = 500
 TOOL_MAX: Final = 200
 PER: Final = (None, "session", "store")
-SETTLE_US = 10 * SECOND_US
+SETTLE_US = 0 if crash.TRACE in os.environ else 10 * SECOND_US
 """A request of a dead process may still be on its way: a probe's "not there" counts only this long after it."""
-FOREVER_US: Final = 2**62
+FAR_FUTURE_US: Final = 2**62
 """`idempotent=True`: there is no moment after which the remote forgets the key."""
 
 _NUMBERED = r" #[0-9]+$"
-_SHOWN_MAX = 160
+SHOWN_MAX = 160
 _VALUE_MAX = 48
 
 
-class Wanted(NamedTuple):
-    """One call, before anything is known about its past."""
+class Asking(NamedTuple):
+    """A probe, and how long its "not there" does not count."""
+
+    tool: str
+    ask: Callable[[serial.Json, Call], Any]
+    """Call it with the recorded intent."""
+    name: str | None
+    settle_us: int
+    returns: Any = None
+    """The type its value has to decode to."""
+    read: Callable[[Any], Any] | None = None
+    """Turn its value into Applied or NotApplied, if it is a `find` function."""
+    wait: Callable[[Clock, int], None] | None = None
+    """How to let time pass before it is asked again, if not by the clock."""
+
+
+class Request(NamedTuple):
+    """One call with everything it needs, before the store is asked about its past."""
 
     scope: str
     tool: str
@@ -75,8 +94,23 @@ class Wanted(NamedTuple):
     """Asked just before the dispatch: whether the caller still waits for it."""
     shape: str | None = None
     """What its result looks like, so that a person can be asked for one; None if anything fits."""
+    of_session: bool = False
+    """Its identity belongs to its session: no `key`, no `per="store"`."""
+    begins_us: int | None = None
+    """When the period that its key names began: `once --per`. None if it may have begun at any time."""
     unheard: bool = False
     """Most likely there is nothing under this identity: it is not looked for before it is written."""
+    again: bool = False
+    retry: int = 1
+    """Attempts in total, as long as each is known not applied."""
+    wait_us: int | None = None
+    """How long the call waits for an approval."""
+    not_applied: tuple[type[BaseException], ...] = ()
+    returns: Any = None
+    act: Callable[[serial.Json, Call], Any] | None = None
+    """Call the function: with the recorded intent if there is one to repeat, else with the caller's arguments."""
+    asking: Asking | None = None
+    function: Callable[..., Any] | None = None
 
     def repository(self, tx: Tx) -> Label:
         """The repository it is recorded for: its session's, also if its program runs elsewhere."""
@@ -84,14 +118,14 @@ class Wanted(NamedTuple):
             return self.opening.label
         return tx.caller.label if self.label is None else self.label
 
-    def within(self, session: Row | None) -> Wanted:
+    def within(self, session: Row | None) -> Request:
         """The same as an effect of a session: its row has id, git_dir and origin."""
         if session is None:
             return self
         return self._replace(session_id=session["id"], label=Label(session["git_dir"], session["origin"]))
 
     def owner(self) -> dict[str, Any]:
-        """Whose session it is written for, and the fence that has to be current."""
+        """The owner of the session, and the fence that must be current."""
         if self.opening is None:
             return {"session_id": self.session_id, "node_id": None, "session_fence": None, "session_holder": None}
         return {**self.opening.guarded(), "node_id": self.opening.node_id, "session_holder": self.opening.holder}
@@ -100,8 +134,8 @@ class Wanted(NamedTuple):
 def checked_tool(tool: object) -> str:
     """The name of a tool. Raises InvalidInput for what cannot be one."""
     tool = keys.checked(tool, "a tool's name", limit=TOOL_MAX)
-    if tool.startswith(UNDO):
-        raise InvalidInput(f"{tool[:60]!r}: names beginning with {UNDO!r} are kept for undoing", "choose another name")
+    if tool.startswith(COMPENSATE):
+        raise InvalidInput(f"{tool[:60]!r}: names beginning with {COMPENSATE!r} are reserved", "choose another name")
     return tool
 
 
@@ -112,13 +146,13 @@ def checked_key(key: object) -> str:
         raise InvalidInput(f"{key[:60]!r}: keys beginning with {DERIVED!r} are made by standfast", "choose another key")
     if re.search(_NUMBERED, key):
         raise InvalidInput(
-            f"{key[:60]!r}: ' #' and a number at the end stand for again=True", "choose another key, or pass again=True"
+            f"{key[:60]!r}: ' #' and a number at the end mean again=True", "choose another key, or pass again=True"
         )
     return key
 
 
 def derived_key(session_id: str | None, tool: str, fields: serial.Json) -> str:
-    """The identity of an effect nobody gave a key: by what it is."""
+    """The identity of an effect without a key: by its tool and arguments."""
     return DERIVED + serial.hash([session_id, tool, fields], what="intent").removeprefix("h1:")[:40]
 
 
@@ -128,7 +162,7 @@ def numbered(key: str, n: int) -> str:
 
 
 def call_key(store_id: str, scope: str, key: str) -> str:
-    """What the remote is given as an idempotency key: never the raw key, the same for every attempt."""
+    """The idempotency key for the remote service. It is the same for every attempt, and never the raw key."""
     return "sf_" + serial.hash([store_id, scope, key]).removeprefix("h1:")[:32]
 
 
@@ -143,8 +177,8 @@ def project(intent: serial.Json, by: tuple[str, ...]) -> dict[str, serial.Json]:
     return {name: intent[name] for name in by}
 
 
-def same_fields(wanted: Wanted, by_hash: str, intent: serial.Json) -> bool:
-    """Whether what is recorded under the key is what is wanted now."""
+def same_fields(wanted: Request, by_hash: str, intent: serial.Json) -> bool:
+    """Whether the recorded intent of the key equals the present one."""
     if by_hash == wanted.by_hash:
         return True
     # The code may name other fields in `by` than when it was recorded; the values still decide.
@@ -165,7 +199,7 @@ def _same(one: dict[str, Any], other: dict[str, Any], name: str) -> bool:
     return name in one and name in other and serial.canonical(one[name]) == serial.canonical(other[name])
 
 
-def told(wanted: Wanted, recorded: serial.Json) -> str:
+def told(wanted: Request, recorded: serial.Json) -> str:
     """The identifying fields that differ, as a person reads them: `branch was a, is b`."""
     now = wanted.fields if wanted.by is not None else wanted.intent
     if not isinstance(recorded, dict) or not isinstance(now, dict):
@@ -173,9 +207,19 @@ def told(wanted: Wanted, recorded: serial.Json) -> str:
     before = {name: recorded[name] for name in recorded if wanted.by is None or name in wanted.by}
     parts = []
     for name in differences(before, now)[:5]:
-        was = _value(before[name]) if name in before else "not there"
-        parts.append(f"{name} was {was}, is {_value(now[name]) if name in now else 'not there'}")
+        was = _field(name, before[name]) if name in before else "not there"
+        called = "it" if name == "argv" else name
+        parts.append(f"{called} was {was}, is {_field(name, now[name]) if name in now else 'not there'}")
     return "; ".join(parts)
+
+
+def _field(name: str, value: serial.Json) -> str:
+    """A value as a person reads it: a command line as it is typed."""
+    if name != "argv" or not isinstance(value, list):
+        return _value(value)
+    import shlex
+
+    return serial.clean(shlex.join(map(str, value)), SHOWN_MAX)
 
 
 def describe(tool: str, fields: serial.Json) -> str:
@@ -188,26 +232,31 @@ def describe(tool: str, fields: serial.Json) -> str:
         words = [f"{name}={_value(value)}" for name, value in fields.items()]
     else:
         words = [] if fields is None else [_value(fields)]
-    return serial.clean(" ".join([tool, *words]), _SHOWN_MAX)
+    return serial.clean(" ".join([tool, *words]), SHOWN_MAX)
 
 
 def _value(value: serial.Json) -> str:
     return serial.clean(value if isinstance(value, str) else serial.canonical(value), _VALUE_MAX)
 
 
-def settle_us(settle: object) -> int:
-    """`settle=` in microseconds. Raises InvalidInput for what is no duration."""
+def settle_us(settle: Duration | None) -> int:
+    """`settle=` in microseconds. Raises InvalidInput for a value that is no duration."""
     return SETTLE_US if settle is None else duration_us(settle, "settle")
 
 
-def idempotent_us(idempotent: object) -> int | None:
+def wait_us(wait: Duration | None) -> int | None:
+    """`wait=` in microseconds; None does not wait for an approval. Raises InvalidInput for a value that is no
+    duration."""
+    return duration_us(wait, "wait")
+
+
+def idempotent_us(idempotent: bool | Duration | None) -> int | None:
     """`idempotent=` as it is stored: None is no, a duration is how long the remote knows the key."""
     if idempotent is None or idempotent is False:
         return None
     if idempotent is True:
-        return FOREVER_US
-    total_seconds = getattr(idempotent, "total_seconds", None)
-    window_us = round(total_seconds() * 1_000_000) if callable(total_seconds) else 0
-    if window_us <= 0:
-        raise InvalidInput("idempotent is True, False, or a timedelta longer than nothing", "timedelta(hours=24)")
-    return min(window_us, FOREVER_US)
+        return FAR_FUTURE_US
+    window_us = duration_us(idempotent, "idempotent")
+    if window_us == 0:
+        raise InvalidInput("idempotent is True, False, or a duration longer than 0 s", 'idempotent="24h"')
+    return window_us

@@ -1,16 +1,15 @@
-"""Reading other people's signatures: which parameter takes the Call, and what a probe or an undo is given."""
+"""Reading other people's signatures: which parameter takes the Call, and what a probe or a compensation is given."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from standfast.core.checks import NOT_GIVEN
 from standfast.ledger.effects.call import Call
 
 if TYPE_CHECKING:
     import inspect
-
-MISSING: Any = object()
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -25,7 +24,7 @@ def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
 def fill(
     function: Callable[..., Any], first: tuple[Any, ...], arguments: dict[str, Any], call: Call
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments for a probe or an undo: `first` in order, then those of `arguments` it has parameters for."""
+    """Arguments for a probe or a compensation: `first` in order, then those of `arguments` it has parameters for."""
     import inspect
 
     signature = inspect.signature(function)
@@ -37,8 +36,8 @@ def fill(
         if parameter.kind is parameter.VAR_KEYWORD:
             named |= {other: value for other, value in arguments.items() if other not in signature.parameters}
             continue
-        value = call if name == slot else left.pop(0) if left else arguments.get(name, MISSING)
-        if value is MISSING or parameter.kind is parameter.VAR_POSITIONAL:
+        value = call if name == slot else left.pop(0) if left else arguments.get(name, NOT_GIVEN)
+        if value is NOT_GIVEN or parameter.kind is parameter.VAR_POSITIONAL:
             continue
         if parameter.kind is parameter.POSITIONAL_ONLY:
             args.append(value)
@@ -63,15 +62,43 @@ def _is_call(annotation: Any, names: dict[str, Any]) -> bool:
         return False
     # Written as text (postponed annotations): follow the names; what was imported for type
     # checkers only cannot be followed, and then its name has to do.
-    found = names.get(words[0], MISSING)
+    found = names.get(words[0], NOT_GIVEN)
     for word in words[1:]:
-        found = getattr(found, word, MISSING)
-    return found is Call or found is MISSING
+        found = getattr(found, word, NOT_GIVEN)
+    return found is Call or found is NOT_GIVEN
 
 
-def bound(function: Callable[..., Any] | None, instance: object) -> Callable[..., Any] | None:
-    """A probe or an undo that stands in the class beside its effect takes the same `self`."""
-    if function is None or not (names := [p.name for p in parameters_of(function)]) or names[0] != "self":
+_CONTEXTS = {
+    "agents": ("RunContextWrapper", "ToolContext"),
+    "langchain": ("ToolRuntime",),
+    "langchain_core": ("RunnableConfig", "InjectedToolCallId"),
+    "langgraph": ("InjectedState", "InjectedStore", "ToolRuntime"),
+    "pydantic_ai": ("RunContext",),
+}
+"""What frameworks fill in themselves, by package: classes of parameters, and marks in `Annotated`."""
+
+
+def contexts_of(function: Callable[..., Any]) -> frozenset[str]:
+    """The parameters that an agent framework fills in: no part of the intent."""
+    from typing import get_args, get_origin
+
+    def is_context(hint: Any) -> bool:
+        kind = get_origin(hint) or hint
+        kind = kind if isinstance(kind, type) else type(kind)
+        package = kind.__module__.partition(".")[0]
+        return kind.__name__ in _CONTEXTS.get(package, ()) or any(map(is_context, getattr(hint, "__metadata__", ())))
+
+    def any_context(hint: Any) -> bool:
+        return is_context(hint) or any(map(is_context, get_args(hint)))
+
+    return frozenset(
+        name for name, hint in hints_of(function, extras=True).items() if name != "return" and any_context(hint)
+    )
+
+
+def bound(function: Any, instance: object) -> Any:
+    """A probe or a compensation that is a method beside its effect takes the same `self`."""
+    if not callable(function) or not (names := [p.name for p in parameters_of(function)]) or names[0] != "self":
         return function
     method: Callable[..., Any] = function.__get__(instance)
     return method
@@ -82,11 +109,11 @@ def takes_rest(parameter: inspect.Parameter) -> bool:
     return parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
 
 
-def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+def hints_of(function: Callable[..., Any], *, extras: bool = False) -> dict[str, Any]:
     """Its annotations, resolved; none if one of them cannot be."""
     from typing import get_type_hints
 
     try:
-        return get_type_hints(function)
+        return get_type_hints(function, include_extras=extras)
     except (NameError, TypeError, AttributeError, SyntaxError):
         return {}

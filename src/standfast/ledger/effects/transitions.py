@@ -1,22 +1,23 @@
 """The state machine of effects: functions of a transaction, each change a compare-and-set.
 
-The attempt is the fence: whoever comes back with an old one is refused, its result is discarded,
+The attempt is the fence: a caller with an old one is refused, its result is discarded,
 and the journal says so. A body may run twice and on another thread, so it touches only `tx` and
 its arguments.
 """
 
 from __future__ import annotations
 
-from standfast import serial
+from standfast import hints, serial
 from standfast.clock import SECOND_US, iso
+from standfast.core import leases
+from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import ApprovalRequired, Conflict, LeaseLost, StandfastError
-from standfast.footings import leases
-from standfast.footings.journal import Receipt
 from standfast.ids import short
-from standfast.ledger.effects import identity, words
-from standfast.ledger.effects.identity import Wanted
+from standfast.ledger import deferred_answers
+from standfast.ledger.effects import identity, texts
+from standfast.ledger.effects.identity import Request
 
 SQL = load(__name__)
 
@@ -31,13 +32,13 @@ leases.renewed("effect")
 # -- how an attempt begins --------------------------------------------------------------------------
 
 
-def dispatched(tx: Tx, row: Row, wanted: Wanted, *, resent: bool = False) -> Row | StandfastError:
-    """The row of the next attempt with its `receipt`, if nobody has to say yes first, or somebody has."""
+def dispatched(tx: Tx, row: Row, wanted: Request, *, resent: bool = False) -> Row | StandfastError:
+    """The row of the next attempt with its `receipt`, if it needs no approval, or has one."""
     from standfast.ledger import approvals
 
     if wanted.still is not None and not wanted.still():
         return Conflict(f"{wanted.shown} was not sent: its caller does not wait any longer", code="caller_gone")
-    # Once a person was asked, their answer is awaited, also by code that no longer asks.
+    # An open request keeps the effect waiting, even if the code no longer asks for approval.
     if wanted.approve or approvals.asked(tx, row["id"]):
         row = reworded(tx, row, wanted)
         asked = {**row, "context": wanted.context}
@@ -69,11 +70,11 @@ def dispatched(tx: Tx, row: Row, wanted: Wanted, *, resent: bool = False) -> Row
     sent |= {"result_shape": wanted.shape, "session_id": owner["session_id"] or row["session_id"]}
     attempt = f", attempt {moved['attempt']}" if moved["attempt"] > 1 else ""
     again = f"{attempt}, sent again with the same key" if resent else attempt
-    return {**sent, "receipt": words.say(tx, "dispatched", sent, f"{wanted.shown}{again}")}
+    return {**sent, "receipt": texts.say(tx, "dispatched", sent, f"{wanted.shown}{again}")}
 
 
-def reworded(tx: Tx, row: Row, wanted: Wanted) -> Row:
-    """What will be sent is what this call says, so that is what has to be recorded and approved."""
+def reworded(tx: Tx, row: Row, wanted: Request) -> Row:
+    """Store the arguments of this call, because these will be sent and need the approval."""
     if row["intent_hash"] == wanted.intent_hash and row["context"] == wanted.context:
         return row
     tx.one(
@@ -89,13 +90,13 @@ def reworded(tx: Tx, row: Row, wanted: Wanted) -> Row:
     if row["intent_hash"] == wanted.intent_hash:
         return {**row, "context": wanted.context}
     names = identity.differences(serial.read(row["intent"]), wanted.intent)
-    words.say(tx, "reworded", row, f"{wanted.shown}: other {', '.join(names)}", data={"fields": names})
+    texts.say(tx, "reworded", row, f"{wanted.shown}: other {', '.join(names)}", data={"fields": names})
     return {**row, "intent": wanted.intent_text, "intent_hash": wanted.intent_hash, "context": wanted.context}
 
 
-def term(tx: Tx, wanted: Wanted) -> Row:
-    """The lease of whoever will do the work."""
-    term = leases.term_of(tx, wanted.for_us)
+def term(tx: Tx, wanted: Request) -> Row:
+    """The lease of the process that will do the work."""
+    term = leases.new_lease(tx, wanted.for_us)
     return term if wanted.holder is None else {**term, "holder": wanted.holder}
 
 
@@ -111,7 +112,8 @@ def acknowledge(
     external_ref: str | None = None,
     source: str = "seen",
 ) -> Receipt | StandfastError:
-    """Record the result of attempt `row["attempt"]`, or refuse a late one. What we did not see was said."""
+    """Record the result of attempt `row["attempt"]`, or refuse a late one. A result that standfast did not see is
+    `said`."""
     receipt = acknowledged(tx, row, result, artifact_id=artifact_id, external_ref=external_ref, source=source)
     return receipt if receipt is not None else late(tx, row, "done")
 
@@ -128,11 +130,11 @@ def fail(tx: Tx, row: Row, error: str, *, source: str = "seen") -> Receipt | Sta
     )
     if moved is None:
         return late(tx, row, "failed")
-    return words.say(tx, "failed", row, f"{words.shown(row)}: {error}", state="failed", source=source)
+    return texts.say(tx, "failed", row, f"{texts.shown(row)}: {error}", state="failed", source=source)
 
 
 def give_up(tx: Tx, row: Row, error: str) -> Receipt | None:
-    """Record that nobody is at it any more and nobody knows: in doubt at once."""
+    """Release the lease: the effect is in doubt at once, its outcome unknown."""
     moved = tx.maybe(
         SQL.give_up,
         id=row["id"],
@@ -140,11 +142,11 @@ def give_up(tx: Tx, row: Row, error: str) -> Receipt | None:
         error=serial.clean(error, ERROR_MAX),
         now_us=tx.now_us(),
     )
-    return None if moved is None else words.say(tx, "gave_up", row, f"{words.shown(row)}: {error}", state="dispatched")
+    return None if moved is None else texts.say(tx, "gave_up", row, f"{texts.shown(row)}: {error}", state="dispatched")
 
 
 def resolve(tx: Tx, row: Row, result: str | None, evidence: str) -> Receipt:
-    """A person's word about what is in doubt: `result` is None where it was not applied."""
+    """A person's answer about an effect in doubt: `result` is None where it was not applied."""
     about: Row = {"id": row["id"], "attempt": row["attempt"], "evidence": evidence, "now_us": tx.now_us()}
     if result is None:
         tx.one(SQL.fail, error="resolved: not applied", **about)
@@ -152,38 +154,40 @@ def resolve(tx: Tx, row: Row, result: str | None, evidence: str) -> Receipt:
     else:
         tx.one(SQL.acknowledge, result=result, artifact_id=None, external_ref=None, **about)
         state, said = "acknowledged", "applied"
-    summary = f"{words.shown(row)}: {said}, says {tx.caller.actor}: {evidence}"
-    receipt = words.say(tx, "resolved", row, summary, state=state, source="said")
-    if result is not None and row["tool"].startswith(identity.UNDO):
+    summary = f"{texts.shown(row)}: {said}, says {tx.caller.actor}: {evidence}"
+    receipt = texts.say(tx, "resolved", row, summary, state=state, source="said")
+    if result is not None and row["tool"].startswith(identity.COMPENSATE):
         _compensated(tx, row)
+    deferred_answers.make_ready(tx, row["session_id"])
     return receipt
 
 
 def correct(tx: Tx, row: Row, result: str, evidence: str) -> Receipt:
-    """Another result for what a person said was applied. The state stays, and the journal has both."""
+    """Replace the result that a person gave. The state stays, and the journal has both results."""
     about: Row = {"id": row["id"], "attempt": row["attempt"], "evidence": evidence, "now_us": tx.now_us()}
     tx.one(SQL.correct, result=result, **about)
-    summary = f"{words.shown(row)}: another result, says {tx.caller.actor}: {evidence}"
-    return words.say(tx, "resolved", row, summary, state="acknowledged", data={"corrected": True}, source="said")
+    summary = f"{texts.shown(row)}: another result, says {tx.caller.actor}: {evidence}"
+    return texts.say(tx, "resolved", row, summary, state="acknowledged", data={"corrected": True}, source="said")
 
 
-def proceed(tx: Tx, row: Row, reason: str | None) -> Receipt:
-    """The program goes on although this attempt is in doubt: the next effect of the session is sent."""
+def proceed(tx: Tx, row: Row, session_id: str, reason: str | None) -> Receipt:
+    """Continue in spite of this doubt: the session may send its next effect."""
     why = f": {reason}" if reason else ""
-    return words.say(tx, "proceeded", row, f"{words.shown(row)}: the session goes on without knowing{why}")
+    row = {**row, "session_id": session_id}  # a fork passes over its ancestor's, for itself alone
+    return texts.say(tx, "proceeded", row, f"{texts.shown(row)}: the session goes on without knowing{why}")
 
 
 def late(tx: Tx, row: Row, what: str) -> StandfastError:
-    """Somebody with an old fence wants to say how it ended: refused, and the journal remembers."""
+    """A caller with an old fence reports an outcome: refused and journalled."""
     now = tx.one(SQL.by_id, id=row["id"])
-    words.say(tx, "late", now, f"{words.shown(now)}: attempt {row['attempt']} was {what} too late, discarded")
+    texts.say(tx, "late", now, f"{texts.shown(now)}: attempt {row['attempt']} was {what} too late, discarded")
     if now["attempt"] != row["attempt"]:
         since = f"attempt {now['attempt']} was begun at {iso(now['dispatched_us'] or now['updated_us'])}"
     else:
         since = f"it is {now['state']} since {iso(now['ended_us'] or now['updated_us'])}"
     return LeaseLost(
-        f"{words.named(now)}: attempt {row['attempt']} is {what} too late: {since}; what it brought was discarded",
-        f"see what stands: standfast effect show {short(now['id'])}",
+        f"{texts.named(now)}: attempt {row['attempt']} is {what} too late: {since}; its result was not stored",
+        f"see its state: {hints.command('effect', 'show', short(now['id']))}",
     )
 
 
@@ -211,16 +215,22 @@ def acknowledged(
     )
     if moved is None:
         return None
-    summary = f"{words.shown(row)}{f': {said}' if said else ''}"
-    receipt = words.say(tx, "acknowledged", row, summary, state="acknowledged", source=source)
-    if moved["tool"].startswith(identity.UNDO):
+    summary = f"{texts.shown(row)}{f': {said}' if said else ''}"
+    receipt = texts.say(tx, "acknowledged", row, summary, state="acknowledged", source=source)
+    if moved["tool"].startswith(identity.COMPENSATE):
         _compensated(tx, row)
     return receipt
 
 
-def _compensated(tx: Tx, undo: Row) -> None:
-    """An undo that was done ends what it undid, in the same transaction."""
-    done = serial.read(tx.one(SQL.by_id, id=undo["id"])["intent"])["effect"]
-    if tx.maybe(SQL.compensate, id=done, successor_id=undo["id"], now_us=tx.now_us()) is not None:
+def _compensated(tx: Tx, compensation: Row) -> None:
+    """A compensation that was done ends its effect, in the same transaction."""
+    done = serial.read(tx.one(SQL.by_id, id=compensation["id"])["intent"])["effect"]
+    if tx.maybe(SQL.compensate, id=done, successor_id=compensation["id"], now_us=tx.now_us()) is not None:
         row = tx.one(SQL.by_id, id=done)
-        words.say(tx, "compensated", row, f"{words.shown(row)}, undone by {short(undo['id'])}", state="compensated")
+        texts.say(
+            tx,
+            "compensated",
+            row,
+            f"{texts.shown(row)}, compensated by {short(compensation['id'])}",
+            state="compensated",
+        )

@@ -15,7 +15,7 @@ Whether a delivery is genuine (Stripe's and GitHub's signatures) is for the web 
 before it calls `receive`: that needs the raw body and a secret, and standfast keeps neither.
 """
 
-from standfast.ledger.webhooks.nouns import Handled, WebhookEvent
-from standfast.ledger.webhooks.room import Webhooks
+from standfast.ledger.webhooks.models import Handled, WebhookEvent
+from standfast.ledger.webhooks.resource import Webhooks
 
 __all__ = ["Handled", "WebhookEvent", "Webhooks"]

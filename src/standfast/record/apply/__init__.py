@@ -6,15 +6,15 @@ specification again is answered from the record; the same key with another one i
 ever deleted because a file does not mention it.
 
     spec         reading a file, and every check that needs no store
-    planning     the difference between a specification and the store, by reading alone
-    committing   making it so
+    plan         the difference between a specification and the store, by reading alone
+    commit       making it so
 """
 
 from __future__ import annotations
 
-from standfast.record.apply.committing import apply
-from standfast.record.apply.nouns import Applied, Change
-from standfast.record.apply.planning import against_nothing
+from standfast.record.apply.commit import apply
+from standfast.record.apply.models import Applied, Change
+from standfast.record.apply.plan import against_nothing
 from standfast.record.apply.spec import Spec, read, read_file, read_text
 
 __all__ = ["Applied", "Change", "Spec", "against_nothing", "apply", "read", "read_file", "read_text"]

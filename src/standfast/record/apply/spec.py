@@ -1,7 +1,7 @@
 """A specification: TOML or JSON in four sections, read and checked as far as that needs no store.
 
 Every problem is collected with its place, so that `--preflight` can name them all: an unknown section or
-field, a wrong type, a value that its room would refuse, the same thing twice, a circle of needs.
+field, a wrong type, a value that its resource would refuse, the same thing twice, a circle of needs.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 from standfast import serial
 from standfast.clock import parse_duration
+from standfast.config.scope import Keyspace
 from standfast.errors import InvalidInput
 from standfast.ledger import gates
-from standfast.record.apply.nouns import Item
-from standfast.record.loops.room import wanted
+from standfast.record.apply.models import Item
+from standfast.record.loops.resource import wanted
 from standfast.record.state import schemas
-from standfast.record.state.nouns import VALUE_MAX_BYTES, Place, checked_term, command_text
+from standfast.record.state.models import VALUE_MAX_BYTES, Place, checked_term, command_text
 from standfast.record.state.values import Wish
 from standfast.record.tasks import sightings
 
@@ -183,7 +184,7 @@ def _moment(name: str, value: Any) -> int:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise _Misfit(f"{name}: {serial.clean(text, 40)!r} is not a moment such as 2026-11-20T09:00:00Z") from None
+        raise _Misfit(f"{name}: {serial.clean(text, 40)!r} is not a time such as 2026-11-20T09:00:00Z") from None
     if found.tzinfo is None:
         raise _Misfit(f"{name}: {serial.clean(text, 40)!r} has no time zone: end it with Z or +01:00")
     return round(found.timestamp() * 1_000_000)
@@ -203,7 +204,7 @@ _FORMS: dict[str, Callable[[str, Any], Any]] = {
 }
 
 
-# -- entries, as their rooms want them -------------------------------------------------------------------
+# -- entries, as their resources want them -------------------------------------------------------------------
 
 
 def _task(place: str, fields: dict[str, Any]) -> Item:
@@ -216,7 +217,7 @@ def _task(place: str, fields: dict[str, Any]) -> Item:
 
 
 def _loop(place: str, fields: dict[str, Any]) -> Item:
-    renamed = {"backoff": "backoff_us", "timeout": "timeout_us"}
+    renamed = {"at": "at_us", "backoff": "backoff_us", "timeout": "timeout_us"}
     told = {renamed.get(name, name): value for name, value in fields.items()}
     made = wanted(told.pop("name"), told.pop("command"), **told)
     return Item("loops", place, made.name, made, fields)
@@ -224,7 +225,7 @@ def _loop(place: str, fields: dict[str, Any]) -> Item:
 
 def _state(place: str, fields: dict[str, Any]) -> Item:
     key = fields["key"]
-    Place("", fields.get("namespace", "")).named(key)
+    Place(Keyspace(), fields.get("namespace", "")).named(key)
     serial.dumps(fields["value"], what="value", limit_bytes=VALUE_MAX_BYTES)
     wish: dict[str, Any] = {"for_us": checked_term(fields.get("for"))}
     if "json_schema" in fields:

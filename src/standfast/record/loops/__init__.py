@@ -1,4 +1,4 @@
-"""Loops: schedules, and that each of their slots leaves exactly one row, whatever happens.
+"""Loops: schedules, and that each of their slots leaves exactly one row, after any crash.
 
     add ─▶ active ◀──────── resume ─────────┐
             │  │                            │
@@ -7,19 +7,19 @@
             │  └─ its one moment is past ─▶ finished
             └─ remove ─▶ removed                    its runs stay, its name is free
 
-A slot is fired once, by whoever comes first: `firing` gives it its row, `standfast.record.runs` takes
-what is queued through its attempts to its end.
+A slot is fired once, by the first process: `fire` gives it its row, `standfast.record.runs` takes
+queued runs through their attempts to their end.
 
     schedule.py   which moments are slots: pure arithmetic
-    firing.py     what becomes of the slots that are due
-    keeping.py    adding, finding, changing, pausing
-    room.py       sf.loops
-    nouns.py      what callers see
+    fire.py       what becomes of the slots that are due
+    edit.py       adding, finding, changing, pausing
+    resource.py   sf.loops
+    models.py     what callers see
 """
 
 from __future__ import annotations
 
-from standfast.record.loops.nouns import Absent, Job, Loop, Run
-from standfast.record.loops.room import Loops
+from standfast.record.loops.models import Absent, Job, Loop, Run
+from standfast.record.loops.resource import Loops
 
 __all__ = ["Absent", "Job", "Loop", "Loops", "Run"]

@@ -23,7 +23,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from standfast.clock import DAY_US, MINUTE_US, SECOND_US, format_duration, parse_duration
+from standfast.clock import DAY_US, MINUTE_US, SECOND_US, Duration, duration_us, format_duration, iso
 from standfast.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -73,20 +73,21 @@ class Spec(NamedTuple):
     zone: str
 
 
-def spec(*, every: str | int | None, cron: str | None, at: int | None, zone: str | None) -> Spec:
+def spec(*, every: Duration | None, cron: str | None, at_us: int | None, zone: str | None) -> Spec:
     """Exactly one of the three, checked and in its one spelling. Raises InvalidInput."""
-    given = [name for name, value in (("every", every), ("cron", cron), ("at", at)) if value is not None]
+    given = [name for name, value in (("every", every), ("cron", cron), ("at", at_us)) if value is not None]
     if len(given) != 1:
-        told = " and ".join(given) if given else "none of them"
-        raise InvalidInput(f"a loop has one schedule: every, cron or at, not {told}", "for example: --every 15m")
+        named = " and ".join(given) if given else "none"
+        raise InvalidInput(f"a loop needs one schedule of every, cron and at (got {named})", "for example: --every 15m")
     read_in = checked_zone("UTC" if zone is None else zone)
     if every is not None:
         return Spec("every", str(_period_us(every)), read_in)
     if cron is not None:
         return Spec("cron", _spelled(cron), read_in)
-    if not isinstance(at, int) or isinstance(at, bool) or not 0 < at < LAST_US:
-        raise InvalidInput(f"{at!r} is not a moment in microseconds since 1970")
-    return Spec("once", str(at // SECOND_US * SECOND_US), read_in)
+    assert at_us is not None
+    if not 0 < at_us < LAST_US:
+        raise InvalidInput(f"at must be between 1970 and {iso(LAST_US)[:4]} (got {iso(at_us)})")
+    return Spec("once", str(at_us // SECOND_US * SECOND_US), read_in)
 
 
 @lru_cache(maxsize=4096)
@@ -133,7 +134,7 @@ def checked_zone(name: str) -> str:
 
 
 class Every:
-    """One slot per period, counted from the anchor; the anchor itself is none."""
+    """One slot per period, counted from the anchor, which is not a slot itself."""
 
     __slots__ = ("_anchor_us", "_period_us")
 
@@ -185,7 +186,7 @@ class Cron:
     def __init__(self, text: str, zone: str) -> None:
         self._sim = _parsed(text)
         self._zone = _zone(zone)
-        # As in Debian's cron: a job at given times happens once a day whatever the clocks do.
+        # As in Debian's cron: a job at given times happens once a day on every change of the clocks.
         self._fixed = not self._sim.parts[1].startswith("*") and not self._sim.parts[2].startswith("*")
         self._months = self._sim.months
         self._days: dict[date, list[int]] = {}
@@ -310,9 +311,9 @@ def _zone(name: str) -> ZoneInfo:
     return ZoneInfo(name)
 
 
-def _period_us(every: object) -> int:
-    us = parse_duration(every.removeprefix("every ").strip()) if isinstance(every, str) else every
-    if not isinstance(us, int) or isinstance(us, bool) or not EVERY_MIN_US <= us <= EVERY_MAX_US or us % SECOND_US:
+def _period_us(every: Duration) -> int:
+    us = duration_us(every.removeprefix("every ") if isinstance(every, str) else every, "every")
+    if not EVERY_MIN_US <= us <= EVERY_MAX_US or us % SECOND_US:
         raise InvalidInput(
             f"{every!r} is not an interval: whole seconds, at least one, at most ten years",
             "for example: --every 15m, --every 1h30m",
@@ -327,7 +328,7 @@ def _spelled(cron: str) -> str:
     text = " ".join(cron.split())
     text = _NAMED.get(text.lower(), text).upper()
     if text.lower() == "@reboot":
-        raise InvalidInput("a loop has moments, and @reboot is none", "start it from your init system")
+        raise InvalidInput("@reboot is not a schedule", "start it from your init system")
     if len(text) > 500 or len(text.split()) != 5:
         raise InvalidInput(
             f"{cron[:60]!r} is not a cron expression of five fields",
@@ -335,7 +336,7 @@ def _spelled(cron: str) -> str:
         )
     _parsed(text)
     if Cron(text, "UTC").after(0) is None:
-        raise InvalidInput(f"{cron[:60]!r} names a day that never comes", "does that month have so many days?")
+        raise InvalidInput(f"{cron[:60]!r} names a day that no month has", "does that month have so many days?")
     return text
 
 

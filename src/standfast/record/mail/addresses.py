@@ -1,21 +1,21 @@
 """Who a mail is for. An address names a box; anybody who knows the name may read from it.
 
     reviewer            the agent of that name (`agent:reviewer` is the same)
-    role:reviewer       whoever of that role reads next: each mail goes to one of them
+    role:reviewer       the next reader of that role: each mail goes to one of them
     session:fix-42      the session with that key, whichever process works on it
     ses_06f8w1x2…       the same by its id, also in another scope
 
-A box needs no registration: mail to somebody who was never seen is kept, and shown as waiting.
+A box needs no registration: mail to an unknown agent is kept, and shown as waiting.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from standfast.core import keys
 from standfast.db.contract import Tx
 from standfast.db.sql import load
 from standfast.errors import InvalidInput, NotFound
-from standfast.footings import keys
 from standfast.ids import is_id, prefix_of, short
 
 SQL = load(__name__)
@@ -38,7 +38,7 @@ def checked(address: object, what: str = "an address") -> str:
     if not colon or kind not in KINDS:
         return text
     if not name.strip():
-        raise InvalidInput(f"{what} {text!r} names nobody", f"for example: {kind}:reviewer")
+        raise InvalidInput(f"{what} {text!r} has no name", f"for example: {kind}:reviewer")
     return name.strip() if kind == "agent" and name.partition(":")[0] not in KINDS else f"{kind}:{name.strip()}"
 
 

@@ -6,17 +6,17 @@ change gives it the next version, and versions are never given twice, also not a
 JSON schema, and may carry a command that verifies it against the world. The journal keeps every
 version, so that a fork sees its parent's values as they were at the cut.
 
-    nouns      an entry as callers see it, and what they may give
+    models     an entry as callers see it, and what they may give
     schemas    the part of JSON Schema that is checked here
     values     writing and reading one value inside a transaction
-    room       `sf.state`
+    resource   `sf.state`
     session    `s.state`, the values of one session as a dictionary
 """
 
 from __future__ import annotations
 
-from standfast.record.state.nouns import Entry, Namespace
-from standfast.record.state.room import State
+from standfast.record.state.models import Entry, Namespace
+from standfast.record.state.resource import State
 from standfast.record.state.session import SessionState
 
 __all__ = ["Entry", "Namespace", "SessionState", "State"]

@@ -1,6 +1,6 @@
 """The part of JSON Schema that is checked at each write of a value.
 
-Small on purpose: what stands in a transaction has to end soon, and what is not checked must not
+Small on purpose: code inside a transaction has to end soon, and an unchecked value must not
 look as if it were. A keyword that is not in the tables below is refused by its name when the
 schema is given. `pattern` is among those: a regular expression can take for ever. Keywords that
 say nothing about validity (`title`, `description`, `format` …) are kept and not checked.
@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from standfast import serial
+from standfast import hints, serial
 from standfast.errors import InvalidInput
-from standfast.footings import hints
 
 SCHEMA_MAX_BYTES = 64 * 1024
 WORK_MAX = 20_000

@@ -7,11 +7,13 @@ from functools import partial
 from typing import Any
 
 from standfast import crash, serial
+from standfast.clock import Duration, duration_us
+from standfast.config.scope import Keyspace
+from standfast.core.checks import PAGE_MAX
 from standfast.db.contract import Tx
 from standfast.errors import NotFound
-from standfast.footings.checks import PAGE_MAX
-from standfast.ledger.opening import Opening
-from standfast.record.state.nouns import Entry, Place, entry
+from standfast.ledger.opening_counts import Opening
+from standfast.record.state.models import Entry, Place, entry
 from standfast.record.state.values import SQL, Wish, at_cut, live, put, remove
 
 
@@ -36,17 +38,25 @@ class SessionState(MutableMapping[str, serial.Json]):
         found = self._opening.store.read(lambda tx: self._look(tx, key))
         return default if found is None else found.value
 
+    def setdefault(self, key: str, default: serial.Json = None) -> serial.Json:
+        """The value of a key, which is stored first if there is none. Read-only, like every value read here."""
+        if (found := self.entry(key)) is None:
+            found = self.set(key, default)
+        return found.value
+
     def entry(self, key: str) -> Entry | None:
         """The value with its version, or None."""
         return self._opening.store.read(lambda tx: self._look(tx, key))
 
-    def set(self, key: str, value: serial.Json, *, for_us: int | None = None) -> Entry:
+    def set(self, key: str, value: serial.Json, *, for_: Duration | None = None) -> Entry:
         """Store it. Raises LeaseLost if the session was taken over."""
-        return self._write(lambda tx, place: put(tx, place, key, value, Wish(for_us=for_us)))
+        wish = Wish(for_us=duration_us(for_, "for_"))
+        return self._write(lambda tx, place: put(tx, place, key, value, wish))
 
-    def swap(self, key: str, value: serial.Json, *, version: int, for_us: int | None = None) -> Entry:
+    def swap(self, key: str, value: serial.Json, *, version: int, for_: Duration | None = None) -> Entry:
         """Store it only over this version; 0 means that there must be none yet."""
-        return self._write(lambda tx, place: put(tx, place, key, value, Wish(for_us=for_us), version=version))
+        wish = Wish(for_us=duration_us(for_, "for_"))
+        return self._write(lambda tx, place: put(tx, place, key, value, wish, version=version))
 
     def delete(self, key: str) -> Entry:
         """Take it away. Raises NotFound."""
@@ -76,19 +86,20 @@ class SessionState(MutableMapping[str, serial.Json]):
 
     def _keys_ever(self, namespace: str) -> Iterator[str]:
         store, after = self._opening.store, ""
-        while rows := store.read(partial(_keys_after, scope=self._opening.scope, namespace=namespace, after=after)):
+        place = Place(Keyspace(self._opening.scope), namespace)
+        while rows := store.read(partial(_keys_after, place=place, after=after)):
             yield from rows
             after = rows[-1]
 
     def _look(self, tx: Tx, key: str) -> Entry | None:
         opening = self._opening
-        row = tx.maybe(SQL.get, **Place(opening.scope, opening.session_id).named(key))
+        row = tx.maybe(SQL.get, **Place(Keyspace(opening.scope), opening.session_id).named(key))
         if row is not None:
             return entry(row) if live(tx, row) else None
         for session_id, cut_seq in opening.lineage:
-            told = at_cut(tx, Place(opening.scope, session_id), key, cut_seq)
-            if told is not None:
-                return told.entry
+            found = at_cut(tx, Place(Keyspace(opening.scope), session_id), key, cut_seq)
+            if found is not None:
+                return found.entry
         return None
 
     def _remove(self, tx: Tx, place: Place, key: str) -> Entry:
@@ -101,7 +112,7 @@ class SessionState(MutableMapping[str, serial.Json]):
     def _write(self, body: Callable[[Tx, Place], Entry]) -> Entry:
         opening = self._opening
         opening.usable()
-        place = Place(opening.scope, opening.session_id, opening.session_id, opening.label)
+        place = Place(Keyspace(opening.scope), opening.session_id, opening.session_id, opening.label)
 
         def guarded(tx: Tx) -> Entry:
             opening.check(tx)
@@ -115,6 +126,5 @@ class SessionState(MutableMapping[str, serial.Json]):
         return f"<state of {self._opening.session_key}>"
 
 
-def _keys_after(tx: Tx, *, scope: str, namespace: str, after: str) -> list[str]:
-    asked = {"scope": scope, "namespace": namespace, "after": after, "limit": PAGE_MAX}
-    return [row["key"] for row in tx.all(SQL.keys_ever, **asked)]
+def _keys_after(tx: Tx, *, place: Place, after: str) -> list[str]:
+    return [row["key"] for row in tx.all(SQL.keys_ever, after=after, limit=PAGE_MAX, **place.columns)]

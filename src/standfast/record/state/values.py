@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from os import urandom
 from typing import NamedTuple
 
 from standfast import crash, serial
+from standfast.core import journal
+from standfast.core.checks import NOT_GIVEN
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import InvalidInput, NotFound, StandfastError, VersionConflict
-from standfast.footings import journal
 from standfast.record.state import schemas
-from standfast.record.state.nouns import (
+from standfast.record.state.models import (
     EVIDENCE_MAX,
-    KEEP,
     VALUE_MAX_BYTES,
     VERDICTS,
     Entry,
@@ -20,6 +21,7 @@ from standfast.record.state.nouns import (
     checked_term,
     command_text,
     entry,
+    stored,
 )
 
 SQL = load(__name__)
@@ -28,14 +30,14 @@ EXPIRED_SHOWN = 50
 
 
 class Wish(NamedTuple):
-    """What is to be written, beside the value: its end, its schema, its command."""
+    """The columns written beside the value: its end, its schema, its command."""
 
     for_us: int | None = None
     keep_end: bool = False
-    json_schema: serial.Json = KEEP
-    verify: str | None = KEEP
+    json_schema: serial.Json = NOT_GIVEN
+    verify: str | None = NOT_GIVEN
     imported: bool = False
-    """The command comes from elsewhere: nothing runs it until somebody here gives it again."""
+    """The command comes from elsewhere: nothing runs it until a person here gives it again."""
 
 
 def put(
@@ -45,7 +47,7 @@ def put(
     wish = wish or Wish()
     if version is not None and not _is_version(version):
         raise InvalidInput("a version is a whole number: 0 for none yet, or the one that was read")
-    if wish.json_schema is not KEEP and wish.json_schema is not None:
+    if wish.json_schema is not NOT_GIVEN and wish.json_schema is not None:
         schemas.check(value, schemas.compiled(wish.json_schema), key)
     row = _row(tx, place, key, value, wish)
     crash.point("state.before_set")
@@ -58,7 +60,7 @@ def put(
             made = _write(tx, row | {"checked": found["json_schema"]}, version)
     if made is None:
         raise _moved_on(tx, place, key, version)
-    return _told(tx, entry(made), "state.set", place)
+    return _journal(tx, entry(made), "state.set", place)
 
 
 def remove(tx: Tx, place: Place, key: str, *, version: int | None = None) -> Entry:
@@ -67,35 +69,39 @@ def remove(tx: Tx, place: Place, key: str, *, version: int | None = None) -> Ent
     gone = tx.maybe(SQL.delete, **asked, **place.named(key))
     if gone is None:
         raise _moved_on(tx, place, key, version)
-    return _told(tx, entry(gone), "state.deleted", place)
+    return _journal(tx, entry(gone), "state.deleted", place)
 
 
 def look(tx: Tx, place: Place, key: str) -> Entry | None:
-    """The value as it stands; None if there is none, or its time is over."""
+    """The stored value; None if there is none, or its time is over."""
     row = tx.maybe(SQL.get, **place.named(key))
     return entry(row) if row is not None and live(tx, row) else None
 
 
-class Told(NamedTuple):
+class ValueAtCut(NamedTuple):
     """What the journal says of a key: a value, or that there was none any more."""
 
     entry: Entry | None
 
 
-def at_cut(tx: Tx, place: Place, key: str, cut_seq: int) -> Told | None:
-    """A value as it was at a cut; None if the journal says nothing of it. What is over by now is gone."""
-    told = tx.maybe(SQL.at_cut, subject=place.subject(key), cut_seq=cut_seq)
-    if told is None:
+def at_cut(tx: Tx, place: Place, key: str, cut_seq: int) -> ValueAtCut | None:
+    """A value as it was at a cut; None if the journal has none. Expired values are not returned."""
+    event = tx.maybe(SQL.at_cut, subject=place.subject(key), cut_seq=cut_seq)
+    if event is None:
         return None
-    data = serial.read(told["data"])
+    data = serial.read(event["data"])
     over = data["expires_us"] is not None and data["expires_us"] <= tx.now_us()
-    if told["type"] == "state.deleted" or over:
-        return Told(None)
-    return Told(Entry(place.scope, place.namespace, key, data["value"], data["version"], "", 0, data["expires_us"]))
+    if event["type"] == "state.deleted" or over:
+        return ValueAtCut(None)
+    if "value" not in data:  # it ends by itself, so the journal has no copy of it: the value itself, if still there
+        found = look(tx, place, key)
+        return ValueAtCut(found if found is not None and found.version == data["version"] else None)
+    value = stored(data["value"], place.namespace, key)
+    return ValueAtCut(Entry(*place.keyspace, place.namespace, key, value, data["version"], "", 0, data["expires_us"]))
 
 
 def expire(tx: Tx, limit: int) -> int:
-    """Empty what is over, in every scope. Nobody sees a difference: it is read as gone already."""
+    """Empty expired values, in every scope. Reads do not change: they skip them already."""
     crash.point("state.before_expire")
     gone = tx.all(SQL.expire, now_us=tx.now_us(), limit=limit)
     if gone:
@@ -124,10 +130,10 @@ def verified(tx: Tx, place: Place, key: str, *, version: int, verdict: str, evid
         state=verdict,
         summary=f"{key} version {version} is {verdict}",
         data={"version": version, "verdict": verdict, "evidence": words or None, "command": found.verify},
-        scope=place.own_scope,
+        scope=place.keyspace.scope,
         label=place.label,
     )
-    return found._replace(receipt=receipt)
+    return found.replace(receipt=receipt)
 
 
 def live(tx: Tx, row: Row) -> bool:
@@ -144,28 +150,28 @@ def unknown(place: Place, key: str) -> NotFound:
 
 def _row(tx: Tx, place: Place, key: str, value: serial.Json, wish: Wish) -> Row:
     for_us = checked_term(wish.for_us)
-    given = None if wish.json_schema is KEEP or wish.json_schema is None else serial.canonical(wish.json_schema)
+    given = None if wish.json_schema is NOT_GIVEN or wish.json_schema is None else serial.canonical(wish.json_schema)
     giver = None if wish.imported else tx.caller.actor
     return {
         **place.named(key),
-        **(tx.caller.label if place.label is None else place.label)._asdict(),
+        **(tx.caller.label if place.label is None else place.label).as_dict(),
         "value": serial.dumps(value, what="value", limit_bytes=VALUE_MAX_BYTES),
         "actor": tx.caller.actor,
         "now_us": tx.now_us(),
         "expires_us": None if for_us is None else tx.now_us() + for_us,
         "keep_end": int(wish.keep_end),
         "json_schema": given,
-        "keep_schema": int(wish.json_schema is KEEP),
+        "keep_schema": int(wish.json_schema is NOT_GIVEN),
         "checked": "",
-        "verify": None if wish.verify is KEEP else command_text(wish.verify, giver),
-        "keep_verify": int(wish.verify is KEEP),
+        "verify": None if wish.verify is NOT_GIVEN else command_text(wish.verify, giver),
+        "keep_verify": int(wish.verify is NOT_GIVEN),
     }
 
 
 def _write(tx: Tx, row: Row, version: int | None) -> Row | None:
-    if version is None:
-        return tx.maybe(SQL.set, **row)
-    return tx.maybe(SQL.create, **row) if version == 0 else tx.maybe(SQL.swap, version=version, **row)
+    if version:
+        return tx.maybe(SQL.swap, version=version, **row)
+    return tx.maybe(SQL.set, create=int(version == 0), **row)
 
 
 def _is_version(version: object) -> bool:
@@ -179,18 +185,27 @@ def _over(tx: Tx, row: Row, version: int | None) -> bool:
     return row["version"] == version if live(tx, row) else version == 0
 
 
-def _told(tx: Tx, made: Entry, type: str, place: Place) -> Entry:
+def _journal(tx: Tx, made: Entry, type: str, place: Place) -> Entry:
     receipt = journal.append(
         tx,
         type,
         place.subject(made.key),
         session_id=place.session_id,
         summary=f"{made.key} version {made.version}",
-        data={"version": made.version, "value": made.value, "expires_us": made.expires_us},
-        scope=place.own_scope,
+        data=_journalled(made),
+        scope=place.keyspace.scope,
         label=place.label,
     )
-    return made._replace(receipt=receipt)
+    return made.replace(receipt=receipt)
+
+
+def _journalled(made: Entry) -> dict[str, serial.Json]:
+    """A value that ends by itself leaves only a salted hash in the journal, which is kept for good."""
+    said: dict[str, serial.Json] = {"version": made.version, "expires_us": made.expires_us}
+    if not made.expires_us:
+        return {**said, "value": made.value}
+    salt = urandom(16).hex()
+    return {**said, "salt": salt, "hash": serial.hash([salt, made.value])}
 
 
 def _moved_on(tx: Tx, place: Place, key: str, version: int | None) -> StandfastError:
@@ -198,6 +213,6 @@ def _moved_on(tx: Tx, place: Place, key: str, version: int | None) -> StandfastE
     if found is None:
         return unknown(place, key)
     return VersionConflict(
-        f"state {key!r} is at version {found.version} (by {found.actor}), not {version}",
+        f"state {key!r} is at version {found.version} (by {found.agent}), not {version}",
         f"read it again, then swap over version {found.version}",
     )

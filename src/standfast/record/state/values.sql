@@ -1,40 +1,30 @@
--- Values by name, with versions that only grow: what is deleted or swept stays as a row whose end is 0.
+-- Values by name, with versions that only grow: a deleted or swept value stays as a row whose end is 0.
 
 -- name: get
 SELECT {columns:state}
 FROM state
-WHERE scope = :scope AND namespace = :namespace AND key = :key
+WHERE scope = :scope AND repository = :repository AND namespace = :namespace AND key = :key
 
 -- name: get_for_update
 SELECT {columns:state}
 FROM state
-WHERE scope = :scope AND namespace = :namespace AND key = :key
+WHERE scope = :scope AND repository = :repository AND namespace = :namespace AND key = :key
 {for_update}
 
--- In all three: a key that has a schema is written only by somebody who says which one was checked.
+-- In both: a key that has a schema is written only by a caller that says which one was checked. With `create`, only a
+-- key without a value is written.
 -- name: set
-INSERT INTO state (scope, namespace, key, value, version, json_schema, verify, actor, updated_us, expires_us, git_dir,
-                   origin)
-VALUES (:scope, :namespace, :key, :value, 1, :json_schema, :verify, :actor, :now_us, :expires_us, :git_dir, :origin)
-ON CONFLICT (scope, namespace, key) DO UPDATE
+INSERT INTO state (scope, repository, namespace, key, value, version, json_schema, verify, actor, updated_us,
+                   expires_us, git_dir, origin)
+VALUES (:scope, :repository, :namespace, :key, :value, 1, :json_schema, :verify, :actor, :now_us, :expires_us,
+        :git_dir, :origin)
+ON CONFLICT (scope, repository, namespace, key) DO UPDATE
 SET value = excluded.value, version = state.version + 1, actor = excluded.actor, updated_us = excluded.updated_us,
     expires_us = excluded.expires_us, verified_us = NULL, verdict = NULL,
     json_schema = CASE WHEN :keep_schema = 1 THEN state.json_schema ELSE excluded.json_schema END,
     verify = CASE WHEN :keep_verify = 1 THEN state.verify ELSE excluded.verify END
-WHERE :keep_schema = 0 OR COALESCE(state.json_schema, '') = :checked
-RETURNING {columns:state}
-
--- Only if the key is not there yet.
--- name: create
-INSERT INTO state (scope, namespace, key, value, version, json_schema, verify, actor, updated_us, expires_us, git_dir,
-                   origin)
-VALUES (:scope, :namespace, :key, :value, 1, :json_schema, :verify, :actor, :now_us, :expires_us, :git_dir, :origin)
-ON CONFLICT (scope, namespace, key) DO UPDATE
-SET value = excluded.value, version = state.version + 1, actor = excluded.actor, updated_us = excluded.updated_us,
-    expires_us = excluded.expires_us, verified_us = NULL, verdict = NULL,
-    json_schema = CASE WHEN :keep_schema = 1 THEN state.json_schema ELSE excluded.json_schema END,
-    verify = CASE WHEN :keep_verify = 1 THEN state.verify ELSE excluded.verify END
-WHERE state.expires_us <= :now_us AND (:keep_schema = 0 OR COALESCE(state.json_schema, '') = :checked)
+WHERE (:create = 0 OR state.expires_us <= :now_us)
+  AND (:keep_schema = 0 OR COALESCE(state.json_schema, '') = :checked)
 RETURNING {columns:state}
 
 -- name: swap
@@ -43,7 +33,7 @@ SET value = :value, version = version + 1, actor = :actor, updated_us = :now_us,
     expires_us = CASE WHEN :keep_end = 1 THEN expires_us ELSE :expires_us END,
     json_schema = CASE WHEN :keep_schema = 1 THEN json_schema ELSE :json_schema END,
     verify = CASE WHEN :keep_verify = 1 THEN verify ELSE :verify END
-WHERE scope = :scope AND namespace = :namespace AND key = :key AND version = :version
+WHERE scope = :scope AND repository = :repository AND namespace = :namespace AND key = :key AND version = :version
   AND (expires_us IS NULL OR expires_us > :now_us)
   AND (:keep_schema = 0 OR COALESCE(json_schema, '') = :checked)
 RETURNING {columns:state}
@@ -53,40 +43,40 @@ RETURNING {columns:state}
 UPDATE state
 SET value = 'null', version = version + 1, json_schema = NULL, verify = NULL, verified_us = NULL, verdict = NULL,
     actor = :actor, updated_us = :now_us, expires_us = 0
-WHERE scope = :scope AND namespace = :namespace AND key = :key AND (:version = 0 OR version = :version)
+WHERE scope = :scope AND repository = :repository AND namespace = :namespace AND key = :key AND (:version = 0 OR version = :version)
   AND (expires_us IS NULL OR expires_us > :now_us)
 RETURNING {columns:state}
 
--- Empties what nobody can read any more. Its end becomes 0: it is not found here again.
+-- Empties expired values. Its end becomes 0: it is not found here again.
 -- name: expire
 WITH ended AS MATERIALIZED
-    (SELECT scope, namespace, key FROM state WHERE expires_us > 0 AND expires_us <= :now_us
+    (SELECT scope, repository, namespace, key FROM state WHERE expires_us > 0 AND expires_us <= :now_us
      ORDER BY expires_us LIMIT :limit {skip_locked})
 UPDATE state
 SET value = 'null', verified_us = NULL, verdict = NULL, expires_us = 0
 WHERE expires_us > 0 AND expires_us <= :now_us
-  AND (scope, namespace, key) IN (SELECT scope, namespace, key FROM ended)
+  AND (scope, repository, namespace, key) IN (SELECT scope, repository, namespace, key FROM ended)
 RETURNING namespace, key
 
--- Not a new version: what is known about the value has changed, not the value.
+-- Not a new version: the data about the value has changed, not the value.
 -- name: verified
 UPDATE state
 SET verified_us = :now_us, verdict = :verdict
-WHERE scope = :scope AND namespace = :namespace AND key = :key AND version = :version AND verify IS NOT NULL
+WHERE scope = :scope AND repository = :repository AND namespace = :namespace AND key = :key AND version = :version AND verify IS NOT NULL
   AND (expires_us IS NULL OR expires_us > :now_us)
 RETURNING {columns:state}
 
 -- name: page
 SELECT {columns:state}
 FROM state
-WHERE scope = :scope AND namespace = :namespace AND key > :after AND (expires_us IS NULL OR expires_us > :now_us)
+WHERE scope = :scope AND repository = :repository AND namespace = :namespace AND key > :after AND (expires_us IS NULL OR expires_us > :now_us)
 ORDER BY key
 LIMIT :limit
 
 -- name: page_to_verify
 SELECT {columns:state}
 FROM state
-WHERE scope = :scope AND namespace = :namespace AND key > :after AND (expires_us IS NULL OR expires_us > :now_us)
+WHERE scope = :scope AND repository = :repository AND namespace = :namespace AND key > :after AND (expires_us IS NULL OR expires_us > :now_us)
   AND verify IS NOT NULL
 ORDER BY key
 LIMIT :limit
@@ -94,7 +84,8 @@ LIMIT :limit
 -- name: namespaces
 SELECT namespace, count(*) AS n
 FROM state
-WHERE (scope = :home OR (scope = :scope AND namespace LIKE 'ses!_%' ESCAPE '!' AND {here}))
+WHERE scope = :scope
+  AND (repository = :repository OR (repository = '' AND namespace LIKE 'ses!_%' ESCAPE '!' AND {here}))
   AND namespace >= :after AND (namespace > :after OR :first = 1)
   AND (expires_us IS NULL OR expires_us > :now_us)
 GROUP BY namespace
@@ -103,7 +94,7 @@ LIMIT :limit
 
 -- Every key there ever was, deleted ones too: a fork asks what they were at its cut.
 -- name: keys_ever
-SELECT key FROM state WHERE scope = :scope AND namespace = :namespace AND key > :after ORDER BY key LIMIT :limit
+SELECT key FROM state WHERE scope = :scope AND repository = :repository AND namespace = :namespace AND key > :after ORDER BY key LIMIT :limit
 
 -- What the journal says a value was at a cut.
 -- name: at_cut

@@ -1,23 +1,23 @@
 """Finding a task, changing it, closing it: bodies of transactions, each on a row that is locked.
 
-`footings/claims.py` says who may change a row.
+`core/claims.py` says who may change a row.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from standfast import crash, serial
-from standfast.config.scope import scope_of
+from standfast import crash, hints, serial
+from standfast.config.scope import Keyspace
+from standfast.core import journal, leases, removed
+from standfast.core.checks import REASON_MAX
+from standfast.core.claims import FREE, Claims, found
+from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import IllegalTransition, InvalidInput
-from standfast.footings import journal, leases
-from standfast.footings.claims import FREE, Claims, found
-from standfast.footings.journal import Receipt
 from standfast.ids import new_id, short
-from standfast.record.tasks.nouns import (
-    REASON_MAX,
+from standfast.record.tasks.models import (
     Note,
     Task,
     checked_text,
@@ -39,7 +39,7 @@ def named(row: Row) -> str:
 
 def _by_fingerprint(tx: Tx, fingerprint: str) -> Row | None:
     """Its newest episode."""
-    return tx.maybe(SQL.by_fingerprint, scope=tx.caller.home, fingerprint=fingerprint)
+    return tx.maybe(SQL.by_fingerprint, fingerprint=fingerprint, **tx.caller.keyspace._asdict())
 
 
 CLAIMS = Claims(
@@ -50,7 +50,7 @@ CLAIMS = Claims(
     by_key=_by_fingerprint,
     named=named,
     hints=(
-        "standfast task list    (--all: every scope)",
+        "standfast task list --all",
         "standfast task claim {id}",
         "wait for its holder, or end the hold: standfast task release {id} --force",
     ),
@@ -61,21 +61,25 @@ find, locked = CLAIMS.find, CLAIMS.locked
 def locked_alone(tx: Tx, which: Which) -> Row:
     """The locked row, with sightings of the same problem kept out: for a change that opens or closes an episode."""
     if isinstance(which, Task):
-        id, scope, fingerprint = which.id, which.scope, which.fingerprint
+        id, keyspace, fingerprint = which.id, Keyspace(which.scope, which.repository), which.fingerprint
     else:
         row = find(tx, which)
-        id, scope, fingerprint = row["id"], row["scope"], row["fingerprint"]
-    be_alone(tx, scope, fingerprint)
+        id, keyspace, fingerprint = row["id"], keyspace_of(row), row["fingerprint"]
+    lock_fingerprint(tx, keyspace, fingerprint)
     return CLAIMS.lock(tx, id)
 
 
-def be_alone(tx: Tx, scope: str, name: str) -> None:
-    tx.run(SQL.alone, name=f"task {scope} {name}")
+def lock_fingerprint(tx: Tx, keyspace: Keyspace, name: str) -> None:
+    tx.run(SQL.alone, name=f"task {keyspace.scope} {keyspace.repository} {name}")
+
+
+def keyspace_of(row: Row) -> Keyspace:
+    return Keyspace(row["scope"], row["repository"])
 
 
 def current(tx: Tx, row: Row) -> Row | None:
     """The newest episode of the same problem."""
-    return tx.maybe(SQL.by_fingerprint, scope=row["scope"], fingerprint=row["fingerprint"])
+    return tx.maybe(SQL.by_fingerprint, fingerprint=row["fingerprint"], **keyspace_of(row)._asdict())
 
 
 # -- the holder -------------------------------------------------------------------------------------
@@ -83,7 +87,7 @@ def current(tx: Tx, row: Row) -> Row | None:
 
 def outsider(tx: Tx, row: Row) -> int:
     """1 if a change by the caller has to fence off a holder that is late or gone."""
-    return int(row["holder"] is not None and not leases.acts_for(tx, row))
+    return int(row["holder"] is not None and not leases.may_act_for(tx, row))
 
 
 def fenced_off(tx: Tx, row: Row) -> dict[str, serial.Json]:
@@ -96,9 +100,11 @@ def fenced_off(tx: Tx, row: Row) -> dict[str, serial.Json]:
 
 def change(tx: Tx, row: Row, type: str, *, data: serial.Json = None, **columns: Any) -> Task:
     """Set some columns of a locked row and journal it."""
-    row = row | columns | {"updated_us": tx.now_us()}
-    tx.defer(SQL.change, found, now_us=tx.now_us(), **row)
-    return task(tx, row, told(tx, row, type, data=data))
+    new = row | columns | {"updated_us": tx.now_us()}
+    tx.defer(SQL.change, found, now_us=tx.now_us(), **new)
+    receipt = journal_change(tx, new, type, data=data)
+    removed.keep(tx, "task", row, new)
+    return task(tx, new, receipt)
 
 
 def close(
@@ -110,7 +116,7 @@ def close(
     cool_down_us: int | None = None,
     data: dict[str, serial.Json] | None = None,
 ) -> Task:
-    """Close a locked row that is not closed. Whoever held it and is not the caller is fenced off."""
+    """Close a locked row that is not closed. A holder that is not the caller is fenced off."""
     crash.point("task.before_close")
     grow = outsider(tx, row)
     data = {**(data or {}), **fenced_off(tx, row)} or None
@@ -121,13 +127,15 @@ def close(
         "actor": tx.caller.actor,
     }
     tx.defer(SQL.close, found, id=row["id"], fence=row["fence"], grow=grow, now_us=tx.now_us(), **written)
-    row = row | written | FREE | {"state": "closed", "snoozed_until_us": None, "fence": row["fence"] + grow}
-    row |= {"closed_us": tx.now_us(), "updated_us": tx.now_us()}
-    return task(tx, row, told(tx, row, "task.closed", data=data))
+    new = row | written | FREE | {"state": "closed", "snoozed_until_us": None, "fence": row["fence"] + grow}
+    new |= {"closed_us": tx.now_us(), "updated_us": tx.now_us()}
+    receipt = journal_change(tx, new, "task.closed", data=data)
+    removed.keep(tx, "task", row, new)
+    return task(tx, new, receipt)
 
 
 def let_go(tx: Tx, row: Row, *, grow: int = 0) -> Row:
-    """The row without its holder. Not journalled: whoever asks says why."""
+    """The row without its holder. Not journalled: the caller records why."""
     tx.defer(SQL.let_go, found, id=row["id"], fence=row["fence"], grow=grow, now_us=tx.now_us())
     return row | FREE | {"fence": row["fence"] + grow, "updated_us": tx.now_us()}
 
@@ -149,14 +157,14 @@ def note(tx: Tx, which: Which, text: str) -> Note:
     row = find(tx, which)
     text = checked_text(text, "a note")
     if not text.strip():
-        raise InvalidInput("a note is empty", "say it in words")
+        raise InvalidInput("a note is empty", "write a sentence")
     id = new_id("tno")
     tx.run(SQL.note, id=id, task_id=row["id"], text=text, actor=tx.caller.actor, now_us=tx.now_us())
-    receipt = told(tx, row, "task.noted", summary=text)
+    receipt = journal_change(tx, row, "task.noted", summary=text)
     return Note(id, row["id"], text, tx.caller.actor, tx.now_us(), receipt)
 
 
-def told(
+def journal_change(
     tx: Tx, row: Row, type: str, *, summary: str | None = None, data: serial.Json = None, source: str = "seen"
 ) -> Receipt:
     title = row["title"] if not row["reason"] else f"{serial.clean(row['title'], 120)}: {row['reason']}"
@@ -169,7 +177,7 @@ def told(
         session_id=row["session_id"],
         state=row["state"],
         source=source,
-        scope=scope_of(row["scope"]),
+        scope=row["scope"],
     )
 
 
@@ -177,5 +185,5 @@ def _refuse_closed(row: Row, wanted: str) -> None:
     if row["state"] == "closed":
         raise IllegalTransition(
             f"{named(row)} is closed and cannot become {wanted}: {row['reason']}",
-            f"standfast task reopen {short(row['id'])}",
+            hints.command("task", "reopen", short(row["id"])),
         )

@@ -4,12 +4,12 @@
 -- name: by_fingerprint
 SELECT {columns:task}
 FROM task
-WHERE scope = :scope AND fingerprint = :fingerprint
+WHERE scope = :scope AND repository = :repository AND fingerprint = :fingerprint
 ORDER BY episode DESC
 LIMIT 1
 
 -- One sighting, closing or reopening of a problem at a time. The unique indexes alone would do, but
--- on PostgreSQL a race is then told as an error, and a return could miss the cool-down of a closing
+-- on PostgreSQL a race is then reported as an error, and a return could miss the cool-down of a closing
 -- that is just being committed. SQLite has one writer anyway.
 -- name: alone [sqlite]
 SELECT 1 AS alone
@@ -33,7 +33,7 @@ SET state = 'closed', reason = :reason, result = :result, cool_down_us = :cool_d
 WHERE id = :id AND fence = :fence AND state <> 'closed'
 RETURNING id
 
--- The holder goes; the fence grows only if somebody else ends the hold, so that the old holder is refused.
+-- Clear the holder; the fence grows only if another caller ends the hold, so that the old holder is refused.
 -- name: let_go
 UPDATE task
 SET {lease_none},

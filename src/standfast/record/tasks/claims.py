@@ -1,19 +1,19 @@
-"""Claims of tasks: which task is ready, and what taking it writes. `footings/claims.py` has the rest."""
+"""Claims of tasks: which task is ready, and what taking it writes. `core/claims.py` has the rest."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from standfast import crash
+from standfast import crash, hints
+from standfast.core import leases
+from standfast.core.claims import found
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import Conflict, IllegalTransition, InProgress
-from standfast.footings import leases
-from standfast.footings.claims import found
 from standfast.ids import short
 from standfast.record.tasks import changes
 from standfast.record.tasks.changes import CLAIMS
-from standfast.record.tasks.nouns import Task, task
+from standfast.record.tasks.models import Task, task
 
 SQL = load(__name__)
 
@@ -21,7 +21,7 @@ PAGES_MAX = 20
 SHOWN_MAX = 5
 
 
-class Asked(NamedTuple):
+class ClaimFilter(NamedTuple):
     """Which tasks a worker wants, and how it will hold what it gets."""
 
     label: str
@@ -32,10 +32,10 @@ class Asked(NamedTuple):
 
     def filters(self, tx: Tx) -> Row:
         chosen = {name: getattr(self, name) for name in ("label", "kind", "source", "assignee")}
-        return chosen | {"scope": tx.caller.home, "now_us": tx.now_us()} | tx.lease_clock()
+        return chosen | {"now_us": tx.now_us(), **tx.caller.keyspace._asdict()} | tx.lease_clock()
 
 
-def next_ready(tx: Tx, asked: Asked, limit: int) -> list[Task]:
+def next_ready(tx: Tx, asked: ClaimFilter, limit: int) -> list[Task]:
     """The first `limit` that could be claimed now, in the order in which they would be."""
     listed: list[Task] = []
     at: Row = {"priority": -1, "created_us": 0, "id": ""}
@@ -48,7 +48,7 @@ def next_ready(tx: Tx, asked: Asked, limit: int) -> list[Task]:
     return listed[:limit]
 
 
-def claim_next(tx: Tx, asked: Asked) -> Task | None:
+def claim_next(tx: Tx, asked: ClaimFilter) -> Task | None:
     """The most urgent one that is ready, or None."""
     crash.point("task.before_claim")
     CLAIMS.expire_dead(tx)
@@ -56,13 +56,13 @@ def claim_next(tx: Tx, asked: Asked) -> Task | None:
     return None if row is None else _taken(tx, row, asked)
 
 
-def claim(tx: Tx, which: changes.Which, asked: Asked) -> Task:
+def claim(tx: Tx, which: changes.Which, asked: ClaimFilter) -> Task:
     """This very one, if no live holder has it. Raises InProgress, Conflict, IllegalTransition."""
     crash.point("task.before_claim")
     row = changes.locked(tx, which)
     _refuse_unready(tx, row)
-    term = leases.term_of(tx, asked.for_us)
-    if not leases.stand(tx, row).live:
+    term = leases.new_lease(tx, asked.for_us)
+    if not leases.judge(tx, row).live:
         return _taken(tx, row, asked)
     if row["holder"] == term["holder"] and row["holder"].startswith("a:"):
         return task(tx, CLAIMS.extend(tx, row, term))
@@ -77,15 +77,15 @@ def release(tx: Tx, which: changes.Which, *, force: bool) -> Task:
     crash.point("task.before_release")
     free = changes.let_go(tx, row, grow=changes.outsider(tx, row))
     data = {"fence": row["fence"], **changes.fenced_off(tx, row)}
-    return task(tx, free, changes.told(tx, free, "task.released", data=data))
+    return task(tx, free, changes.journal_change(tx, free, "task.released", data=data))
 
 
 # -- small parts -------------------------------------------------------------------------------------
 
 
-def _taken(tx: Tx, row: Row, asked: Asked) -> Task:
-    standing = leases.stand(tx, row)
-    term = leases.term_of(tx, asked.for_us)
+def _taken(tx: Tx, row: Row, asked: ClaimFilter) -> Task:
+    standing = leases.judge(tx, row)
+    term = leases.new_lease(tx, asked.for_us)
     written = term | {"actor": tx.caller.actor}
     if row["state"] == "snoozed":
         tx.defer(SQL.wake, found, id=row["id"])
@@ -93,17 +93,18 @@ def _taken(tx: Tx, row: Row, asked: Asked) -> Task:
     taken = row | written | {"state": "open", "snoozed_until_us": None}
     taken |= {"fence": row["fence"] + 1, "updated_us": tx.now_us()}
     if standing.free:
-        told = changes.told(tx, taken, "task.claimed", data={"fence": taken["fence"], "by": term["holder"]})
+        told = changes.journal_change(tx, taken, "task.claimed", data={"fence": taken["fence"], "by": term["holder"]})
     else:
         data = {"fence": taken["fence"], "by": term["holder"], "from": row["holder"], "was": standing.state}
-        told = changes.told(tx, taken, "task.taken_over", data=data)
+        told = changes.journal_change(tx, taken, "task.taken_over", data=data)
     return task(tx, taken, told)
 
 
 def _refuse_unready(tx: Tx, row: Row) -> None:
     if row["state"] in ("closed", "accepted"):
         raise IllegalTransition(
-            f"{changes.named(row)} is {row['state']} and not to be claimed", f"standfast task reopen {short(row['id'])}"
+            f"{changes.named(row)} is {row['state']} and cannot be claimed",
+            hints.command("task", "reopen", short(row["id"])),
         )
     blockers = tx.all(SQL.blockers, id=row["id"], limit=SHOWN_MAX)
     if blockers:
@@ -114,7 +115,7 @@ def _refuse_unready(tx: Tx, row: Row) -> None:
 def _in_progress(tx: Tx, row: Row, *, ours: bool) -> InProgress:
     refusal = leases.in_progress(tx, changes.named(row), row)
     if not ours:
-        return InProgress(refusal.message, "standfast task next shows what is free")
+        return InProgress(refusal.message, "see free tasks: standfast task next")
     # A claim that ended in CommitUnknown may have been written: its caller holds a task it was never given.
     name = short(row["id"])
     hint = f'yours, also if the answer to a claim was lost: go on with tasks.get("{name}"), or tasks.release("{name}")'

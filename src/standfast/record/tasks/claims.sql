@@ -1,10 +1,10 @@
 -- Claims: the most urgent task that is ready goes to one of those who ask.
 
--- Ready: open or awake again, held by nobody, everything it needs closed, nothing unfinished below it.
+-- Ready: open or awake again, without a holder, everything it needs closed, nothing unfinished below it.
 -- name: ready
 SELECT {columns:task}
 FROM task t
-WHERE t.scope = :scope AND t.state IN ('open', 'snoozed')
+WHERE t.scope = :scope AND t.repository = :repository AND t.state IN ('open', 'snoozed')
   AND (t.state = 'open' OR t.snoozed_until_us <= :now_us)
   AND (t.holder IS NULL OR {lease_over:t})
   AND (t.assignee IS NULL OR t.assignee = :assignee)
@@ -21,7 +21,7 @@ LIMIT 1
 -- name: ready_page
 SELECT {columns:task}
 FROM task t
-WHERE t.scope = :scope AND t.state IN ('open', 'snoozed')
+WHERE t.scope = :scope AND t.repository = :repository AND t.state IN ('open', 'snoozed')
   AND (t.priority, t.created_us, t.id) > (:priority, :created_us, :id)
   AND (t.state = 'open' OR t.snoozed_until_us <= :now_us)
   AND (t.holder IS NULL OR t.holder LIKE 'p:%' OR {lease_over:t})

@@ -1,18 +1,20 @@
-"""What a task waits for: what it needs, and, for a goal, what is below it.
+"""The tasks a task waits for: those it needs, and, for a goal, those below it.
 
 A task with tasks below it is a goal: it is not handed out before they are settled, and its progress is
-counted from them whenever somebody asks. Both kinds of waiting form one graph, and a change that
+counted from them on each read. Both kinds of waiting form one graph, and a change that
 would close a circle in it is refused inside the transaction that asks for it.
 """
 
 from __future__ import annotations
 
+from standfast import hints
+from standfast.core import removed
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import Conflict, InvalidInput
 from standfast.ids import short
 from standfast.record.tasks import changes
-from standfast.record.tasks.nouns import Other, Progress, Task, task
+from standfast.record.tasks.models import Other, Progress, Task, task
 
 SQL = load(__name__)
 
@@ -23,20 +25,23 @@ SHOWN_MAX = 100
 
 def need(tx: Tx, which: changes.Which, on: changes.Which) -> Task:
     row, other = changes.find(tx, which), changes.find(tx, on)
-    changes.be_alone(tx, row["scope"], "graph")
+    changes.lock_fingerprint(tx, changes.keyspace_of(row), "graph")
     refuse_circle(tx, row["id"], other)
     if tx.one(SQL.count_needs, id=row["id"])["count"] >= NEEDS_MAX:
         raise InvalidInput(f"{changes.named(row)} needs {NEEDS_MAX} others already", "make a goal of some of them")
     if tx.maybe(SQL.need, task_id=row["id"], needs_id=other["id"]) is None:
         return task(tx, row)
-    return task(tx, row, changes.told(tx, row, "task.needs", summary=other["title"], data={"needs": other["id"]}))
+    told = changes.journal_change(tx, row, "task.needs", summary=other["title"], data={"needs": other["id"]})
+    removed.keep(tx, "task_need", None, {"task_id": row["id"], "needs_id": other["id"]})
+    return task(tx, row, told)
 
 
 def unneed(tx: Tx, which: changes.Which, on: changes.Which) -> Task:
     row, other = changes.find(tx, which), changes.find(tx, on)
     if tx.maybe(SQL.unneed, task_id=row["id"], needs_id=other["id"]) is None:
         return task(tx, row)
-    told = changes.told(tx, row, "task.needs_no_more", summary=other["title"], data={"needs": other["id"]})
+    told = changes.journal_change(tx, row, "task.needs_no_more", summary=other["title"], data={"needs": other["id"]})
+    removed.keep(tx, "task_need", {"task_id": row["id"], "needs_id": other["id"]}, None)
     return task(tx, row, told)
 
 
@@ -46,7 +51,7 @@ def refuse_circle(tx: Tx, waiting: str, on: Row) -> None:
         return
     raise Conflict(
         f"{changes.named(on)} waits for {short(waiting)} already: each would wait for the other",
-        f"see what waits for what: standfast task show {short(on['id'])}",
+        f"see what waits for what: {hints.command('task', 'show', short(on['id']))}",
         code="circle",
     )
 

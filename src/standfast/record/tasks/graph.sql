@@ -1,4 +1,4 @@
--- What a task waits for: what it needs, and what is below it.
+-- The tasks a task waits for: those it needs, and those below it.
 
 -- name: need
 INSERT INTO task_need (task_id, needs_id) VALUES (:task_id, :needs_id)
@@ -44,16 +44,17 @@ LIMIT :limit
 SELECT c.id AS id, c.title AS title, c.state AS state, c.episode AS episode
 FROM task c
 WHERE c.parent_id = :id
-  AND c.episode = (SELECT MAX(n.episode) FROM task n WHERE n.scope = c.scope AND n.fingerprint = c.fingerprint)
+  AND c.episode = (SELECT MAX(n.episode) FROM task n
+                   WHERE n.scope = c.scope AND n.repository = c.repository AND n.fingerprint = c.fingerprint)
 ORDER BY c.priority, c.id
 LIMIT :limit
 
 -- The leaves below a goal, each by its newest episode.
 -- name: progress
-WITH RECURSIVE below (id, state, holder, scope, fingerprint, episode, depth) AS (
-    SELECT id, state, holder, scope, fingerprint, episode, 1 FROM task WHERE parent_id = :id
+WITH RECURSIVE below (id, state, holder, scope, repository, fingerprint, episode, depth) AS (
+    SELECT id, state, holder, scope, repository, fingerprint, episode, 1 FROM task WHERE parent_id = :id
     UNION ALL
-    SELECT t.id, t.state, t.holder, t.scope, t.fingerprint, t.episode, b.depth + 1
+    SELECT t.id, t.state, t.holder, t.scope, t.repository, t.fingerprint, t.episode, b.depth + 1
     FROM below b JOIN task t ON t.parent_id = b.id
     WHERE b.depth < :depth_max
 )
@@ -63,4 +64,5 @@ SELECT COUNT(*) AS total,
        COALESCE(SUM(CASE WHEN b.holder IS NOT NULL THEN 1 ELSE 0 END), 0) AS held
 FROM below b
 WHERE NOT EXISTS (SELECT 1 FROM task c WHERE c.parent_id = b.id)
-  AND b.episode = (SELECT MAX(n.episode) FROM task n WHERE n.scope = b.scope AND n.fingerprint = b.fingerprint)
+  AND b.episode = (SELECT MAX(n.episode) FROM task n
+                   WHERE n.scope = b.scope AND n.repository = b.repository AND n.fingerprint = b.fingerprint)

@@ -14,17 +14,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from standfast import crash, serial
+from standfast.core import journal, keys, leases, naming
+from standfast.core.checks import NAME_MAX, PRIORITY_DEFAULT, bounded_us
+from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.errors import InvalidInput, NotFound
-from standfast.footings import journal, keys, leases
-from standfast.footings.checks import bounded_us
+from standfast.errors import InvalidInput
 from standfast.ids import new_id
 from standfast.record.tasks import changes, graph
 from standfast.record.tasks.fingerprint import fingerprint as fingerprint_of
-from standfast.record.tasks.nouns import (
-    NAME_MAX,
-    PRIORITY_DEFAULT,
+from standfast.record.tasks.models import (
     Swept,
     Task,
     checked_name,
@@ -106,12 +105,14 @@ def checked_cool_down(cool_down_us: int | None) -> int | None:
     return bounded_us(cool_down_us, "a cool-down", least_us=0, hint="for example: --cool-down 30m")
 
 
-def add(tx: Tx, seen: Report, *, needs: Iterable[changes.Which] = (), session: str | None = None) -> Task:
-    """Open it or count it. `needs` are written once, with a new episode."""
+def add(
+    tx: Tx, seen: Report, *, needs: Iterable[changes.Which] = (), session: str | None = None, id: str | None = None
+) -> Task:
+    """Open it or count it. `needs` are written once, with a new episode; `id` is that of a task from elsewhere."""
     crash.point("task.before_add")
     session_id = session_of(tx, session)
     parent = None if seen.parent is None else changes.find(tx, seen.parent)
-    counted = _counted(tx, seen, parent, session_id)
+    counted = _counted(tx, seen, parent, session_id, id or new_id("tsk"))
     if counted.sighting not in ("new", "returned"):
         return counted
     for other in needs:
@@ -119,24 +120,24 @@ def add(tx: Tx, seen: Report, *, needs: Iterable[changes.Which] = (), session: s
     return counted
 
 
-def _counted(tx: Tx, seen: Report, parent: Row | None, session_id: str | None) -> Task:
-    scope = tx.caller.home
-    changes.be_alone(tx, scope, seen.fingerprint)
-    wanted = seen._asdict() | {"id": new_id("tsk"), "scope": scope, "now_us": tx.now_us(), "session_id": session_id}
-    wanted |= tx.caller.labelled()
+def _counted(tx: Tx, seen: Report, parent: Row | None, session_id: str | None, id: str) -> Task:
+    keyspace = tx.caller.keyspace
+    changes.lock_fingerprint(tx, keyspace, seen.fingerprint)
+    wanted = seen._asdict() | {"id": id, "now_us": tx.now_us(), "session_id": session_id}
+    wanted |= keyspace._asdict() | tx.caller.labelled()
     row = tx.maybe(SQL.add, parent_id=parent["id"] if parent is not None else None, **wanted)
     if row is None:
-        row = tx.one(SQL.count_cooling, scope=scope, fingerprint=seen.fingerprint, now_us=tx.now_us())
-        return task(tx, row, _told(tx, row, "task.seen", cooling=True), sighting="cooling")
+        row = tx.one(SQL.count_cooling, **wanted)
+        return task(tx, row, _journal(tx, row, "task.seen", cooling=True), sighting="cooling")
     if row["id"] != wanted["id"]:
-        return task(tx, row, _told(tx, row, "task.seen"), sighting="again")
-    opened = _told(tx, row, "task.opened", episode=row["episode"])
+        return task(tx, row, _journal(tx, row, "task.seen"), sighting="again")
+    opened = _journal(tx, row, "task.opened", episode=row["episode"])
     return task(tx, row, opened, sighting="new" if row["episode"] == 1 else "returned")
 
 
-def _told(tx: Tx, row: Row, type: str, **more: serial.Json) -> journal.Receipt:
-    # What is wrong in the world is a report; that it was reported is what we saw.
-    return changes.told(tx, row, type, data={"occurrences": row["occurrences"], **more})
+def _journal(tx: Tx, row: Row, type: str, **more: serial.Json) -> Receipt:
+    # The problem itself is `said`: a report. That it was reported is `seen`.
+    return changes.journal_change(tx, row, type, data={"occurrences": row["occurrences"], **more})
 
 
 def session_of(tx: Tx, session: str | None) -> str | None:
@@ -144,7 +145,7 @@ def session_of(tx: Tx, session: str | None) -> str | None:
         return None
     row = tx.maybe(SQL.session, scope=tx.caller.scope, session=session)
     if row is None:
-        raise NotFound(f"there is no session {serial.clean(session, 60)!r} here", "see them: standfast session list")
+        raise naming.unknown(tx, "session", session)
     return str(row["id"])
 
 
@@ -153,10 +154,10 @@ def session_of(tx: Tx, session: str | None) -> str | None:
 
 def sweep(tx: Tx, source: str, reports: list[Report], *, absent_max: int | None) -> Swept:
     crash.point("task.before_sweep")
-    whose: Row = {"scope": tx.caller.home, **tx.caller.labelled()}
+    whose: Row = {**tx.caller.keyspace._asdict(), **tx.caller.labelled()}
     n = tx.one(SQL.next_sweep, source=source, now_us=tx.now_us(), **whose)["n"]
     for name in sorted(one.fingerprint for one in reports):
-        changes.be_alone(tx, tx.caller.home, name)  # in one order for all: two sweeps that meet take turns
+        changes.lock_fingerprint(tx, tx.caller.keyspace, name)  # in one order for all: two sweeps that meet take turns
     opened: list[str] = []
     for one in reports:
         counted = add(tx, one)  # if it raises, nothing of this sweep is kept
@@ -169,7 +170,7 @@ def sweep(tx: Tx, source: str, reports: list[Report], *, absent_max: int | None)
 
 
 def reports(source: str, seen: Iterable[str | Mapping[str, Any]], cool_down_us: int | None) -> list[Report]:
-    """Each problem once, in the order they were told."""
+    """Each problem once, in the order of the reports."""
     source = keys.checked(source, "a source", limit=NAME_MAX)
     if isinstance(seen, str):
         raise InvalidInput("seen is a list of titles, not one text", "seen=[…]")
@@ -182,7 +183,7 @@ def reports(source: str, seen: Iterable[str | Mapping[str, Any]], cool_down_us: 
                 f"one of: {', '.join(sorted(_REPORTABLE))}",
             )
         if "title" not in fields:
-            raise InvalidInput("a sighting without a title", '"title" says what was seen')
+            raise InvalidInput("a sighting needs a title", '"title" says what was seen')
         made = report(source=source, cool_down_us=cool_down_us, **fields)
         found[made.fingerprint] = made
     if len(found) > SEEN_MAX:
@@ -191,12 +192,12 @@ def reports(source: str, seen: Iterable[str | Mapping[str, Any]], cool_down_us: 
 
 
 def _close_absent(tx: Tx, source: str, n: int, absent_max: int) -> list[str]:
-    asked: Row = {"scope": tx.caller.home, "source": source, "seen_before": n - absent_max, "limit": CLOSED_MAX}
+    asked: Row = {"source": source, "seen_before": n - absent_max, "limit": CLOSED_MAX, **tx.caller.keyspace._asdict()}
     reason = f"absent from {absent_max} sweep{'s' * (absent_max > 1)} of {source}"
     closed = []
     for found in tx.all(SQL.absent, **asked, **tx.lease_clock()):
-        changes.be_alone(tx, tx.caller.home, found["fingerprint"])
+        changes.lock_fingerprint(tx, tx.caller.keyspace, found["fingerprint"])
         row = tx.maybe(SQL.still_absent, id=found["id"], seen_before=n - absent_max)
-        if row is not None and not leases.stand(tx, row).live:
+        if row is not None and not leases.judge(tx, row).live:
             closed.append(changes.close(tx, row, reason, data={"sweep": n}).id)
     return closed

@@ -4,22 +4,28 @@
 -- one that was closed a moment ago and is cooling down is left to `count_cooling` (no row comes back).
 -- What a person may have changed since (priority, labels, assignee) is not touched by a sighting.
 -- name: add
-INSERT INTO task (id, scope, fingerprint, episode, state, title, body, kind, source, priority, labels, branch,
-                  assignee, parent_id, session_id, occurrences, first_seen_us, last_seen_us, last_sweep,
+INSERT INTO task (id, scope, repository, fingerprint, episode, state, title, body, kind, source, priority, labels,
+                  branch, assignee, parent_id, session_id, occurrences, first_seen_us, last_seen_us, last_sweep,
                   cool_down_us, due_us, fence, created_us, updated_us, git_dir, origin)
-SELECT :id, :scope, :fingerprint,
-       COALESCE((SELECT MAX(p.episode) FROM task p WHERE p.scope = :scope AND p.fingerprint = :fingerprint), 0) + 1,
+SELECT :id, :scope, :repository, :fingerprint,
+       COALESCE((SELECT MAX(p.episode) FROM task p
+                 WHERE p.scope = :scope AND p.repository = :repository AND p.fingerprint = :fingerprint), 0) + 1,
        'open', :title, :body, :kind, :source, :priority, :labels, :branch, :assignee,
-       COALESCE(:parent_id, (SELECT p.parent_id FROM task p WHERE p.scope = :scope AND p.fingerprint = :fingerprint
+       COALESCE(:parent_id, (SELECT p.parent_id FROM task p
+                             WHERE p.scope = :scope AND p.repository = :repository AND p.fingerprint = :fingerprint
                              ORDER BY p.episode DESC LIMIT 1)),
        :session_id, 1, :now_us, :now_us,
-       COALESCE((SELECT s.n FROM sweep s WHERE s.scope = :scope AND s.source = :source), 0),
+       COALESCE((SELECT s.n FROM sweep s
+                 WHERE s.scope = :scope AND s.repository = :repository AND s.source = :source), 0),
        :cool_down_us, :due_us, 0, :now_us, :now_us, :git_dir, :origin
 WHERE NOT EXISTS (SELECT 1 FROM task c
-                  WHERE c.scope = :scope AND c.fingerprint = :fingerprint AND c.state = 'closed'
+                  WHERE c.scope = :scope AND c.repository = :repository AND c.fingerprint = :fingerprint
+                    AND c.state = 'closed'
                     AND c.closed_us > :now_us - c.cool_down_us)
-   OR EXISTS (SELECT 1 FROM task o WHERE o.scope = :scope AND o.fingerprint = :fingerprint AND o.state <> 'closed')
-ON CONFLICT (scope, fingerprint) WHERE state <> 'closed'
+   OR EXISTS (SELECT 1 FROM task o
+              WHERE o.scope = :scope AND o.repository = :repository AND o.fingerprint = :fingerprint
+                AND o.state <> 'closed')
+ON CONFLICT (scope, repository, fingerprint) WHERE state <> 'closed'
 DO UPDATE SET occurrences = task.occurrences + 1, last_seen_us = excluded.last_seen_us, title = excluded.title,
               body = COALESCE(excluded.body, task.body),
               cool_down_us = COALESCE(excluded.cool_down_us, task.cool_down_us),
@@ -30,26 +36,27 @@ RETURNING {columns:task}
 -- name: count_cooling
 UPDATE task
 SET occurrences = occurrences + 1, last_seen_us = :now_us, updated_us = :now_us
-WHERE scope = :scope AND fingerprint = :fingerprint
-  AND episode = (SELECT MAX(p.episode) FROM task p WHERE p.scope = :scope AND p.fingerprint = :fingerprint)
+WHERE scope = :scope AND repository = :repository AND fingerprint = :fingerprint
+  AND episode = (SELECT MAX(p.episode) FROM task p
+                 WHERE p.scope = :scope AND p.repository = :repository AND p.fingerprint = :fingerprint)
 RETURNING {columns:task}
 
 -- name: session
 SELECT id FROM session WHERE id = :session OR (scope = :scope AND key = :session)
 
 -- name: next_sweep
-INSERT INTO sweep (scope, source, n, updated_us, git_dir, origin)
-VALUES (:scope, :source, 1, :now_us, :git_dir, :origin)
-ON CONFLICT (scope, source) DO UPDATE SET n = sweep.n + 1, updated_us = excluded.updated_us
+INSERT INTO sweep (scope, repository, source, n, updated_us, git_dir, origin)
+VALUES (:scope, :repository, :source, 1, :now_us, :git_dir, :origin)
+ON CONFLICT (scope, repository, source) DO UPDATE SET n = sweep.n + 1, updated_us = excluded.updated_us
 RETURNING n
 
--- What the last sweeps did not see. An accepted problem stays accepted, and what somebody works on is
+-- Tasks that the last sweeps did not see. An accepted problem stays accepted, and a held task is
 -- left to them; a process that is gone is judged outside.
 -- name: absent
 SELECT t.id AS id, t.fingerprint AS fingerprint
 FROM task t
-WHERE t.scope = :scope AND t.source = :source AND t.last_sweep <= :seen_before AND t.state <> 'closed'
-  AND t.state <> 'accepted' AND (t.holder IS NULL OR t.holder LIKE 'p:%' OR {lease_over:t})
+WHERE t.scope = :scope AND t.repository = :repository AND t.source = :source AND t.last_sweep <= :seen_before
+  AND t.state <> 'closed' AND t.state <> 'accepted' AND (t.holder IS NULL OR t.holder LIKE 'p:%' OR {lease_over:t})
 ORDER BY t.last_sweep
 LIMIT :limit
 

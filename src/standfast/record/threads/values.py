@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from standfast.db.contract import Row
 from standfast.errors import Corrupt, InvalidInput
-from standfast.record.threads import splicing
-from standfast.record.threads.nouns import Value
-from standfast.record.threads.sealing import Seal, opened, shut
+from standfast.record.threads import deltas
+from standfast.record.threads.encoding import Seal, opened, shut
+from standfast.record.threads.models import Value
 
 ROW_BYTES = 100
 """What a row costs beside its bytes."""
@@ -68,12 +68,12 @@ def made(value: Value, before: tuple[str, Known] | None, seal: Seal | None) -> P
         if old.data == data:
             return None
         segment, n = split(ref)
-        piece = splicing.between(type, old.data, data).packed()
+        piece = deltas.between(type, old.data, data).packed()
         spent = old.spent_bytes + len(piece) + ROW_BYTES
         if n < PIECES_MAX and spent <= CHANGES_MAX * max(old.base_bytes, SPARE_BYTES):
             return _part(segment, n + 1, type, piece, Known(type, data, old.base_bytes, spent), seal)
     known = Known(type, data, len(data), 0)
-    return _part(os.urandom(8).hex(), 0, type, splicing.whole(type, data).packed(), known, seal)
+    return _part(os.urandom(8).hex(), 0, type, deltas.whole(type, data).packed(), known, seal)
 
 
 def _part(segment: str, n: int, type: str, piece: bytes, known: Known, seal: Seal | None) -> Part:
@@ -82,14 +82,14 @@ def _part(segment: str, n: int, type: str, piece: bytes, known: Known, seal: Sea
 
 def built(segment: str, rows: Iterable[Row], wanted: set[int], seal: Seal | None) -> dict[str, Known]:
     """The wanted values of one segment, from its rows in order. Raises Corrupt if a row is missing."""
-    building, found, base, spent, next_n = splicing.Building(), dict[str, Known](), 0, 0, 0
+    building, found, base, spent, next_n = deltas.Building(), dict[str, Known](), 0, 0, 0
     for row in rows:
         n, type = row["n"], row["type"]
         data = opened(seal, ("value", segment, n, type), row["data"])
         try:
             if n != next_n:
                 raise ValueError("a row is missing")
-            building.add(splicing.unpacked(data))
+            building.add(deltas.unpacked(data))
         except (ValueError, IndexError) as error:
             raise _damaged(segment, n) from error
         if n == 0:
@@ -111,7 +111,7 @@ def _damaged(segment: str, n: int) -> Corrupt:
 class Cache:
     """Values lately read or written, so that the next change is found without reading; bounded by bytes.
 
-    What a name stands for never changes, so nothing here can be out of date; whether it is still in
+    The value of a name never changes, so nothing here can be out of date; whether it is still in
     the store is asked when something is built on it.
     """
 

@@ -1,4 +1,4 @@
-"""The same crash schedules for everybody: what is lost, doubled, in doubt, after a process was killed.
+"""The same crash schedules for every contestant: work lost, doubled or in doubt after a kill.
 
     python -m standfast_prove.bench.crashes [--kills N] [--seed S] [--only NAME] [--results DIR]
 

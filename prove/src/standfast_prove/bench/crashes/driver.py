@@ -53,7 +53,7 @@ class Tally:
     lost: int = 0
     duplicated: int = 0
     in_doubt: int = 0
-    """Said to be in doubt, and settled by somebody who looked."""
+    """Reported as in doubt, then settled by a check of the outside system."""
     errors: int = 0
     """Recovering lives that ended in an error."""
     never_ended: int = 0
@@ -178,7 +178,7 @@ def _forked(act: Callable[[], None], words: Path) -> int:
             code = DONE
         except InDoubt:
             code = DOUBT
-        except BaseException:  # noqa: BLE001  whatever it was, it is counted
+        except BaseException:  # noqa: BLE001  every error is counted
             traceback.print_exc()
         finally:
             sys.stderr.flush()

@@ -52,7 +52,7 @@ def standfast_live(place: Path, url: str | None, name: str, act: Act) -> None:
 
 
 def standfast_settle(place: Path, url: str | None, name: str, arrived: Callable[[int], bool]) -> None:
-    """`standfast effect resolve`: somebody looks at the world and says what is there."""
+    """`standfast effect resolve`: a person looks at the world and answers."""
     import standfast
 
     with standfast.open(url or str(place / "standfast.db"), data_dir=place) as sf:

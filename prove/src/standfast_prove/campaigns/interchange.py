@@ -1,0 +1,263 @@
+"""Damaged bundles and text exports: refused with a message, within a second, and the store stays as it was.
+
+Each try damages a sound bundle or a sound text export in one way: bytes flipped or cut, members exchanged, removed or
+added, rows and manifests with other values under the right hashes. An import that is accepted must bring the content of
+the sound one.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import shutil
+import time
+import zipfile
+import zlib
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import standfast
+from standfast import Standfast
+from standfast.errors import StandfastError
+from standfast.interchange import bundle_import, bundles
+from standfast_prove.mutants.patching import Patching
+from standfast_prove.outcome import Outcome
+
+SECONDS_MAX = 1.0
+TABLES = ("session", "node", "message", "step", "effect", "decision", "state", "artifact", "task", "gate", "event")
+VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    2**63,
+    2**70,
+    0.5,
+    "",
+    "x",
+    "\0",
+    "\ud800",
+    [],
+    {},
+    "ses_" + "0" * 26,
+    "A" * 5000,
+    "../../x",
+)
+Members = dict[str, bytes]
+Damage = Callable[[Members, random.Random], bytes]
+
+
+def filled(sf: Standfast, key: str = "far") -> None:
+    """Work with every kind of row that travels."""
+    with sf.session(key, agent="coder") as s:
+        for n in range(5):
+            s.say("user", f"question {n}")
+        s.step("plan", lambda: {"title": "fix"})
+        with s.decide("edit parser.py", why="the test names it"):
+            s.effect("github.open_pr", {"title": "fix"}, do=lambda call: {"number": 7}, key=f"pr:{key}")
+        s.state["branch"] = {"name": key}
+        s.artifacts.put(b"log\n" * 50, name="build.log", kind="log")
+    first = sf.tasks.add("fix the parser", labels=["ci"])
+    sf.tasks.add("write tests", needs=[first.id], due="2d")
+    sf.decisions.record("never force-push", standing=True)
+    sf.state.set("mode", {"fast": True})
+    sf.gates.add("git push*")
+
+
+def state_of(sf: Standfast) -> list[int]:
+    counted = ", ".join(f"(SELECT count(*) FROM {table}) AS {table}_rows" for table in TABLES)
+    return list(next(iter(sf.rows(f"SELECT {counted}"))).values())
+
+
+# -- bundles -------------------------------------------------------------------------------------------
+
+
+def packed(found: Members) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in found.items():
+            archive.writestr(name, content)
+    return made.getvalue()
+
+
+def sealed(found: Members) -> Members:
+    """With the right hashes, as a program that knows the form would forge it."""
+    manifest = json.loads(found["bundle.json"])
+    hashes = {name: sha256(content).hexdigest() for name, content in found.items() if name != "bundle.json"}
+    manifest |= {"members": hashes, "content": bundles.content_hash(hashes)}
+    return {**found, "bundle.json": json.dumps(manifest).encode()}
+
+
+def _flipped(found: Members, chance: random.Random) -> bytes:
+    data = bytearray(packed(found))
+    for _ in range(chance.randint(1, 6)):
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    return bytes(data)
+
+
+def _cut(found: Members, chance: random.Random) -> bytes:
+    data = packed(found)
+    return data[: chance.randrange(len(data))]
+
+
+def _noise(found: Members, chance: random.Random) -> bytes:
+    return chance.randbytes(chance.randint(0, 3000))
+
+
+def _removed(found: Members, chance: random.Random) -> bytes:
+    gone = chance.choice(list(found))
+    return packed({name: content for name, content in found.items() if name != gone})
+
+
+def _exchanged(found: Members, chance: random.Random) -> bytes:
+    one, other = chance.sample([name for name, content in found.items() if content], 2)
+    return packed({**found, one: found[other], other: found[one]})
+
+
+def _added(found: Members, chance: random.Random) -> bytes:
+    name = chance.choice(("x", "../x", "/etc/x", "rows/loop.jsonl", "rows/session.jsonl/", "artifacts/zz", "README.MD"))
+    return packed(sealed({**found, name: b"{}"}))
+
+
+def _row(found: Members, chance: random.Random) -> bytes:
+    name = chance.choice([name for name, content in found.items() if name.startswith("rows/") and content])
+    rows = [json.loads(line) for line in found[name].splitlines()]
+    row = chance.choice(rows)
+    act = chance.randrange(4)
+    if act == 0:
+        row[chance.choice(list(row))] = chance.choice(VALUES)
+    elif act == 1:
+        del row[chance.choice([column for column in row if column in ("id", "session_id", "state", "key", *row)])]
+    elif act == 2:
+        rows.append(row)
+    else:
+        rows.remove(row)
+    lines = b"".join(json.dumps(one).encode() + b"\n" for one in rows)
+    return packed(sealed({**found, name: lines}))
+
+
+def _manifest(found: Members, chance: random.Random) -> bytes:
+    manifest = json.loads(found["bundle.json"])
+    manifest[chance.choice(list(manifest))] = chance.choice(VALUES)
+    return packed({**found, "bundle.json": json.dumps(manifest).encode()})
+
+
+ZIPS: tuple[Damage, ...] = (_flipped, _cut, _noise, _removed, _exchanged, _added, _row, _manifest)
+
+
+def zips(place: Path, *, seed: int = 0, url: str | None = None, inputs: int = 200, unhashed: bool = False) -> Outcome:
+    """Damaged zips and manifests. `unhashed`: the import compares no hash of a member."""
+    outcome, chance = Outcome("interchange-zips"), random.Random(seed)
+    with Patching() as patch:
+        if unhashed:
+            patch.setattr(bundle_import, "_hash", lambda archive, info: _Any())
+        _zips(outcome, chance, place, seed, url, inputs)
+    return outcome
+
+
+class _Any:
+    """A hash that differs from none."""
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+
+def _zips(outcome: Outcome, chance: random.Random, place: Path, seed: int, url: str | None, inputs: int) -> None:
+    sound = place / "sound.zip"
+    with standfast.open(place / "far.db", data_dir=place / "far") as far:
+        filled(far)
+        right = far.export("far", to=sound).content
+    found = _members(sound)
+    with standfast.open(url or place / "here.db", data_dir=place / "here") as sf:
+        before, path = state_of(sf), place / "bad.zip"
+        for n in range(inputs):
+            damage = chance.choice(ZIPS)
+            named = f"{damage.__name__} {seed}/{n}"
+            path.write_bytes(damage(found, chance))
+            content = _tried(outcome, named, lambda: sf.imports.bundle(path).content)
+            outcome.count("inputs")
+            if content is None:
+                outcome.refuse(state_of(sf) != before, f"a refused bundle changed the store ({named})")
+            elif damage is not _row:  # a row with another sound value is another sound bundle
+                same = content == right and _is_sound(path, found)
+                outcome.refuse(not same, f"a damaged bundle was imported ({named})")
+            before = state_of(sf)
+
+
+def _is_sound(path: Path, found: Members) -> bool:
+    """A manifest may name another store; the other members are those of the sound bundle."""
+    try:
+        return {**_members(path), bundles.MANIFEST: found[bundles.MANIFEST]} == found
+    except (zipfile.BadZipFile, zlib.error):
+        return False
+
+
+def _members(path: Path) -> Members:
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def _tried(outcome: Outcome, named: str, act: Callable[[], Any]) -> Any:
+    """What it returns; None if it was refused with a message. Anything else is wrong."""
+    begun = time.process_time()
+    try:
+        found = act()
+        outcome.count("accepted")
+    except StandfastError as error:
+        outcome.count("refused")
+        outcome.refuse(error.code == "internal" or len(error.message) < 10, f"no clear message ({named})")
+        found = None
+    except Exception as error:  # noqa: BLE001  any other error is the finding
+        outcome.bad.append(f"{type(error).__name__}: {error} ({named})")
+        found = None
+    outcome.refuse(time.process_time() - begun > SECONDS_MAX, f"took longer than {SECONDS_MAX} s of CPU ({named})")
+    return found
+
+
+# -- text ----------------------------------------------------------------------------------------------
+
+
+def lines(place: Path, *, seed: int = 0, url: str | None = None, inputs: int = 200) -> Outcome:
+    """Damaged lines of a text export."""
+    outcome, chance = Outcome("interchange-lines"), random.Random(seed)
+    sound, bad = place / "sound", place / "bad"
+    with standfast.open(url or place / "here.db", data_dir=place / "here") as sf:
+        filled(sf, f"far-{seed}")
+        sf.export(text=sound)
+        for n in range(inputs):
+            shutil.rmtree(bad, ignore_errors=True)
+            shutil.copytree(sound, bad)
+            named = _damaged_line(bad, chance)
+            before = state_of(sf)
+            taken = _tried(outcome, f"{named} {seed}/{n}", lambda: sf.imports.text(bad, commit=True))
+            outcome.count("inputs")
+            if taken is None:
+                outcome.refuse(state_of(sf) != before, f"refused text changed the store ({named} {seed}/{n})")
+    return outcome
+
+
+def _damaged_line(directory: Path, chance: random.Random) -> str:
+    path = chance.choice([*directory.rglob("*.jsonl"), directory / "head.json"])
+    content = path.read_bytes()
+    act = chance.randrange(5)
+    if act == 0 or not content:
+        path.write_bytes(content + chance.randbytes(chance.randint(1, 60)))
+    elif act == 1:
+        path.write_bytes(content[: chance.randrange(len(content))])
+    elif act == 2:
+        data = bytearray(content)
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        path.write_bytes(data)
+    elif act == 3:
+        path.write_bytes(content + content.splitlines(keepends=True)[0])
+    else:
+        first, *rest = content.splitlines()
+        try:
+            fields = json.loads(first)
+        except ValueError:
+            fields = {}
+        fields[chance.choice([*fields, "other"])] = chance.choice(VALUES)
+        path.write_bytes(b"\n".join([json.dumps(fields).encode(), *rest]) + b"\n")
+    return f"{path.name} act {act}"

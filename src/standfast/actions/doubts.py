@@ -1,0 +1,66 @@
+"""The ready probe of an effect that is already recorded: of `standfast once`, or of an effect of this package.
+
+The row holds facts, never a command: the probe is found by the name of the action or of the tool.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from standfast.actions import table
+from standfast.actions.action import Answer, Facts, Place, unknown
+from standfast.config.scope import Label
+from standfast.ledger.effects import identity
+from standfast.ledger.effects.identity import Asking
+from standfast.ledger.effects.models import Effect
+
+WORDS = {True: "did arrive", False: "did not arrive", None: "may or may not have arrived"}
+
+
+def facts_of(effect: Effect) -> Facts | None:
+    """What `once` recorded for the probe."""
+    found = effect.context.get("action") if isinstance(effect.context, dict) else None
+    return found if isinstance(found, dict) else None
+
+
+def looked_up(effect: Effect, say: Callable[[str], None] = lambda text: None) -> Answer:
+    """What the probe of a recorded `once` says, with a result in the form of a command's."""
+    facts = facts_of(effect)
+    if facts is None:
+        return unknown("nothing was recorded that its probe could look up")
+    answer = table.check(facts, Place(str(effect.context.get("cwd") or "/"), effect.dispatched_us))
+    say(f"standfast: asked `{table.shown(facts)}`: it {WORDS[answer.happened]} ({answer.evidence})")
+    return answer._replace(result={"exit": 0, "stdout": "", "stderr": "", "found": answer.evidence})
+
+
+def asking(effect: Effect, say: Callable[[str], None] = lambda text: None) -> Asking | None:
+    """The ready probe of a recorded effect; None if there is none."""
+    facts = facts_of(effect)
+    if effect.tool == "once":
+        action = None if facts is None else table.named(facts.get("action"))
+        if action is None or facts is None or action.find is None:
+            return None
+
+        def ask(_: Any, __: Any) -> Any:
+            return looked_up(effect, say).as_probe()
+
+        return Asking("once", ask, table.shown(facts), identity.settle_us(action.settle))
+    module = effect.tool.partition(".")[0]
+    if module not in table.MODULES.values():
+        return None
+    import_module(f"standfast.actions.{module}")
+    from standfast.ledger.effects.intent import asking_of
+
+    return asking_of(effect.tool)
+
+
+def elsewhere(effect: Effect, cwd: str, label: Label) -> str | None:
+    """Where it has to be checked, if that is not here: a probe reads the repository that it was sent from."""
+    there = str((facts_of(effect) or {}).get("dir") or (effect.context or {}).get("cwd") or "")
+    home = Label(effect.git_dir, effect.origin)
+    if not home.outside:
+        return None if label.meets(home) else there or home.name
+    return None if not there or os.path.realpath(there) == os.path.realpath(cwd) else there

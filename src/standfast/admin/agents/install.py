@@ -1,0 +1,352 @@
+"""The files of an installation: looked at, changed whole, put back.
+
+A file is replaced by a rename, with the mode and, through a link, in the place it had. What it was
+before the first installation stays beside it (`….standfast-backup`). If nothing but our entries
+has changed since, removing puts exactly those bytes back; otherwise our entries are taken out of
+the present text. Git's hooks are not handled here.
+
+A person's own settings may be links. In a project no link is followed: the clone may have brought it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import combinations
+from typing import Any, NamedTuple
+
+from standfast import files, hints
+from standfast.admin.agents import hook_entries, jsonc, mcp_entries, skills
+from standfast.admin.agents.catalogue import AGENTS, ALIASES, BY_NAME, Agent, Scope
+from standfast.config import regular_files
+from standfast.config.people import for_people
+from standfast.errors import Conflict, InvalidInput, StandfastError
+
+BACKUP = ".standfast-backup"
+FILE_MAX_BYTES = 8 << 20
+INSTALL = "in the directory of its source: uv tool install ."
+
+PARTS: dict[str, Any] = {"hooks": hook_entries, "mcp": mcp_entries, "skill": skills}
+"""What there is to install, and the functions of a text that do it."""
+HOOKS = ("hooks",)
+
+
+class Plan(NamedTuple):
+    """What an installation or its removal would change in one file."""
+
+    agent: Agent
+    path: str
+    before: bytes | None
+    after: bytes | None
+    """None: the file goes."""
+    parts: tuple[str, ...] = HOOKS
+
+    @property
+    def changes(self) -> bool:
+        return self.before != self.after
+
+    def diff(self) -> str:
+        """As `diff -u` would show it."""
+        from difflib import unified_diff
+
+        old = (self.before or b"").decode(errors="replace").splitlines(keepends=True)
+        new = (self.after or b"").decode(errors="replace").splitlines(keepends=True)
+        names = (
+            self.path if self.before is not None else "/dev/null",
+            self.path if self.after is not None else "/dev/null",
+        )
+        return "".join(line if line.endswith("\n") else line + "\n" for line in unified_diff(old, new, *names))
+
+
+class Standing(NamedTuple):
+    """How we stand with one agent."""
+
+    agent: Agent
+    path: str
+    state: str
+    """missing, current, stale or unreadable."""
+    note: str = ""
+    part: str = "hooks"
+
+
+def agent_named(name: str) -> Agent:
+    """An agent by its name, or by what people call it. Raises InvalidInput."""
+    found = BY_NAME.get(ALIASES.get(name.lower(), name.lower()))
+    if found is None:
+        raise InvalidInput(f"standfast does not know the agent {name!r}", f"one of: {', '.join(BY_NAME)}")
+    return found
+
+
+def refuse_shared(agent: Agent) -> None:
+    """Some agents have one file per project, which everyone with a clone gets, so it needs `--shared`."""
+    if agent.project_file == agent.shared_file:
+        raise InvalidInput(
+            f"{agent.name} has only one file per project, {agent.shared_file}, which others get with the repository",
+            hints.command("install", agent.name, "--scope", "project", "--shared")
+            + "    (or for you alone: --scope user)",
+        )
+
+
+def present(agent: Agent, environ: Mapping[str, str] | None = None) -> bool:
+    """Whether an agent is used on this account: its directory is there, or its command."""
+    from shutil import which
+
+    env = os.environ if environ is None else environ
+    return os.path.isdir(agent.directory(env)) or which(agent.program, path=env.get("PATH")) is not None
+
+
+def program() -> str:
+    """The path under which hooks can call us for a long time. Raises InvalidInput for one that will vanish."""
+    import sysconfig
+    from shutil import which
+
+    called = sys.argv[0]
+    candidates = [
+        os.path.abspath(called) if os.path.basename(called) == "standfast" and os.path.sep in called else "",
+        os.path.join(sysconfig.get_path("scripts"), "standfast"),
+        which("standfast") or "",
+    ]
+    found = next((path for path in candidates if path and os.access(path, os.X_OK)), None)
+    if found is None:
+        raise InvalidInput("the standfast command is not installed as a file", INSTALL)
+    parts = os.path.realpath(found).split(os.path.sep)
+    if "archive-v0" in parts or any(part.startswith("builds-v") for part in parts):
+        raise InvalidInput(f"{found} is in a cache and will vanish: hooks need a path that stays", INSTALL)
+    return found
+
+
+def targets(
+    agent: Agent,
+    parts: Iterable[str],
+    scope: Scope,
+    environ: Mapping[str, str],
+    project: str,
+    *,
+    shared: bool,
+) -> dict[str, tuple[str, ...]]:
+    """The files to be changed, and what goes into each: one file may take two parts.
+
+    The file Claude Code keeps its own state in is only ever added to: where it is not there yet, it is not made.
+    """
+    where = {"hooks": agent.path, "mcp": agent.server_path, "skill": agent.skill_path}
+    found: dict[str, tuple[str, ...]] = {}
+    for part in parts:
+        path = where[part](scope, environ, project, shared=shared)
+        if path is not None and (os.path.basename(path) != ".claude.json" or os.path.exists(path)):
+            if scope == "project":
+                _refuse_link(path, project)
+            found[path] = (*found.get(path, ()), part)
+    return found
+
+
+def _refuse_link(path: str, project: str) -> None:
+    """A clone brings its links along: a write through one lands where its author chose."""
+    real = os.path.join(os.path.realpath(project), os.path.relpath(path, project))
+    if os.path.realpath(path) != real:
+        raise InvalidInput(
+            f"{path} leads through a symbolic link to {os.path.realpath(path)}; standfast does not write through it",
+            "remove the link, or install for you alone: --scope user",
+            code="not_settings",
+        )
+
+
+def stand(agent: Agent, path: str, program: str, part: str = "hooks") -> Standing:
+    """The state of one of our parts in a file, without changing it."""
+    try:
+        text = _text(path, _read(path))
+        return Standing(agent, path, PARTS[part].state(agent, text, program), part=part)
+    except (StandfastError, jsonc.Broken) as error:
+        return Standing(agent, path, "unreadable", str(error).partition("\n")[0], part=part)
+
+
+def install_plan(agent: Agent, path: str, program: str, parts: tuple[str, ...] = HOOKS) -> Plan:
+    """The change that brings our entries in. Raises InvalidInput for a file that cannot be parsed."""
+    before = _read(path)
+    text = _text(path, before)
+    part = parts[0]
+    try:
+        for part in parts:
+            text = PARTS[part].installed(agent, text, program)
+        assert text is not None
+        _same_otherwise(agent, before, text, parts)
+    except jsonc.Broken as error:
+        raise _refused(agent, path, error, program, part) from None
+    return Plan(agent, path, before, text.encode(), parts)
+
+
+@for_people("removes the installed hooks")
+def remove_plan(agent: Agent, path: str, program: str, parts: tuple[str, ...] = HOOKS) -> Plan:
+    """The change that takes our entries out: back to the bytes from before, where nothing else has changed."""
+    before = _read(path)
+    if before is None:
+        return Plan(agent, path, None, None, parts)
+    text = _text(path, before)
+    assert text is not None
+    part, removed = parts[0], text
+    try:
+        there = [part for part in parts if PARTS[part].state(agent, text, program) != "missing"]
+        if not there:
+            return Plan(agent, path, before, before, parts)
+        original = _read(path + BACKUP)
+        if _gives(agent, original, text, program, parts):
+            return Plan(agent, path, before, original, parts)
+        for part in there:
+            removed = PARTS[part].removed(
+                agent, removed, None if original is None else original.decode(errors="replace")
+            )
+            if removed is None:
+                return Plan(agent, path, before, None, parts)
+        _same_otherwise(agent, before, removed, parts)
+    except jsonc.Broken as error:
+        raise _refused(agent, path, error, program, part) from None
+    return Plan(agent, path, before, removed.encode(), parts)
+
+
+def plans(files: list[tuple[Agent, str, tuple[str, ...]]], program: str, *, remove: bool) -> list[Plan]:
+    """The changes of all files. One that several agents read is changed once, and goes with the last of them."""
+    make = remove_plan if remove else install_plan
+    chosen = [agent for agent, _, _ in files]
+    made: dict[str, Plan] = {}
+    for agent, path, parts in files:
+        if path not in made and not (remove and parts == ("skill",) and _still_read(path, chosen, program)):
+            made[path] = make(agent, path, program, parts)
+    return list(made.values())
+
+
+def _still_read(path: str, leaving: list[Agent], program: str) -> bool:
+    """Whether another agent, one that keeps our hooks, reads the same skill."""
+    return any(
+        other.skill_path("user", os.environ, "") == path
+        and stand(other, other.path("user", os.environ, ""), program).state in ("current", "stale")
+        for other in AGENTS
+        if other not in leaving
+    )
+
+
+def apply(plan: Plan, *, keep_backup: bool) -> None:
+    """Make it so. Raises Conflict if the file has changed since the plan was made."""
+    if not plan.changes:
+        return
+    path = os.path.realpath(plan.path)
+    if _read(path) != plan.before:
+        raise Conflict(f"{plan.path} has changed meanwhile", "try again")
+    backup = plan.path + BACKUP
+    if keep_backup and plan.before is not None and entries_missing(plan):
+        files.replace(backup, plan.before, mode=0o600)
+    if plan.after is None:
+        os.unlink(path)
+        if plan.parts == ("skill",):
+            with suppress(OSError):
+                os.rmdir(os.path.dirname(path))  # the skill's own, if nothing else is in it
+    else:
+        mode = stat.S_IMODE(os.stat(path).st_mode) if plan.before is not None else 0o600
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        files.replace(path, plan.after, mode=mode)
+    if not keep_backup and (plan.after is None or plan.after == _read(backup)):
+        with suppress(FileNotFoundError):
+            os.unlink(backup)
+
+
+def entries_missing(plan: Plan) -> bool:
+    """Whether the file was as it was before the first installation."""
+    text = None if plan.before is None else plan.before.decode(errors="replace")
+    try:
+        return all(PARTS[part].state(plan.agent, text, "") == "missing" for part in _of_one_file(plan))
+    except jsonc.Broken:
+        return True
+
+
+def _of_one_file(plan: Plan) -> tuple[str, ...]:
+    """All parts that the file of this plan may hold, also those that are not asked for now."""
+    return ("hooks", "mcp") if plan.agent.name == "gemini-cli" and plan.parts != ("skill",) else plan.parts
+
+
+def _gives(agent: Agent, original: bytes | None, text: str, program: str, parts: tuple[str, ...]) -> bool:
+    """Whether installing some of the parts into the original bytes gives exactly this text."""
+    try:
+        before = None if original is None else original.decode()
+        return any(_with(agent, before, program, some) == text for some in _some(parts))
+    except (jsonc.Broken, UnicodeDecodeError):
+        return False
+
+
+def _some(parts: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for count in range(len(parts), 0, -1):
+        yield from combinations(parts, count)
+
+
+def _with(agent: Agent, text: str | None, program: str, parts: tuple[str, ...]) -> str | None:
+    for part in parts:
+        text = PARTS[part].installed(agent, text, program)
+    return text
+
+
+def _same_otherwise(agent: Agent, before: bytes | None, after: str, parts: tuple[str, ...]) -> None:
+    """Entries of others read the same before and after; an edit that would not be exact is not made."""
+    if parts == ("skill",) or not (agent.events or "mcp" in parts) or before is None or not before.strip():
+        return
+    if _others(agent, before.decode(), parts) != _others(agent, after, parts):
+        raise jsonc.Broken("it is too unusual to be edited safely")
+
+
+def _others(agent: Agent, text: str, parts: tuple[str, ...] = HOOKS) -> object:
+    """Everything but our entries and what only they needed."""
+    value = mcp_entries.values(agent, text) if "mcp" in parts else jsonc.plain(text)
+    if "mcp" in parts:
+        value = mcp_entries.others(agent, value)
+    if "hooks" not in parts:
+        return value
+    hooks = {
+        event: [kept for group in groups if (kept := _without_ours(agent, group))]
+        for event, groups in value.get("hooks", {}).items()
+    }
+    rest = {name: one for name, one in value.items() if name != "hooks"}
+    return rest, {event: groups for event, groups in hooks.items() if groups}
+
+
+def _without_ours(agent: Agent, group: object) -> object:
+    if not isinstance(group, dict) or not isinstance(group.get("hooks"), list):
+        return group
+    from standfast.admin.agents.catalogue import is_ours
+
+    handlers = [
+        one for one in group["hooks"] if not (isinstance(one, dict) and is_ours(one.get("command"), agent.name))
+    ]
+    return {**group, "hooks": handlers} if handlers else None
+
+
+def _refused(agent: Agent, path: str, error: jsonc.Broken, program: str, part: str) -> InvalidInput:
+    words = f"{path} cannot be edited: {error}"
+    if part == "skill" or (part == "hooks" and not agent.events):
+        return InvalidInput(words, "move it away, then install again", code="not_settings")
+    written = PARTS[part].snippet(agent, program)
+    without = " (or leave it out: --no-mcp)" if part == "mcp" else ""
+    return InvalidInput(words, f"mend it, or put this in by hand{without}:\n{written}", code="not_settings")
+
+
+def _text(path: str, data: bytes | None) -> str | None:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{path} is not UTF-8, so it is left alone", code="not_settings") from None
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        data = regular_files.read(path, FILE_MAX_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}", code="not_settings") from None
+    if len(data) > FILE_MAX_BYTES:
+        raise InvalidInput(f"{path} is larger than {FILE_MAX_BYTES >> 20} MB, so it is left alone", code="not_settings")
+    return data
+
+
+def default_path(agent: Agent, scope: Scope, project: str, *, shared: bool = False) -> str:
+    return agent.path(scope, os.environ, project, shared=shared)

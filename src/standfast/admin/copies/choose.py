@@ -1,0 +1,47 @@
+"""Which copy a restore means: the place of the copies of a store that may be gone, and one of them."""
+
+from __future__ import annotations
+
+from standfast.admin.copies import resource
+from standfast.admin.copies.places import CopyPlace, configured, opened
+from standfast.admin.copies.resource import Copy
+from standfast.clock import SYSTEM, Time
+from standfast.config import Settings
+from standfast.core.checks import past_us
+from standfast.core.receipts import parse_receipt
+from standfast.db import store_memory
+from standfast.errors import InvalidInput, NotFound
+
+
+def place_of(settings: Settings, named: str | None, copy: str | None) -> CopyPlace:
+    """Where the copies of the configured store are. Without a known store, find them by the id of the copy."""
+    root = opened(named) if named else configured(settings.options.copies.to)
+    stores = root.stores()
+    here = store_memory.place_of(settings.target)
+    known = [one.store_id for one in store_memory.at(here)] if here is not None else []
+    mine = [one for one in stores if one in known]
+    if copy is not None and not mine:
+        mine = [
+            one for one in stores if any(found.id.endswith(copy.lower()) for found in resource.listed(root.of(one)))
+        ]
+    mine = mine or stores
+    if len(mine) > 1:
+        raise InvalidInput(
+            f"{root.shown} has copies of {len(mine)} stores", "name the copy: standfast restore ID --to DIR"
+        )
+    if not mine:
+        raise NotFound(f"there is no copy in {root.shown}", "name the place: standfast restore --from PLACE --to DIR")
+    return root.of(mine[0])
+
+
+def copy_of(place: CopyPlace, copy: str | None, as_of: Time | None, receipt: str | None) -> Copy:
+    """By one of three: its id, a time, or a receipt; without any the newest verified one."""
+    if sum(given is not None for given in (copy, as_of, receipt)) > 1:
+        raise InvalidInput("an id, a time and a receipt each choose a copy", "give one of: ID, --as-of, --receipt")
+    copies, now_us = resource.listed(place), SYSTEM.now_us()
+    if as_of is not None:
+        time_us = past_us(as_of, now_us, "--as-of")
+        return resource.as_of(copies, now_us if time_us is None else time_us, place.shown)
+    if receipt is not None:
+        return resource.containing(copies, parse_receipt(receipt)[0], place.shown)
+    return resource.chosen(copies, copy, place.shown)

@@ -1,0 +1,217 @@
+"""`restore --here` and `restore promote`: a copy takes the place of the store and becomes the store to work in.
+
+    plan ─▶ the copy has the place, read only, epoch + 1 ─▶ promote: the gap is open, and work goes on
+                     │
+                     └── what was there is kept aside; its ledger is carried over if it can be read
+
+A restore does not restore the outside system: a program that runs again would send again what was sent after the copy
+was taken. So the restored store opens its gap (`admin/gap_changes.py`) before anything is written into it. Killed
+before that, it is a read-only copy, and `restore promote` or the same command again completes it. Killed between
+moving aside and renaming a SQLite file, the next process renames it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from typing import Any, NamedTuple
+
+from standfast import crash, serial
+from standfast.admin import gap_changes
+from standfast.admin.copies.automatic import before_command
+from standfast.admin.copies.manifest import Manifest
+from standfast.admin.copies.places import CopyPlace
+from standfast.admin.copies.restore import DATABASE, Progress, restore
+from standfast.admin.copies.take import ARTIFACTS
+from standfast.admin.gap_changes import Epochs
+from standfast.clock import SYSTEM
+from standfast.config import Settings
+from standfast.config.people import for_people
+from standfast.config.target import Target
+from standfast.core import artifact_files
+from standfast.core import gap as gaps
+from standfast.core.gap import Gap
+from standfast.core.leases import this_process
+from standfast.db import store_memory, tables
+from standfast.db.contract import Caller, Engine, Tx
+from standfast.db.sqlite.move_aside import left
+from standfast.errors import Conflict, InvalidInput
+from standfast.models import Model
+
+
+class Plan(Model):
+    """What `restore --here` will do."""
+
+    copy: str
+    place: str
+    epoch: int
+    gap: dict[str, Any]
+    """What the copy cannot know: from its last row to the highest sequence number that was seen."""
+    to: str
+    """Where the store that is there goes, or its log alone; empty if nothing is there."""
+
+    @property
+    def hash(self) -> str:
+        said = {"copy": self.copy, "place": self.place, "epoch": self.epoch, "seen": self.gap["seen"]}
+        return serial.hash_text(serial.canonical(said)).removeprefix("h1:")[:12]
+
+
+class There(NamedTuple):
+    """The store at a place."""
+
+    store_id: str
+    epoch: int
+    seq: int
+    """Its last sequence number."""
+    meta: dict[str, str]
+
+
+def plan(settings: Settings, manifest: Manifest) -> Plan:
+    """What `here` would do now. Raises Conflict if another store is there."""
+    target = settings.target
+    if target.is_memory:
+        raise InvalidInput("a store in memory ends with its process", "standfast restore --to DIR")
+    there = look(target)
+    if there is not None and there.store_id != manifest.store_id:
+        other = f"{target.shown} has {there.store_id}, and {manifest.id} is a copy of {manifest.store_id}"
+        raise Conflict(other, "--to DIR")
+    known = store_memory.read(store_memory.path_of(manifest.store_id))
+    epoch = max(manifest.epoch, there.epoch if there else 0, known.epoch if known else 0) + 1
+    now_us = SYSTEM.now_us()  # two restores may be in one second
+    gap = Gap(manifest.id, manifest.seq, _seen(manifest, there, known), manifest.taken_us, now_us)
+    before = there.meta.get(gaps.KEY) if there is not None else None
+    if before is not None:  # an open gap stays open
+        seen, from_us = max(gap.seen, gaps.loads(before).seen), min(gap.from_us, gaps.loads(before).from_us)
+        gap = gap._replace(seen=seen, from_us=from_us)
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now_us // 1_000_000)) + f".{now_us % 1_000_000:06}Z"
+    aside = (
+        f"standfast_before_{stamp.lower().replace('.', '_')}"
+        if target.engine == "postgres"
+        else f"{target.location}.before-{stamp}"
+    )
+    taken = there is not None or (target.engine == "sqlite" and bool(left(target.location)))
+    return Plan(manifest.id, target.shown, epoch, gap._asdict(), aside if taken else "")
+
+
+def _seen(manifest: Manifest, there: There | None, known: store_memory.Remembered | None) -> int:
+    """The highest sequence number that a process can have seen. The memory of stores does not note every row."""
+    highest = max(manifest.seq, known.seq if known else 0)
+    return max(highest, there.seq) if there is not None else highest + gaps.UNSEEN
+
+
+def look(target: Target) -> There | None:
+    """The store that is there; None if there is none, or it cannot be read."""
+    if target.engine == "postgres":
+        from standfast.db.postgres import copying as server
+        from standfast.db.postgres.move_aside import store_id
+
+        if not store_id(target.location):
+            return None
+        with server.snapshot(target.location) as found:
+            return There(found.meta["store_id"], int(found.meta.get("epoch", "1")), found.seq, dict(found.meta))
+    from standfast.db.sqlite import copying
+
+    identity = copying.identified(target.location) if os.path.exists(target.location) else None
+    return None if identity is None else There(*identity, copying.meta(target.location))
+
+
+@for_people("restores the store")
+def here(settings: Settings, manifest: Manifest, place: CopyPlace, what: Plan, progress: Progress) -> None:
+    """Do what the plan says. A person has been asked, or the place is empty."""
+    if what.to and (settings.target.engine == "postgres" or os.path.lexists(settings.target.location)):
+        before_command(settings, manifest.store_id, "restore --here")
+    gap = Gap(**what.gap)
+    known = store_memory.read(store_memory.path_of(manifest.store_id))
+
+    def carried(last: int | None) -> dict[str, str]:
+        """The gap, now that nothing writes into the replaced store any more."""
+        whole = last is not None and last >= (known.seq if known else 0)
+        seen = max(gap.seen, last) if last is not None else gap.seen + gaps.UNSEEN
+        return {gaps.KEY: gap._replace(seen=seen, carried=whole).dumps()}
+
+    meta = {"epoch": str(what.epoch), gaps.KEY: gap.dumps()}
+    if settings.target.engine == "postgres":
+        restore(manifest, place, settings.target, progress, meta=meta, aside=what.to, carried=carried)
+    else:
+        from standfast.db.sqlite import copying
+        from standfast.db.sqlite.move_aside import swap
+
+        path = settings.target.location
+        incoming = f"{path}.restoring"
+        new = os.path.join(incoming, DATABASE)
+        shutil.rmtree(incoming, ignore_errors=True)  # a restore that was killed
+
+        def carry() -> None:
+            texts = tables.carrying_over(manifest.schema, "old", manifest.seq)
+            copying.put_meta(new, carried(copying.carry_over(new, path, texts)))
+
+        try:
+            restore(manifest, place, Target("sqlite", incoming), progress, meta=meta)
+            _merge(os.path.join(incoming, ARTIFACTS), artifact_files.directory(path))
+            swap(path, new, what.to, carry)
+        finally:
+            shutil.rmtree(incoming, ignore_errors=True)  # on a full disk the store needs the space
+    crash.point("restore.before_promote")
+    promote(settings)
+
+
+def _merge(source: str, target: str) -> None:
+    """Artifacts have the name of their content: those that are there stay."""
+    for parent, _, names in os.walk(source):
+        into = os.path.join(target, os.path.relpath(parent, source))
+        os.makedirs(into, 0o700, exist_ok=True)
+        for name in names:
+            if not os.path.exists(os.path.join(into, name)):
+                os.rename(os.path.join(parent, name), os.path.join(into, name))
+
+
+# -- promoting ----------------------------------------------------------------------------------------
+
+
+def copied(settings: Settings) -> There:
+    """The restored copy that is configured. Raises Conflict if the store is none."""
+    there = None if settings.target.is_memory else look(settings.target)
+    if there is None or "copy_of" not in there.meta:
+        raise Conflict(f"{settings.target.shown} is no restored copy", "standfast restore --to DIR")
+    return there
+
+
+@for_people("restores the store")
+def promote(settings: Settings) -> Gap:
+    """Make the restored copy the store to work in, with its gap open. A person has been asked."""
+    there = copied(settings)
+    known = store_memory.read(store_memory.path_of(there.store_id))
+    own = there.meta.get(gaps.KEY)
+    # `restore --here` has set the epoch and the gap; a copy to look at has those of the day it was taken.
+    highest = max(there.epoch, known.epoch if known else 0)
+    epochs = Epochs(there.epoch, there.epoch if own else highest + 1)
+    seen = max(there.seq, known.seq if known else 0) + gaps.UNSEEN
+    salt = gap_changes.salt()
+
+    def opened(tx: Tx) -> Gap:
+        gap = gaps.loads(own) if own else gap_changes.of_store(tx, there.meta["copy_of"], seen)
+        if not gap_changes.open_gap(tx, gap, epochs, salt):
+            raise Conflict(f"{settings.target.shown} is no restored copy any more", "standfast store list")
+        return gap
+
+    caller = Caller(actor=settings.actor, holder=this_process(SYSTEM), scope="", clock=SYSTEM)
+    engine = open_engine(settings, caller)
+    try:
+        engine.copy_of = ""
+        return engine.write(opened, caller)
+    finally:
+        engine.dead = engine.dead or store_memory.replaced(settings.target.shown, ("", 0), ("", 0))
+        engine.release()
+
+
+def open_engine(settings: Settings, caller: Caller) -> Engine:
+    """The engine of the configured store, without the checks of a handle."""
+    unsafe = settings.options.unsafe_storage
+    if settings.target.engine == "postgres":
+        from standfast.db.postgres.registry import open_engine as open_postgres
+
+        return open_postgres(settings.target.location, caller, allow_unsafe=unsafe)
+    from standfast.db.sqlite.registry import open_engine as open_sqlite
+
+    return open_sqlite(settings.target.location, caller, allow_unsafe=unsafe)

@@ -1,0 +1,23 @@
+-- Copies: what this store knows of them. Their manifests decide whether they exist.
+
+-- name: put
+INSERT INTO copy (id, place, why, note, seq, size_bytes, actor, taken_us, verified_us, tested_us)
+VALUES (:id, :place, :why, :note, :seq, :size_bytes, :actor, :taken_us, :verified_us, :tested_us)
+ON CONFLICT (id) DO UPDATE SET verified_us = COALESCE(excluded.verified_us, copy.verified_us),
+                               tested_us = COALESCE(excluded.tested_us, copy.tested_us)
+
+-- name: forget
+UPDATE copy SET forgotten_us = :now_us WHERE id = :id
+
+-- name: newest
+SELECT max(taken_us) AS taken_us, max(CASE WHEN verified_us IS NOT NULL THEN taken_us END) AS verified_us,
+       max(CASE WHEN tested_us IS NOT NULL THEN taken_us END) AS tested_us, max(seq) AS seq
+FROM copy
+WHERE forgotten_us IS NULL
+
+-- Whether anything but copies happened since a copy was taken.
+-- name: changed
+SELECT seq FROM event
+WHERE seq > :seq AND type NOT IN ('copy.taken', 'copy.verified', 'copy.tested', 'copy.forgotten')
+ORDER BY seq
+LIMIT 1

@@ -1,0 +1,474 @@
+"""The doctor: is this store healthy, is its place safe, and what would help.
+
+Each finding has an id that scripts may rely on, a state, a sentence, and a remedy. A store can
+be missing, locked, corrupt, newer than this program, or in an unsafe place, and each of these is
+kept apart, because each needs something else. Looking creates nothing; `fix` does only what
+cannot lose anything; no remedy here ever deletes data.
+
+    examine(load, connect)  →  settings, then the place, then the open store, each its findings
+
+The handle lies above this page, so it is given `connect` instead of importing it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, NamedTuple, Protocol, TypeVar
+
+from standfast import hints, modules
+from standfast.clock import SYSTEM
+from standfast.config import Settings
+from standfast.core import gap
+from standfast.core.units import size
+from standfast.db import catalogue
+from standfast.db.contract import Caller, Engine, Tx
+from standfast.db.migrations import MIGRATIONS
+from standfast.db.sql import statement
+from standfast.errors import Busy, Corrupt, InvalidInput, SchemaTooNew, StandfastError, StorageError, UnsafeStorage
+
+T = TypeVar("T")
+State = Literal["ok", "warn", "error"]
+
+LOG_WARN_BYTES = 64 << 20
+CLOCK_WARN_S = 60.0
+LOOPS_MAX = 20
+SERVER_CLOCK_WARN_S = 5.0
+
+OBJECTS_MAX = 6
+_NOT_CHECKED: dict[str, dict[str, str]] = {
+    "sqlite": {"the bytes of artifacts": "standfast artifact verify", "receipts": "standfast verify"},
+    "postgres": {
+        "the server's files": "pg_amcheck",
+        "the bytes of artifacts": "standfast artifact verify",
+        "receipts": "standfast verify",
+    },
+}
+"""What doctor leaves to another command, on each engine."""
+_KEEP = "stop every process that writes, keep all the files, and restore a copy: standfast restore --to DIR"
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at, and what would help where it is not well."""
+
+    id: str
+    state: State
+    text: str
+    remedy: str = ""
+    fixed: bool = False
+    """It was not well, and has just been repaired."""
+
+
+class OpenStore(Protocol):
+    """What the doctor needs of an open store."""
+
+    @property
+    def engine(self) -> Engine: ...
+    def read(self, body: Callable[[Tx], T]) -> T: ...
+    def close(self) -> None: ...
+
+
+class Ways(NamedTuple):
+    """How to examine."""
+
+    fix: bool
+    """Repair what can be repaired without losing anything."""
+    quick: bool
+    """Do not compare indexes with their rows."""
+    progress: Callable[[str, int, int], object]
+    """Called five times a second while the file is read: name of the check, bytes done, bytes in all."""
+
+
+def examine(
+    load: Callable[[], Settings],
+    connect: Callable[[Settings], OpenStore],
+    *,
+    fix: bool = False,
+    quick: bool = False,
+    progress: Callable[[str, int, int], object] = lambda doing, done, total: None,
+) -> Iterator[Finding]:
+    """Everything worth knowing, as it is found. With `fix`, safe repairs are made."""
+    try:
+        settings = load()
+    except InvalidInput as error:
+        yield Finding("config", "error", error.message, error.hint)
+        return
+    yield Finding("config", "ok", f"{settings.target.shown} ({settings.target.engine}), decided by {settings.where}")
+    yield from _project(settings)
+    yield _memory(settings)
+    if settings.target.engine == "sqlite" and not settings.target.is_memory:
+        from standfast.admin import doctor_place
+
+        yield from doctor_place.examine(settings, fix)
+        if not os.path.exists(settings.target.location):
+            yield _no_file(settings)
+            yield from _agents(settings, None)
+            return
+        try:
+            lock = doctor_place.lock(settings.target.location + ".lock")
+        except StorageError as error:
+            lock = Finding("lock", "error", error.message, "see which file is there, and who owns it: standfast where")
+        yield lock
+        if lock.state == "error":
+            return
+    yield from _opened(settings, connect, Ways(fix, quick, progress))
+
+
+# Settings.
+
+
+def _stores(count: int) -> str:
+    return "1 store is" if count == 1 else f"{count} stores are"
+
+
+def _memory(settings: Settings) -> Finding:
+    """Whether this host can remember the store: without it, a store that vanished is not noticed."""
+    from standfast.db import store_memory
+
+    if store_memory.place_of(settings.target) is None:
+        return Finding("memory", "ok", "this store is not remembered: it is temporary, or STANDFAST_REMEMBER=0")
+    where, problem = store_memory.directory(), store_memory.unwritable()
+    if problem:
+        remedy = "make it writable, or set XDG_STATE_HOME to a directory that is"
+        return Finding("memory", "warn", f"stores are not remembered: {problem}", remedy)
+    return Finding("memory", "ok", f"{_stores(len(store_memory.stores()))} remembered in {where}")
+
+
+def _no_file(settings: Settings) -> Finding:
+    from standfast.db import store_memory
+
+    try:
+        store_memory.refuse_missing(store_memory.place_of(settings.target))
+    except StorageError as error:
+        return Finding("store", "error", error.message, error.hint)
+    return Finding("store", "ok", "there is no store yet: the first write makes it")
+
+
+def _project(settings: Settings) -> Iterator[Finding]:
+    for choice in settings.choices:
+        if choice.state == "untrusted":
+            yield Finding(
+                "trust", "warn", f"{choice.where} is ignored: not trusted", "read it, then: standfast db trust"
+            )
+    repository = settings.repository
+    if repository is not None and repository.common_dir is None:
+        yield Finding(
+            "scope",
+            "warn",
+            f"{os.path.join(repository.root, '.git')} leads nowhere, so this is no repository",
+            "repair the worktree with git (git worktree repair), or work in another clone",
+        )
+    else:
+        where = f"scope {settings.scope}: " if settings.scope else ""
+        yield Finding("scope", "ok", where + (settings.label.name or "outside any repository"))
+
+
+# The open store.
+
+
+def _opened(settings: Settings, connect: Callable[[Settings], OpenStore], ways: Ways) -> Iterator[Finding]:
+    try:
+        store = connect(settings)
+    except StandfastError as error:
+        yield _cannot_open(error, settings)
+        return
+    unchecked = dict(_NOT_CHECKED[store.engine.name])
+    if ways.quick:
+        unchecked["indexes against their rows"] = "standfast doctor"
+    try:
+        yield from _inside(store, settings, ways, unchecked)
+        yield from _readable("agents", lambda: _agents(settings, store), unchecked)
+        words = ", ".join(f"{what} ({how})" for what, how in unchecked.items())
+        yield Finding("unchecked", "ok", f"not checked: {words}")
+    except StandfastError as error:
+        yield _cannot_open(error, settings)
+    finally:
+        store.close()
+
+
+def _cannot_open(error: StandfastError, settings: Settings) -> Finding:
+    """Which of the ways not to open this is."""
+    text, hint = settings.target.hide(error.message), settings.target.hide(error.hint)
+    match error:
+        case Busy():
+            return Finding("lock", "error", text, hint)
+        case SchemaTooNew():
+            return Finding("schema", "error", text, hint)
+        case UnsafeStorage():
+            return Finding("place", "error", text, hint)
+        case Corrupt(code="not_a_store"):
+            return Finding("store", "error", text, hint)
+        case Corrupt(code="schema_damaged"):
+            return Finding("schema", "error", text, _KEEP)
+        case Corrupt():
+            return Finding("integrity", "error", text, _KEEP)
+        case StorageError(code="not_writable"):
+            return Finding("permissions", "error", text, "make the directory and its files yours and writable")
+        case StorageError(code="disk_full"):
+            return Finding("disk", "error", text, "free some space; nothing that was acknowledged is lost")
+        case _:
+            return Finding("store", "error", text, hint)
+
+
+def _inside(store: OpenStore, settings: Settings, ways: Ways, unchecked: dict[str, str]) -> Iterator[Finding]:
+    facts = store.engine.facts()
+    versions = ", ".join(
+        f"{key.removesuffix('_version')} {facts[key]}" for key in sorted(facts) if key.endswith("_version")
+    )
+    yield Finding("engine", "ok", f"{store.engine.name}: {versions}" if versions else store.engine.name)
+    yield from _schema(store)
+    yield from _readable("clock", lambda: [_clock(store)], unchecked)
+    yield from _readable("duplicates", lambda: _duplicates(store), unchecked)
+    yield from _readable("loops", lambda: _loops(store, settings), unchecked)
+    yield from _readable("imports", lambda: _imports(store), unchecked)
+    yield from _readable("copies", lambda: [_copies(store, settings)], unchecked)
+    yield from _readable("gap", lambda: [_gap(store)], unchecked)
+    if store.engine.name == "sqlite":
+        yield from _inside_a_file(store, facts, ways, settings.target.is_memory)
+    else:
+        from standfast.admin import server
+
+        yield _held_back(store)
+        yield from server.examine(store)
+
+
+def _readable(what: str, look: Callable[[], Iterable[Finding]], unchecked: dict[str, str]) -> Iterator[Finding]:
+    """The findings of `look`; where a table it reads is missing, `what` was not checked."""
+    try:
+        yield from list(look())
+    except Corrupt as error:
+        if error.code != "schema_damaged":
+            raise
+        unchecked[what] = "the schema is damaged"
+
+
+def _agents(settings: Settings, store: OpenStore | None) -> Iterator[Finding]:
+    """The agents of this account and their hooks, and what waits for the store to take it."""
+    from standfast.admin.agents import doctor
+    from standfast.admin.agents.catalogue import AGENTS
+    from standfast.interchange.hooks import spool
+    from standfast.interchange.hooks.spool_paths import size_bytes
+
+    names = [agent.name for agent in AGENTS]
+    known: dict[str, doctor.Facts] = {}
+    if store is not None:
+        known = store.read(lambda tx: {name: doctor.facts(tx, name) for name in names})
+    for word in doctor.examine(known, settings.project_dir):
+        yield Finding(word.id, word.state, word.text, word.remedy)
+    own, *others = spool.places(settings.data_dir, settings.project_dir)
+    waits = spool.waiting(others)
+    if size_bytes(own) > spool.DRAINED_MAX_BYTES:  # less is usual: hooks that only report write there
+        waits = [own, *waits]
+    if waits:
+        text = f"records of hooks that could not be stored wait in {', '.join(waits)}"
+        yield Finding("spool", "warn", text, "any command brings it home: standfast status")
+
+
+def _schema(store: OpenStore) -> Iterator[Finding]:
+    """Every object of the catalogue is there, and each migration applied is the one in this package."""
+    dialect = store.engine.name
+    found = _objects(store)
+    wanted = catalogue.wanted(dialect)
+    missing = wanted - found
+    if missing:
+        gone = {one.name for one in missing if not one.table}
+        named = sorted(str(one) for one in missing if one.table not in gone)
+        words = ", ".join(named[:OBJECTS_MAX]) + (
+            f" and {len(named) - OBJECTS_MAX} more" if named[OBJECTS_MAX:] else ""
+        )
+        yield Finding("schema", "error", f"damaged: {words} missing", _KEEP)
+    else:
+        yield _history(store)
+    guards = {catalogue.guard(table, change) for table in catalogue.tables() for change in catalogue.CHANGES}
+    foreign = [one for one in found - wanted if one.name not in guards]
+    if foreign and store.engine.schema_version() <= MIGRATIONS[-1].version:
+        theirs = {one.name for one in foreign if not one.table}
+        words = ", ".join(
+            sorted(f"{one} on {one.table}" if one.table else str(one) for one in foreign if one.table not in theirs)
+        )
+        yield Finding("foreign", "ok", f"not standfast's, and left alone: {words}")
+
+
+def _objects(store: OpenStore) -> frozenset[catalogue.Item]:
+    rows = store.read(lambda tx: tx.all(statement(catalogue.FOUND[store.engine.name])))
+    return frozenset(catalogue.Item(row["kind"], row["name"], row["of"]) for row in rows)
+
+
+def _history(store: OpenStore) -> Finding:
+    """The schema's version, and that each migration applied to it is the one in this package."""
+    rows = store.read(lambda tx: tx.all(statement("SELECT version, name, checksum FROM migration ORDER BY version")))
+    ours = {migration.version: migration for migration in MIGRATIONS}
+    for row in rows:
+        known = ours.get(row["version"])
+        if known is not None and known.checksum != row["checksum"]:
+            text = f"migration {row['version']} ({row['name']}) is not the one this standfast knows"
+            return Finding(
+                "schema", "error", text, "this store was made by a changed standfast: use that one, or restore a backup"
+            )
+    version, latest = max((row["version"] for row in rows), default=0), MIGRATIONS[-1].version
+    if version > latest:
+        text = f"schema {version} is newer than this standfast knows ({latest}); it may still be written"
+        return Finding("schema", "warn", text, modules.UPGRADE)
+    mark = catalogue.fingerprint(catalogue.wanted(store.engine.name))
+    return Finding("schema", "ok", f"schema {version}, every migration and object is there (fingerprint {mark})")
+
+
+def _clock(store: OpenStore) -> Finding:
+    """Times in the journal come from this clock, or from the server's: neither may be far off."""
+    newest = "SELECT time_us FROM event ORDER BY seq DESC LIMIT 1"
+
+    def body(tx: Tx) -> tuple[int, int]:
+        row = tx.maybe(statement(newest))
+        return tx.now_us(), row["time_us"] if row else 0
+
+    before = time.time()
+    now_us, last_us = store.read(body)
+    here_us = int((before + time.time()) / 2 * 1_000_000)
+    if store.engine.name == "postgres" and abs(now_us - here_us) > SERVER_CLOCK_WARN_S * 1_000_000:
+        text = f"this host and the server differ by {abs(now_us - here_us) / 1_000_000:.0f} s"
+        return Finding("clock", "warn", text, "set both by NTP; leases use the server's clock and are safe")
+    if last_us - now_us > CLOCK_WARN_S * 1_000_000:
+        text = f"the newest entry is {(last_us - now_us) / 1_000_000:.0f} s in the future: the clock was set back"
+        return Finding("clock", "warn", text, "set the clock by NTP; order and leases do not depend on it, times do")
+    return Finding("clock", "ok", "agrees with the journal")
+
+
+def _imports(store: OpenStore) -> Iterator[Finding]:
+    """What was imported, if anything was."""
+    from standfast.interchange.imports import overview
+
+    text = store.read(overview)
+    if text is not None:
+        yield Finding("imports", "ok", text)
+
+
+def _copies(store: OpenStore, settings: Settings) -> Finding:
+    """Whether the last verified copy is as young as the configuration asks for."""
+    from standfast.admin.copies.resource import newest, stale
+    from standfast.clock import format_duration
+
+    found, now_us = store.read(lambda tx: (newest(tx), tx.now_us()))
+    if found.taken_us is None:
+        return Finding("copies", "ok", "no copy of this store yet: standfast backup")
+    problem = stale(found, settings.options.copies.max_age, now_us)
+    if problem:
+        return Finding("copies", "warn", problem, "standfast backup; hourly: standfast daemon start")
+    ages = {"verified": found.verified_us, "tested": found.tested_us}
+    shown = [f"{state} {format_duration(now_us - at, parts=1)} ago" for state, at in ages.items() if at is not None]
+    return Finding("copies", "ok", f"the last copies: {', '.join(shown)}")
+
+
+def _gap(store: OpenStore) -> Finding:
+    """Whether the store was put back in time, and a person has not closed the gap yet."""
+    open_gap = store.read(gap.warning)
+    if open_gap:
+        return Finding("gap", "warn", open_gap, "standfast restore finish")
+    return Finding("gap", "ok", "no gap is open")
+
+
+def _duplicates(store: OpenStore) -> Iterator[Finding]:
+    """A key in no scope and in a scope with the name of a repository: two things where one was meant."""
+    from standfast.admin import duplicates
+
+    twice = store.read(lambda tx: list(duplicates.found(tx)))
+    for one in twice:
+        text = (
+            f"the {one.kind} {one.key!r} exists twice: without a scope, and in the scope {one.scope!r} of a repository"
+        )
+        yield Finding("duplicates", "warn", text, f"compare both: {'; '.join(one.commands)}")
+    if not twice:
+        yield Finding("duplicates", "ok", "no key exists twice because of a repository's name")
+
+
+def _loops(store: OpenStore, settings: Settings) -> Iterator[Finding]:
+    """Every slot that was due has its row; what has none is worked out from the schedules."""
+    from standfast.config.actor import account
+    from standfast.record.loops import fire, schedule
+    from standfast.record.loops.models import ON_TIME_US
+
+    late = store.read(lambda tx: fire.absent(tx, "", everywhere=True, limit=LOOPS_MAX))
+    for one in late:
+        span = f"{one.slots} slots since" if one.slots > 1 else "the slot of"
+        since = schedule.shown(one.slot_us, one.zone)
+        text = f"the loop {one.name!r} did not run: {fire.ABSENT}, {span} {since}"
+        then = "is the daemon running? standfast daemon status"
+        if one.account not in (account(), *settings.options.accounts):
+            why, then = fire.who_runs(one.account)
+            text = f"{text}; {why}"
+        yield Finding("loops", "warn", text, then)
+    ahead = store.read(lambda tx: tx.all(statement(_AHEAD), late_us=tx.now_us() + ON_TIME_US, limit=LOOPS_MAX))
+    for row in ahead:
+        text = f"the loop {row['name']!r} waits: the clock was ahead, to {schedule.shown(row['last_slot_us'])}"
+        yield Finding("loops", "warn", text, hints.command("loop", "resume", row["name"]))
+    if not late and not ahead:
+        yield Finding("loops", "ok", "every slot that was due has its row")
+
+
+_AHEAD = (
+    "SELECT name, last_slot_us FROM loop WHERE next_slot_us IS NOT NULL AND next_slot_us > :late_us"
+    " AND last_slot_us > :late_us ORDER BY name LIMIT :limit"
+)
+
+
+def _inside_a_file(store: OpenStore, facts: dict[str, object], ways: Ways, temporary: bool) -> Iterator[Finding]:
+    log_bytes, file_bytes = _int(facts.get("wal_bytes")), _int(facts.get("size_bytes"))
+    if log_bytes > LOG_WARN_BYTES:
+        remedy = "end the process that keeps an old read open; the next writes give the space back"
+        yield Finding("wal", "warn", f"the log has grown to {size(log_bytes)}", remedy)
+    else:
+        yield Finding("wal", "ok", f"the log has {size(log_bytes)}, the file {size(file_bytes)}")
+    yield _guards(store, ways.fix)
+    if not temporary:
+        yield _integrity(str(facts["path"]), file_bytes, ways)
+
+
+def _guards(store: OpenStore, fix: bool) -> Finding:
+    """Every table of ours refuses other programs' writes. Other tables are not ours to guard."""
+    from standfast.db.sqlite.migrate import guard_trigger
+
+    tables = {one.name for one in _objects(store) if one.kind == "table"}
+    rows = store.read(lambda tx: tx.all(statement(catalogue.TRIGGERS)))
+    triggers = {row["name"]: row["sql"] for row in rows}
+    missing = [
+        (table, change)
+        for table in catalogue.tables()
+        for change in catalogue.CHANGES
+        if table in tables and triggers.get(catalogue.guard(table, change)) != guard_trigger(table, change)
+    ]
+    if not missing:
+        return Finding("guard", "ok", "other programs can read every table of standfast and write none")
+    text = f"other programs could write {', '.join(sorted({table for table, _ in missing}))}"
+    if not fix:
+        return Finding("guard", "warn", text, "standfast doctor --fix")
+
+    def restore(tx: Tx) -> None:
+        for table, change in missing:
+            tx.run(statement(f"DROP TRIGGER IF EXISTS {catalogue.guard(table, change)}"))  # one that does not refuse
+            tx.run(statement(guard_trigger(table, change)))
+
+    store.engine.write(restore, Caller(actor="doctor", holder="doctor", scope="", clock=SYSTEM))
+    return Finding("guard", "ok", f"{text}; guarded again", fixed=True)
+
+
+def _integrity(path: str, file_bytes: int, ways: Ways) -> Finding:
+    from standfast.db.sqlite import integrity
+
+    said = integrity.check(path, quick=ways.quick, progress=ways.progress)
+    if said:
+        return Finding("integrity", "error", f"the file is damaged: {'; '.join(said[:3])}", _KEEP)
+    pages = f"read through ({size(file_bytes)}): every page is sound"
+    return Finding("integrity", "ok", pages if ways.quick else f"{pages}, every index has its rows")
+
+
+def _held_back(store: OpenStore) -> Finding:
+    """A transaction that stays open, in any database of the server, holds back every reader of the journal."""
+    said = store.engine.held_back()
+    if said:
+        text, _, remedy = said.partition("; ")
+        return Finding("journal", "warn", text, remedy)
+    return Finding("journal", "ok", "no old transaction holds back its readers")
+
+
+def _int(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,25 @@
+-- The mark that a store moves: see db/moved.py.
+
+-- Every write reads `meta` first: this waits for those that have begun, and keeps others from beginning.
+-- name: alone [postgres]
+LOCK TABLE meta IN ACCESS EXCLUSIVE MODE
+
+-- name: alone [sqlite]
+SELECT 1 AS alone
+
+-- name: mark
+SELECT value FROM meta WHERE key = 'moved'
+
+-- name: set_mark
+INSERT INTO meta (key, value) VALUES ('moved', :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value
+
+-- name: remove_mark
+DELETE FROM meta WHERE key = 'moved'
+
+-- name: sending
+SELECT {columns:effect} FROM effect
+WHERE state = 'dispatched' AND state IN ('planned', 'dispatched') AND holder IS NOT NULL
+ORDER BY id
+
+-- name: running
+SELECT {columns:run} FROM run WHERE state = 'running' ORDER BY id

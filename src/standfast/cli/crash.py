@@ -1,0 +1,119 @@
+"""`standfast crash`: kill any agent at every crash point it passes, and count what the outside system saw twice."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import click
+
+from standfast.cli.frame import argument, command, option
+from standfast.cli.output import Out
+
+LIFE_MAX_S = 300.0
+SCHEDULES_MAX = 1000
+
+
+class Outcome(NamedTuple):
+    """One schedule: what the outside system saw, the points of the first life, and how the last life ended."""
+
+    seen: Counter[str]
+    points: list[str]
+    exit: int
+
+
+@command(
+    "crash",
+    examples=(
+        "standfast crash --count server.log -- python agent.py",
+        "standfast crash --count sent.txt --points 'effect.*' -- ./nightly.sh",
+    ),
+)
+@option(
+    "--count", "count_file", metavar="FILE", required=True, help="Where the outside system writes a line per request."
+)
+@option("--points", default="*", show_default=True, help='Only at these crash points: "effect.*".')
+@argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND…")
+def crash(out: Out, count_file: str, points: str, argv: tuple[str, ...]) -> None:
+    """Kill COMMAND at every crash point it passes, run it again, and count the lines of FILE that came twice.
+
+    Each time COMMAND starts with an empty store and an empty FILE. Exit 1: something was seen twice.
+    """
+    from standfast import crash as crashes
+    from standfast.errors import InvalidInput
+
+    chosen, file = crashes.matching(points), Path(count_file)
+    if file.exists() and file.stat().st_size:
+        raise InvalidInput(f"{count_file} is not empty, and each run begins with an empty one", f"rm {count_file}")
+    with TemporaryDirectory(prefix="standfast-crash-") as place:
+        usual = _schedule(argv, file, Path(place) / "0", 0)
+        if usual.exit != 0:
+            raise InvalidInput(
+                f"the command fails without a kill: exit {usual.exit}", f"run it alone: {' '.join(argv)}"
+            )
+        kills = [n for n, name in enumerate(usual.points, 1) if name in chosen]
+        if not kills:
+            raise InvalidInput(f"the command passes no crash point that matches {points!r}", "does it use standfast?")
+        rows = [_judged(n, usual, _schedule(argv, file, Path(place) / str(n), n)) for n in kills[:SCHEDULES_MAX]]
+    file.write_text("")
+    _report(out, rows)
+    raise click.exceptions.Exit(int(any(row["twice"] for row in rows)))
+
+
+def _schedule(argv: tuple[str, ...], file: Path, place: Path, kill: int) -> Outcome:
+    place.mkdir()
+    file.write_text("")
+    exit, points = _live(argv, place, kill)
+    if kill:
+        exit, _ = _live(argv, place, 0)
+    return Outcome(Counter(file.read_text(errors="replace").splitlines()), points, exit)
+
+
+def _live(argv: tuple[str, ...], place: Path, kill: int) -> tuple[int, list[str]]:
+    """Run the command in a process group of its own; the process that passes the point kills the group."""
+    from standfast import crash as crashes
+    from standfast.errors import InvalidInput
+
+    trace = place / "trace"
+    trace.write_text("")
+    ours = {"STANDFAST_DATA_DIR": str(place / "data"), "STANDFAST_REMEMBER": "0", crashes.TRACE: f"{trace}:{kill}"}
+    left_out = ("STANDFAST_DB_URL", "STANDFAST_STORE", "STANDFAST_SESSION", crashes.VARIABLE)
+    environment = {name: value for name, value in os.environ.items() if name not in left_out}
+    quiet = subprocess.DEVNULL
+    try:
+        done = subprocess.run(
+            argv, env=environment | ours, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True,
+            timeout=LIFE_MAX_S, check=False,
+        )  # fmt: skip
+    except OSError as error:
+        raise InvalidInput(f"{argv[0]}: {error.strerror}", "standfast crash --count FILE -- COMMAND") from None
+    except subprocess.TimeoutExpired:
+        raise InvalidInput(f"the command runs longer than {LIFE_MAX_S:.0f} s", "give it less to do") from None
+    return done.returncode, trace.read_text().split()
+
+
+def _judged(n: int, usual: Outcome, found: Outcome) -> dict[str, object]:
+    point = found.points[n - 1] if len(found.points) >= n else "not reached"
+    return {
+        "killed_at": f"{point}:{found.points[:n].count(point)}",
+        "twice": sum((found.seen - usual.seen).values()),
+        "missing": sum((usual.seen - found.seen).values()),
+        "exit": found.exit,
+    }
+
+
+def _report(out: Out, rows: list[dict[str, object]]) -> None:
+    twice, missing, stopped = (sum(bool(row[name]) for row in rows) for name in ("twice", "missing", "exit"))
+    out.rows(
+        [row for row in rows if not out.for_people or row["twice"] or row["missing"] or row["exit"]],
+        ["killed_at", "twice", "missing", "exit"],
+        empty="no kill changed what the outside system saw",
+    )
+    out.say(
+        f"killed at {len(rows)} crash points: the outside system saw something twice at {twice}, missed something at"
+        f" {missing}; the second run did not exit 0 at {stopped}"
+    )

@@ -1,0 +1,51 @@
+"""How far work is that takes longer than a second: a bar on a terminal, a line every 5 seconds in a pipe."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+from standfast.cli import render
+from standfast.cli.output import Out
+
+FIRST_S = 1.0
+DRAWN_EVERY_S = 0.1
+LINE_EVERY_S = 5.0
+BAR_WIDTH = 24
+
+
+def reported(
+    out: Out, clock: Callable[[], float] = time.monotonic, *, bar_after_s: float = FIRST_S
+) -> Callable[[str, int, int], None]:
+    """A function to call with the name of the work, how much is done and how much there is (0: not known)."""
+    terminal = out.for_people and sys.stderr.isatty()
+    due = clock() + (bar_after_s if terminal else FIRST_S)
+
+    def report(doing: str, done: int, total: int) -> None:
+        nonlocal due
+        if clock() < due:
+            return
+        due = clock() + (DRAWN_EVERY_S if terminal else LINE_EVERY_S)
+        if terminal:
+            out.draw(line(doing, done, total))
+        else:
+            out.say(f"standfast: {doing}: {amount(done, total)}")
+
+    return report
+
+
+def amount(done: int, total: int) -> str:
+    if total > 1_000_000:
+        return f"{done // 1_000_000:,} of {total // 1_000_000:,} MB"
+    return f"{done:,} of {total:,}" if total else f"{done:,}"
+
+
+def line(doing: str, done: int, total: int) -> str:
+    """One line of the terminal: the bar, the share, and the current work."""
+    text = f"{doing}: {amount(done, total)}"
+    if total:
+        share = min(done / total, 1.0)
+        filled = round(BAR_WIDTH * share)
+        text = f"{'█' * filled}{'░' * (BAR_WIDTH - filled)} {share:4.0%}  {text}"
+    return render.fit(text, (render.terminal_width(sys.stderr) or 80) - 1)

@@ -1,0 +1,548 @@
+"""Artifacts: large bytes kept beside the record, known by what they contain.
+
+A log, a diff, a model's whole answer. The row says what it is (name, kind, size, digest, how long
+it is wanted); the bytes are files beside the database on SQLite (`artifact_files`), rows on PostgreSQL
+(`artifact_chunks`), or objects in S3 (`artifact_objects`). The same bytes are stored once, under any number of names.
+
+The bytes are durable before the row that names them is, and every read compares them with the
+digest. So a row without its bytes, or with others, is a fault that is reported; bytes without a row
+are garbage, removed by `collect` once they are a day old.
+
+A name is a label and never a path: where bytes are written to is the caller's choice alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, TypeAlias, overload
+
+from standfast import crash, serial
+from standfast.clock import DAY_US
+from standfast.core import artifact_files as files
+from standfast.core import journal, naming, repositories
+from standfast.core.artifact_sources import Source, blocks_of, checked_kind, checked_name, own_name
+from standfast.core.checks import PAGE_MAX, page_size
+from standfast.core.receipts import Receipt
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.db.store import Resource, Store, query, refused_inside, transactional
+from standfast.errors import Conflict, Corrupt, InvalidInput, NotFound
+from standfast.ids import Id, is_id, like_suffix, new_id, short
+from standfast.models import Model
+
+SQL = load(__name__)
+
+GARBAGE_AFTER_US = DAY_US
+"""Garbage is left alone this long: a live process may have written it just now."""
+FAULTS_MAX = 1000
+RETENTIONS = ("scratch", "session", "keep")
+"""How long it is wanted, the weakest first."""
+
+BUCKET = "s3://"
+"""How the address of bytes in S3 begins."""
+
+_TOGETHER = 200
+
+
+class Artifact(Model):
+    """The description of some bytes."""
+
+    id: str
+    scope: str
+    session_id: str | None
+    name: str
+    kind: str
+    digest: str
+    uri: str
+    size_bytes: int
+    retention: str
+    agent: str
+    created_us: int
+    receipt: Receipt | None = None
+
+    @staticmethod
+    def columns() -> tuple[str, ...]:
+        return "id", "name", "kind", "size_bytes bytes", "retention keep", "created_us when", "digest"
+
+
+class Fault(Model):
+    """An artifact whose bytes cannot be had."""
+
+    artifact: Artifact
+    state: str
+    """"missing" or "damaged"."""
+
+
+class Collected(Model):
+    """What a collection did, and what it found wrong on the way."""
+
+    removed: int
+    """Artifacts that had outlived their purpose."""
+    garbage: int
+    """Stored bytes that no artifact spoke of: files, or rows of chunks."""
+    garbage_bytes: int
+    faults: list[Fault]
+
+
+Faults: TypeAlias = "list[Fault]"  # in the resource, `list` is a method
+
+
+# -- for those who stand on this ----------------------------------------------------------------------
+
+
+def put(
+    store: Store,
+    data: Source,
+    *,
+    name: str,
+    kind: str,
+    session_id: str | None = None,
+    retention: str = "keep",
+    max_bytes: int | None = None,
+    bucket: str | None = None,
+    id: str | None = None,
+    scope: str | None = None,
+) -> Artifact:
+    """Store bytes, durably; the same bytes under the same name and kind are one artifact.
+
+    Without a `bucket` they are beside the store: a step or an effect records its result also while S3 does not answer.
+    `id` and `scope` are those of an artifact from elsewhere.
+
+    Never inside a transaction: the bytes come before it. Raises InvalidInput for a name that is
+    not a label and for more than `max_bytes`; what a stream raises passes unchanged.
+    """
+    refused_inside(store.held, "artifacts.put")
+    if retention not in RETENTIONS:
+        raise InvalidInput(f"retention {retention!r} is unknown", "keep, session or scratch")
+    if retention == "session" and session_id is None:
+        raise InvalidInput("retention 'session' needs a session", "name the session, or keep it: retention='keep'")
+    row: Row = {
+        "id": id or new_id("art"),
+        "session_id": session_id,
+        "name": checked_name(name),
+        "kind": checked_kind(kind),
+        "retention": retention,
+        **({} if scope is None else {"scope": scope}),
+    }
+    blocks = blocks_of(store, data, store.artifact_max_bytes if max_bytes is None else max_bytes)
+    if bucket is not None:
+        return _put_object(store, row, blocks, bucket)
+    if store.engine.name == "sqlite":
+        return _put_file(store, row, blocks)
+    return _put_chunks(store, row, blocks)
+
+
+def read(store: Store, artifact_id: str) -> bytes:
+    """The bytes of an artifact, compared with its digest. Raises NotFound; Corrupt naming it."""
+    artifact = store.read(lambda tx: _found(tx, store.caller.scope, artifact_id))
+    return b"".join(_stored(store, artifact))
+
+
+def directory(store: Store) -> str | None:
+    """Where the files are; None where there are none, because bytes are rows."""
+    engine = store.engine
+    return files.directory(getattr(engine, "path")) if engine.name == "sqlite" else None  # noqa: B009  not every engine's
+
+
+# -- the resource ------------------------------------------------------------------------------------------
+
+
+class Artifacts(Resource):
+    """Large bytes: put, get, prove."""
+
+    __slots__ = ()
+
+    def put(
+        self,
+        data: Source,
+        *,
+        name: str | None = None,
+        kind: str = "file",
+        session: object = None,
+        retention: str = "keep",
+    ) -> Artifact:
+        """Store bytes, the content of a path, or a binary stream to its end. Durable when it returns.
+
+        `sf.artifacts.put(Path("build.log"), kind="log")`. A path's own name is used unless `name`
+        says another. Raises InvalidInput for a name that is not a label, and for too many bytes.
+        """
+        refused_inside(self.tx, "artifacts.put")
+        return put(
+            self.store,
+            data,
+            name=name if name is not None else own_name(data),
+            kind=kind,
+            session_id=self._session(session),
+            retention=retention,
+            bucket=self.store.artifact_bucket if retention != "scratch" else None,  # no object is removed
+        )
+
+    @overload
+    def get(self, which: str) -> bytes: ...
+
+    @overload
+    def get(self, which: str, to: str | os.PathLike[str] | BinaryIO) -> Artifact: ...
+
+    def get(self, which: str, to: str | os.PathLike[str] | BinaryIO | None = None) -> bytes | Artifact:
+        """The bytes; or, with `to`, written to that path or binary stream. `which` is an id, its end, or a name.
+
+        What does not match its digest is not handed out: Corrupt names it, and `to` is untouched.
+        """
+        refused_inside(self.tx, "artifacts.get")
+        artifact = self.show(which)
+        if to is None:
+            return b"".join(_stored(self.store, artifact))
+        if isinstance(to, (str, os.PathLike)):
+            _write_path(self.store, artifact, os.fspath(to))
+        else:
+            _write_stream(self.store, artifact, to)
+        return artifact
+
+    def read(self, which: str) -> bytes:
+        """The bytes, compared with their digest."""
+        return self.get(which)
+
+    @query
+    def show(self, tx: Tx, which: str) -> Artifact:
+        """Show an artifact without its bytes, by id, the end of its id, or name (the newest)."""
+        return _found(tx, self.scope, which)
+
+    @query
+    def list(
+        self,
+        tx: Tx,
+        *,
+        session: object = None,
+        kind: str | None = None,
+        name: str | None = None,
+        everywhere: bool = False,
+        limit: int = 50,
+        after: Id | None = None,
+    ) -> list[Artifact]:
+        """List artifacts, the newest first.
+
+        - `session`: only of this session.
+        - `kind`: only of this kind.
+        - `name`: only with this name.
+        - `after`: start after this id, the last one of the page before.
+        """
+        session_id = _session_id(tx, self.scope, session)
+        rows = tx.all(
+            SQL.page,
+            scope=self.scope,
+            everywhere=int(everywhere),
+            session_id=session_id or "",
+            kind=kind or "",
+            name=name or "",
+            after=after or "",
+            limit=page_size(limit),
+            **repositories.filtered(tx, everywhere=everywhere or session is not None),
+        )
+        return [_artifact(row) for row in rows]
+
+    def verify(self, which: str | None = None) -> Faults:
+        """Read the bytes of one artifact, or of all, and list those that are missing or damaged.
+
+        All means those of every scope.
+        """
+        refused_inside(self.tx, "artifacts.verify")
+        listed: Iterable[Artifact] = [self.show(which)] if which is not None else _walk(self.store)
+        return _first(fault for artifact in listed if (fault := _fault(self.store, artifact, whole=True)))
+
+    @transactional
+    def remove(self, tx: Tx, which: str) -> Artifact:
+        """Remove an artifact. A later collection removes its bytes if no other artifact has them.
+
+        Raises Conflict while a step or an effect keeps its result in it.
+        """
+        found = _found(tx, self.scope, which)
+        used = tx.maybe(SQL.used, id=found.id)
+        if used is not None:
+            raise Conflict(f"artifact {short(found.id)} ({found.name}) holds the result of {used['id']}", code="in_use")
+        return _removed(tx, found.id)
+
+    def collect(self) -> Collected:
+        """Remove expired artifacts, and bytes without an artifact, once they are a day old; no object in S3.
+
+        `scratch` goes after a day, `session` once its session is gone; a result that a step or an
+        effect keeps stays. Nothing that an artifact speaks of is touched: its absence is a fault,
+        reported, not repaired. Raises Busy if artifacts are being put without a pause.
+        """
+        refused_inside(self.tx, "artifacts.collect")
+        removed = _remove_outlived(self.store)
+        count, size = _collect_files(self.store) if directory(self.store) else _collect_chunks(self.store)
+        faults = _first(f for a in _walk(self.store) if (f := _fault(self.store, a, whole=False)))
+        return Collected(removed, count, size, faults)
+
+    def _session(self, session: object) -> str | None:
+        if session is None:
+            return None
+        return self.store.read(lambda tx: _session_id(tx, self.scope, session))
+
+
+# -- putting ---------------------------------------------------------------------------------------------
+
+
+def _put_file(store: Store, row: Row, blocks: Iterator[bytes]) -> Artifact:
+    root = directory(store)
+    assert root is not None
+    with files.received(root, blocks, store.caller.clock.now_us()) as incoming, files.putting(root):
+        incoming.settle()
+        crash.point("artifact.before_row")
+        place = files.path_of(os.path.basename(root), incoming.digest)
+        row |= {"digest": incoming.digest, "size_bytes": incoming.size_bytes, "uri": f"file:{place}"}
+        artifact = store.write(lambda tx: _recorded(tx, row))
+    crash.point("artifact.after_row")
+    return artifact
+
+
+def _put_chunks(store: Store, row: Row, blocks: Iterator[bytes]) -> Artifact:
+    from standfast.core import artifact_chunks as chunks
+
+    incoming = chunks.receive(store, row["id"], blocks)
+    crash.point("artifact.before_row")
+    row |= {"digest": incoming.digest, "size_bytes": incoming.size_bytes, "uri": f"chunk:{incoming.digest}"}
+
+    def body(tx: Tx) -> Artifact:
+        chunks.adopt(tx, incoming)
+        return _recorded(tx, row)
+
+    artifact = store.write(body)
+    crash.point("artifact.after_row")
+    return artifact
+
+
+def _put_object(store: Store, row: Row, blocks: Iterator[bytes], bucket: str) -> Artifact:
+    from standfast.core import artifact_objects as objects
+
+    row |= objects.put(bucket, blocks)._asdict()
+    crash.point("artifact.before_row")
+    artifact = store.write(lambda tx: _recorded(tx, row))
+    crash.point("artifact.after_row")
+    return artifact
+
+
+def _recorded(tx: Tx, row: Row) -> Artifact:
+    """The row of bytes that are durable already; the one that is there, if it says the same."""
+    values = {"scope": tx.caller.scope, **row, "actor": tx.caller.actor, "now_us": tx.now_us()}
+    made = tx.maybe(SQL.add, **values, **tx.caller.labelled())
+    if made is None:
+        same = tx.one(SQL.same, scope=values["scope"], digest=row["digest"], name=row["name"], kind=row["kind"])
+        if not _is_elsewhere(same["uri"], row["uri"]):
+            return _wanted_longer(tx, _artifact(same), row)
+        made = tx.one(SQL.move, id=same["id"], uri=row["uri"])
+    receipt = journal.append(
+        tx,
+        "artifact.stored",
+        made["id"],
+        summary=f"{row['name']} ({row['kind']}, {row['size_bytes']} bytes)",
+        session_id=row["session_id"],
+        data={"digest": row["digest"]},
+    )
+    return _wanted_longer(tx, _artifact(made).replace(receipt=receipt), row)
+
+
+def _is_elsewhere(old: str, new: str) -> bool:
+    """Whether the bytes are in another bucket now, or in none. A store knows where its own files and chunks are."""
+    return old != new and (old.startswith(BUCKET) or new.startswith(BUCKET))
+
+
+def _wanted_longer(tx: Tx, found: Artifact, row: Row) -> Artifact:
+    """The longest wish counts; what two sessions keep for themselves ends with neither."""
+    wish = max(found.retention, row["retention"], key=RETENTIONS.index)
+    if wish == "session" and found.retention == row["retention"] and found.session_id != row["session_id"]:
+        wish = "keep"
+    if wish == "session" and found.retention == "scratch" and found.session_id != row["session_id"]:
+        wish = "keep"  # the row names another session, or none: it could not tell when to end
+    if wish == found.retention:
+        return found
+    changed = _artifact(tx.one(SQL.retain, id=found.id, retention=wish))
+    return changed.replace(
+        receipt=journal.append(tx, "artifact.retained", found.id, summary=wish, session_id=row["session_id"])
+    )
+
+
+# -- getting -----------------------------------------------------------------------------------------------
+
+
+def _stored(store: Store, artifact: Artifact) -> Iterator[bytes]:
+    """The bytes in blocks. Only once it has ended are they known to be right."""
+    root = directory(store)
+    try:
+        if artifact.uri.startswith(BUCKET):
+            from standfast.core import artifact_objects as objects
+
+            yield from objects.read(artifact.uri, artifact.digest, artifact.size_bytes)
+        elif root is not None:
+            yield from files.read(os.path.realpath(root), artifact.digest, artifact.size_bytes)
+        else:
+            from standfast.core import artifact_chunks as chunks
+
+            yield from chunks.read(store, artifact.digest, artifact.size_bytes)
+    except Corrupt as error:
+        raise Corrupt(
+            f"artifact {artifact.id} ({artifact.name}): {error.message}", error.hint, code=error.code
+        ) from None
+
+
+def _write_path(store: Store, artifact: Artifact, path: str) -> None:
+    """To the caller's own path: whole and right, or not at all."""
+    path = os.path.realpath(path)
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb", buffering=0) as device:  # a pipe or a terminal cannot be replaced
+            return _write_stream(store, artifact, device)
+    part = os.path.join(os.path.dirname(path), f".{short(artifact.id)}-{os.urandom(4).hex()}.part")
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        try:
+            file.writelines(_stored(store, artifact))
+            file.close()
+            os.replace(part, path)
+        except BaseException:
+            os.unlink(part)
+            raise
+    return None
+
+
+def _write_stream(store: Store, artifact: Artifact, stream: BinaryIO) -> None:
+    """What went into a stream cannot be taken back: read it through before the first byte goes out."""
+    for _ in _stored(store, artifact):
+        pass
+    for block in _stored(store, artifact):
+        view = memoryview(block)
+        while view:
+            # A raw stream may take less than it was given; a buffered one answers with all of it.
+            view = view[stream.write(view) or len(view) :]
+
+
+def _found(tx: Tx, scope: str, which: str) -> Artifact:
+    row = tx.maybe(SQL.by_id, id=which) if is_id(which) else _by_end_or_name(tx, scope, which)
+    if row is None:
+        raise NotFound(f"there is no artifact {serial.clean(which, 60)!r} here", "see them: standfast artifact list")
+    return _artifact(row)
+
+
+def _by_end_or_name(tx: Tx, scope: str, which: str) -> Row | None:
+    named = tx.maybe(SQL.by_name, scope=scope, name=which) if "\0" not in which else None
+    suffix = like_suffix(which, prefix="art")
+    if named is not None or suffix is None:
+        return named
+    rows = tx.all(SQL.by_suffix, suffix=f"%{suffix}")
+    if len(rows) > 1:
+        raise InvalidInput(f"{which!r} is the end of more than one artifact's id", "give more of its characters")
+    return rows[0] if rows else None
+
+
+# -- looking after them --------------------------------------------------------------------------------------
+
+
+def _walk(store: Store) -> Iterator[Artifact]:
+    """Every artifact in every scope, a page at a time."""
+    after = ""
+    while rows := store.read(lambda tx, after=after: tx.all(SQL.walk, after=after, limit=PAGE_MAX)):  # type: ignore[misc]
+        yield from (_artifact(row) for row in rows)
+        after = rows[-1]["id"]
+
+
+def _fault(store: Store, artifact: Artifact, *, whole: bool) -> Fault | None:
+    """The fault of its bytes, if any; without reading them unless `whole`, and then nothing of S3."""
+    root = directory(store)
+    if not whole:
+        if artifact.uri.startswith(BUCKET):
+            return None
+        size = files.size_of(root, artifact.digest) if root else _chunks_size(store, artifact.digest)
+        if size == artifact.size_bytes:
+            return None
+        return Fault(artifact, "missing" if size is None else "damaged")
+    try:
+        for _ in _stored(store, artifact):
+            pass
+    except Corrupt as error:
+        return Fault(artifact, "missing" if error.code == "artifact_missing" else "damaged")
+    return None
+
+
+def _chunks_size(store: Store, digest: str) -> int | None:
+    from standfast.core import artifact_chunks as chunks
+
+    return store.read(lambda tx: chunks.size_of(tx, digest))
+
+
+def _first(faults: Iterator[Fault]) -> list[Fault]:
+    from itertools import islice
+
+    return list(islice(faults, FAULTS_MAX))
+
+
+def _remove_outlived(store: Store) -> int:
+    def body(tx: Tx) -> int:
+        rows = tx.all(SQL.outlived, before_us=tx.now_us() - GARBAGE_AFTER_US, limit=_TOGETHER)
+        for row in rows:
+            _removed(tx, row["id"])
+        return len(rows)
+
+    total = 0
+    while some := store.write(body):
+        total += some
+    return total
+
+
+def _removed(tx: Tx, id: str) -> Artifact:
+    removed = _artifact(tx.one(SQL.remove, id=id))
+    summary = f"{removed.name} ({removed.kind}, {removed.size_bytes} bytes)"
+    receipt = journal.append(tx, "artifact.removed", id, summary=summary, session_id=removed.session_id)
+    return removed.replace(receipt=receipt)
+
+
+def _collect_files(store: Store) -> tuple[int, int]:
+    root = directory(store)
+    assert root is not None
+    if not os.path.isdir(root):
+        return 0, 0
+    before_us = store.caller.clock.now_us() - GARBAGE_AFTER_US
+    count = size = 0
+    candidates = files.scan(root, before_us)
+    while some := [found for found, _ in zip(candidates, range(_TOGETHER), strict=False)]:
+        with files.collecting(root):
+            for found in _unreferenced(store, some):
+                crash.point("artifact.before_remove")
+                if files.remove(found, before_us):
+                    count, size = count + 1, size + found.size_bytes
+    return count, size
+
+
+def _unreferenced(store: Store, some: list[files.Found]) -> list[files.Found]:
+    """Asked in a write transaction: what another process has just committed counts."""
+
+    def body(tx: Tx) -> list[files.Found]:
+        return [found for found in some if found.digest is None or not _spoken_of(tx, found.digest)]
+
+    return store.write(body)
+
+
+def _collect_chunks(store: Store) -> tuple[int, int]:
+    from standfast.core import artifact_chunks as chunks
+
+    return chunks.collect(store, GARBAGE_AFTER_US, _spoken_of)
+
+
+def _spoken_of(tx: Tx, digest: str) -> bool:
+    return tx.maybe(SQL.referenced, digest=digest) is not None
+
+
+# -- small parts -----------------------------------------------------------------------------------------------
+
+
+def _session_id(tx: Tx, scope: str, session: object) -> str | None:
+    """The id of a session given as an object, an id or a key."""
+    if session is None:
+        return None
+    named = str(getattr(session, "id", session))
+    row = tx.maybe(SQL.session, scope=scope, session=named)
+    if row is None:
+        raise naming.unknown(tx, "session", named)
+    return str(row["id"])
+
+
+def _artifact(row: Row) -> Artifact:
+    return Artifact.from_row(row)

@@ -1,0 +1,73 @@
+"""The gap: a time of which the store has no record, because it was put back in time.
+
+    restored copy ──▶ gap open: what may have been sent in it is in doubt ──▶ `restore finish` closes it
+
+It is one row of `meta`. While it is there, an effect that the store does not know may have been sent already: its
+probe decides, or a person. Webhooks and credits wait, unless the ledger of the replaced store was carried over.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from standfast.clock import iso
+from standfast.db.contract import Tx
+from standfast.db.sql import load
+from standfast.errors import Conflict
+
+SQL = load(__name__)
+
+KEY = "gap"
+"""The key of `meta`."""
+UNSEEN = 1_000_000
+"""Sequence numbers that are left out where no process here knows the highest one."""
+
+
+class Gap(NamedTuple):
+    """The time between the last row of a store that was put back, and that moment."""
+
+    copy: str
+    """The copy that was restored; empty if another tool put the store back."""
+    seq: int
+    """The journal of the copy ends here."""
+    seen: int
+    """No process can have seen a higher sequence number."""
+    from_us: int
+    to_us: int
+    carried: bool = False
+    """Whether effects, approvals, credits and webhooks of the replaced store were carried over."""
+
+    def dumps(self) -> str:
+        return json.dumps(self._asdict(), sort_keys=True, separators=(",", ":"))
+
+    @property
+    def shown(self) -> str:
+        return f"between {iso(self.from_us)} and {iso(self.to_us)}"
+
+
+def loads(text: str) -> Gap:
+    return Gap(**json.loads(text))
+
+
+def read(tx: Tx) -> Gap | None:
+    """The open gap; None if the store knows all it did."""
+    row = tx.maybe(SQL.value, key=KEY)
+    return None if row is None else loads(row["value"])
+
+
+def warning(tx: Tx) -> str:
+    """One sentence about the open gap; empty if none is."""
+    found = read(tx)
+    return f"the store has no record of the time {found.shown}: effects may be in doubt" if found else ""
+
+
+def refuse(tx: Tx, what: str) -> None:
+    """Raise Conflict if `what` may have happened in an open gap."""
+    found = read(tx)
+    if found is not None and not found.carried:
+        raise Conflict(
+            f"{what} waits: the store was restored and has no record of the time {found.shown}",
+            "a person closes the gap: standfast restore finish",
+            code="gap_open",
+        )

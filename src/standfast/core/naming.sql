@@ -1,0 +1,23 @@
+-- The names that a mistyped one is compared with: the newest, so that the answer is fast in a large store.
+
+-- name: session_names
+SELECT key AS name, key AS word
+FROM session
+WHERE scope = :scope AND {here}
+ORDER BY updated_us DESC
+LIMIT :limit
+
+-- name: loop_names
+SELECT name, name AS word
+FROM loop
+WHERE scope = :scope AND state <> 'removed' AND {here}
+ORDER BY name
+LIMIT :limit
+
+-- A title is what people remember of a task; its id is what a command takes.
+-- name: task_names
+SELECT CASE WHEN fingerprint LIKE 'f1:%' THEN title ELSE fingerprint END AS name, id AS word
+FROM task
+WHERE scope = :scope AND {here}
+ORDER BY id DESC
+LIMIT :limit

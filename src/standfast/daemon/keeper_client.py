@@ -1,0 +1,256 @@
+"""The daemon's side of a keeper: started stopped, released, adopted, ended, read.
+
+A keeper exists, and its identity is recorded, before the command does anything:
+
+    start ── the keeper waits ── the run's row names it ── go ── the command runs ── result
+
+The identity is host, boot, pid namespace, pid and start time, never a pid alone. A daemon that finds
+a run of its dead predecessor therefore knows which of these it is:
+
+    the keeper is there              adopt it: nothing was lost, its answer will come
+    gone, with a result              take the answer
+    gone, and it never began         nothing happened: the run may be handed out again
+    gone, begun, without a result    end the rest of its session; the outcome is unknown
+
+While a command may still run, nothing else is started for its slot.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from standfast.clock import SECOND_US
+from standfast.core.leases import has_let_go, is_gone, is_here, parse_process, process
+from standfast.daemon import keeper
+
+if TYPE_CHECKING:
+    from standfast.clock import Clock
+
+SPOOL = "runs"
+LEASE = "lease"
+NEVER_MAX_S = 10.0
+"""How long a keeper that is not wanted may take to end by itself."""
+RESULT_MAX_BYTES = 1024 * 1024
+
+
+class Result(NamedTuple):
+    """How a command ended, as its keeper wrote it down."""
+
+    code: int | None
+    """Its exit code, negative for a signal; None if it never began."""
+    why: str | None
+    """timed_out, cancelled or lost, if it was ended; None if it ended by itself."""
+    failure: str | None
+    duration_us: int
+    stdout: bytes
+    stderr: bytes
+
+
+class RunOutputs:
+    """The private directory in which keepers leave their results."""
+
+    def __init__(self, data_dir: str, clock: Clock) -> None:
+        self.directory = os.path.join(data_dir, "daemon")
+        self.clock = clock
+        self._ours: dict[str, subprocess.Popen[bytes]] = {}
+        """Keepers this process has to reap, by identity."""
+        for path in (self.directory, os.path.join(self.directory, SPOOL)):
+            with suppress(FileExistsError):
+                os.mkdir(path, 0o700)
+
+    @property
+    def lease(self) -> str:
+        return os.path.join(self.directory, LEASE)
+
+    def place(self, run_id: str, attempt: int) -> str:
+        return os.path.join(self.directory, SPOOL, f"{run_id}.{attempt}")
+
+    def start(self, run_id: str, attempt: int) -> Child:
+        """A keeper that waits for its command. It must not inherit anything of ours."""
+        place = self.place(run_id, attempt)
+        shutil.rmtree(place, ignore_errors=True)
+        os.mkdir(place, 0o700)
+        popen = subprocess.Popen(
+            [sys.executable, "-I", "-S", keeper.__file__, place],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        identity = str(process(popen.pid, self.clock))
+        self._ours = {name: one for name, one in self._ours.items() if one.poll() is None} | {identity: popen}
+        return Child(self, run_id, attempt, identity, popen)
+
+    def adopted(self, run_id: str, attempt: int, identity: str) -> Child:
+        """The keeper that another daemon started, or that this daemon started and lost."""
+        return Child(self, run_id, attempt, identity, self._ours.get(identity))
+
+    def promise(self, until_us: int) -> float:
+        """Tell every keeper until when, in time awake, no other process may take over its run; that time on its
+        clock."""
+        moment = keeper.now() + max(0, until_us - self.clock.mono_us()) / SECOND_US
+        fd = os.open(self.lease + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with open(fd, "w") as file:
+            file.write(str(moment))
+        os.rename(self.lease + ".new", self.lease)
+        return moment
+
+    def left_behind(self) -> list[tuple[str, int]]:
+        """Every (run, attempt) with a place here."""
+        found = []
+        for name in os.listdir(os.path.join(self.directory, SPOOL)):
+            run_id, _, attempt = name.rpartition(".")
+            if run_id and attempt.isdigit():
+                found.append((run_id, int(attempt)))
+        return sorted(found)
+
+    def forget(self, run_id: str, attempt: int) -> None:
+        shutil.rmtree(self.place(run_id, attempt), ignore_errors=True)
+
+
+class Child:
+    """One keeper: ours, or a predecessor's."""
+
+    def __init__(
+        self, spool: RunOutputs, run_id: str, attempt: int, identity: str, popen: subprocess.Popen[bytes] | None = None
+    ) -> None:
+        self.spool = spool
+        self.run_id = run_id
+        self.attempt = attempt
+        self.process = identity
+        self._popen = popen
+        found = parse_process(identity)
+        self.pid = found.pid if found else 0
+
+    @property
+    def place(self) -> str:
+        return self.spool.place(self.run_id, self.attempt)
+
+    def go(self, spec: dict[str, Any]) -> None:
+        """Send the command. If we die in the middle of the message, the keeper starts nothing."""
+        assert self._popen is not None
+        assert self._popen.stdin is not None
+        with suppress(BrokenPipeError):  # the keeper was killed before it started the command
+            self._popen.stdin.write(json.dumps(spec).encode() + b"\n")
+            self._popen.stdin.close()
+
+    def never(self) -> None:
+        """End the keeper before it starts its command."""
+        if self._popen is not None:
+            assert self._popen.stdin is not None
+            self._popen.stdin.close()
+            try:
+                self._popen.wait(NEVER_MAX_S)
+            except subprocess.TimeoutExpired:  # the keeper was stopped (SIGSTOP), or the machine is very slow
+                self._popen.kill()
+                self._popen.wait()
+        self.spool.forget(self.run_id, self.attempt)
+
+    @property
+    def here(self) -> bool:
+        if self._popen is not None:
+            return self._popen.poll() is None
+        return is_here(self.process, self.spool.clock)
+
+    @property
+    def gone(self) -> bool:
+        """Whether it is known to be dead. A keeper of another machine is neither here nor gone."""
+        if self._popen is not None:
+            return self._popen.poll() is not None
+        return self.rebooted or is_gone(self.process, self.spool.clock)
+
+    @property
+    def rebooted(self) -> bool:
+        """Of this machine and data directory, before it was restarted: no process of that time is alive."""
+        found, ours = parse_process(self.process), process(os.getpid(), self.spool.clock)
+        return found is not None and found.host == ours.host and found.boot != ours.boot and self.known
+
+    @property
+    def known(self) -> bool:
+        """Whether its directory is here. A keeper of another data directory writes its result there."""
+        return os.path.isdir(self.place)
+
+    @property
+    def never_began(self) -> bool:
+        """Known not to have begun. Without its directory, or after a power cut, it is unknown: the mark may be lost."""
+        return self.known and not self.rebooted and not os.path.exists(os.path.join(self.place, "begun"))
+
+    def end(self, *, now: bool = False) -> None:
+        """Ask for its end: the command gets SIGTERM, later SIGKILL; with `now`, SIGKILL at once."""
+        if self.here:
+            _signal(self.process, self.spool.clock, signal.SIGUSR1 if now else signal.SIGTERM)
+
+    def result(self) -> Result | None:
+        try:
+            with open(os.path.join(self.place, "result"), "rb") as file:
+                said = json.loads(file.read(RESULT_MAX_BYTES))
+            return Result(
+                code=said["code"],
+                why=said["why"],
+                failure=said["failure"] or said.get("output_lost"),
+                duration_us=int(said["duration_us"]),
+                stdout=self._stream("stdout"),
+                stderr=self._stream("stderr"),
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            return None  # missing or not ours: the outcome is unknown
+
+    def _stream(self, name: str) -> bytes:
+        try:
+            with open(os.path.join(self.place, name), "rb") as file:
+                return file.read(RESULT_MAX_BYTES)
+        except FileNotFoundError:
+            return b""
+
+    def leftovers(self) -> list[int]:
+        """Process groups of its session, once the keeper itself is gone.
+
+        A session keeps the pid of its leader from being reused, so any process in the
+        session of a dead keeper belongs to it.
+        """
+        if not self.gone or self.pid <= 1 or self.rebooted:
+            return []
+        return sorted({group for group, session in _sessions() if session == self.pid})
+
+    def end_leftovers(self) -> bool:
+        """End the rest of its session; True when nothing is left."""
+        for group in self.leftovers():
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGKILL)
+        return not self.leftovers()
+
+
+def _signal(identity: str, clock: Clock, number: signal.Signals) -> None:
+    """To exactly this process: the descriptor is taken first, the identity compared after."""
+    found = parse_process(identity)
+    if found is None:
+        return
+    with suppress(ProcessLookupError, PermissionError):
+        if not hasattr(os, "pidfd_open"):
+            os.kill(found.pid, number)
+            return
+        fd = os.pidfd_open(found.pid)
+        try:
+            if is_here(identity, clock):
+                signal.pidfd_send_signal(fd, number)
+        finally:
+            os.close(fd)
+
+
+def _sessions() -> list[tuple[int, int]]:
+    """(process group, session) of every process that can be seen and still has something open."""
+    found = []
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        if name.isdigit():
+            with suppress(OSError, IndexError, ValueError), open(f"/proc/{name}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+                if not has_let_go(fields):
+                    found.append((int(fields[2]), int(fields[3])))
+    return found

@@ -1,0 +1,64 @@
+"""Moving a store out of a SQLite file, or into one: its rows by the table catalogue."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import apsw
+
+from standfast.db.sqlite import copying, migrate
+from standfast.db.sqlite.location import make_private
+from standfast.db.sqlite.move_aside import swap
+from standfast.db.tables import Table, carried
+
+
+class Snapshot:
+    """One moment of a file that this process does not have open."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+        self.schema = migrate.version(connection)
+        self.tables = carried(self.schema)
+        self.meta: dict[str, str] = dict(connection.execute("SELECT key, value FROM meta"))
+        sizes = "SELECT digest, max(size_bytes) FROM artifact GROUP BY digest ORDER BY digest"
+        self.artifacts: dict[str, int] = dict(connection.execute(sizes))
+
+    def rows(self, table: Table) -> Iterator[Any]:
+        text = f"SELECT {', '.join(table.columns)} FROM {table.name} ORDER BY {', '.join(table.key)}"
+        yield from self._connection.execute(text)
+
+    def count(self, table: Table) -> int:
+        text = f"SELECT count(*) FROM {table.name}"
+        return int(self._connection.execute(text).get)
+
+
+@contextmanager
+def snapshot(path: str) -> Iterator[Snapshot]:
+    """Open one snapshot. Nothing in it can write."""
+    with copying.translated(path), closing(copying.opened(path, apsw.SQLITE_OPEN_READONLY)) as connection:
+        connection.execute("BEGIN").fetchall()
+        yield Snapshot(connection)
+
+
+@contextmanager
+def loading(
+    path: str, schema: int, rows: Iterable[tuple[Table, Iterator[list[Any]]]], meta: dict[str, str], aside: str
+) -> Iterator[Snapshot]:
+    """Make the file `path` of these rows. It gets its name when the block has ended without an error.
+
+    `aside` is a directory for the store that is there: it moved away before.
+    """
+    make_private(os.path.dirname(path))
+    incoming = f"{path}.moving"
+    if os.path.lexists(incoming):
+        os.unlink(incoming)  # a move that was killed
+    os.close(os.open(incoming, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    copying.load(incoming, schema, rows)
+    copying.put_meta(incoming, meta)
+    with snapshot(incoming) as found:
+        yield found
+    copying.sync(incoming)
+    swap(path, incoming, aside, lambda: None)

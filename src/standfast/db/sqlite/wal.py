@@ -1,0 +1,364 @@
+"""Protections that SQLite itself does not have: locks that last, and proof that the files are still the store's.
+
+*Locks.* POSIX locks belong to the process, and any `open(db).close()` in it, by any library or tool,
+drops SQLite's locks silently. The next foreign process that closes the file then deletes the WAL under us, and
+acknowledged rows are lost. So we hold locks of our own on open file descriptions (which no other close can
+cancel), over the same bytes: the shared range of the database and the first byte of the `-shm`.
+
+*Marks.* Each engine also locks one byte, which SQLite never uses, of database, WAL and `-shm`. An engine that
+opens the store compares them. If another process has one of the three files open and not the others, a file was
+removed or replaced under that process: two WAL indexes for one WAL would damage the store.
+
+*Identity check.* After the fsync of a group commit, the files we wrote to must be the files at their names.
+`readlink` of our own descriptors shows this; a `stat` of the WAL would make the next fsync half as expensive again
+on current kernels. The contents are compared too, because a file that is truncated or overwritten in place keeps
+its name: the header of the database through our descriptor, and the WAL against the WAL index. Each page of the
+database must be in one of the two files. Before a commit only the name of the WAL index is compared: another program
+that found no index may have truncated the WAL.
+
+*Checkpoints.* The writer thread checkpoints, under the lock between processes and after an identity check. It notes the
+change counter that the checkpoint left in the `.lock` file. So a process that did not see the checkpoint still knows
+that an older copy of the database is not the store's.
+
+Nothing here opens and closes the database file while SQLite has it open.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from standfast.db.sqlite.lock import FileLock
+from standfast.db.sqlite.migrate import APPLICATION_ID
+from standfast.db.store_memory import OVERWRITTEN
+from standfast.errors import CommitUnknown, StorageError
+
+_F_OFD_GETLK, _F_OFD_SETLK = 36, 37
+_F_FULLFSYNC = 51
+_SHARED_FIRST, _SHARED_SIZE = 0x40000002, 510
+_SHM_DEADMAN = 128
+_MARK = 0x40000200
+"""The first byte past the range that SQLite locks."""
+_LINUX = sys.platform == "linux"
+_TRIES = 100
+"""Reads of a file that another process may be changing at this moment, a millisecond apart."""
+_INDEX = struct.Struct("=14xHII8x8s56xI28xI4x")
+SIDE_FILES = ("-wal", "-shm")
+
+
+class Descriptor:
+    """An open file of ours. It is closed with its last reference, also after an exception at any bytecode."""
+
+    __slots__ = ("fd",)
+
+    def __init__(self, path: str, flags: int = os.O_RDWR) -> None:
+        self.fd = -1
+        self.fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+    def close(self) -> None:
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    __del__ = close
+
+
+# -- at open ---------------------------------------------------------------------------------------------
+
+
+class Probe:
+    """The files as they are found at open, before SQLite opens them. The caller holds the lock between processes."""
+
+    def __init__(self, database: str, *, create: bool = True) -> None:
+        self.path = database
+        self.database = Descriptor(database, os.O_RDWR | (os.O_CREAT if create else 0))
+        self.shared = False
+        """Whether another engine has the store open."""
+        self._found = [self.database]
+        """Kept open as long as the engine: closing a `-shm` would drop the locks that SQLite holds on it."""
+        if not _LINUX:
+            return
+        marked = [_is_marked(self.database.fd)]
+        for suffix in SIDE_FILES:
+            try:
+                found = Descriptor(database + suffix)
+            except FileNotFoundError:
+                marked.append(False)
+                continue
+            self._found.append(found)
+            marked.append(_is_marked(found.fd))
+        if len(set(marked)) > 1:
+            pairs = zip(("", *SIDE_FILES), marked, strict=True)
+            raise Replaced([database + suffix for suffix, there in pairs if not there])
+        self.shared = marked[0]
+
+    def close(self) -> None:
+        for descriptor in reversed(self._found):
+            descriptor.close()
+
+
+class Replaced(BlockingIOError):
+    """Another process has a file of the store open that is no longer at its name."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__(errno.EAGAIN, "a file of the store was removed or replaced")
+        self.names = names
+
+    def refusal(self) -> StorageError:
+        return StorageError(
+            f"{' and '.join(self.names)} was removed or replaced while another process has the store open",
+            "end the processes that use the store, or wait for their next write; then: standfast doctor",
+            code="files_replaced",
+        )
+
+
+# -- while it is open --------------------------------------------------------------------------------------
+
+
+class Files:
+    """Database, WAL and `-shm` of an open store: their locks, their fsync, their identity."""
+
+    def __init__(self, probe: Probe, lock: FileLock) -> None:
+        """SQLite has the database open in WAL mode; the probe opened it first. The caller holds the lock."""
+        path = probe.path
+        self._probe = probe
+        self._lock = lock
+        self._database = probe.database.fd
+        # No SQLite lock lives on the WAL: opening and closing it is harmless.
+        self._wal = Descriptor(path + "-wal")
+        self._shm = Descriptor(path + "-shm")
+        self.path = path + "-wal"
+        self._directory = os.path.dirname(path)
+        if not _LINUX:
+            return
+        _share(self._database, _SHARED_FIRST, _SHARED_SIZE)
+        _share(self._shm.fd, _SHM_DEADMAN, 1)
+        for fd in (self._database, self._wal.fd, self._shm.fd):
+            _share(fd, _MARK, 1)
+        self._proc = Descriptor("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY)
+        self._links = tuple(b"%d" % fd for fd in (self._database, self._wal.fd, self._shm.fd))
+        self._names = self._current_path()
+        self._place = _place(self._directory)
+        checkpoint, header = _read_index(self._shm.fd)[3:], Header.read(self._database)
+        self._seen = header, os.lseek(self._database, 0, os.SEEK_END), checkpoint
+        """What the last check saw. One object, because the care thread checks too."""
+        if probe.shared and self.changes < lock.changes():
+            raise Replaced([path])
+        if not probe.shared:  # the file may have been restored while no process used it
+            lock.note_changes(max(self.changes, 0))
+
+    @property
+    def changes(self) -> int:
+        """The change counter of the database at the last check."""
+        return self._seen[0].changes if _LINUX else 0
+
+    def settle(self, *, durable: bool) -> None:
+        """Everything committed before this call is on disk when it returns, in the files at their names.
+
+        Raises OSError if the disk refuses, and CommitUnknown if a file was removed, replaced or overwritten.
+        """
+        if durable:
+            _sync(self._wal.fd)
+        self.check()
+
+    def check(self) -> None:
+        """The identity check. Raises CommitUnknown if a file was removed, replaced or overwritten."""
+        self._check_names()
+        if _LINUX:
+            self._check_contents()
+
+    def check_index(self) -> None:
+        """Before a commit: the WAL index still has its name."""
+        if _LINUX and _readlink(self._links[2], dir_fd=self._proc.fd) != self._names[2]:
+            raise _alarm(os.fsdecode(self._names[2]), "was removed or replaced")
+
+    def removed(self) -> bool:
+        """Whether the database or the WAL has no name any more: only processes that have it open can read it."""
+        return any(os.fstat(fd).st_nlink == 0 for fd in (self._database, self._wal.fd))
+
+    def _check_names(self) -> None:
+        if self._current_path() != self._names:
+            raise _alarm(self._changed_name(), "was removed or replaced")
+
+    def _current_path(self) -> tuple[bytes, ...]:
+        if _LINUX:
+            first, second, third = self._links
+            proc = self._proc.fd
+            return _readlink(first, dir_fd=proc), _readlink(second, dir_fd=proc), _readlink(third, dir_fd=proc)
+        return (b"linked" if os.fstat(self._wal.fd).st_nlink else b"gone",)
+
+    def _changed_name(self) -> str:
+        now = self._current_path()
+        changed = [before for before, after in zip(self._names, now, strict=True) if before != after]
+        return os.fsdecode(changed[0]) if changed and _LINUX else self.path
+
+    def _check_directory(self) -> None:
+        try:
+            there = _place(self._directory)
+        except OSError:
+            raise _alarm(self._directory, "was removed or replaced") from None
+        if there != self._place:
+            raise _alarm(self._directory, "was removed or replaced")
+
+    def _check_contents(self) -> None:
+        """Directory, database and WAL fit each other, the WAL index, and what the last check saw.
+
+        The header changes when any process checkpoints; a checkpoint after VACUUM makes the file smaller. A header that
+        is wrong stays wrong, so the alarm comes at once: a checkpoint could put a valid header back meanwhile.
+        """
+        self._check_directory()
+        whole = False
+        for _ in _tries():
+            # Read these and the size before the header, because a checkpoint truncates the file last.
+            (last, last_size, last_checkpoint), noted = self._seen, self._lock.changes()
+            page_size, frames, pages, salt, end, goal = _read_index(self._shm.fd)
+            size = os.lseek(self._database, 0, os.SEEK_END)
+            header = last
+            if os.pread(self._database, 100, 0) != header.bytes:
+                header = Header.read(self._database)
+                if not (header.follows(last) and self._was_checkpointed(last_checkpoint)):
+                    raise self._overwritten()
+            if max(header.changes, 0) < noted:
+                raise self._overwritten()
+            whole = frames == 0 or self._is_whole(32 + frames * (24 + page_size), salt)
+            # A page is in the database file if it is not in the WAL.
+            if whole and size >= max((pages - frames) * page_size, min(last_size, header.pages * header.page_size)):
+                self._seen = header, size, (salt, end, goal)
+                return
+        raise self._overwritten() if whole else _alarm(self.path, "was overwritten or truncated")
+
+    def _was_checkpointed(self, last: tuple[bytes, int, int]) -> bool:
+        """Whether the WAL index shows a checkpoint since `last`. If not, the new header is from another program's copy.
+
+        A checkpoint notes its goal in the index before it writes, and its end afterwards. Goal and end also differ
+        after a checkpoint that was killed, and after the WAL was recovered.
+        """
+        *_, salt, end, goal = _read_index(self._shm.fd)
+        return (salt, end, goal) != last or goal != end
+
+    def note_checkpoint(self) -> None:
+        """After a checkpoint, under the lock: every engine compares the database with what it left."""
+        if _LINUX:
+            self._check_contents()
+            self._lock.note_changes(self.changes)
+
+    def _overwritten(self) -> CommitUnknown:
+        """The other processes get the alarm too: no header has a change counter as high as the one noted now."""
+        self._lock.note_changes(0xFFFFFFFF)
+        return _alarm(os.fsdecode(self._names[0]), "was overwritten or truncated", code=OVERWRITTEN)
+
+    def _is_whole(self, size: int, salt: bytes) -> bool:
+        """All frames that the WAL index counts are in the WAL, under the index's salt."""
+        return os.pread(self._wal.fd, 8, 16) == salt and self.size_bytes() >= size
+
+    def frames(self) -> int:
+        """The frames in the WAL, as the WAL index counts them."""
+        return _read_index(self._shm.fd)[1]
+
+    def size_bytes(self) -> int:
+        return os.lseek(self._wal.fd, 0, os.SEEK_END)
+
+    def close(self) -> None:
+        """After SQLite has closed. The mark on the database goes first: an opener then finds none of them missing."""
+        self._probe.close()
+        self._wal.close()
+        self._shm.close()
+        if _LINUX:
+            self._proc.close()
+
+
+class Header(NamedTuple):
+    """What the first 100 bytes of the database say."""
+
+    bytes: bytes
+    page_size: int
+    changes: int
+    pages: int
+    schema: int
+    application: int
+
+    @classmethod
+    def read(cls, fd: int) -> Header:
+        found = os.pread(fd, 100, 0)
+        if len(found) < 100 or not found.startswith(b"SQLite format 3\0"):
+            return cls(found, 0, -1, 0, -1, -1)
+        page_size, *numbers = struct.unpack(">16xH6xII8xI24xI28x", found)
+        return cls(found, 65536 if page_size == 1 else page_size, *numbers)
+
+    def follows(self, last: Header) -> bool:
+        """Whether checkpoints can have made `last` into this. A new store's id is in the WAL until the first one.
+
+        A power loss in a checkpoint leaves a torn header; page 1 is then in the WAL, and the next checkpoint writes it.
+        """
+        return last.changes < 0 or (
+            self.page_size == last.page_size
+            and self.changes >= max(last.changes, 0)
+            and self.schema >= last.schema
+            and self.application in (APPLICATION_ID, last.application)
+        )
+
+
+def _read_index(fd: int) -> tuple[int, int, int, bytes, int, int]:
+    """Of the WAL index: page size, frames in the WAL, pages of the database, salt, and of the last checkpoint the
+    frames that it wrote and those that it wanted to write."""
+    found = os.pread(fd, _INDEX.size, 0).ljust(_INDEX.size, b"\xff")  # no valid WAL is this short
+    page_size, *others = _INDEX.unpack(found)
+    return 65536 if page_size == 1 else page_size, *others
+
+
+_readlink = os.readlink
+
+
+def _tries() -> Iterator[None]:
+    """Once, then again after short pauses: another process may checkpoint between two reads."""
+    yield
+    for _ in range(_TRIES):
+        time.sleep(0.001)
+        yield
+
+
+def _place(directory: str) -> tuple[int, int]:
+    found = os.stat(directory)
+    return found.st_dev, found.st_ino
+
+
+def _alarm(path: str, what: str, *, code: str | None = None) -> CommitUnknown:
+    return CommitUnknown(
+        f"{path} {what} while this process was writing to it",
+        "look the write up by its key before repeating it; then: standfast doctor",
+        code=code,
+    )
+
+
+def _sync(fd: int) -> None:
+    if sys.platform == "darwin":
+        fcntl.fcntl(fd, _F_FULLFSYNC)
+    else:
+        os.fdatasync(fd)
+
+
+def _share(fd: int, start: int, length: int) -> None:
+    try:
+        fcntl.fcntl(fd, _F_OFD_SETLK, _range(fcntl.F_RDLCK, start, length))
+    except OSError as error:
+        # A foreign process may hold the whole file exclusively for a moment (recovery); the
+        # caller retries its open.
+        if error.errno not in (errno.EAGAIN, errno.EACCES):
+            raise
+        raise BlockingIOError(error.errno, "the database is locked by another program") from error
+
+
+def _is_marked(fd: int) -> bool:
+    """Whether another engine has this very file open."""
+    answer = fcntl.fcntl(fd, _F_OFD_GETLK, _range(fcntl.F_WRLCK, _MARK, 1))
+    return bool(struct.unpack("@hhqqi4x", answer)[0] != fcntl.F_UNLCK)
+
+
+def _range(kind: int, start: int, length: int) -> bytes:
+    return struct.pack("@hhqqi4x", kind, os.SEEK_SET, start, length, 0)

@@ -1,0 +1,419 @@
+"""One payload of a hook as a plain record, whichever agent sent it.
+
+Agents agree on the field names and differ in the words for their events. Everything here is a pure
+function of the payload; nothing in a payload can make it raise. Texts are redacted and bounded
+before they leave this page, so that neither the store nor the spool ever holds a secret that can
+be recognised by its shape.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from standfast import serial
+from standfast.models import Model
+
+AGENTS = ("claude-code", "codex", "gemini-cli", "opencode")
+
+PAYLOAD_MAX_BYTES = 4 << 20
+"""More is not read: of a larger payload only the event and the session are taken from its beginning."""
+INPUT_MAX = 64_000
+"""A longer input is left to the transcript, which has all of it."""
+OUTPUT_MAX = 20_000
+PROMPT_MAX = 20_000
+ID_MAX = 200
+SUMMARY_MAX = 200
+DESCRIPTION_MAX = 1_000
+
+# What happened, in one word: opens a session, or leaves it, or happens in it.
+KINDS = {
+    "SessionStart": "start",
+    "UserPromptSubmit": "prompt",
+    "BeforeAgent": "prompt",
+    "PreToolUse": "call",
+    "BeforeTool": "call",
+    "PostToolUse": "answer",
+    "AfterTool": "answer",
+    "PostToolUseFailure": "failure",
+    "PermissionDenied": "denied",
+    "Stop": "stop",
+    "AfterAgent": "stop",
+    "StopFailure": "stop",
+    "agent-turn-complete": "stop",
+    "SessionEnd": "end",
+    "SubagentStart": "subagent_start",
+    "SubagentStop": "subagent_stop",
+    "PreCompact": "compact",
+    "PostCompact": "compacted",
+    "InstallCheck": "check",  # our own: `standfast install` asks whether the installed command reaches the store
+}
+# Gemini asks before every turn whether to compress: that is no news. The others repeat what another event tells.
+SILENT = frozenset(
+    {"PreCompress", "BeforeModel", "AfterModel", "BeforeToolSelection", "MessageDisplay", "UserPromptExpansion"}
+)
+_FACTS = ("source", "model", "reason", "trigger", "permission_mode", "agent_type", "turn_id", "notification_type")
+_SHELLS = frozenset({"Bash", "bash", "shell", "local_shell", "run_shell_command", "exec_command", "unified_exec"})
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_RUNNING = _set(
+    "bash sh zsh fish powershell shell exec execute run runner command cmd terminal process spawn script ssh pty "
+    "console subprocess invoke eval stdin keys keystrokes tmux repl kernel cell sandbox"
+)
+_COMMANDS = _set(
+    "command commands cmd cmds script scripts argv args arguments shell program executable code commandline "
+    "command_line cmdline run exec stdin chars keys keystrokes"
+)
+# They read or write files, or talk: their texts are no commands. (`Task` and `agent` start an agent with hooks.)
+_FILE_TOOLS = _set(
+    "Read Write Edit MultiEdit NotebookEdit Glob Grep LS WebFetch WebSearch Task Agent TodoWrite TodoRead ExitPlanMode "
+    "AskUserQuestion Skill read write edit patch grep glob list webfetch websearch task todowrite todoread question "
+    "read_file write_file replace search_file_content glob_files list_directory read_many_files web_fetch "
+    "google_web_search save_memory apply_patch update_plan view_image"
+)
+# Claude Code in a terminal, in VS Code and on the desktop: a person answers its prompts there.
+_PROMPTING = frozenset({"cli", "claude-vscode", "claude-desktop"})
+# What an LLM says about a command, in other words on every call: Claude Code, Gemini CLI and Codex call it so.
+_FREE_TEXT = ("description", "justification", "explanation")
+_TELLING = ("command", "cmd", "file_path", "filePath", "path", "pattern", "query", "url", "description", "prompt")
+# Compiled on first use: most hooks need none of them.
+_EXIT = r"(?i:(?:^|\n)\s*(?:(?:Command failed with )?exit code:?|Process exited with code) (-?\d{1,4})\b)"
+_EVENT = rb'"hook_event_name"\s*:\s*"([A-Za-z]{1,40})"'
+_SESSION = rb'"session_id"\s*:\s*"([\w.:-]{1,200})"'
+_CWD = rb'"cwd"\s*:\s*"([^"\\]{1,1000})"'
+
+
+class Heard(Model):
+    """One record of a hook. Every field is valid JSON: a spool has one record a line."""
+
+    agent: str
+    kind: str
+    """A value of KINDS, or "other"."""
+    name: str
+    """The agent's own word for the event."""
+    native: str
+    """The agent's id of its session."""
+    at_us: int
+    cwd: str | None = None
+    node: str | None = None
+    """The agent's id of a sub-agent, if it happened there."""
+    call_id: str | None = None
+    tool: str | None = None
+    input: str | None = None
+    output: str | None = None
+    status: str | None = None
+    exit_code: int | None = None
+    duration_us: int | None = None
+    summary: str | None = None
+    facts: dict[str, Any] | None = None
+
+    @property
+    def key(self) -> str:
+        """The session's key, shared with the importer."""
+        return f"{self.agent}:{self.native}"
+
+
+class Asked(Model):
+    """What a tool call is about to do, as gates compare it: never stored from here."""
+
+    tool: str
+    input: Any
+    command: str | list[str]
+    cwd: str | None = None
+    texts: tuple[str, ...] = ()
+    """The other texts of a call that may run a command."""
+
+    @property
+    def action(self) -> Any:
+        """What a grant is bound to: of a command, the input without the LLM's own words about it."""
+        if not self.command or not isinstance(self.input, dict):
+            return self.input
+        return {name: value for name, value in self.input.items() if name not in _FREE_TEXT}
+
+    @property
+    def description(self) -> str | None:
+        """Those words; they are shown to the approver and not hashed."""
+        given = self.input if self.command and isinstance(self.input, dict) else {}
+        found = next((given[name] for name in _FREE_TEXT if isinstance(given.get(name), str)), None)
+        return fit(found)[:DESCRIPTION_MAX] if found else None
+
+
+def parsed(data: bytes) -> dict[str, Any] | None:
+    """The payload, or None. Of one that is too large or cut off, the fields of its beginning."""
+    if len(data) <= PAYLOAD_MAX_BYTES:
+        try:
+            value = json.loads(data.decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            return _beginning(data)
+        return value if isinstance(value, dict) else None
+    return _beginning(data)
+
+
+def _beginning(data: bytes) -> dict[str, Any] | None:
+    """What can be read off a payload that does not parse; marked, because a gate cannot judge it."""
+    found: dict[str, Any] = {}
+    for name, pattern in (("hook_event_name", _EVENT), ("session_id", _SESSION), ("cwd", _CWD)):
+        match = re.search(pattern, data[:100_000])
+        if match is not None:
+            found[name] = match[1].decode("utf-8", "replace")
+    return {**found, "unreadable": True} if "hook_event_name" in found else None
+
+
+def heard(agent: str, payload: dict[str, Any], at_us: int, *, redact: bool = True) -> Heard | None:
+    """The record of a payload; None where there is nothing to remember."""
+    name = _word(payload.get("hook_event_name")) or _word(payload.get("type"))
+    native = _word(payload.get("session_id")) or _word(payload.get("thread-id"))
+    if not name or not native or name in SILENT or not native.isprintable():
+        return None
+    clean = _Cleaner(redact)
+    cwd = payload.get("cwd")
+    base = Heard(
+        agent=agent,
+        kind=KINDS.get(name, "other"),
+        name=name,
+        native=native,
+        at_us=at_us,
+        cwd=fit(cwd)[:1000] if isinstance(cwd, str) and cwd.startswith("/") else None,
+        node=_word(payload.get("agent_id")),
+        facts={field: _word(payload[field]) for field in _FACTS if _word(payload.get(field))},
+    )
+    if payload.get("unreadable"):
+        return base.replace(summary=f"{name}: the payload was too large or cut off", kind=_safe_kind(base.kind))
+    if base.kind in ("call", "answer", "failure", "denied"):
+        return _called(base, payload, clean)
+    return _said(base, payload, clean)
+
+
+def asked(payload: dict[str, Any]) -> Asked | None:
+    """What gates have to judge; None if this is no tool call, or its payload cannot be read."""
+    tool = payload.get("tool_name")
+    if KINDS.get(str(payload.get("hook_event_name"))) != "call" or not isinstance(tool, str):
+        return None
+    return _asked(tool[:ID_MAX], payload)
+
+
+def answered(payload: dict[str, Any]) -> Asked:
+    """The call that this answer belongs to."""
+    return _asked(_word(payload.get("tool_name")) or "?", payload)
+
+
+def _asked(tool: str, payload: dict[str, Any]) -> Asked:
+    given, cwd = payload.get("tool_input"), payload.get("cwd")
+    there = fit(cwd) if isinstance(cwd, str) and cwd.startswith("/") else None
+    return Asked(tool, given, command_of(given), there, texts_of(tool, given))
+
+
+def asks(payload: dict[str, Any]) -> bool:
+    """Whether an agent waits for the answer to a tool call."""
+    return KINDS.get(str(payload.get("hook_event_name"))) == "call"
+
+
+def can_ask(agent: str, environ: Mapping[str, str]) -> bool:
+    """Whether the agent can ask its user in its own prompt: Claude Code with a person in front of it.
+
+    `claude -p` and the SDKs name themselves in this variable, and would refuse without a word about how to go on.
+    Codex takes the answer "ask" for a mistake and makes the call.
+    """
+    return agent == "claude-code" and environ.get("CLAUDE_CODE_ENTRYPOINT") in _PROMPTING
+
+
+def command_of(given: Any) -> str | list[str]:
+    """The command line or the words in a tool's input; empty where there is none."""
+    if isinstance(given, str):
+        return given
+    if isinstance(given, dict):
+        for name in ("command", "cmd", "script"):
+            value = given.get(name)
+            if isinstance(value, str):
+                return value
+            if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
+                # `["bash", "-lc", "git push"]`: a shell's words are compared as a command line would be.
+                return value
+    return ""
+
+
+def texts_of(tool: str, given: Any) -> tuple[str, ...]:
+    """Every other text of a call that may run a command, under any field name; a list is a list of words."""
+    if not isinstance(given, dict | list) or not _runs(tool, given):
+        return ()
+    command = command_of(given)
+    found: list[str] = []
+    waiting: list[Any] = [given]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, list) and value and all(isinstance(one, str) for one in value):
+            from shlex import join
+
+            found.append(join(value))
+        elif isinstance(value, list):
+            waiting += reversed(value)
+        elif isinstance(value, dict):
+            known = value is given and tool in _SHELLS
+            waiting += reversed(
+                [one for name, one in value.items() if one != command and not (known and name in _FREE_TEXT)]
+            )
+    return tuple(found)
+
+
+def _runs(tool: str, given: Any) -> bool:
+    """Whether a call may run a command: by the words of the tool's name, or by the names of its fields."""
+    if tool in _FILE_TOOLS:
+        return False
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", tool)
+    if tool in _SHELLS or not _RUNNING.isdisjoint(word.lower() for word in words):
+        return True
+    waiting: list[Any] = [given]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            if not _COMMANDS.isdisjoint(name.lower() for name in value if isinstance(name, str)):
+                return True
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return False
+
+
+def _called(base: Heard, payload: dict[str, Any], clean: _Cleaner) -> Heard:
+    tool = _word(payload.get("tool_name")) or "?"
+    given = payload.get("tool_input")
+    call = base.replace(
+        tool=tool,
+        call_id=_word(payload.get("tool_use_id")) or _word(payload.get("call_id")),
+        input=clean.input(given),
+        summary=clean.line(call_summary(tool, given)),
+    )
+    if base.kind == "call":
+        return call.replace(status="pending")
+    answer = next((payload[name] for name in ("tool_response", "tool_output") if name in payload), None)
+    error = next((payload[name] for name in ("error", "error_message", "denial_reason") if payload.get(name)), None)
+    output = clean.text(_output(answer if answer is not None else error))
+    status, code = _outcome(base, tool, answer, output, payload)
+    duration = payload.get("duration_ms")
+    return call.replace(
+        kind="answer" if base.kind != "denied" else "denied",
+        output=_cut(output, OUTPUT_MAX),
+        status=status,
+        exit_code=code,
+        duration_us=int(duration * 1000) if isinstance(duration, int | float) and 0 <= duration < 1e9 else None,
+    )
+
+
+def _outcome(base: Heard, tool: str, answer: Any, output: str, payload: dict[str, Any]) -> tuple[str, int | None]:
+    """How a call ended. What the agent does not say is unknown, never guessed."""
+    if base.kind == "denied":
+        return "cancelled", None
+    match = re.search(_EXIT, output[-2000:]) or re.search(_EXIT, output[:200])
+    code = int(match[1]) if match and tool in _SHELLS else None
+    fields = answer if isinstance(answer, dict) else {}
+    for name in ("exit_code", "exitCode"):
+        if isinstance(fields.get(name), int) and not isinstance(fields[name], bool) and abs(fields[name]) < 2**31:
+            code = fields[name]
+    if payload.get("is_interrupt") or fields.get("interrupted"):
+        return "cancelled", code
+    if base.kind == "failure" or fields.get("error") or fields.get("is_error"):
+        return "error", code
+    if code is not None:
+        return ("ok" if code == 0 else "error"), code
+    if base.agent == "codex" and tool in _SHELLS:
+        return "unknown", None  # it tells the output of a shell, and not how the shell ended
+    return "ok", None
+
+
+def _said(base: Heard, payload: dict[str, Any], clean: _Cleaner) -> Heard:
+    facts = dict(base.facts or {})
+    text = next((payload[name] for name in ("prompt", "prompt_text") if isinstance(payload.get(name), str)), None)
+    if base.kind == "prompt" and text is not None:
+        text = clean.text(text)
+        facts["prompt"] = _cut(text, PROMPT_MAX)
+        return base.replace(summary=serial.summary(text, SUMMARY_MAX), facts=facts)
+    for name in ("message", "error", "error_type", "summary", "task_description", "title", "agent_transcript_path"):
+        if isinstance(payload.get(name), str):
+            facts[name] = _cut(clean.text(payload[name]), 1000)
+    told = next(
+        (facts[name] for name in ("message", "error", "source", "reason", "trigger", "agent_type") if name in facts), ""
+    )
+    return base.replace(summary=clean.line(f"{base.name} {told}".strip()), facts=facts)
+
+
+def call_summary(tool: str, given: Any) -> str:
+    """One line: the tool, and the argument that tells most."""
+    told: Any = given if isinstance(given, str) else ""
+    if isinstance(given, dict):
+        told = next((given[name] for name in _TELLING if given.get(name)), "")
+    if not isinstance(told, str):
+        told = " ".join(map(str, told)) if isinstance(told, list) else ""
+    return f"{tool} {told[:2000]}".strip()
+
+
+def fit(text: str) -> str:
+    """Text both engines can hold: no NUL, no lone surrogates."""
+    if "\x00" in text:
+        text = text.replace("\x00", "\ufffd")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8", "replace")
+
+
+class _Cleaner:
+    """Takes secrets out, before anything is cut: half a secret has no shape any more."""
+
+    def __init__(self, redact: bool) -> None:
+        self._redact = redact
+
+    def text(self, text: str) -> str:
+        if self._redact:
+            from standfast.serial.redaction import redacted
+
+            text = redacted(text)
+        return fit(text)
+
+    def line(self, text: str) -> str:
+        return serial.summary(text, SUMMARY_MAX)
+
+    def input(self, given: Any) -> str | None:
+        if given is None:
+            return None
+        text = given if isinstance(given, str) else _dumped(given)
+        return None if len(text) > INPUT_MAX else self.text(text)
+
+
+def _output(answer: Any) -> str:
+    if answer is None or isinstance(answer, str):
+        return answer or ""
+    if isinstance(answer, dict):
+        if isinstance(answer.get("stdout"), str):
+            parts = [answer["stdout"], answer.get("stderr")]
+            return "\n".join(part for part in parts if isinstance(part, str) and part)
+        if isinstance(answer.get("llmContent"), str):
+            return str(answer["llmContent"])
+    return _dumped(answer)
+
+
+def _dumped(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        return "[too deep to be shown]"
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}\n[cut: {len(text):,} characters]"
+
+
+def _word(value: Any) -> str | None:
+    """A short text of one line from a stranger; None for anything else."""
+    if not isinstance(value, str) or not value or len(value) > ID_MAX:
+        return None
+    return value if value.isprintable() else None
+
+
+def _safe_kind(kind: str) -> str:
+    """An unreadable payload still opens, leaves or ends its session; of a tool call it tells nothing."""
+    return kind if kind in ("start", "stop", "end") else "other"

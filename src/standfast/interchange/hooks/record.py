@@ -1,0 +1,387 @@
+"""Store the record of a hook: seen by standfast, not said by the agent.
+
+The session is the one the importer fills (`<agent>:<native id>`, found by the same table, independent of
+directory the agent has wandered to). It is active while the agent works, held by the agent as an
+actor; completed when a turn is over, until the next prompt; waiting if a person has to act first.
+A tool call is one row under the agent's own id of the call. An agent that tells no such id (Gemini
+CLI) leaves its calls in the journal, and the row to its transcript: a made-up id would be a second
+row for the same call.
+
+Keeping the same record again changes nothing: it is known by its subject, type and microsecond.
+So a record may be kept at once and come again from a spool, and a spool may be drained again
+after a kill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from standfast import crash, serial
+from standfast.clock import DAY_US, MINUTE_US
+from standfast.config.scope import OUTSIDE, Keyspace, Label
+from standfast.core import journal, leases, repositories
+from standfast.db.contract import Caller, Row, Tx
+from standfast.db.sql import load
+from standfast.db.store import Resource, Store, query, transactional
+from standfast.errors import Conflict, NotFound
+from standfast.ids import new_id
+from standfast.interchange.hooks import mail_lines
+from standfast.interchange.hooks.payloads import Heard
+
+SQL = load(__name__)
+
+LEASE_US = 60 * MINUTE_US
+"""A single tool call may take long, and nothing is heard meanwhile."""
+GATES_MAX = 1000
+LATELY_US = 30 * DAY_US
+WORKSPACES_MAX = 500
+OPENING = frozenset({"start", "prompt", "call"})
+LEAVING = frozenset({"stop", "end"})
+TYPES = {
+    "start": "agent.started",
+    "prompt": "prompt.submitted",
+    "call": "tool.called",
+    "answer": "tool.answered",
+    "denied": "tool.denied",
+    "stop": "turn.ended",
+    "end": "agent.ended",
+    "subagent_start": "subagent.started",
+    "subagent_stop": "subagent.stopped",
+    "compact": "compaction.started",
+    "compacted": "compaction.ended",
+    "check": "hook.checked",
+    "other": "hook.heard",
+}
+
+
+class Kept(NamedTuple):
+    """Where a record went, and what waits for its agent."""
+
+    session_id: str
+    new: bool
+    """False if it was known already."""
+    gates: list[Row]
+    """The gates that apply to the agent. Empty after a stop or an end, as are the next two."""
+    keyspaces: tuple[Keyspace, ...] = ()
+    """Where these gates hold: of the agent's directory and of its session."""
+    mail: bool = False
+    """Whether mail waits that the session was not shown."""
+    line: str = ""
+    """What to tell the agent about its mail."""
+
+
+class Hooks(Resource):
+    """Store records of hooks."""
+
+    __slots__ = ()
+
+    @transactional
+    def keep(self, tx: Tx, heard: Heard) -> Kept:
+        """Write down one record, now. The caller is the agent: what it holds is renewed on the way."""
+        crash.point("hook.before_keep")
+        repositories.join(tx)
+        kept = _keep(tx, heard, late=False)
+        leases.renew_held(tx)
+        if heard.kind in LEAVING or heard.kind == "check":
+            return kept
+        keyspaces = _keyspaces(tx, kept.session_id)
+        kept = kept._replace(gates=_gates(tx, *keyspaces), keyspaces=keyspaces)
+        mails = mail_lines.waiting(tx, heard, kept.session_id)
+        if not mails or heard.name not in mail_lines.EVENTS or heard.node is not None:
+            return kept._replace(mail=bool(mails))
+        return kept._replace(line=mail_lines.announce(tx, mails, kept.session_id))
+
+    @transactional
+    def hold(self, tx: Tx, heard: Heard, gate: str, why: str) -> None:
+        """A gate has held a call: it never ran."""
+        row = tx.maybe(SQL.thread, agent=heard.agent, native_id=heard.native)
+        session_id = row["session_id"] if row is not None else None
+        if heard.call_id is not None and session_id is not None:
+            tx.run(SQL.held, session_id=session_id, call_id=heard.call_id, at_us=heard.at_us, now_us=tx.now_us())
+        summary = f"{heard.summary or heard.tool}: {why}"
+        data: dict[str, serial.Json] = {"tool": heard.tool, "call_id": heard.call_id}
+        journal.append(tx, "gate.held", gate, session_id=session_id, summary=summary, data=data, state="held")
+
+    @transactional
+    def ask(self, tx: Tx, heard: Heard, gate: str, pattern: str) -> None:
+        """Record that the agent asks its user about a call. The user's yes shows as the call's answer."""
+        _prompted(tx, heard, gate, pattern, "asked")
+
+    @transactional
+    def answered(self, tx: Tx, heard: Heard, gate: str, pattern: str) -> None:
+        """Record that a call that the agent asked its user about was made: the user said yes."""
+        _prompted(tx, heard, gate, pattern, "passed")
+
+    @transactional
+    def pass_once(
+        self, tx: Tx, effect_id: str, attempt: int, gate: str, pattern: str, go_on: Callable[[], bool]
+    ) -> bool:
+        """Let a call pass a gate because of a dispatched effect: True the first time for this attempt."""
+        row = tx.maybe(SQL.dispatched_effect, id=effect_id, attempt=attempt)
+        if row is None:
+            return False
+        found = serial.read(row["context"])
+        context = found if isinstance(found, dict) else {}
+        if context.get("passed") == attempt or not go_on():
+            return False
+        text = serial.dumps({**context, "passed": attempt}, what="context")
+        tx.run(SQL.passed, id=effect_id, attempt=attempt, context=text, now_us=tx.now_us())
+        data: dict[str, serial.Json] = {"effect_id": effect_id, "attempt": attempt}
+        summary = f"{row['tool']}: {pattern}"
+        journal.append(tx, "gate.passed", gate, session_id=row["session_id"], summary=summary, data=data)
+        return True
+
+    @query
+    def gates(self, tx: Tx, session_id: str | None = None) -> list[Row]:
+        """The gates that stand here, as rows: most stores have none, and then nothing more is loaded.
+
+        With a session, also those of its own repository: an agent may have left it.
+        """
+        return _gates(tx, *_keyspaces(tx, session_id))
+
+    @query
+    def whose(self, tx: Tx, session_id: str) -> Row | None:
+        """The scope and the label of a session."""
+        return tx.maybe(SQL.whose, id=session_id)
+
+    @query
+    def session_of(self, tx: Tx, actor: str) -> str | None:
+        """The session of an agent that is known by `<agent>:<native id>`; None if nothing was heard of it."""
+        agent, _, native = actor.partition(":")
+        row = tx.maybe(SQL.thread, agent=agent, native_id=native)
+        return row["session_id"] if row is not None else None
+
+    @query
+    def session_called(self, tx: Tx, session: str) -> str | None:
+        """The session of a key or id; None if there is none here."""
+        row = tx.maybe(SQL.session_called, session=session, scope=tx.caller.scope)
+        return row["id"] if row is not None else None
+
+    @query
+    def acted(self, tx: Tx, session_id: str) -> bool:
+        """Whether a session called a tool or has an effect under way: only then may an answer be missing."""
+        return tx.maybe(SQL.acted, id=session_id) is not None
+
+    @query
+    def checked(self, tx: Tx, agent: str, native: str) -> bool:
+        """Whether the check of an installation has come through."""
+        return tx.maybe(SQL.checked, agent=agent, native=native) is not None
+
+    @query
+    def workspaces(self, tx: Tx) -> list[str]:
+        """The directories sessions were lately in."""
+        rows = tx.all(SQL.workspaces, since_us=tx.now_us() - LATELY_US, limit=WORKSPACES_MAX)
+        return [row["cwd"] for row in rows]
+
+
+def _prompted(tx: Tx, heard: Heard, gate: str, pattern: str, what: str) -> None:
+    row = tx.maybe(SQL.thread, agent=heard.agent, native_id=heard.native)
+    session_id = row["session_id"] if row is not None else None
+    data: dict[str, serial.Json] = {"tool": heard.tool, "call_id": heard.call_id, "method": "prompt"}
+    summary = f"{heard.summary or heard.tool}: {pattern}"
+    journal.append(tx, f"gate.{what}", gate, session_id=session_id, summary=summary, data=data, state=what)
+
+
+def work_in(store: Store, session_id: str, *, adopt: bool) -> None:
+    """What the caller does belongs to this session; with `adopt`, also to its scope and repository."""
+    caller = store.caller
+    caller.session_id = session_id
+    row = Hooks(store).whose(session_id) if adopt else None
+    if row is None:
+        return
+    label = repositories.labelled(row)
+    caller.scope = caller.scope or row["scope"]
+    if not label.outside and label != caller.label:
+        caller.label = label
+        caller.repository = repositories.known(store, caller)
+
+
+def last_heard(tx: Tx, agent: str) -> tuple[int | None, int]:
+    """When an agent last reported, and how many of its files were imported."""
+    return tx.one(SQL.last_heard, agent=agent)["us"], tx.one(SQL.imported, agent=agent)["files"]
+
+
+def _keyspaces(tx: Tx, session_id: str | None) -> tuple[Keyspace, Keyspace]:
+    """Whose gates apply: those of the caller's directory, and of the session, which may have begun elsewhere."""
+    row = tx.maybe(SQL.whose, id=session_id) if session_id else None
+    own = None if row is None else repositories.keyspace(tx, row["scope"], repositories.labelled(row))
+    return tx.caller.keyspace, own or tx.caller.keyspace
+
+
+def _gates(tx: Tx, here: Keyspace, of_session: Keyspace) -> list[Row]:
+    asked: Row = {"session_scope": of_session.scope, "session_repository": of_session.repository}
+    return tx.all(SQL.gates, limit=GATES_MAX, now_us=tx.now_us(), **here._asdict(), **asked, **tx.caller.labelled())
+
+
+def keep_late(
+    store: Store, actor: str, scope: str, records: list[tuple[Heard, bool]], *, label: Label = OUTSIDE
+) -> int:
+    """Keep what a spool held, for one agent: nothing is opened, leased or ended by it. How many were new.
+
+    With each record comes whether standfast's own seal is on it: without, it is only said.
+    """
+    holder, clock = leases.actor_holder(actor), store.caller.clock
+    caller = Caller(actor=actor, holder=holder, scope=scope, clock=clock, label=label)
+
+    def body(tx: Tx) -> int:
+        return sum(_keep(tx, heard, late=True, source="seen" if sealed else "said").new for heard, sealed in records)
+
+    return store.engine.write(body, caller)
+
+
+def _keep(tx: Tx, heard: Heard, *, late: bool, source: str = "seen") -> Kept:
+    if heard.kind == "check":  # belongs to no session
+        journal.append(tx, TYPES["check"], heard.agent, summary=heard.native, source=source, occurred_us=heard.at_us)
+        return Kept("", True, [])
+    session_id = _session(tx, heard, late=late)
+    row = tx.one(SQL.lock_session, id=session_id)
+    subject = _call(tx, heard, session_id) or session_id
+    type = TYPES[heard.kind]
+    new = tx.maybe(SQL.known, subject=subject, type=type, at_us=heard.at_us) is None
+    if new:
+        journal.append(
+            tx,
+            type,
+            subject,
+            session_id=session_id,
+            state=heard.status,
+            source=source,
+            occurred_us=heard.at_us,
+            scope=row["scope"],
+            label=repositories.labelled(row),
+            summary=heard.summary,
+            data=_data(heard),
+        )
+    if late:
+        if heard.kind == "prompt":
+            tx.run(SQL.preview, id=session_id, preview=heard.summary)
+    elif new:
+        _stand(tx, heard, row)
+    return Kept(session_id, new, [])
+
+
+def _session(tx: Tx, heard: Heard, *, late: bool) -> str:
+    """The session of this agent, made if it is unknown: by its agent's id first, by its key then."""
+    row = tx.maybe(SQL.thread, agent=heard.agent, native_id=heard.native)
+    if row is not None:
+        return str(row["session_id"])
+    from standfast.record import nodes
+
+    found = tx.maybe(SQL.session_by_key, scope=tx.caller.scope, key=heard.key)
+    if found is None:
+        id = _late(tx, heard) if late else _open(tx, heard)
+        found = {"id": id} if id else tx.one(SQL.session_by_key, scope=tx.caller.scope, key=heard.key)
+    root = nodes.root(tx, found["id"])
+    tx.run(
+        SQL.add_thread,
+        agent=heard.agent,
+        native_id=heard.native,
+        session_id=found["id"],
+        node_id=root.id,
+        now_us=tx.now_us(),
+    )
+    return str(found["id"])
+
+
+def _late(tx: Tx, heard: Heard) -> str | None:
+    from standfast.record import nodes
+
+    tx.run(
+        SQL.add_session,
+        id=new_id("ses"),
+        scope=tx.caller.scope,
+        key=heard.key,
+        agent=heard.agent,
+        cwd=heard.cwd,
+        actor=tx.caller.actor,
+        at_us=heard.at_us,
+        **tx.caller.labelled(),
+    )
+    made = tx.one(SQL.session_by_key, scope=tx.caller.scope, key=heard.key)
+    nodes.add_root(tx, made["id"])
+    return str(made["id"])
+
+
+def _open(tx: Tx, heard: Heard, key: str | None = None) -> str | None:
+    """Own the session for the agent; None while another live process has it."""
+    from standfast.record.sessions import ownership
+
+    wanted: Row = {
+        "agent": heard.agent,
+        "command": None,
+        "cwd": heard.cwd,
+        "actor": tx.caller.actor,
+        **leases.new_lease(tx, LEASE_US),
+    }
+    try:
+        return ownership.open_or_resume(tx, key or heard.key, wanted, alone=False, join=None).record.id
+    except (Conflict, NotFound):
+        return None
+
+
+def _stand(tx: Tx, heard: Heard, row: Row) -> None:
+    """The state of the session by this record: the agent works, it waits, it is over."""
+    ours = row["state"] == "active" and row["holder"] == tx.caller.holder
+    preview = heard.summary if heard.kind == "prompt" else None
+    if heard.kind in LEAVING and heard.node is None:
+        if ours:
+            _leave(tx, heard, row)
+        return
+    if ours:
+        term = leases.new_lease(tx, LEASE_US)
+        tx.run(SQL.extend, id=row["id"], fence=row["fence"], preview=preview, now_us=tx.now_us(), **term)
+        return
+    if heard.kind in OPENING:
+        _open(tx, heard, row["id"])
+    if preview is not None:
+        tx.run(SQL.preview, id=row["id"], preview=preview)
+
+
+def _leave(tx: Tx, heard: Heard, row: Row) -> None:
+    """The agent has nothing more to do: completed, until the next prompt; or waiting, if a person has to act first.
+
+    So an active session without records was left in the middle of its work, and a waiting one needs a check.
+    """
+    from standfast.record.sessions import ownership, queries
+
+    whole = tx.one(queries.SQL.by_id, id=row["id"])
+    told = "the turn is over" if heard.kind == "stop" else (heard.facts or {}).get("reason")
+    waits = heard.summary if heard.name == "StopFailure" else ownership.expected(tx, whole)
+    state, type = ("waiting", "session.paused") if waits else ("completed", "session.completed")
+    ownership.let_go(tx, whole, state, waits or told, type)
+
+
+def _call(tx: Tx, heard: Heard, session_id: str) -> str | None:
+    """The row of a tool call, new or completed; None for other records, and for one without an id."""
+    if heard.kind not in ("call", "answer", "denied") or heard.call_id is None:
+        return None
+    calling = heard.kind == "call"
+    row = tx.one(
+        SQL.called,
+        id=new_id("tcl"),
+        session_id=session_id,
+        call_id=heard.call_id,
+        tool=heard.tool,
+        status=heard.status,
+        input=heard.input,
+        output=heard.output,
+        summary=heard.summary,
+        exit_code=heard.exit_code,
+        duration_us=heard.duration_us,
+        called_us=heard.at_us if calling else None,
+        answered_us=None if calling else heard.at_us,
+        at_us=heard.at_us,
+        now_us=tx.now_us(),
+    )
+    return str(row["id"])
+
+
+def _data(heard: Heard) -> dict[str, serial.Json]:
+    """Small facts; the arguments and the result of a tool are in its row, or in the transcript."""
+    data: dict[str, serial.Json] = dict(heard.facts or {})
+    for name in ("tool", "call_id", "exit_code", "node"):
+        value = getattr(heard, name)
+        if value is not None:
+            data[name] = value
+    return data

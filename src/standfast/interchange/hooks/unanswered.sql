@@ -1,0 +1,11 @@
+-- The last calls of a session, and what was heard of them.
+
+-- name: recent
+SELECT seq, type, subject, state, occurred_us, summary, data
+FROM event
+WHERE session_id = :session_id
+ORDER BY seq DESC
+LIMIT :limit
+
+-- name: called
+SELECT status, input FROM tool_call WHERE id = :id

@@ -1,0 +1,360 @@
+"""Files in pieces: where each record begins and ends, while a live program appends to the file.
+
+A line is decoded as one JSON value after another, because two records sometimes share a line. A last
+line that cannot be decoded and does not end is not finished: it is left for next time. Any other
+that cannot be decoded is counted and kept raw. Secrets are taken out of the text before it is
+decoded, so that no later code sees them.
+
+Never more than one piece is in memory; a line beyond LINE_MAX_BYTES is passed over and counted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+from abc import ABC, abstractmethod
+from bisect import bisect
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import IO, Any, NamedTuple
+
+from standfast.errors import InvalidInput
+from standfast.interchange.transcripts.model import Batch
+from standfast.serial.redaction import redacted, suspicious
+
+LINE_MAX_BYTES = 64 * 1024 * 1024
+PIECE_BYTES = 4 * 1024 * 1024
+PIECE_LINES = 2000
+DOCUMENT_MAX_BYTES = 256 * 1024 * 1024
+HEAD_BYTES = 4096
+FILE_MAX_S = 600.0
+"""How long one run reads one source; it stops between two pieces, says so, and the next run goes on there."""
+FILES_MAX = 200_000
+SIZE_UNKNOWN = 2**62
+
+_decode = json.JSONDecoder().raw_decode
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_SPACE = re.compile(r"\s*")
+# Letters written as escapes could hide a secret from the search. No agent writes them so; a stranger might.
+_HIDING, _LETTERS = b"\\u00", (b"2", b"3", b"4", b"5", b"6", b"7")
+_DISGUISED = re.compile(r"\\u00[2-7]|(?<!\\)\\/")
+
+
+Line = tuple[int, bytes]
+"""Where a line begins, and its text, redacted."""
+
+
+class Record(NamedTuple):
+    """One record: where it begins, and its value."""
+
+    offset: int
+    value: Any
+
+
+class Piece:
+    """Some records in a row: from one place in the source to the next.
+
+    They are decoded as they are asked for, and none is held: values forgotten before the next is made cost the
+    collector of garbage nothing, and those of a whole piece twice their decoding. The counted number is known
+    when all were.
+    """
+
+    __slots__ = ("_values", "broken", "doubled", "lines", "oversized", "records", "start", "upto")
+
+    def __init__(
+        self, start: int, upto: int, lines: list[Line], *, oversized: int = 0, values: list[Any] | None = None
+    ) -> None:
+        self.start = start
+        self.upto = upto
+        self.lines = lines
+        self.oversized = oversized
+        self._values = values
+        self.records = self.broken = self.doubled = 0
+
+    @property
+    def counted(self) -> int:
+        """How many lines there are; none where the source is no file of lines."""
+        return len(self.lines) if self._values is None else 0
+
+    def __iter__(self) -> Iterator[Record]:
+        return map(self._known, self.lines, self._values) if self._values is not None else self._decoded()
+
+    def _known(self, line: Line, value: Any) -> Record:
+        self.records += 1
+        return Record(line[0], value)
+
+    def _decoded(self) -> Iterator[Record]:
+        for offset, line in self.lines:
+            text = line.decode("utf-8", "replace")
+            try:
+                value, end = _decode(text)
+            except (ValueError, RecursionError):
+                self.broken += 1
+                continue
+            self.records += 1
+            if end == len(text):
+                yield Record(offset, value)
+                continue
+            values, whole = _several(text, value, end=end)
+            self.records += len(values) - 1
+            self.doubled += len(values) > 1
+            self.broken += not whole
+            yield from (Record(offset + n, value) for n, value in enumerate(values))
+
+
+class Place(NamedTuple):
+    """A source as it lies there now."""
+
+    identity: str
+    head: str
+    size: int
+    mtime_us: int
+
+
+class Importer(ABC):
+    """One agent's transcripts: where they are, and their records."""
+
+    agent: str
+    version: int = 1
+    """Raised when the reader understands more: everything is read again, and known records are not repeated."""
+    copies = False
+    """Whether its forks repeat their parents without ids: then they are compared, whichever came first."""
+    in_place = False
+    """Whether its records change after they were written: then a record is compared, not only known."""
+
+    @abstractmethod
+    def roots(self, environ: Mapping[str, str]) -> list[str]:
+        """Where this agent keeps its transcripts on this machine."""
+
+    @abstractmethod
+    def find(self, root: str) -> Iterator[str]:
+        """The sources under a directory, or the one that was named."""
+
+    @abstractmethod
+    def reader(self, path: str, carry: dict[str, Any], counts: dict[str, Any]) -> Reader:
+        """A reader that goes on where `carry` was left."""
+
+    def in_order(self, paths: list[str]) -> list[str]:
+        """The order to read them in, where they lie under several roots."""
+        return paths
+
+    def look(self, path: str, head_bytes: int | None = None) -> Place:
+        """What the source is now; raises OSError."""
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):
+            raise InvalidInput(f"{path} is not a regular file")
+        with open(path, "rb") as file:
+            head = file.read(HEAD_BYTES if head_bytes is None else head_bytes)
+        return Place(
+            f"{found.st_dev}:{found.st_ino}",
+            f"{len(head)}:{hashlib.sha256(head).hexdigest()}",
+            found.st_size,
+            found.st_mtime_ns // 1000,
+        )
+
+    def pieces(self, path: str, start: int, carry: Mapping[str, Any], *, redact: bool) -> Iterator[Piece]:
+        """The source from a place on; raises OSError."""
+        with open(path, "rb") as file:
+            file.seek(start)
+            yield from pieces(file, start, redact=redact)
+
+    def again(self, carry: dict[str, Any]) -> dict[str, Any]:
+        """The values that are kept when the source is read again from its start."""
+        return {}
+
+    def aligned(self, path: str, upto: int) -> bool:
+        """Whether a line still ends where the last one that was read did; else it was rewritten behind its head."""
+        if not path.endswith(".jsonl") or not os.path.exists(path):
+            return True
+        with open(path, "rb") as file:
+            file.seek(upto - 1)
+            around = file.read(2)
+        return around[:1] == b"\n" or around[1:] in (b"", b"\n", b"\r")
+
+    def finished(self, place: Place, upto: int) -> bool:
+        """Whether nothing is left behind `upto`."""
+        return upto >= place.size
+
+
+class Reader(ABC):
+    """One source being read. `carry` and `counts` are JSON and go into the store with each batch."""
+
+    def __init__(self, path: str, carry: dict[str, Any], counts: dict[str, Any]) -> None:
+        self.path = path
+        self.carry = carry
+        self.counts = counts
+        self.types: dict[str, int] = counts.setdefault("types", {})
+        self.unknown: dict[str, int] = counts.setdefault("unknown", {})
+
+    @abstractmethod
+    def read(self, record: Record, batch: Batch) -> None:
+        """Put what one record says into the batch. Must not raise on any JSON value."""
+
+    @property
+    @abstractmethod
+    def native_id(self) -> str | None:
+        """The conversation this source belongs to, as far as it is known."""
+
+    def count(self, type: str, *, known: bool) -> None:
+        types = self.types
+        if type not in types and len(types) >= 500:
+            type = "(other)"
+        types[type] = types.get(type, 0) + 1
+        if not known:
+            self.unknown[type] = self.unknown.get(type, 0) + 1
+
+
+def pieces(file: IO[bytes], start: int, *, redact: bool = True) -> Iterator[Piece]:
+    """The lines of a file from `start` on, in bounded pieces."""
+    place, rest = start, b""
+    while data := file.read(PIECE_BYTES):
+        lines = data.split(b"\n")
+        if len(lines) > 1:
+            suspects = [place + len(rest) + at for at in _suspects(data)] if redact else []
+            if rest:
+                lines[0] = rest + lines[0]
+                suspects += [place] if redact and _suspects(lines[0]) else []
+            rest = lines.pop()
+            cuts = _cut(place, lines, suspects)
+            place = cuts[-1].upto
+            del lines, data  # while a piece is processed, only that piece is held
+            while cuts:
+                yield cuts.pop(0)
+        elif len(rest := rest + data) >= LINE_MAX_BYTES:
+            skipped = _rest_of_line(file)
+            if skipped is None:  # it has no end yet
+                return
+            yield Piece(place, place + len(rest) + skipped, [], oversized=1)
+            place, rest = place + len(rest) + skipped, b""
+    if rest and _whole(rest):
+        (last,) = _cut(place, [rest], [place] if redact and _suspects(rest) else [])
+        last.upto -= 1  # it has no line end yet
+        yield last
+
+
+def _rest_of_line(file: IO[bytes]) -> int | None:
+    skipped = 0
+    while raw := file.readline(PIECE_BYTES):
+        skipped += len(raw)
+        if raw[-1] == 10:
+            return skipped
+    return None
+
+
+def _whole(raw: bytes) -> bool:
+    """Whether a last line, which has no end yet, can be read as it is."""
+    text = raw.decode("utf-8", "replace").strip()
+    return not text or _several(text, end=0)[1]
+
+
+def _suspects(data: bytes) -> list[int]:
+    """Where a secret might be, as it is or in disguise."""
+    found = suspicious(data)
+    at = data.find(_HIDING)
+    while at >= 0:
+        if data[at + 4 : at + 5] in _LETTERS:
+            found.append(at)
+        at = data.find(_HIDING, at + 4)
+    return found
+
+
+def _cut(place: int, lines: list[bytes], suspects: list[int]) -> list[Piece]:
+    """Whole lines, as pieces: where each line begins, without secrets; the blank ones are left out."""
+    begins = list(accumulate([len(line) + 1 for line in lines], initial=place))
+    oversized = 0
+    if begins[-1] - place > LINE_MAX_BYTES:
+        oversized = sum(len(line) >= LINE_MAX_BYTES for line in lines)
+        lines = [line if len(line) < LINE_MAX_BYTES else b"" for line in lines]
+    for n in {bisect(begins, suspect) - 1 for suspect in suspects}:
+        if n < len(lines):  # the last line may be unfinished
+            lines[n] = _undisguised(redacted(lines[n].decode("utf-8", "replace"))).encode()
+    cuts = []
+    for n in range(0, len(lines), PIECE_LINES):
+        upto = min(n + PIECE_LINES, len(lines))
+        numbered = zip(begins[n:upto], lines[n:upto], strict=True)
+        kept = [(begin, text) for begin, line in numbered if (text := line.strip())]
+        cuts.append(Piece(begins[n], begins[upto], kept, oversized=oversized if n == 0 else 0))
+    return cuts
+
+
+def _several(text: str, *known: Any, end: int) -> tuple[list[Any], bool]:
+    """The values of a line that holds more than one, and whether it holds nothing else."""
+    values = [*known]
+    while True:
+        skipped = _SPACE.match(text, end)
+        end = skipped.end() if skipped else end
+        if end >= len(text):
+            return values, True
+        try:
+            value, end = _decode(text, end)
+        except (ValueError, RecursionError):
+            return values, False
+        values.append(value)
+
+
+def _undisguised(text: str) -> str:
+    """The same JSON with letters as letters, searched again for secrets."""
+    if not _DISGUISED.search(text):
+        return text
+    try:
+        value, end = _decode(text)
+        if end == len(text):
+            lone = "\\ud" in text.lower()  # half a letter cannot be written as one
+            text = json.dumps(value, ensure_ascii=lone, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        pass
+    return redacted(text)
+
+
+def walk(root: str, wanted: re.Pattern[str]) -> Iterator[str]:
+    """Regular files under `root` whose path below it matches, in the order of their names; no link is followed."""
+    if os.path.isfile(root):
+        yield root
+        return
+    count = 0
+    for directory, below, names in os.walk(root, followlinks=False):
+        below.sort()
+        for name in sorted(names):
+            path = os.path.join(directory, name)
+            if wanted.search(os.path.relpath(path, root)) and not os.path.islink(path):
+                count += 1
+                if count > FILES_MAX:
+                    raise InvalidInput(f"more than {FILES_MAX:,} transcripts under {root}", "name a smaller directory")
+                yield path
+
+
+def document(path: str, *, redact: bool) -> Any:
+    """A whole JSON document, redacted; None if it is none."""
+    if os.path.getsize(path) > DOCUMENT_MAX_BYTES:
+        raise InvalidInput(f"{path} is larger than {DOCUMENT_MAX_BYTES:,} bytes", "it is left alone")
+    with open(path, "rb") as file:
+        raw = file.read()
+    text = raw.decode("utf-8", "replace").strip().removeprefix("\ufeff")
+    if redact:
+        text = _undisguised(redacted(text) if suspicious(raw) else text)
+    try:
+        value, end = _decode(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if end == len(text) else None
+
+
+def in_pieces(values: Iterable[tuple[int, Any]], *, total: int) -> Iterator[Piece]:
+    """Values that are no lines, numbered: their number is their place."""
+    lines: list[Line] = []
+    held: list[Any] = []
+    start: int | None = None
+    size = 0
+    for n, value in values:
+        start = n if start is None else start
+        lines.append((n, _encode(value).encode("utf-8", "surrogatepass")))
+        held.append(value)
+        size += len(lines[-1][1])
+        if len(lines) >= PIECE_LINES or size >= PIECE_BYTES:
+            yield Piece(start, n + 1, lines, values=held)
+            lines, held, start, size = [], [], None, 0
+    if lines and start is not None:
+        yield Piece(start, total, lines, values=held)

@@ -1,0 +1,591 @@
+"""One batch, one transaction: what some records say, and how far their source is read now.
+
+Either all of it is there and the place has moved, or nothing is and the batch is read again. If two importers read
+one source, the slower one finds a newer cursor and continues there. A record that is
+known already, from this file or another, adds nothing: neither message nor call.
+
+The journal gets one row per batch. Imported things are `said`: an agent's own account of itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from standfast import serial
+from standfast.config.scope import Keyspace, Label
+from standfast.core import journal, keys, repositories
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.ids import new_id
+from standfast.interchange.transcripts.files import Place
+from standfast.interchange.transcripts.model import Batch, Folded, Said, Thread, Used
+from standfast.ledger.budgets.amounts import Amounts
+from standfast.ledger.budgets.resource import Subjects, count
+from standfast.record import nodes
+
+SQL = load(__name__)
+
+CHECKPOINTS_KEPT = 20
+SETTLED_MAX = 100_000
+"""Messages of a fork that are compared with its parent's when that comes later."""
+_STRENGTH = {"unknown": 0, "pending": 0, "ok": 1, "cancelled": 2, "error": 3}
+_MERGED = ("tool", "input", "summary", "called_us")
+_NEWER = ("output", "exit_code", "duration_us")
+
+
+class Advance(NamedTuple):
+    """How a source moves on with a batch."""
+
+    seq: int
+    id: str
+    generation: int
+    start: int
+    upto: int
+    place: Place
+    native_id: str | None
+    carry: dict[str, Any]
+    counts: dict[str, Any]
+    note: str | None
+    label: str
+    raw: bytes
+    records: int
+    in_place: bool
+    copies: bool
+
+
+class Written(NamedTuple):
+    """What a batch added."""
+
+    carry: dict[str, Any]
+    counts: dict[str, Any]
+    session_id: str | None
+    sessions: int
+    messages: int
+    calls: int
+
+
+class _Home(NamedTuple):
+    """Where a conversation lives in the store."""
+
+    session_id: str
+    node_id: str
+    new: bool
+
+
+def write(tx: Tx, batch: Batch, source: Advance, labels: dict[Thread, Label]) -> Written | None:
+    """Write a batch and move its source on; None if another importer has moved it meanwhile."""
+    tx.maybe(SQL.turn)
+    homes = {thread: _home(tx, batch, thread, labels) for thread in batch.facts}
+    carry = dict(source.carry)
+    known = _known(tx, batch)
+    copied = _copied(tx, batch, carry, homes)
+    fresh, revised = _sorted(batch, known, copied, in_place=source.in_place)
+    counts = dict(source.counts)
+    counts["messages"] = counts.get("messages", 0) + len(fresh)
+    counts["duplicates"] = counts.get("duplicates", 0) + len(batch.said) - len(fresh) - len(revised)
+    session_id = _session_of(batch, homes)
+    moved = tx.maybe(
+        SQL.advance,
+        seq=source.seq,
+        generation=source.generation,
+        start=source.start,
+        upto=source.upto,
+        carry=_json(carry),
+        counts=_json(counts),
+        native_id=source.native_id,
+        session_id=session_id,
+        identity=source.place.identity,
+        head=source.place.head,
+        size_bytes=source.place.size,
+        mtime_us=source.place.mtime_us,
+        note=source.note,
+        first_us=batch.first_us,
+        last_us=batch.last_us,
+        now_us=tx.now_us(),
+    )
+    if moved is None:
+        return None
+    positions = {native: row["position"] for native, row in known.items()}
+    positions |= _say(tx, batch.agent, fresh, homes, source.seq)
+    for said in revised:
+        _revise(tx, said)
+    _retract(tx, batch, homes, positions)
+    calls = _call(tx, batch, fresh, revised, homes, positions, source)
+    _use(tx, batch, homes, source.seq)
+    _fold(tx, batch.folded, fresh, homes, positions)
+    _title(tx, batch, homes)
+    _decide(tx, batch, homes)
+    _touch(tx, fresh, homes)
+    if source.copies:
+        _settle_forks(tx, batch, homes)
+    _keep_raw(tx, source, changed=bool(fresh or revised or not source.in_place))
+    _tell(tx, batch, source, session_id, len(fresh), calls)
+    made = sum(home.new for thread, home in homes.items() if thread.node is None)
+    return Written(carry, counts, session_id, made, len(fresh), calls)
+
+
+# -- where it goes -----------------------------------------------------------------------------------------
+
+
+def _home(tx: Tx, batch: Batch, thread: Thread, labels: dict[Thread, Label]) -> _Home:
+    row = tx.maybe(SQL.thread, agent=batch.agent, native_id=thread.native)
+    if row is not None:
+        return _Home(row["session_id"], row["node_id"], False)
+    facts = batch.facts.get(thread, {})
+    if thread.node is None:
+        home = _session(tx, batch, thread, facts, labels.get(thread, tx.caller.label))
+    else:
+        owner = Thread(thread.session)
+        root = _home(tx, batch, owner, labels | {owner: labels.get(thread, tx.caller.label)})
+        node = nodes.open_at(tx, root.session_id, (thread.node,), (), title=facts.get("title"))
+        home = _Home(root.session_id, node.id, True)
+    tx.run(
+        SQL.add_thread,
+        agent=batch.agent,
+        native_id=thread.native,
+        session_id=home.session_id,
+        node_id=home.node_id,
+        forked_from=facts.get("forked_from"),
+        facts=_json({name: value for name, value in facts.items() if name != "forked_from"}),
+        now_us=tx.now_us(),
+    )
+    return home
+
+
+def _session(tx: Tx, batch: Batch, thread: Thread, facts: dict[str, Any], label: Label) -> _Home:
+    """The session of a conversation: a hook may have made it already, under the same key."""
+    key = keys.checked(f"{batch.agent}:{thread.session}", "a session's key")
+    scope = tx.caller.scope
+    found = tx.maybe(SQL.session_by_key, scope=scope, key=key)
+    if found is None:
+        repositories.registered(tx, label)
+        started_us = facts.get("started_us") or batch.first_us or tx.now_us()
+        forked = facts.get("forked_from")
+        tx.run(
+            SQL.add_session,
+            id=new_id("ses"),
+            scope=scope,
+            git_dir=label.git_dir,
+            origin=label.origin,
+            key=key,
+            reason=f"forked from {batch.agent}:{forked}" if forked else None,
+            agent=batch.agent,
+            cwd=facts.get("cwd"),
+            actor=tx.caller.actor,
+            created_us=started_us,
+        )
+        found = tx.one(SQL.session_by_key, scope=scope, key=key)
+        return _Home(found["id"], nodes.add_root(tx, found["id"]).id, True)
+    return _Home(found["id"], nodes.root(tx, found["id"]).id, False)
+
+
+def _session_of(batch: Batch, homes: dict[Thread, _Home]) -> str | None:
+    threads: Iterable[Thread] = (said.thread for said in batch.said)
+    for thread in (*threads, *homes):
+        return homes[thread].session_id
+    return None
+
+
+# -- new records ------------------------------------------------------------------------------------------
+
+
+def _known(tx: Tx, batch: Batch) -> dict[str, Row]:
+    natives = {said.native for said in batch.said} | {native for _, native, _ in batch.retracted if native}
+    if not natives:
+        return {}
+    return {row["native"]: row for row in tx.all(SQL.known, natives=json.dumps(sorted(natives)))}
+
+
+def _copied(tx: Tx, batch: Batch, carry: dict[str, Any], homes: dict[Thread, _Home]) -> int:
+    """How many of the first messages repeat, in order, what the conversation this one was forked from said.
+
+    Only while `carry` says that a copy may still be going on: the first that differs ends it. While nothing is known
+    of that conversation everything counts as new; it is settled when it comes (`_settle_forks`).
+    """
+    parent = carry.get("copy_of")
+    if parent is None or not batch.said:
+        return 0
+    row = tx.maybe(SQL.thread, agent=batch.agent, native_id=parent)
+    if row is None:
+        carry["late"] = True
+        return 0
+    if carry.get("late"):
+        _take_back(tx, homes[batch.said[0].thread].node_id, row, carry)
+        if carry.get("late") or carry.get("copy_of") is None:
+            return 0  # what it said itself is stored already
+    position = carry.get("copied", 0)
+    theirs = tx.all(SQL.said_behind, node_id=row["node_id"], position=position, limit=len(batch.said))
+    count = 0
+    for said, their in zip(batch.said, theirs, strict=False):
+        if said.hash != their["hash"]:
+            break
+        position, count = their["position"], count + 1
+    carry["copied"] = position
+    if count < len(batch.said):
+        carry["copy_of"] = None
+    return count
+
+
+def _settle_forks(tx: Tx, batch: Batch, homes: dict[Thread, _Home]) -> None:
+    """Forks that were imported before the conversation they repeat: what it says itself is left with it."""
+    for thread, home in homes.items():
+        for fork in tx.all(SQL.forks, agent=batch.agent, parent=thread.native):
+            carry, counts = json.loads(fork["carry"]), json.loads(fork["counts"])
+            if carry.get("late") and carry.get("copy_of") == thread.native:
+                taken = _take_back(tx, fork["node_id"], home._asdict(), carry)
+                counts["messages"] = counts.get("messages", 0) - taken
+                counts["duplicates"] = counts.get("duplicates", 0) + taken
+                tx.run(SQL.settle_fork, seq=fork["seq"], carry=_json(carry), counts=_json(counts))
+
+
+def _take_back(tx: Tx, node_id: str, parent: Row, carry: dict[str, Any]) -> int:
+    """Of a fork's stored messages, those its parent says too, in order. How many went.
+
+    `late` stays while the fork may have more of them; the first that differs, or the last, ends it.
+    """
+    position = carry.get("copied", 0)
+    theirs = tx.all(SQL.said_behind, node_id=parent["node_id"], position=position, limit=SETTLED_MAX)
+    if not theirs:
+        return 0
+    ours = tx.all(SQL.said_behind, node_id=node_id, position=0, limit=SETTLED_MAX)
+    taken = upto = 0
+    differs = False
+    for our, their in zip(ours, theirs, strict=False):
+        if our["hash"] != their["hash"]:
+            differs = True
+            break
+        upto, position, taken = our["position"], their["position"], taken + 1
+    if taken:
+        tx.run(SQL.take_back_calls, node_id=node_id, position=upto, session_id=parent["session_id"])
+        tx.run(SQL.take_back, node_id=node_id, position=upto)
+    carry["copied"] = position
+    if differs:
+        carry["copy_of"] = None
+    if differs or taken == len(ours):
+        carry["late"] = False
+    return taken
+
+
+def _sorted(batch: Batch, known: dict[str, Row], copied: int, *, in_place: bool) -> tuple[list[Said], list[Said]]:
+    """The messages that are new, and those that say something else than before."""
+    last: dict[str, Said] = {}
+    for said in batch.said[copied:]:
+        if said.native not in last or in_place:
+            last[said.native] = said  # in place: the last value counts, at the first position
+    fresh = [said for native, said in last.items() if native not in known]
+    if not in_place:
+        return fresh, []
+    return fresh, [said for native, said in last.items() if native in known and _anew(known[native], said)]
+
+
+def _anew(row: Row, said: Said) -> bool:
+    """Whether it says something else than before, or was taken back and is said again."""
+    return row["hash"] != said.hash or row["retracted_us"] is not None
+
+
+# -- writing it --------------------------------------------------------------------------------------------
+
+
+def _say(tx: Tx, agent: str, fresh: list[Said], homes: dict[Thread, _Home], seq: int) -> dict[str, int]:
+    """The positions the messages got, by their native ids."""
+    each: dict[str, int] = {}
+    for said in fresh:
+        node_id = homes[said.thread].node_id
+        each[node_id] = each.get(node_id, 0) + 1
+    following = {
+        node_id: tx.one(SQL.take_positions, node_id=node_id, count=count)["position"] for node_id, count in each.items()
+    }
+    placed: dict[str, int] = {}
+    common: Row = {"actor": agent, "now_us": tx.now_us(), "import_seq": seq}
+
+    def row(id: str, said: Said) -> Row:
+        thread, native, role, format, content, hash, summary, occurred_us, offset = said
+        session_id, node_id, _ = homes[thread]
+        placed[native] = position = following[node_id]
+        following[node_id] = position + 1
+        return {
+            **common,
+            "id": id,
+            "session_id": session_id,
+            "node_id": node_id,
+            "position": position,
+            "role": role,
+            "format": format,
+            "content": content,
+            "hash": hash,
+            "occurred_us": occurred_us,
+            "native": native,
+            "summary": summary,
+            "import_offset": offset,
+        }
+
+    tx.many(SQL.message, (row(new_id("msg"), one) for one in fresh))
+    return placed
+
+
+def _revise(tx: Tx, said: Said) -> None:
+    tx.run(
+        SQL.revise,
+        native=said.native,
+        role=said.role,
+        format=said.format,
+        content=said.content,
+        hash=said.hash,
+        summary=said.summary,
+        now_us=tx.now_us(),
+    )
+
+
+def _retract(tx: Tx, batch: Batch, homes: dict[Thread, _Home], positions: dict[str, int]) -> None:
+    """Mark messages that an agent retracted; later ones count."""
+    for thread, native, upto in batch.retracted:
+        position = 1 if native is None else positions.get(native, 1)
+        tx.run(SQL.retract, node_id=homes[thread].node_id, position=position, now_us=tx.now_us())
+        for said in batch.said[upto:]:
+            tx.run(SQL.restore, native=said.native)
+
+
+def _call(
+    tx: Tx,
+    batch: Batch,
+    fresh: list[Said],
+    revised: list[Said],
+    homes: dict[Thread, _Home],
+    positions: dict[str, int],
+    source: Advance,
+) -> int:
+    """Calls and answers by the id of the call; one row each, however many records tell of it."""
+    telling = {said.native for said in fresh} | {said.native for said in revised}
+    rows: dict[tuple[str, str], Row] = {}
+    for told in batch.calls:
+        native = told["native"]
+        if native is not None and native not in telling and not source.in_place:
+            continue  # a copy of a record that was imported before
+        home = homes[told["thread"]]
+        row = rows.setdefault((home.session_id, told["call_id"]), {"status": "unknown", "node_id": home.node_id})
+        _merge(row, told, positions)
+    now_us = tx.now_us()
+
+    def whole(id: str, known: tuple[tuple[str, str], Row]) -> Row:
+        (session_id, call_id), row = known
+        called_us, answered_us = row.get("called_us"), row.get("answered_us")
+        return {
+            "id": id,
+            "session_id": session_id,
+            "node_id": row["node_id"],
+            "call_id": call_id,
+            "tool": row.get("tool"),
+            "status": row["status"],
+            "input": row.get("input"),
+            "output": row.get("output"),
+            "summary": row.get("summary"),
+            "exit_code": row.get("exit_code"),
+            "duration_us": row.get("duration_us"),
+            "position": row.get("position"),
+            "called_us": called_us,
+            "answered_us": answered_us,
+            "occurred_us": called_us or answered_us or batch.last_us or now_us,
+            "now_us": now_us,
+            "import_seq": source.seq,
+            "import_offset": row.get("offset"),
+        }
+
+    tx.many(SQL.tool_call, (whole(new_id("tcl"), one) for one in rows.items()))
+    return len(rows)
+
+
+def _merge(row: Row, told: dict[str, Any], positions: dict[str, int]) -> None:
+    for name in _MERGED:
+        if row.get(name) is None:
+            row[name] = told.get(name)
+    for name in _NEWER:
+        if told.get(name) is not None:
+            row[name] = told[name]
+    status = told.get("status", "unknown")
+    if _STRENGTH[status] >= _STRENGTH[row["status"]]:
+        row["status"] = status
+    if row.get("answered_us") is None:
+        row["answered_us"] = told.get("answered_us")
+    if row.get("position") is None:
+        row["position"] = positions.get(told["native"])
+        row["offset"] = told["offset"]
+
+
+def _use(tx: Tx, batch: Batch, homes: dict[Thread, _Home], seq: int) -> None:
+    now_us = tx.now_us()
+
+    def row(id: str, used: Used) -> Row:
+        home = homes[used.thread]
+        return {
+            "id": id,
+            "session_id": home.session_id,
+            "node_id": home.node_id,
+            "response": used.response,
+            "model": used.model,
+            "input_tokens": used.input,
+            "cached_input_tokens": used.cached,
+            "cache_write_tokens": used.cache_write,
+            "output_tokens": used.output,
+            "reasoning_tokens": used.reasoning,
+            "cost_microusd": used.cost_microusd,
+            "occurred_us": used.occurred_us,
+            "now_us": now_us,
+            "import_seq": seq,
+        }
+
+    limited = tx.maybe(SQL.limited) is not None
+    before = _counted(tx, batch) if limited else {}
+    for statement, last_wins in ((SQL.usage_largest, False), (SQL.usage_newest, True)):
+        chosen = [used for used in batch.used.values() if used.last_wins is last_wins]
+        tx.many(statement, (row(new_id("usg"), one) for one in chosen))
+    for response in batch.dropped:
+        tx.run(SQL.drop_usage, response=response)
+    if limited:
+        _count(tx, before, _counted(tx, batch))
+
+
+def _counted(tx: Tx, batch: Batch) -> dict[str, Row]:
+    """What the store has for each response of the batch."""
+    rows = (tx.maybe(SQL.counted, response=response) for response in (*batch.used, *batch.dropped))
+    return {row["response"]: row for row in rows if row is not None}
+
+
+def _count(tx: Tx, before: dict[str, Row], after: dict[str, Row]) -> None:
+    """Book in the budgets what this batch added: usage that a transcript reports is known only afterwards."""
+    added: dict[str, Row] = {}
+    for response in before.keys() | after.keys():
+        row = after.get(response) or before[response]
+        session = added.setdefault(row["session_id"], {**row, **dict.fromkeys(_BOOKED, 0)})
+        for sign, rows in ((1, after), (-1, before)):
+            for name in _BOOKED:
+                session[name] += sign * (rows[response][name] or 0) if response in rows else 0
+    for row in added.values():
+        if any(row[name] for name in _BOOKED):
+            agent = f"agent:{row['agent']}" if row["agent"] else ""
+            subjects = Subjects("", f"session:{row['session_key']}", agent, row["session_id"])
+            count(tx, row["scope"], subjects, Amounts(row["tokens"], row["cost_microusd"], row["calls"]))
+
+
+_BOOKED = ("tokens", "cost_microusd", "calls")
+
+
+def _fold(
+    tx: Tx, folded: list[Folded], fresh: list[Said], homes: dict[Thread, _Home], positions: dict[str, int]
+) -> None:
+    """Compactions as checkpoints; the summary is a message too, so that the checkpoint can be deleted."""
+    new = {said.native for said in fresh}
+    for fold in folded:
+        if fold.native not in new:
+            continue
+        home = homes[fold.thread]
+        words: Row = {"summary": fold.summary, "to_position": positions[fold.native], "node_id": home.node_id}
+        if fold.summary is not None:
+            size = len(fold.summary.encode())
+            if tx.maybe(SQL.word_checkpoint, size_bytes=size, **words) is not None:
+                continue
+        data = None if fold.facts is None else serial.dumps(fold.facts, what="data")
+        tx.run(
+            SQL.checkpoint,
+            id=new_id("chk"),
+            session_id=home.session_id,
+            data=data,
+            size_bytes=len((fold.summary or "").encode()) + len(data or ""),
+            created_us=tx.now_us(),
+            **words,
+        )
+        tx.run(SQL.trim_checkpoints, node_id=home.node_id, keep=CHECKPOINTS_KEPT)
+
+
+def _title(tx: Tx, batch: Batch, homes: dict[Thread, _Home]) -> None:
+    for native, thread, title in batch.titles:
+        session_id = homes[thread].session_id if thread in homes else None
+        if native is not None:
+            row = tx.maybe(SQL.title_of_message, native=native)
+            session_id = row["session_id"] if row is not None else None
+        if session_id is not None:
+            tx.run(SQL.title, session_id=session_id, title=serial.clean(title, 200))
+
+
+def _decide(tx: Tx, batch: Batch, homes: dict[Thread, _Home]) -> None:
+    """Decisions and values of a session kept elsewhere. They are history: nothing here asks to be done."""
+    for thread, what, why, outcome in batch.decisions:
+        home = homes[thread]
+        tx.run(
+            SQL.decision,
+            id=new_id("dec"),
+            session_id=home.session_id,
+            node_id=home.node_id,
+            what=what,
+            why=why,
+            outcome=outcome,
+            identity=serial.hash([what, None]),
+            agent=batch.agent,
+            actor=tx.caller.actor,
+            tags=",imported,",
+            **_keyspace(tx, home.session_id)._asdict(),
+            created_us=batch.last_us or tx.now_us(),
+        )
+    for thread, key, value in batch.values:
+        tx.run(
+            SQL.value,
+            session_id=homes[thread].session_id,
+            key=key,
+            value=value,
+            actor=tx.caller.actor,
+            now_us=tx.now_us(),
+        )
+
+
+def _keyspace(tx: Tx, session_id: str) -> Keyspace:
+    """Where decisions of a session are kept."""
+    row = tx.one(SQL.session_scope, id=session_id)
+    return repositories.keyspace(tx, row["scope"], repositories.labelled(row))
+
+
+def _touch(tx: Tx, fresh: list[Said], homes: dict[Thread, _Home]) -> None:
+    last: dict[str, int] = {}
+    previews: dict[str, str] = {}
+    for said in fresh:
+        session_id = homes[said.thread].session_id
+        last[session_id] = max(last.get(session_id, 0), said.occurred_us)
+        if said.role == "user" and said.thread.node is None and session_id not in previews:
+            previews[session_id] = serial.clean(said.content[:600], 200)
+    for session_id, last_us in last.items():
+        tx.run(SQL.touch_session, id=session_id, preview=previews.get(session_id), last_us=last_us)
+
+
+def _keep_raw(tx: Tx, source: Advance, *, changed: bool) -> None:
+    if source.raw and changed:
+        tx.run(
+            SQL.raw,
+            import_seq=source.seq,
+            generation=source.generation,
+            from_offset=source.start,
+            upto=source.upto,
+            records=source.records,
+            raw=source.raw,
+            now_us=tx.now_us(),
+        )
+
+
+def _tell(tx: Tx, batch: Batch, source: Advance, session_id: str | None, messages: int, calls: int) -> None:
+    if not (messages or calls or source.raw):
+        return
+    whose = tx.maybe(SQL.session_scope, id=session_id) if session_id is not None else None
+    journal.append(
+        tx,
+        "import.recorded",
+        source.id,
+        session_id=session_id,
+        source="said",
+        scope=whose["scope"] if whose is not None else None,
+        label=repositories.labelled(whose) if whose is not None else None,
+        summary=f"{batch.agent}: {messages} messages, {calls} tool calls from {source.label}",
+        data={"from": source.start, "upto": source.upto, "generation": source.generation, "messages": messages},
+    )
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":"))

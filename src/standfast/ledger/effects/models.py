@@ -1,0 +1,172 @@
+"""An effect, its state, and the next action."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from standfast import hints, serial
+from standfast.clock import iso
+from standfast.config.scope import Keyspace
+from standfast.core import naming, repositories
+from standfast.core.receipts import Receipt
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.errors import IllegalTransition, NotFound, StandfastError
+from standfast.ids import is_id, short
+from standfast.ledger.effects import begin, texts, transitions
+from standfast.models import Model
+
+SQL = load(__name__)
+
+
+class Effect(Model):
+    """One effect and its state."""
+
+    id: str
+    scope: str
+    session_id: str | None
+    node_id: str | None
+    task_id: str | None
+    tool: str
+    key: str
+    n: int
+    intent_hash: str
+    intent: serial.Json
+    context: serial.Json
+    state: str
+    attempt: int
+    idempotent_us: int | None
+    holder: str | None
+    agent: str | None
+    lease_until_us: int | None
+    gave_up_us: int | None
+    result: serial.Json
+    artifact_id: str | None
+    external_ref: str | None
+    error: str | None
+    evidence: str | None
+    approval_id: str | None
+    successor_id: str | None
+    pruned_us: int | None
+    planned_us: int
+    first_dispatched_us: int | None
+    dispatched_us: int | None
+    ended_us: int | None
+    updated_us: int
+    git_dir: str | None
+    origin: str | None
+    """The repository it was first recorded in: its git directory and its origin."""
+    in_doubt: bool
+    """Sent, and no live process runs it."""
+    call_key: str = ""
+    """What the remote is given as its idempotency key; known to the caller of begin."""
+    receipt: Receipt | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.state == "acknowledged"
+
+    @property
+    def shown(self) -> str:
+        """The tool and what identifies it, in one line."""
+        return texts.told(self.tool, self.intent, self.context)
+
+
+Many: TypeAlias = list[Effect]
+
+
+class Verdict(Model):
+    """What the next call would do about an effect, and why."""
+
+    action: str
+    """replay: it would be sent · skip: it would not · probe: the world would be asked ·
+    ask: a person has to settle it · wait: a live process runs it"""
+    reason: str
+    effect: Effect
+    settling: str = ""
+    """The command that settles it, if it is in doubt."""
+
+
+def found_session(tx: Tx, scope: str, session: str) -> Row | StandfastError:
+    """The row of a session, given by id or key: its id, scope and label."""
+    row = tx.maybe(SQL.session, session=session, scope=scope)
+    if row is None:
+        return naming.unknown(tx, "session", session)
+    if row["id"] == session:
+        return row
+    return repositories.refused(tx, row, f"session {row['key']!r}") or row
+
+
+def found_task(tx: Tx, keyspace: Keyspace, task: str) -> str | StandfastError:
+    """The id of a task, given by id, the end of its id, or its fingerprint: then its newest episode."""
+    row = naming.row_of(
+        tx,
+        task,
+        by_id=SQL.task_by_id,
+        by_key=lambda text: tx.maybe(SQL.task_by_fingerprint, fingerprint=text, **keyspace._asdict()),
+        ends=SQL.task_by_suffix,
+        prefix="tsk",
+        noun="task",
+    )
+    if row is None:
+        return naming.unknown(tx, "task", task)
+    return str(row["id"])
+
+
+def find(tx: Tx, scope: str, effect: str, *, lock: bool = False) -> Row | StandfastError:
+    """The row an id, a key or the end of an id names."""
+    by_id = transitions.SQL.by_id_for_update if lock else transitions.SQL.by_id
+    if is_id(effect):
+        row = tx.maybe(by_id, id=effect)
+    else:
+        row = tx.maybe(transitions.SQL.by_key_for_update if lock else transitions.SQL.by_key, scope=scope, key=effect)
+        if row is not None:
+            return repositories.refused(tx, row, f"the key {effect!r} of {texts.named(row)}") or row
+        id = naming.by_end(tx, SQL.by_suffix, effect, prefix="eff", noun="effect")
+        row = tx.maybe(by_id, id=id) if id is not None else None
+    if row is None:
+        shown = serial.clean(str(effect), 80)
+        return NotFound(f"there is no effect {shown!r} here", "standfast effect list")
+    return row
+
+
+def made(tx: Tx, row: Row) -> Effect:
+    """The model of a row, with the values derived from its lease."""
+    doubt = begin.doubtful(tx, row) if row["state"] == "dispatched" else None
+    read = {name: serial.read(row[name]) for name in ("intent", "context", "result")}
+    return Effect.from_row(row, **read, in_doubt=doubt is not None)
+
+
+def judged(tx: Tx, row: Row) -> Verdict:
+    """What the next call would do, without doing it."""
+    effect = made(tx, row)
+    closed = texts.closed(row)
+    if closed is not None:
+        return Verdict("skip", closed.message, effect)
+    if row["state"] == "acknowledged":
+        return Verdict(
+            "skip", f"done at {iso(row['ended_us'] or row['updated_us'])}: the recorded result is returned", effect
+        )
+    if row["state"] == "planned":
+        return Verdict("replay", "planned and never sent", effect)
+    if row["state"] == "failed":
+        return Verdict("replay", f"known not applied: {row['error']}", effect)
+    doubt = begin.doubtful(tx, row)
+    if doubt is None:
+        return Verdict("wait", texts.in_progress(tx, row).message, effect)
+    why = texts.WHY[doubt.standing]
+    command = texts.settling(row)
+    if (effect.context or {}).get("probe"):
+        asked = f"in doubt ({why}), and it can be asked about: {effect.context['probe']}"
+        return Verdict("probe", asked, effect, command)
+    if begin.remembered(tx, row, effect.idempotent_us):
+        return Verdict("replay", f"in doubt ({why}), and the remote knows its key", effect, command)
+    return Verdict("ask", f"in doubt ({why}): {command}", effect, command)
+
+
+def illegal(row: Row, wanted: str, why: str) -> IllegalTransition:
+    """The error for a transition that the state machine does not have."""
+    return IllegalTransition(
+        f"{texts.named(row)} is {row['state']} and cannot become {wanted}: {why}",
+        hints.command("effect", "show", short(row["id"])),
+    )

@@ -1,0 +1,506 @@
+"""`sf.effects`: sent effects, effects in doubt, and the split form for callers that act elsewhere.
+
+A function can be called between intent and result; a shell, a hook or an MCP client cannot hand
+us one. It says `begin`, acts, and says `done` or `fail`. The holder is then the actor, whose
+lease ends by time. `plan` stops before anything is sent; `dispatch` goes on from there.
+
+A person settles a doubt with `resolve` and gives the evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from standfast import crash, hints, serial
+from standfast.clock import Duration, duration_us
+from standfast.core import journal, leases, repositories, user_code
+from standfast.core.receipts import Receipt
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.db.store import Resource, query, refused_inside, transactional
+from standfast.errors import ApprovalRequired, InvalidInput, LeaseLost, NotFound, StandfastError
+from standfast.ids import Id, new_id, short
+from standfast.ledger.effects import begin as begin_effect
+from standfast.ledger.effects import identity, texts, transitions
+from standfast.ledger.effects.begin import Doubt, Stopped
+from standfast.ledger.effects.identity import Request
+from standfast.ledger.effects.models import (
+    Effect,
+    Many,
+    Verdict,
+    find,
+    found_session,
+    found_task,
+    illegal,
+    judged,
+    made,
+)
+
+if TYPE_CHECKING:
+    from standfast.ledger.effects.declared import Declared, Options
+    from standfast.ledger.effects.types import Idempotent
+
+SQL = load(__name__)
+
+STATES = ("planned", "dispatched", "acknowledged", "failed", "compensated", "superseded")
+PAGE_MAX = 1000
+SCANNED_MAX = 1000
+"""Dispatched effects looked at for those in doubt: more than this are not at work at once."""
+
+_LAST = "eff_z"  # sorts behind every id, in every collation: an id begins with 0 to 7
+
+
+class Effects(Resource):
+    """Look, settle, and begin by hand."""
+
+    __slots__ = ()
+
+    # -- looking --------------------------------------------------------------------------------
+
+    @query
+    def get(self, tx: Tx, effect: str) -> Effect | StandfastError:
+        """One effect by id, key, or the end of its id. Raises NotFound."""
+        row = find(tx, self.scope, effect)
+        return row if isinstance(row, StandfastError) else made(tx, row)
+
+    def in_doubt(self, *, everywhere: bool = False, limit: int = 50) -> Many:
+        """Effects that were sent and that no live process runs: each needs a probe, the same key again, or a person."""
+        return self.list(state="in_doubt", everywhere=everywhere, limit=limit)
+
+    @query
+    def list(
+        self,
+        tx: Tx,
+        *,
+        state: str | None = None,
+        tool: str | None = None,
+        session: str | None = None,
+        scope: str | None = None,
+        everywhere: bool = False,
+        limit: int = 50,
+        after: Id | None = None,
+    ) -> list[Effect] | StandfastError:
+        """List effects, the newest first.
+
+        - `state`: planned, dispatched, acknowledged, failed, compensated, superseded or in_doubt.
+        - `tool`: only of this tool.
+        - `session`: only of this session.
+
+        `after` is the last id of a page.
+        """
+        if state is not None and state not in (*STATES, "in_doubt"):
+            known = ", ".join((*STATES, "in_doubt"))
+            return InvalidInput(f"{serial.clean(state, 40)!r} is no state of an effect", f"one of {known}")
+        limit = max(1, min(limit, PAGE_MAX))
+        within = None if session is None else found_session(tx, self.scope, session)
+        if isinstance(within, NotFound):
+            return []  # an unopened session has no effects
+        if isinstance(within, StandfastError):
+            return within
+        session_id = within["id"] if within is not None else None
+        asked: Row = {
+            "everywhere": int(everywhere),
+            "scope": self.scope if scope is None else scope,
+            "tool": tool or "",
+            **repositories.filtered(tx, everywhere=everywhere or session_id is not None),
+        }
+        if state == "in_doubt":
+            rows = tx.all(SQL.dispatched, session_id=session_id or "", limit=SCANNED_MAX, **asked)
+            found = (made(tx, row) for row in sorted(rows, key=lambda row: row["id"], reverse=True))
+            return [one for one in found if one.in_doubt and one.id < (after or _LAST)][:limit]
+        page: Row = {"state": state or "", "after": after or _LAST, "limit": limit}
+        if session_id is not None:
+            rows = tx.all(SQL.page_of_session, session_id=session_id, tool=tool or "", **page)
+        else:
+            rows = tx.all(SQL.page, **page, **asked)
+        return [made(tx, row) for row in rows]
+
+    @query
+    def may_replay(self, tx: Tx, effect: str) -> Verdict | StandfastError:
+        """Show one EFFECT: its intent, its state, its history, and what the next call would do.
+
+        Raises NotFound.
+        """
+        row = find(tx, self.scope, effect)
+        return row if isinstance(row, StandfastError) else judged(tx, row)
+
+    # -- the split form -------------------------------------------------------------------------
+
+    def plan(self, tool: str, intent: serial.Json = None, **options: Any) -> Effect:
+        """Record the intent, and stop before sending it."""
+        return self.begin(tool, intent, plan=True, **options)
+
+    def begin(
+        self,
+        tool: str,
+        intent: serial.Json = None,
+        *,
+        by: str | tuple[str, ...] | None = None,
+        key: str | None = None,
+        session: str | None = None,
+        task: str | None = None,
+        idempotent: Idempotent = False,
+        approve: bool = False,
+        attempts: int = 1,
+        again: bool = False,
+        why: str | None = None,
+        gate: str | None = None,
+        plan: bool = False,
+        per: str | None = None,
+        for_: Duration | None = None,
+        holder: str | None = None,
+        context: dict[str, serial.Json] | None = None,
+        still: Callable[[], bool] | None = None,
+    ) -> Effect:
+        """Record the intent as being sent: act only if the answer's state is "dispatched".
+
+        "acknowledged" means that it was done before, and its result is there. `task` is what it is done for:
+        part of the row, not of the identity. `attempts` is the number of dispatches that one grant allows, 1 to 10.
+        `still` is asked inside the transaction, just before the dispatch: False refuses it. Raises InProgress,
+        EffectInDoubt, ApprovalRequired, KeyConflict or Conflict as `s.effect` does.
+        """
+        from standfast.ledger.effects.declared import Options
+        from standfast.ledger.effects.one_at_a_time import alone
+        from standfast.ledger.questions import checked_attempts
+
+        for_us = duration_us(for_, "for_")
+        user_code.refuse_nested(f"effect {serial.clean(str(tool), 60)!r}")
+        if not plan:
+            self._refused_inside("effects.begin")
+        checked_attempts(attempts)
+        asking: dict[str, Any] = {"approve": approve, "retry": attempts, "why": why}
+        options = Options().with_({"by": by, "key": key, "idempotent": idempotent, "per": per, **asking})
+        wanted = self._wanted(tool, intent, options, session, again, context)
+        task_id = self._task(task) if task is not None else None
+        wanted = wanted._replace(task_id=task_id, plan=plan, gate=gate, for_us=for_us, holder=holder, still=still)
+        id = new_id("eff")
+        crash.point("effect.before_begin")
+        with alone(self.store, wanted.scope, wanted.key, tool):
+            try:
+                effect = self._begin(id, wanted)
+            except ApprovalRequired as error:
+                from standfast.ledger import approvals
+
+                approvals.tell(self.store, error, tx=self.tx)
+                raise
+            self._at_work(effect)
+        crash.point("effect.after_begin")
+        return self._keyed(effect)
+
+    def dispatch(self, effect: str, *, for_: Duration | None = None, holder: str | None = None) -> Effect:
+        """Send a planned effect, or one that was not applied: act on the answer.
+
+        Raises IllegalTransition from any other state.
+        """
+        for_us = duration_us(for_, "for_")
+        user_code.refuse_nested(f"effect {serial.clean(str(effect), 60)!r}")
+        self._refused_inside("effects.dispatch")
+        found = self._dispatch(effect, for_us, holder)
+        self._at_work(found)
+        return self._keyed(found)
+
+    def done(
+        self, effect: str, result: serial.Json = None, *, attempt: int | None = None, external_ref: str | None = None
+    ) -> Effect:
+        """Record the RESULT (JSON, or text; - is stdin) of an EFFECT that you began: id, its end, or key.
+
+        - `result`: what the outside system answered.
+        - `attempt`: the attempt that is done, if it is not your own.
+        - `external_ref`: where the outside system has it: a URL, a number.
+
+        The same result again changes nothing. Raises LeaseLost if another attempt began or another holder has it.
+        """
+        crash.point("effect.before_done")
+        ended = self._done(effect, serial.dumps(result, what="result"), attempt, _line(external_ref))
+        crash.point("effect.after_done")
+        return self._over(ended)
+
+    def fail(self, effect: str, why: str = "not applied", *, attempt: int | None = None) -> Effect:
+        """Record that nothing was sent, and WHY: the next call acts. If you do not know, leave it in doubt.
+
+        - `why`: the reason.
+        - `attempt`: the attempt that failed, if it is not your own.
+        """
+        crash.point("effect.before_fail")
+        ended = self._fail(effect, why, attempt)
+        crash.point("effect.after_fail")
+        return self._over(ended)
+
+    # -- settling -------------------------------------------------------------------------------
+
+    @transactional
+    def resolve(
+        self,
+        tx: Tx,
+        effect: str,
+        answer: str,
+        *,
+        evidence: str,
+        result: serial.Json = None,
+        attempt: int | None = None,
+    ) -> Effect | StandfastError:
+        """Settle an effect in doubt: "applied" (with its result) or "not_applied", and by what evidence.
+
+        The result has to look like what the function returns. A second call may correct the result that a person
+        gave, not the answer; the journal keeps both.
+
+        `attempt` is the one that was checked: its outcome says nothing about a later one, which
+        another caller may have settled, sent and lost meanwhile. Raises LeaseLost then, InProgress while a
+        live process runs it, IllegalTransition if it is not in doubt, InvalidInput for a result that does not fit.
+        """
+        if answer not in ("applied", "not_applied"):
+            return InvalidInput(f"{serial.clean(str(answer), 40)!r} is no answer", '"applied" or "not_applied"')
+        if not evidence or not evidence.strip():
+            return InvalidInput("resolve needs evidence: what was looked at, and what it said", "--evidence TEXT")
+        from standfast.config import people
+        from standfast.ledger import approvals
+
+        row = find(tx, self.scope, effect, lock=True)
+        if isinstance(row, StandfastError):
+            return row
+        if attempt is not None and row["attempt"] != attempt:
+            return LeaseLost(
+                f"attempt {attempt} of {texts.named(row)} is not in doubt any more: it is {row['state']} as attempt "
+                f"{row['attempt']}",
+                f"look again, at that one: {hints.command('effect', 'show', short(row['id']))}",
+            )
+        if approvals.asked(tx, row["id"]):
+            refused = people.refusal("resolves an effect that needed approval")
+            if refused is not None:
+                return refused
+        misfit = _misfit(row, result) if answer == "applied" else None
+        if misfit is not None:
+            return misfit
+        text = serial.dumps(result, what="result") if answer == "applied" else None
+        return self._resolved(tx, row, answer, text, serial.clean(evidence, transitions.EVIDENCE_MAX))
+
+    @transactional
+    def supersede(
+        self, tx: Tx, effect: str, *, by: str | None = None, reason: str | None = None
+    ) -> Effect | StandfastError:
+        """Say that what was planned will not be sent; `by` is the effect that takes its place."""
+        row = find(tx, self.scope, effect, lock=True)
+        successor = find(tx, self.scope, by) if by is not None else None
+        for found in (row, successor):
+            if isinstance(found, StandfastError):
+                return found
+        assert not isinstance(row, StandfastError)
+        assert not isinstance(successor, StandfastError)
+        moved = tx.maybe(
+            transitions.SQL.supersede,
+            id=row["id"],
+            successor_id=successor["id"] if successor else None,
+            reason=_line(reason),
+            now_us=tx.now_us(),
+        )
+        if moved is None:
+            return illegal(row, "superseded", "only a planned effect can be")
+        said = f"{texts.shown(row)}{f': {reason}' if reason else ''}"
+        receipt = texts.say(tx, "superseded", row, said, state="superseded")
+        return self._fresh(tx, row, receipt)
+
+    def compensate(self, effect: str, how: Callable[..., Any] | Declared[Any]) -> Effect:
+        """Reverse what was done, once: `how` is the declared effect, or a function of its result.
+
+        The compensation is an effect of its own, with an intent, a result and perhaps a doubt; its result
+        and `compensated` are one transaction. Raises IllegalTransition unless it is acknowledged.
+        """
+        refused_inside(self.tx, "effects.compensate")
+        from standfast.ledger.effects.compensate import compensate
+
+        compensate(self.store, self.get(effect), how)
+        return self.get(effect)
+
+    # -- parts ----------------------------------------------------------------------------------
+
+    def _refused_inside(self, what: str) -> None:
+        if self.tx is not None:
+            raise InvalidInput(
+                f"{what} cannot run inside a transaction: the intent must be on disk before it is sent",
+                "plan it inside, tx.effects.plan(…), and send it after the block: sf.effects.dispatch(id)",
+            )
+
+    @transactional
+    def _begin(self, tx: Tx, id: str, wanted: Request) -> Effect | StandfastError:
+        outcome = begin_effect.begin(tx, id, wanted, None, True)
+        if isinstance(outcome, Doubt):
+            if not begin_effect.remembered(tx, outcome.row, wanted.idempotent_us):
+                return texts.in_doubt(outcome)
+            again = begin_effect.Finding(outcome.row["attempt"], "again")
+            outcome = begin_effect.begin(tx, id, wanted, again, True)
+        if isinstance(outcome, Stopped):
+            return texts.stopped(outcome, wanted.shown)
+        if isinstance(outcome, StandfastError):
+            return outcome
+        return made(tx, tx.one(transitions.SQL.by_id, id=outcome.row["id"]))
+
+    @transactional
+    def _dispatch(self, tx: Tx, effect: str, for_us: int | None, holder: str | None) -> Effect | StandfastError:
+        row = find(tx, self.scope, effect, lock=True)
+        if isinstance(row, StandfastError):
+            return row
+        if row["state"] not in ("planned", "failed"):
+            return illegal(row, "dispatched", "only a planned or failed effect can be")
+        sent = begin_effect.dispatch(tx, row, for_us=for_us, holder=holder)
+        if isinstance(sent, Stopped):
+            return texts.stopped(sent, texts.shown(row))
+        return sent if isinstance(sent, StandfastError) else made(tx, tx.one(transitions.SQL.by_id, id=sent.row["id"]))
+
+    @query
+    def _session(self, tx: Tx, session: str) -> Row | StandfastError:
+        return found_session(tx, self.scope, session)
+
+    @query
+    def _task(self, tx: Tx, task: str) -> str | StandfastError:
+        return found_task(tx, self.keyspace, task)
+
+    @query
+    def _by_key(self, tx: Tx, key: str, scope: str) -> Effect:
+        return made(tx, tx.one(transitions.SQL.by_key, scope=scope, key=key))
+
+    @query
+    def _maybe(self, tx: Tx, key: str, scope: str) -> Effect | None:
+        row = tx.maybe(transitions.SQL.by_key, scope=scope, key=key)
+        return None if row is None else made(tx, row)
+
+    @query
+    def _last_number(self, tx: Tx, key: str, scope: str) -> int:
+        """The highest number of a key. They have no gaps, so it is found in a few looks, however high."""
+
+        def there(n: int) -> bool:
+            return tx.maybe(transitions.SQL.by_key, scope=scope, key=identity.numbered(key, n)) is not None
+
+        low, high = 0, 1
+        while there(high):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if there(middle) else (low, middle)
+        return low
+
+    def _wanted(
+        self,
+        tool: str,
+        intent: serial.Json,
+        options: Options,
+        session: str | None,
+        again: bool,
+        context: dict[str, Any] | None,
+    ) -> Request:
+        from standfast.ledger.effects.intent import request
+
+        within = self._session(session) if session is not None else None
+        scope, session_id = (self.scope, None) if within is None else (within["scope"], within["id"])
+        identity.checked_tool(tool)
+        plain = serial.encode(intent, what="intent")
+        made = request(tool, options, plain, scope=scope, session_id=session_id, fields=plain, context=context)
+        if again:
+            key, n = self._again(made.key, scope)
+            made = made._replace(key=key, n=n)
+        return made.within(within)
+
+    def _again(self, key: str, scope: str) -> tuple[str, int]:
+        """The number after the last one that was done; unfinished ones come first."""
+        last = self._last_number(key, scope)
+        if last == 0:
+            return key, 1
+        found = self._by_key(identity.numbered(key, last), scope)
+        n = last + 1 if found.state in ("acknowledged", "compensated", "superseded") else last
+        return identity.numbered(key, n), n
+
+    def _mine(self, tx: Tx, effect: str, attempt: int | None) -> Row | StandfastError:
+        """The row, if the caller may end its attempt: by the attempt's number, or as its holder."""
+        row = find(tx, self.scope, effect, lock=True)
+        if isinstance(row, StandfastError):
+            return row
+        if row["state"] not in ("dispatched", "acknowledged", "failed"):
+            return illegal(row, "ended", "it has not been sent")
+        if attempt is not None:
+            return {**row, "attempt": attempt}
+        if row["state"] == "dispatched" and row["actor"] != tx.caller.actor and row["holder"] != tx.caller.holder:
+            holder = row["actor"] or leases.holder_text(row["holder"])
+            return LeaseLost(
+                f"{texts.named(row)} is held by {holder}, not by {tx.caller.actor}",
+                f"if that holder is gone: {texts.settling_either(row)}",
+            )
+        return row
+
+    @transactional
+    def _done(
+        self, tx: Tx, effect: str, text: str, attempt: int | None, external_ref: str | None
+    ) -> Effect | StandfastError:
+        row = self._mine(tx, effect, attempt)
+        if isinstance(row, StandfastError):
+            return row
+        if row["state"] == "acknowledged" and row["result"] == text:
+            return made(tx, row)
+        ended = transitions.acknowledge(tx, row, text, external_ref=external_ref, source="said")
+        return ended if isinstance(ended, StandfastError) else self._fresh(tx, row, ended)
+
+    @transactional
+    def _fail(self, tx: Tx, effect: str, why: str, attempt: int | None) -> Effect | StandfastError:
+        row = self._mine(tx, effect, attempt)
+        if isinstance(row, StandfastError) or row["state"] == "failed":
+            return row if isinstance(row, StandfastError) else made(tx, row)
+        ended = transitions.fail(tx, row, why, source="said")
+        return ended if isinstance(ended, StandfastError) else self._fresh(tx, row, ended)
+
+    def _over(self, effect: Effect) -> Effect:
+        begin_effect.BEGUN.discard((effect.id, effect.attempt))
+        return effect
+
+    def _fresh(self, tx: Tx, row: Row, receipt: Receipt | None) -> Effect:
+        return made(tx, tx.one(transitions.SQL.by_id, id=row["id"])).replace(receipt=receipt)
+
+    def _resolved(self, tx: Tx, row: Row, answer: str, text: str | None, evidence: str) -> Effect | StandfastError:
+        wanted = "acknowledged" if answer == "applied" else "failed"
+        if row["state"] == wanted and row["result"] == text:
+            return made(tx, row)
+        if text is not None and row["state"] == "acknowledged" and _resolved_by_a_person(tx, row):
+            return self._fresh(tx, row, transitions.correct(tx, row, text, evidence))
+        if row["state"] != "dispatched":
+            return illegal(row, wanted, "only an effect in doubt can be resolved")
+        doubt = begin_effect.doubtful(tx, row)
+        if doubt is None:
+            return texts.in_progress(tx, row)
+        return self._fresh(tx, row, transitions.resolve(tx, row, text, evidence))
+
+    def _at_work(self, effect: Effect) -> None:
+        if effect.state == "dispatched" and self.store.memory is not None:
+            journal.remember_about(self.store, effect.id)  # before the caller acts
+        if effect.state == "dispatched" and effect.holder == self.store.caller.holder:
+            begin_effect.BEGUN.add((effect.id, effect.attempt))
+            if effect.holder.startswith("p:"):
+                leases.renewer(self.store).start()
+
+    def _keyed(self, effect: Effect) -> Effect:
+        from standfast.ledger.effects.one_at_a_time import store_id
+
+        if effect.state != "dispatched":
+            return effect
+        return effect.replace(call_key=identity.call_key(store_id(self.store), effect.scope, effect.key))
+
+
+def _resolved_by_a_person(tx: Tx, row: Row) -> bool:
+    """Whether the result is what a person gave, and not what the function returned, in this attempt."""
+    said = tx.maybe(transitions.SQL.resolved, id=row["id"]) if row["pruned_us"] is None else None
+    return (
+        said is not None and said["state"] == "acknowledged" and serial.read(said["data"])["attempt"] == row["attempt"]
+    )
+
+
+def _misfit(row: Row, result: serial.Json) -> InvalidInput | None:
+    """The refusal of a result that the function could not have returned."""
+    if row["result_shape"] is None:
+        return None
+    from standfast.serial import shapes
+
+    said = shapes.misfit(serial.encode(result, what="result"), serial.read(row["result_shape"]))
+    if said is None:
+        return None
+    return InvalidInput(f"this result is not what {texts.named(row)} returns: {said}", texts.settling(row))
+
+
+def _line(text: str | None) -> str | None:
+    return None if text is None else serial.clean(text, transitions.ERROR_MAX)

@@ -1,6 +1,0 @@
--- Whether an opening may still write for its session.
-
--- name: owner
-SELECT id, key, state, holder, actor, lease_until_us, lease_boot, lease_mono_us, fence
-FROM session
-WHERE id = :session_id

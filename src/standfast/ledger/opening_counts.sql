@@ -1,0 +1,9 @@
+-- Whether an opening may still write for its session.
+
+-- name: owner
+SELECT id, key, state, holder, actor, lease_until_us, lease_boot, lease_mono_us, fence
+FROM session
+WHERE id = :session_id
+
+-- name: parent
+SELECT parent_id, cut_seq FROM session WHERE id = :id

@@ -1,0 +1,128 @@
+"""Receiving: the first delivery of an event is recorded, every other one is counted.
+
+The payload is compared. Another payload under a known id is refused, because one of two things is
+wrong and only the caller can know which: the id names two events, and dropping the second
+would lose it; or the sender changes its envelope with every delivery, and then `ignore` names the
+fields that do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from standfast import crash, serial
+from standfast.clock import iso
+from standfast.core import journal, keys
+from standfast.core.checks import NAME_MAX
+from standfast.core.receipts import Receipt
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.errors import InvalidInput, KeyConflict, StandfastError
+from standfast.ids import new_id
+from standfast.ledger.webhooks.models import ATTEMPTS_DEFAULT, WebhookEvent, checked_attempts, event_of, named
+
+SQL = load(__name__)
+
+IGNORED_MAX = 20
+SHOWN_MAX = 5
+
+
+class Delivery(NamedTuple):
+    """One delivery, checked, as it will be stored."""
+
+    source: str
+    event_id: str
+    kind: str | None
+    payload: str
+    hash: str
+    ignore: frozenset[str]
+    attempts_max: int
+
+
+def delivery(
+    source: str,
+    event_id: str,
+    payload: serial.Json,
+    *,
+    kind: str | None = None,
+    ignore: Iterable[str] = (),
+    attempts_max: int = ATTEMPTS_DEFAULT,
+) -> Delivery:
+    """What was delivered, or InvalidInput naming what cannot be stored."""
+    fields = frozenset((ignore,) if isinstance(ignore, str) else ignore)
+    if len(fields) > IGNORED_MAX or not all(isinstance(name, str) for name in fields):
+        raise InvalidInput(f"ignore names at most {IGNORED_MAX} fields of the payload")
+    text = serial.dumps(payload, what="payload")
+    return Delivery(
+        keys.checked(source, "a webhook's source", limit=NAME_MAX),
+        keys.checked(event_id, "an event's id"),
+        None if kind is None else keys.checked(kind, "an event's kind", limit=NAME_MAX),
+        text,
+        serial.hash_text(text),
+        fields,
+        checked_attempts(attempts_max),
+    )
+
+
+def receive(tx: Tx, scope: str, got: Delivery) -> WebhookEvent | StandfastError:
+    crash.point("webhook.before_receive")
+    place: Row = {"scope": scope, "source": got.source, "event_id": got.event_id}
+    row = tx.maybe(
+        SQL.receive,
+        id=new_id("whk"),
+        kind=got.kind,
+        hash=got.hash,
+        payload=got.payload,
+        attempts_max=got.attempts_max,
+        now_us=tx.now_us(),
+        **place,
+        **tx.caller.labelled(),
+    )
+    if row is not None:
+        return event_of(tx, row, _told(tx, row, "webhook.received", {"hash": got.hash}), fresh=True)
+    found = tx.one(SQL.by_event_for_update, **place)
+    differing = _differing(found, got)
+    if differing:
+        return _refused(tx, found, got, differing)
+    counted = found | {"deliveries": found["deliveries"] + 1}
+    tx.run(SQL.count, id=found["id"])
+    data = {"deliveries": counted["deliveries"]} | ({"hash": got.hash} if got.hash != found["hash"] else {})
+    return event_of(tx, counted, _told(tx, counted, "webhook.redelivered", data))
+
+
+def _differing(found: Row, got: Delivery) -> list[str]:
+    """What the second delivery says otherwise: fields of the payload that count, or all of it."""
+    kinds = {found["kind"], got.kind} - {None}
+    differing = ["kind"] if len(kinds) > 1 else []
+    if found["hash"] == got.hash:
+        return differing
+    first, second = serial.read(found["payload"]), serial.read(got.payload)
+    if not (isinstance(first, dict) and isinstance(second, dict)):
+        return [*differing, "the payload"]
+    names = sorted((first.keys() | second.keys()) - got.ignore)
+    return differing + [name for name in names if _text(first, name) != _text(second, name)]
+
+
+def _text(payload: dict[str, serial.Json], name: str) -> str | None:
+    return serial.canonical(payload[name]) if name in payload else None
+
+
+def _refused(tx: Tx, found: Row, got: Delivery, differing: list[str]) -> KeyConflict:
+    shown = ", ".join(serial.clean(name, 40) for name in differing[:SHOWN_MAX])
+    more = f" and {len(differing) - SHOWN_MAX} more" if len(differing) > SHOWN_MAX else ""
+    _told(tx, found, "webhook.refused", {"hash": got.hash}, f"another payload under a known id: {shown}{more} differ")
+    hint = "if it is another event, give it an id of its own"
+    if set(differing).isdisjoint({"kind", "the payload"}) and not more:
+        flags = " ".join(f"--ignore {name}" for name in differing)
+        hint += f"; if the sender changes that with every delivery: {flags}"
+    return KeyConflict(
+        f"{named(found)} was received at {iso(found['received_us'])} with another payload: {shown}{more} differ", hint
+    )
+
+
+def _told(tx: Tx, row: Row, type: str, data: serial.Json, summary: str | None = None) -> Receipt:
+    kind = f" {row['kind']}" if row["kind"] else ""
+    said = f"{row['source']}{kind} {row['event_id']}"
+    said = f"{serial.clean(said, 100)}: {summary}" if summary else said
+    return journal.append(tx, type, row["id"], scope=row["scope"], state=row["state"], summary=said, data=data)

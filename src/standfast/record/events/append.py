@@ -1,0 +1,101 @@
+"""Writing events: one transaction, all or nothing, once per key, at an expected version.
+
+The version is taken from the stream's row, which stays held until the commit: another caller that appends to the
+same stream waits, so nothing gets between the events of one append. A key is looked for while the
+row is held; so two calls with one key cannot both find nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from standfast import crash, hints, serial
+from standfast.core import journal, keys, naming
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.errors import InvalidInput, KeyConflict, VersionConflict
+from standfast.record.events.models import APPEND_MAX, KEY_MAX, Appended, Item
+
+SQL = load(__name__)
+
+
+def append(
+    tx: Tx,
+    stream: str,
+    items: Sequence[Item],
+    *,
+    expected_version: int | None = None,
+    key: str | None = None,
+    session: str | None = None,
+) -> list[Appended]:
+    """Raises, so that the row of a stream that was only held is not left behind."""
+    if not items:
+        raise InvalidInput("there is no event to append")
+    if len(items) > APPEND_MAX:
+        raise InvalidInput(f"{len(items):,} events at once, and the limit is {APPEND_MAX:,}", "append them in parts")
+    scope = tx.caller.scope
+    session_id = None if session is None else session_id_of(tx, session)
+    crash.point("event.before_append")
+    named: Row = {"scope": scope, "name": stream, "now_us": tx.now_us(), **tx.caller.labelled()}
+    if key is not None or expected_version is not None:
+        there = tx.one(SQL.hold, **named)["version"]
+        before = None if key is None else _before(tx, stream, keys.checked(key, "a key", limit=KEY_MAX), items)
+        if before is not None:
+            return before
+        if expected_version is not None and there != expected_version:
+            raise moved_on(stream, there, expected_version)
+    last = tx.one(SQL.advance, count=len(items), **named)["version"]
+    subject = _subject(stream, key)
+    first = last - len(items) + 1
+    return [_written(tx, stream, subject, session_id, first + n, one) for n, one in enumerate(items)]
+
+
+def session_id_of(tx: Tx, session: str) -> str:
+    row = tx.maybe(SQL.session, session=session, scope=tx.caller.scope)
+    if row is None:
+        raise naming.unknown(tx, "session", session)
+    return str(row["id"])
+
+
+def moved_on(stream: str, there: int, expected: int) -> VersionConflict:
+    return VersionConflict(
+        f"stream {stream!r} is at version {there}, not {expected}",
+        f"read what came since, then append at {there}: "
+        + hints.command("event", "list", stream, "--after", str(expected)),
+    )
+
+
+def _written(tx: Tx, stream: str, subject: str, session_id: str | None, version: int, one: Item) -> Appended:
+    receipt = journal.append(
+        tx,
+        one.type,
+        subject,
+        summary=one.summary,
+        data=one.data,
+        session_id=session_id,
+        source="said",
+        occurred_us=one.occurred_us,
+        stream=stream,
+        version=version,
+    )
+    return Appended(stream, version, one.type, tx.now_us(), receipt)
+
+
+def _subject(stream: str, key: str | None) -> str:
+    return f"stream:{stream}" if key is None else f"stream:{stream}:{key}"
+
+
+def _before(tx: Tx, stream: str, key: str, items: Sequence[Item]) -> list[Appended] | None:
+    """The events this key appended before: the same ones, or the key is used for two things."""
+    asked: Row = {"subject": _subject(stream, key), "scope": tx.caller.scope, "stream": stream}
+    rows = tx.all(SQL.keyed, limit=APPEND_MAX, **asked)
+    if not rows:
+        return None
+    said = [(row["type"], serial.canonical(serial.read(row["data"]))) for row in rows]
+    if said != [(one.type, serial.canonical(one.data)) for one in items]:
+        raise KeyConflict(
+            f"the key {serial.clean(key, 60)!r} was used for other events of stream {stream!r}: "
+            f"version {rows[0]['version']}, {rows[0]['type']}",
+            hints.command("event", "list", stream, "--after", str(rows[0]["version"] - 1)),
+        )
+    return [Appended(stream, row["version"], row["type"], row["time_us"]) for row in rows]

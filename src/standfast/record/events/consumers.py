@@ -1,0 +1,240 @@
+"""Consumers: each reader keeps its own place, and the place moves by commit alone.
+
+A batch remembers the place it was read from; committing it is a compare-and-set from that place. So of two
+processes that read under one name one commits and the other is refused, and a reader that dies
+between reading and committing leaves the place where it was. In a transaction of the caller's, the place and
+the caller's own writes about the events move together: then nothing is skipped and nothing repeated.
+
+A place in one stream is a version (`v:7`), in the whole journal a cursor of the journal. In a stream the events come
+in the order of their versions. In the whole journal each comes once, on PostgreSQL in the order of the transactions: of
+two that ran at the same time the one that began later may have had the earlier version of a stream.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from standfast import crash, serial
+from standfast.core import journal, keys
+from standfast.core.checks import NAME_MAX, PAGE_MAX, page_size
+from standfast.core.journal import Event
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.errors import InvalidInput, NotFound, StandfastError, VersionConflict
+from standfast.record.events import follow as follow_events
+from standfast.record.events import queries
+from standfast.record.events.models import Batch, Consumer, stream_name
+
+if TYPE_CHECKING:
+    from standfast.record.events.resource import Events
+
+SQL = load(__name__)
+
+_PLACE = r"v:\d{1,18}|"
+_CURSOR = r"s:\d{1,18}|p:\d{1,20}:\d{1,18}|"  # as the journal writes them
+
+PAGES_MAX = 20
+"""Pages that one read goes through in search of an event of interest."""
+
+
+def named(scope: str, name: object, stream: object) -> Row:
+    return {
+        "scope": scope,
+        "name": keys.checked(name, "a consumer's name", limit=NAME_MAX),
+        "stream": "" if stream is None or stream == "" else stream_name(stream),
+    }
+
+
+def place(tx: Tx, name: str, stream: str | None) -> str:
+    """The committed cursor, or nothing."""
+    row = tx.maybe(SQL.get, **named(tx.caller.scope, name, stream))
+    return "" if row is None else str(row["cursor"])
+
+
+class Polled(NamedTuple):
+    """A batch; whether there is more behind it, and whether the newest may not be on disk yet."""
+
+    batch: Batch
+    more: bool
+    young: bool
+
+
+def poll(tx: Tx, name: str, stream: str | None, type: str | None, limit: int, *, since: Batch | None = None) -> Polled:
+    """The next events behind the committed place; or behind a batch that found nothing of interest."""
+    before = since.before if since is not None else place(tx, name, stream)
+    cursor = since.cursor if since is not None else before
+    wanted, young, more = page_size(limit), False, True
+    # Where everything is of interest nothing more is read than was asked for.
+    size = wanted if stream and type is None else PAGE_MAX
+    events: list[tuple[Event, str]] = []
+    for _ in range(PAGES_MAX):
+        found = follow_events.look(tx, stream or None, type, cursor, size)
+        events += found.events
+        cursor, young, more = found.cursor, young or found.young, found.more
+        if len(events) >= wanted or not more:
+            break
+    if len(events) > wanted:
+        events, more = events[:wanted], True
+        cursor = events[-1][1]
+    batch = Batch(name, stream or "", [event for event, _ in events], before, cursor, [at for _, at in events])
+    return Polled(batch, more, young)
+
+
+def commit(tx: Tx, batch: Batch) -> Consumer:
+    """Move the place from where the batch began to where it ends."""
+    at = named(tx.caller.scope, batch.consumer, batch.stream)
+    if not re.fullmatch(_PLACE if batch.stream else _CURSOR, batch.cursor):
+        raise InvalidInput(f"{serial.clean(batch.cursor, 40)!r} is not a cursor", "commit what poll gave you")
+    if not batch.moved:
+        return _stands(tx, batch, at)
+    crash.point("event.before_commit")
+    moved: Row = at | {"cursor": batch.cursor, "version": _version(batch.cursor), "now_us": tx.now_us()}
+    if batch.before:
+        row = tx.maybe(SQL.move, before=batch.before, **moved)
+    else:
+        row = tx.maybe(SQL.first, **moved, **tx.caller.labelled())
+    if row is None:
+        raise _moved_on(tx, batch, at)
+    return Consumer(at["scope"], at["name"], at["stream"], batch.cursor, moved["version"], tx.now_us())
+
+
+def begin(tx: Tx, name: str, stream: str | None, start: str) -> Consumer:
+    """Create it if it is missing; an existing cursor stays."""
+    at = named(tx.caller.scope, name, stream)
+    if start not in ("beginning", "now"):
+        raise InvalidInput(f"{serial.clean(start, 40)!r}: a consumer begins at the beginning, or now")
+    cursor = _now(tx, stream) if start == "now" else _nothing(stream)
+    moved: Row = {"cursor": cursor, "version": _version(cursor), "now_us": tx.now_us()}
+    tx.maybe(SQL.first, **moved, **at, **tx.caller.labelled())
+    return consumer(tx, at)
+
+
+def seek(tx: Tx, name: str, stream: str | None, to: str | int) -> Consumer:
+    """Put the place somewhere else by hand: to see events again, or never."""
+    at = named(tx.caller.scope, name, stream)
+    if to == "beginning":
+        cursor = _nothing(stream)
+    elif to == "now":
+        cursor = _now(tx, stream)
+    elif stream and isinstance(to, int) and not isinstance(to, bool):
+        if not 0 <= to <= queries.last_version(tx, stream):
+            raise InvalidInput(f"stream {stream!r} has {queries.last_version(tx, stream)} events, not {to}")
+        cursor = f"v:{to}"
+    elif not stream and isinstance(to, str):
+        journal.following(tx, to, 1)  # refuses text that is no cursor
+        cursor = to
+    else:
+        raise InvalidInput("seek needs a position", 'a version of its stream, "beginning" or "now"')
+    before = place(tx, name, stream)
+    crash.point("event.before_seek")
+    moved: Row = {"cursor": cursor, "version": _version(cursor), "now_us": tx.now_us()}
+    row = tx.one(SQL.seek, **moved, **at, **tx.caller.labelled())
+    told = {"stream": at["stream"], "was": before, "is": cursor}
+    journal.append(tx, "consumer.moved", f"consumer:{name}", summary=f"{name} to {to}", data=told)
+    return Consumer(**row)
+
+
+def forget(tx: Tx, name: str, stream: str | None) -> Consumer:
+    at = named(tx.caller.scope, name, stream)
+    crash.point("event.before_seek")
+    row = tx.maybe(SQL.forget, **at)
+    if row is None:
+        raise _unknown(at)
+    journal.append(tx, "consumer.forgotten", f"consumer:{name}", summary=name, data={"was": row["cursor"]})
+    return Consumer(**row)
+
+
+def consumer(tx: Tx, at: Row) -> Consumer:
+    row = tx.maybe(SQL.get, **at)
+    if row is None:
+        raise _unknown(at)
+    behind = queries.last_version(tx, row["stream"]) - row["version"] if row["stream"] else None
+    return Consumer(**row, behind=behind)
+
+
+def page(tx: Tx, *, limit: int, after: tuple[str, str]) -> list[Consumer]:
+    rows = tx.all(SQL.page, scope=tx.caller.scope, name=after[0], stream=after[1], limit=page_size(limit))
+    return [Consumer(**row) for row in rows]
+
+
+class Consuming(follow_events.Waiting):
+    """Events one by one; asking for the next commits the one before. Leaving the loop leaves the last uncommitted."""
+
+    def __init__(
+        self, resource: Events, name: str, stream: str | None, type: str | None, *, follow: bool, idle_s: float | None
+    ) -> None:
+        self._resource, self._name, self._stream, self._type = resource, name, stream, type
+        self.patience_s = idle_s if follow else 0.0
+        self._batch: Batch | None = None
+        self._taken = 0
+        self._watch = resource.store.watch() if follow else None
+
+    def within(self, timeout_s: float | None) -> Event | None:
+        """Commit the event before, then the next one; None if none comes in time."""
+        end = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+        self.commit()
+        while True:
+            if self._batch:
+                self._taken = 1
+                return self._batch.events[0]
+            self._batch = batch = self._resource.poll(self._name, self._stream, type=self._type)
+            if batch:
+                continue
+            if batch.moved:
+                self._resource.commit(batch)  # nothing of interest: the next start need not look at it again
+                continue
+            left_s = end - time.monotonic()
+            if self._watch is None or left_s <= 0:
+                return None
+            self._watch.wait(min(follow_events.LOOK_AGAIN_S, left_s))
+
+    def commit(self) -> None:
+        """Commit the event in hand, without asking for the next."""
+        batch, taken = self._batch, self._taken
+        if batch is None or not taken:
+            return
+        self._batch, self._taken = None, 0  # refused, what we have read is worth nothing: read again
+        # The last one takes with it what came after it and was of no interest.
+        self._resource.commit(batch.upto(1) if len(batch.events) > 1 else batch)
+        if len(batch.events) > 1:
+            self._batch = batch.rest(1)
+
+
+# -- small parts ----------------------------------------------------------------------------------------------
+
+
+def _nothing(stream: str | None) -> str:
+    return "v:0" if stream else "s:0"
+
+
+def _now(tx: Tx, stream: str | None) -> str:
+    return f"v:{queries.last_version(tx, stream)}" if stream else journal.latest(tx)
+
+
+def _version(cursor: str) -> int:
+    return int(cursor[2:]) if cursor.startswith("v:") else 0
+
+
+def _stands(tx: Tx, batch: Batch, at: Row) -> Consumer:
+    """An empty commit changes nothing; a consumer that never committed is at its beginning."""
+    if batch.before or tx.maybe(SQL.get, **at) is not None:
+        return consumer(tx, at)
+    behind = queries.last_version(tx, at["stream"]) if at["stream"] else None
+    return Consumer(at["scope"], at["name"], at["stream"], _nothing(at["stream"]), 0, tx.now_us(), behind)
+
+
+def _unknown(at: Row) -> NotFound:
+    where = f" of stream {at['stream']!r}" if at["stream"] else " of the journal"
+    return NotFound(f"there is no consumer {at['name']!r}{where} here", "standfast event consumers")
+
+
+def _moved_on(tx: Tx, batch: Batch, at: Row) -> StandfastError:
+    row = tx.maybe(SQL.get, **at)
+    there = row["cursor"] if row is not None else "nowhere: it was forgotten"
+    return VersionConflict(
+        f"consumer {batch.consumer!r} is at {there}, not {batch.before or 'its beginning'}: "
+        "another process commits for it",
+        "nothing of this batch is committed: read again, or give each reader a name of its own",
+    )

@@ -1,0 +1,144 @@
+"""Waiting for what comes: an iterator over events, woken by the bell.
+
+A notification is a hint: a waiter also polls by itself. Nothing is remembered between two processes;
+for that there are consumers.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple, Self
+
+from standfast import log
+from standfast.core import journal
+from standfast.core.checks import PAGE_MAX
+from standfast.core.journal import Event
+from standfast.db.contract import Tx, Watch
+from standfast.db.store import Store
+from standfast.record.events import queries
+
+LOOK_AGAIN_S = 1.0
+HELD_BACK_EVERY_S = 10.0
+"""How often a waiting follower of the journal asks whether something holds it back."""
+YOUNG_US = 1_000_000
+"""A row younger than this may be visible and not yet on disk."""
+
+
+class Found(NamedTuple):
+    """Events with the cursor behind each, and the cursor behind all that was looked at."""
+
+    events: list[tuple[Event, str]]
+    cursor: str
+    more: bool
+    young: bool
+
+
+def look(tx: Tx, stream: str | None, type: str | None, cursor: str, limit: int) -> Found:
+    """The rows after a cursor: `v:<version>` of a stream, or a cursor of the journal. Empty: from the beginning."""
+    if stream is not None:
+        rows = queries.rows(tx, stream, after=int(cursor[2:] or 0), limit=limit)
+        end = f"v:{rows[-1]['version']}" if rows else cursor
+    else:
+        rows = journal.following(tx, cursor or None, limit)
+        end = journal.cursor_of(rows[-1]) if rows else cursor
+    # Filtered rows are not decoded.
+    wanted = [row for row in rows if row["scope"] == tx.caller.scope and fits(row["type"], type)]
+    placed = [
+        (journal.event(row), journal.cursor_of(row) if stream is None else f"v:{row['version']}") for row in wanted
+    ]
+    young = bool(wanted) and tx.now_us() - wanted[-1]["time_us"] < YOUNG_US
+    return Found(placed, end, len(rows) >= limit, young)
+
+
+def fits(found: str, wanted: str | None) -> bool:
+    """`order` is order itself and every order.…"""
+    return wanted is None or found == wanted or found.startswith(wanted + ".")
+
+
+def look_durably(store: Store, stream: str | None, type: str | None, cursor: str, limit: int) -> Found:
+    """The same, once it is on disk: no caller may act on a row that a crash could still remove."""
+    found = store.read(lambda tx: look(tx, stream, type, cursor, limit))
+    if found.young:
+        store.sync()
+    return found
+
+
+class Waiting(ABC):
+    """An iterator that waits for the next event. Close it, or use `with`."""
+
+    patience_s: float | None
+    """How long it waits for the next one; None: for ever."""
+    _watch: Watch | None = None
+
+    @abstractmethod
+    def within(self, timeout_s: float | None) -> Event | None:
+        """The next event, or None if none comes in time."""
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event:
+        event = self.within(self.patience_s)
+        if event is None:
+            self.close()
+            raise StopIteration
+        return event
+
+    def close(self) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class Following(Waiting):
+    """Events as they come, without an end; or until nothing came for `idle_s`."""
+
+    def __init__(self, store: Store, stream: str | None, type: str | None, cursor: str, idle_s: float | None) -> None:
+        self._store, self._stream, self._type = store, stream, type
+        self.patience_s = idle_s
+        self.on_held_back: Callable[[str], object] = log.warning
+        """Called with a sentence when another transaction keeps newer events from this reader."""
+        self._held_back = ""
+        self._asked_s = time.monotonic()
+        self._cursor = cursor
+        self._ready: deque[Event] = deque()
+        self._watch = store.watch()
+
+    def within(self, timeout_s: float | None) -> Event | None:
+        end = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+        while not self._ready and self._watch is not None:
+            found = look_durably(self._store, self._stream, self._type, self._cursor, PAGE_MAX)
+            self._cursor = found.cursor
+            self._ready.extend(event for event, _ in found.events)
+            if self._ready or found.more:
+                continue
+            left_s = end - time.monotonic()
+            if left_s <= 0:
+                return None
+            self._tell_held_back()
+            self._watch.wait(min(LOOK_AGAIN_S, left_s))
+        return self._ready.popleft() if self._ready else None
+
+    def _tell_held_back(self) -> None:
+        """Once for each transaction: a stream of one's own is read by version and waits for nothing."""
+        now_s = time.monotonic()
+        if self._stream is not None or now_s - self._asked_s < HELD_BACK_EVERY_S:
+            return
+        self._asked_s = now_s
+        said = self._store.engine.held_back()
+        who = said.partition(" has kept")[0]
+        if who and who != self._held_back:
+            self.on_held_back(said)
+        self._held_back = who

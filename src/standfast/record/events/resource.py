@@ -1,0 +1,383 @@
+"""`sf.events`: the methods on events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias, TypeVar, overload
+
+from standfast import crash, serial
+from standfast.clock import Duration, Time, duration_s
+from standfast.core import journal
+from standfast.core.checks import page_size, past_us
+from standfast.core.journal import Event
+from standfast.db.contract import Tx
+from standfast.db.store import Resource, query, refused_inside, transactional
+from standfast.errors import InvalidInput
+from standfast.record.events import append as append_event
+from standfast.record.events import consumers as event_consumers
+from standfast.record.events import folds, queries
+from standfast.record.events.consumers import Consuming
+from standfast.record.events.follow import Following
+from standfast.record.events.models import (
+    Appended,
+    Batch,
+    Consumer,
+    Difference,
+    Folded,
+    Item,
+    Listed,
+    Stream,
+    Upcasts,
+    checked_type,
+    checked_version,
+    item,
+    made,
+    stream_name,
+)
+from standfast.record.events.queries import Moment
+
+S = TypeVar("S")
+
+# In the resource `list` is a method, so that the types need other names there.
+EventList: TypeAlias = "list[Event]"
+ItemList: TypeAlias = "list[Item]"
+StreamList: TypeAlias = "list[Stream]"
+ConsumerList: TypeAlias = "list[Consumer]"
+AppendedList: TypeAlias = "list[Appended]"
+
+
+class Events(Resource):
+    """What happened, in streams of your own naming: append, read, follow, consume, fold. Never changed."""
+
+    __slots__ = ()
+
+    # -- writing -------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        stream: str,
+        type: str,
+        data: serial.Json = None,
+        *,
+        expected_version: int | None = None,
+        key: str | None = None,
+        summary: str | None = None,
+        occurred: Time | None = None,
+        session: object = None,
+    ) -> Appended:
+        """Put one event at the end of a stream. Its version is the next one, without a gap.
+
+        Raises VersionConflict, naming the version there, if the stream is not at `expected_version`
+        (0: it must have no event yet). One `key` appends once, however often it is called; KeyConflict
+        if it was used for another event. Raises InvalidInput for a type of standfast's own.
+        """
+        occurred_us = past_us(occurred, self.store.caller.clock.now_us(), "occurred")
+        one = made(type, data, summary, occurred_us)
+        return self._append_all(stream, [one], expected_version, key, session)[0]
+
+    def append_many(
+        self,
+        stream: str,
+        events: Iterable[object],
+        *,
+        expected_version: int | None = None,
+        key: str | None = None,
+        session: object = None,
+    ) -> AppendedList:
+        """All of them, one after another with nothing between, or none.
+
+        Each is `("type", data)`, or a mapping with `type`, `data`, `summary` and `occurred`.
+        """
+        return self._append_all(
+            stream, [item(one, self.store.caller.clock.now_us()) for one in events], expected_version, key, session
+        )
+
+    def _append_all(
+        self, stream: str, items: ItemList, expected_version: int | None, key: str | None, session: object
+    ) -> AppendedList:
+        checked_version(expected_version, "expected_version")
+        named = None if session is None else str(getattr(session, "id", session))
+        name = stream_name(stream)
+        appended = self._write(
+            lambda tx: append_event.append(tx, name, items, expected_version=expected_version, key=key, session=named)
+        )
+        crash.point("event.after_append")
+        return appended
+
+    # -- reading -------------------------------------------------------------------------------------
+
+    @query
+    def read(self, tx: Tx, stream: str, *, after: int = 0, upto: int | None = None, limit: int = 50) -> EventList:
+        """Events of a stream behind version `after`, in their order; `upto` is the last version wanted."""
+        checked_version(after, "after")
+        checked_version(upto, "upto")
+        return queries.page(tx, stream_name(stream), after=after, upto=upto, limit=page_size(limit))
+
+    @query
+    def get(self, tx: Tx, stream: str, version: int) -> Event:
+        """One event. Raises NotFound."""
+        checked_version(version, "version")
+        found = queries.page(tx, stream_name(stream), after=version - 1, upto=version, limit=1)
+        if not found:
+            raise queries.missing(tx, stream, version)
+        return found[0]
+
+    @query
+    def list(
+        self,
+        tx: Tx,
+        stream: str | None = None,
+        *,
+        type: str | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        newest: bool = False,
+        everywhere: bool = False,
+        limit: int = 50,
+        after: str | int | None = None,
+    ) -> Listed:
+        """A page of events: of a stream in the order of its versions; otherwise by when they happened.
+
+        Without a stream it is the whole journal of this scope, with what standfast itself wrote.
+        `type` is a type or its first words: `order` is every `order.…`. With `newest` it is the last page.
+        """
+        since_us = past_us(since, tx.now_us(), "since")
+        until_us = past_us(until, tx.now_us(), "until")
+        return queries.listed(
+            tx,
+            stream=None if stream is None else stream_name(stream),
+            type=checked_type(type),
+            since_us=since_us,
+            until_us=until_us,
+            everywhere=everywhere,
+            newest=newest,
+            limit=limit,
+            after=None if after is None else str(after),
+        )
+
+    @query
+    def stream(self, tx: Tx, name: str) -> Stream:
+        """A stream and its last version. Raises NotFound."""
+        return queries.stream(tx, stream_name(name))
+
+    @query
+    def streams(self, tx: Tx, *, limit: int = 50, after: str = "") -> StreamList:
+        """List the streams of this scope by name, each with its last version.
+
+        - `after`: start after this name, the last one of the page before.
+        """
+        rows = tx.all(queries.SQL.streams, scope=self.scope, after=after, limit=page_size(limit))
+        return [Stream(**row) for row in rows]
+
+    @query
+    def version_at(self, tx: Tx, stream: str, at: Moment) -> int:
+        """How many events the stream had at a moment: a version, a datetime, or a session as it left it."""
+        return queries.version_at(tx, stream_name(stream), at)
+
+    def follow(
+        self,
+        stream: str | None = None,
+        *,
+        type: str | None = None,
+        after: int | str | None = None,
+        idle: Duration | None = None,
+    ) -> Following:
+        """Events as they come, from now on; or behind `after`, a version of the stream or a cursor of the journal.
+
+        It ends once nothing has come for `idle`. Nothing is remembered: see `consume`.
+        """
+        idle_s = duration_s(idle, "idle")
+        refused_inside(self.tx, "events.follow")
+        name = None if stream is None else stream_name(stream)
+        return Following(
+            self.store, name, checked_type(type), self.store.read(lambda tx: _place(tx, name, after)), idle_s
+        )
+
+    # -- consuming -----------------------------------------------------------------------------------
+
+    @transactional
+    def consumer(self, tx: Tx, name: str, stream: str | None = None, *, start: str = "beginning") -> Consumer:
+        """The consumer of this name, made if need be: at the beginning, or with start="now" at the end.
+
+        Without a stream it reads the whole journal of this scope. Not journalled: a place is a read mark.
+        """
+        return event_consumers.begin(tx, name, stream, start)
+
+    def poll(self, name: str, stream: str | None = None, *, type: str | None = None, limit: int = 100) -> Batch:
+        """The next events behind the consumer's place; asked again, the same ones, until they are committed."""
+        checked_type(type)
+        if self.tx is not None:
+            return event_consumers.poll(self.tx, name, stream, type, limit).batch
+        polled = self.store.read(lambda tx: event_consumers.poll(tx, name, stream, type, limit))
+        while polled.more and not polled.batch:
+            since = polled.batch
+            polled = self.store.read(lambda tx: event_consumers.poll(tx, name, stream, type, limit, since=since))  # noqa: B023
+        if polled.young:
+            self.store.sync()  # visible is not yet durable: no caller may act on a row that a crash could remove
+        return polled.batch
+
+    def commit(self, batch: Batch) -> Consumer:
+        """Move the consumer's place behind this batch. In a transaction, together with everything else in it.
+
+        A batch in which nothing came changes nothing, also for a consumer that has never committed anything.
+        Raises VersionConflict if the cursor has moved since the batch was read: another process commits for it.
+        """
+        committed = self._write(lambda tx: event_consumers.commit(tx, batch))
+        crash.point("event.after_commit")
+        return committed
+
+    def consume(
+        self,
+        name: str,
+        stream: str | None = None,
+        *,
+        type: str | None = None,
+        follow: bool = False,
+        idle: Duration | None = None,
+    ) -> Consuming:
+        """Events one by one; asking for the next commits the one before.
+
+        A reader that dies with an event in hand, or leaves the loop, gets it again. With `follow` it waits for more.
+        """
+        idle_s = duration_s(idle, "idle")
+        refused_inside(self.tx, "events.consume")
+        event_consumers.named(self.scope, name, stream)
+        return Consuming(self, name, stream, checked_type(type), follow=follow, idle_s=idle_s)
+
+    @query
+    def consumers(self, tx: Tx, *, limit: int = 50, after: tuple[str, str] = ("", "")) -> ConsumerList:
+        """List the consumers of this scope, with their cursors and how far they are behind."""
+        return event_consumers.page(tx, limit=limit, after=after)
+
+    @transactional
+    def seek(self, tx: Tx, name: str, stream: str | None = None, *, to: str | int) -> Consumer:
+        """Move a consumer's cursor. It reads later events next, and skips or repeats the others.
+
+        - `stream`: the stream it reads; without it, the whole journal.
+        - `to`: read after this version, from the `beginning`, from `now`, or after a cursor.
+        """
+        return event_consumers.seek(tx, name, stream, to)
+
+    @transactional
+    def forget(self, tx: Tx, name: str, stream: str | None = None) -> Consumer:
+        """Forget a consumer and its place. Raises NotFound."""
+        return event_consumers.forget(tx, name, stream)
+
+    # -- folding -------------------------------------------------------------------------------------
+
+    # The second: an empty `{}` or `[]` says nothing of its own type, the function does.
+    @overload
+    def fold(
+        self,
+        stream: str,
+        function: Callable[[S, Event], S],
+        start: S,
+        *,
+        name: str | None = ...,
+        at: Moment = ...,
+        upcasts: Upcasts | None = ...,
+        returns: Any = ...,
+        snapshot_every: int = ...,
+    ) -> Folded[S]: ...
+    @overload
+    def fold(
+        self,
+        stream: str,
+        function: Callable[[S, Event], S],
+        start: Any,
+        *,
+        name: str | None = ...,
+        at: Moment = ...,
+        upcasts: Upcasts | None = ...,
+        returns: Any = ...,
+        snapshot_every: int = ...,
+    ) -> Folded[S]: ...
+    def fold(
+        self,
+        stream: str,
+        function: Callable[[Any, Event], Any],
+        start: Any,
+        *,
+        name: str | None = None,
+        at: Moment = None,
+        upcasts: Upcasts | None = None,
+        returns: Any = None,
+        snapshot_every: int = folds.SNAPSHOT_EVERY,
+    ) -> Folded[Any]:
+        """The state that a pure function makes of a stream, now or at a moment.
+
+        `at` is a version, a datetime, or a session (object, key or id): as that session left it.
+        With a `name` snapshots are kept, and only what came after the newest is read; a function that
+        means something else needs another name. `upcasts` makes events of today of old ones.
+        `returns` is the type of a state that is more than JSON: a dataclass, a pydantic model.
+        """
+        refused_inside(self.tx, "events.fold")
+        how = folds.recipe(function, start, name=name, returns=returns, upcasts=upcasts, every=snapshot_every)
+        return folds.fold(self.store, stream_name(stream), how, at)
+
+    # The second: an empty `{}` or `[]` says nothing of its own type, the function does.
+    @overload
+    def diff(
+        self,
+        stream: str,
+        function: Callable[[S, Event], S],
+        start: S,
+        *,
+        between: tuple[Moment, Moment],
+        name: str | None = ...,
+        upcasts: Upcasts | None = ...,
+        returns: Any = ...,
+    ) -> Difference[S]: ...
+    @overload
+    def diff(
+        self,
+        stream: str,
+        function: Callable[[S, Event], S],
+        start: Any,
+        *,
+        between: tuple[Moment, Moment],
+        name: str | None = ...,
+        upcasts: Upcasts | None = ...,
+        returns: Any = ...,
+    ) -> Difference[S]: ...
+    def diff(
+        self,
+        stream: str,
+        function: Callable[[Any, Event], Any],
+        start: Any,
+        *,
+        between: tuple[Moment, Moment],
+        name: str | None = None,
+        upcasts: Upcasts | None = None,
+        returns: Any = None,
+    ) -> Difference[Any]:
+        """What changed between two moments: `between=("session-3", "session-5")`, versions, or times."""
+        refused_inside(self.tx, "events.diff")
+        first, second = between
+        how = folds.recipe(function, start, name=name, returns=returns, upcasts=upcasts, every=folds.SNAPSHOT_EVERY)
+        stream = stream_name(stream)
+        before, after = (folds.fold(self.store, stream, how, moment) for moment in (first, second))
+        changes = folds.changes(before.state, after.state)
+        truncated = len(changes) > folds.CHANGES_MAX
+        return Difference(before, after, changes[: folds.CHANGES_MAX], truncated)
+
+    @transactional
+    def delete_snapshots(self, tx: Tx, fold: str | None = None, stream: str | None = None) -> int:
+        """Delete what folds have kept, all of this scope or some; how many there were. Nothing else is lost."""
+        crash.point("event.before_snapshot")
+        count = folds.delete(tx, fold, stream)
+        if count:
+            journal.append(tx, "snapshot.deleted", f"snapshot:{fold or 'all'}", summary=f"{count} snapshots")
+        return count
+
+
+def _place(tx: Tx, stream: str | None, after: int | str | None) -> str:
+    if stream is not None:
+        version = queries.last_version(tx, stream) if after is None else queries.version_in(str(after))
+        return f"v:{version}"
+    if after is None:
+        return journal.latest(tx)
+    if isinstance(after, int):
+        raise InvalidInput("a version is one of a stream", "name the stream, or give a cursor of the journal")
+    journal.following(tx, after, 1)  # refuses text that is no cursor
+    return after

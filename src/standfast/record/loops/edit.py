@@ -1,0 +1,315 @@
+"""Keeping loops: added by name, found, changed, paused, resumed, removed.
+
+A loop is known by its name in its scope. Adding it again with the same specification changes nothing, so
+that a script may add its loops every time it starts. After any change of a loop, its slots up to that
+moment get their rows first: nothing that was due is forgotten.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from standfast import crash, hints, serial
+from standfast.clock import SECOND_US
+from standfast.core import journal, naming, removed, repositories
+from standfast.core.checks import no_cursor, page_size
+from standfast.core.receipts import Receipt
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.errors import IllegalTransition, InvalidInput
+from standfast.ids import new_id
+from standfast.record.loops import fire, schedule
+from standfast.record.loops.models import Loop, loop
+
+SQL = load(__name__)
+
+SETTINGS = (
+    "kind",
+    "schedule",
+    "zone",
+    "command",
+    "cwd",
+    "environment",
+    "catch_up",
+    "catch_up_max",
+    "overlap",
+    "timeout_us",
+    "retries_max",
+    "backoff_us",
+    "failures_max",
+)
+WHEN = ("kind", "schedule", "zone")
+
+
+class Wanted(NamedTuple):
+    """A loop as a caller wants it, checked; `columns` are as they are stored."""
+
+    name: str
+    columns: Row
+    account: str
+    """`user@host` of the account that wants it."""
+
+    def written_by(self) -> Row:
+        return by(self.account)
+
+    @property
+    def hash(self) -> str:
+        return serial.hash(self.columns)
+
+
+def refuse_gated(tx: Tx, loop: Row) -> None:
+    """A daemon runs the command, where no hook looks: an agent may not add or start what a gate would stop now.
+
+    Gates of every repository count, because the loop may run in any of them. So do the values of its variables.
+    """
+    from standfast.config import people
+
+    refused = people.refusal("adds or starts a loop whose command a gate stops")
+    if refused is None:
+        return
+    from standfast.ledger import gates
+    from standfast.ledger.gate_patterns import met
+
+    variables = (serial.read(loop["environment"]) or {}).values()
+    if met(gates.page(tx, tx.caller.keyspace, everywhere=True), serial.read(loop["command"]), texts=[*variables]):
+        raise refused
+
+
+def add(tx: Tx, wanted: Wanted) -> Loop:
+    """One loop per name: made, found as it is wanted, or changed."""
+    refuse_gated(tx, wanted.columns)
+    crash.point("loop.before_add")
+    scope, now_us, columns = tx.caller.scope, tx.now_us(), wanted.columns
+    anchor_us = now_us // SECOND_US * SECOND_US
+    when = schedule.of(columns["kind"], columns["schedule"], columns["zone"], anchor_us)
+    next_slot_us = when.after(now_us)
+    new: Row = {"id": new_id("lop"), "scope": scope, "name": wanted.name, "spec_hash": wanted.hash, **columns}
+    made: Row | None = None
+    if next_slot_us is not None:
+        made = tx.maybe(
+            SQL.create,
+            anchor_us=anchor_us,
+            next_slot_us=next_slot_us,
+            actor=tx.caller.actor,
+            now_us=now_us,
+            **new,
+            **wanted.written_by(),
+            **tx.caller.labelled(),
+        )
+    if made is not None:
+        said = schedule.said(made["kind"], made["schedule"], made["zone"])
+        return loop(made, _journal(tx, made, "loop.added", f"{made['name']}: {said}"), change="new")
+    found = tx.maybe(SQL.by_name, scope=scope, name=wanted.name)
+    if found is not None:
+        repositories.refuse(tx, found, f"loop {wanted.name!r}")
+        found = tx.maybe(SQL.by_id_for_update, id=found["id"])
+    if found is None or found["state"] == "removed":
+        raise _past(columns)
+    if found["spec_hash"] == wanted.hash:
+        return loop(found, change="same")
+    return _changed(tx, found, wanted, anchor_us, next_slot_us)
+
+
+def _changed(tx: Tx, old: Row, wanted: Wanted, anchor_us: int, next_slot_us: int | None) -> Loop:
+    columns = wanted.columns
+    differing = [name for name in SETTINGS if old[name] != columns[name]]
+    settled: Row = {name: old[name] for name in ("state", "reason", "anchor_us")}
+    if any(name in WHEN for name in differing):
+        if next_slot_us is None:
+            raise _past(columns)
+        _settle(tx, old, "the schedule was changed")
+        settled = {"state": old["state"], "reason": old["reason"], "anchor_us": anchor_us}
+        if old["state"] == "finished":
+            settled |= {"state": "active", "reason": None}
+    else:
+        next_slot_us = old["next_slot_us"]
+    row = tx.one(
+        SQL.change,
+        id=old["id"],
+        old_hash=old["spec_hash"],
+        spec_hash=wanted.hash,
+        next_slot_us=next_slot_us,
+        actor=tx.caller.actor,
+        now_us=tx.now_us(),
+        **columns,
+        **settled,
+        **wanted.written_by(),
+    )
+    data = {name: [_harmless(name, old[name]), _harmless(name, columns[name])] for name in differing}
+    receipt = _journal(tx, row, "loop.changed", f"{row['name']}: {', '.join(differing)}", data)
+    removed.keep(tx, "loop", old, row)
+    return loop(row, receipt, change="changed")
+
+
+def by(account: str) -> Row:
+    """The columns that say who wrote a loop."""
+    return {"account": account, "host": account.rpartition("@")[2]}
+
+
+def pause(tx: Tx, row: Row, reason: str) -> Loop:
+    """No slot is run until it is resumed; what waits is cancelled, what runs goes on."""
+    if row["state"] == "paused":
+        return loop(row)
+    if row["state"] != "active":
+        raise _over(row, "paused")
+    crash.point("loop.before_pause")
+    _settle(tx, row, f"the loop was paused: {reason}")
+    row = tx.one(SQL.by_id, id=row["id"])
+    if row["state"] != "active":  # its last slot was among the missed ones
+        return loop(row)
+    stopped = _set(tx, row, "paused", reason, row["failures"], row["next_slot_us"])
+    cancel_queued(tx, row, f"the loop was paused: {reason}")
+    receipt = _journal(tx, stopped, "loop.paused", f"{row['name']}: {reason}")
+    removed.keep(tx, "loop", row, stopped)
+    return loop(stopped, receipt)
+
+
+def resume(tx: Tx, row: Row) -> Loop:
+    """Its slots are run again from now on. Slots of an active loop that a wrong clock has put far off come near."""
+    if row["state"] not in ("active", "paused"):
+        raise _over(row, "resumed")
+    refuse_gated(tx, row)
+    crash.point("loop.before_resume")
+    schedule.checked_zone(row["zone"])
+    when = schedule.of(row["kind"], row["schedule"], row["zone"], row["anchor_us"])
+    if row["next_slot_us"] is None:  # put off because its schedule could not be read: its slots were never looked at
+        first_us = when.after(row["last_slot_us"] or row["created_us"])
+        row = _set(tx, row, "paused", row["reason"], row["failures"], first_us)
+    if row["state"] == "paused":
+        _settle(tx, row, "the loop was resumed")
+        row = tx.one(SQL.by_id, id=row["id"])
+    if row["state"] == "finished":
+        return loop(row)
+    near_us = when.after(tx.now_us())
+    next_slot_us = min(row["next_slot_us"], near_us) if near_us is not None else row["next_slot_us"]
+    if (row["state"], row["failures"], row["next_slot_us"]) == ("active", 0, next_slot_us):
+        return loop(row)
+    going = _set(tx, row, "active", None, 0, next_slot_us)
+    receipt = _journal(tx, going, "loop.resumed", row["name"])
+    removed.keep(tx, "loop", row, going)
+    return loop(going, receipt)
+
+
+def remove(tx: Tx, row: Row) -> Loop:
+    """Its name is free; its runs stay. What waits is cancelled, what runs ends by itself."""
+    if row["state"] == "removed":
+        return loop(row)
+    crash.point("loop.before_remove")
+    _settle(tx, row, "the loop was removed")
+    row = tx.one(SQL.by_id, id=row["id"])
+    gone = _set(tx, row, "removed", f"removed by {tx.caller.actor}", row["failures"], None)
+    cancel_queued(tx, row, "the loop was removed")
+    receipt = _journal(tx, gone, "loop.removed", row["name"])
+    removed.keep(tx, "loop", row, gone)
+    return loop(gone, receipt)
+
+
+def cancel_queued(tx: Tx, row: Row, reason: str) -> None:
+    for one in tx.all(SQL.cancel_queued, loop_id=row["id"], reason=reason, now_us=tx.now_us()):
+        journal.append(
+            tx,
+            "run.cancelled",
+            one["id"],
+            summary=f"{row['name']}: {reason}",
+            data={"loop": row["id"], "slot_us": one["slot_us"]},
+            state="cancelled",
+            scope=row["scope"],
+            label=repositories.labelled(row),
+        )
+
+
+# -- finding -----------------------------------------------------------------------------------------
+
+
+def find(tx: Tx, which: str | Loop) -> Row:
+    """By name in this scope, by id, or by the end of an id. Raises NotFound."""
+    name = which.id if isinstance(which, Loop) else which
+    row = naming.row_of(
+        tx,
+        name,
+        by_id=SQL.by_id,
+        by_key=lambda text: tx.maybe(SQL.by_name, scope=tx.caller.scope, name=text),
+        ends=SQL.by_suffix,
+        prefix="lop",
+        noun="loop",
+    )
+    if row is None:
+        raise naming.unknown(tx, "loop", name)
+    if name == row["name"]:
+        repositories.refuse(tx, row, f"loop {name!r}")
+    return row
+
+
+def locked(tx: Tx, which: str | Loop) -> Row:
+    """The row; no other transaction changes or fires it until this one ends. Raises NotFound."""
+    return tx.one(SQL.by_id_for_update, id=find(tx, which)["id"])
+
+
+def page(tx: Tx, *, state: str | None, everywhere: bool, limit: int, after: str | None) -> list[Loop]:
+    at: Row = {"after_scope": "", "after_name": "", "after_id": ""}
+    if after is not None:
+        last = tx.maybe(SQL.by_id, id=after)
+        if last is None:
+            raise no_cursor(after)
+        at = {"after_scope": last["scope"], "after_name": last["name"], "after_id": last["id"]}
+    at |= {"limit": page_size(limit), **repositories.filtered(tx, everywhere=everywhere)}
+    rows = tx.all(SQL.page, scope=tx.caller.scope, everywhere=int(everywhere), state=state or "", **at)
+    return [loop(row) for row in rows]
+
+
+# -- small parts -------------------------------------------------------------------------------------
+
+
+def _settle(tx: Tx, row: Row, then: str) -> None:
+    """Slots that are due by now get their rows before the loop changes."""
+    if row["state"] == "paused":
+        fire.pass_over(tx, row, "skipped", f"paused: {row['reason']}")
+    else:
+        fire.pass_over(tx, row, "missed", f"no daemon was running, and then {then}")
+
+
+def _set(tx: Tx, row: Row, state: str, reason: str | None, failures: int, next_slot_us: int | None) -> Row:
+    return tx.one(
+        SQL.set_state,
+        id=row["id"],
+        old_state=row["state"],
+        state=state,
+        reason=reason,
+        failures=failures,
+        next_slot_us=next_slot_us,
+        now_us=tx.now_us(),
+    )
+
+
+def _journal(tx: Tx, row: Row, type: str, summary: str, data: serial.Json = None) -> Receipt:
+    return journal.append(
+        tx,
+        type,
+        row["id"],
+        summary=summary,
+        data=data,
+        state=row["state"],
+        scope=row["scope"],
+        label=repositories.labelled(row),
+    )
+
+
+def _harmless(name: str, value: object) -> serial.Json:
+    """The journal tells which variables were set, never to what."""
+    if name == "environment":
+        return sorted(serial.read(value)) if value else []
+    return value if isinstance(value, int) else serial.clean(str(value), 300) if value is not None else None
+
+
+def _past(columns: Row) -> InvalidInput:
+    if columns["kind"] == "once":
+        moment = schedule.shown(int(columns["schedule"]), columns["zone"])
+        return InvalidInput(f"{moment} is in the past", 'a time in the future: --at "tomorrow 03:00"')
+    return InvalidInput("this schedule has no time in the future", "standfast loop add --help")
+
+
+def _over(row: Row, wanted: str) -> IllegalTransition:
+    return IllegalTransition(
+        f"the loop {row['name']!r} is {row['state']} and cannot be {wanted}: {row['reason']}",
+        f"{hints.command('loop', 'add', row['name'])} …    gives it a schedule",
+    )

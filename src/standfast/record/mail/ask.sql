@@ -1,0 +1,14 @@
+-- Replies in the thread of a question. The one that was taken is first, so that the answer never changes: a reply with a
+-- smaller number may become visible later, when its transaction commits.
+-- name: replies
+SELECT {columns:mail}
+FROM mail
+WHERE thread_id = :thread_id AND thread_id <> id AND box = :box AND reply_to_id IS NOT NULL
+ORDER BY CASE WHEN state = 'done' THEN 0 ELSE 1 END, CASE WHEN state = 'done' THEN ended_us ELSE 0 END, seq
+LIMIT :limit
+
+-- What an attempt waits for: an effect in doubt, or an approval.
+-- name: awaited
+SELECT state FROM effect WHERE id = :effect_id
+UNION ALL
+SELECT state FROM approval WHERE id = :approval_id

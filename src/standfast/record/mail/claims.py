@@ -1,0 +1,362 @@
+"""Delivery: out of the box to one holder at a time, with a lease, a fence and a row for every attempt.
+
+A process keeps its mail while it lives, an actor while its commands come; a holder that is gone
+or late loses it, which counts as an attempt, and the next one gets it. Each giving back makes the
+fence grow: later writes of the old holder are refused. A mail that used up its attempts is
+buried as a dead letter in the same transaction.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from standfast import crash, hints, serial
+from standfast.clock import MINUTE_US, iso
+from standfast.core import journal, leases
+from standfast.core.checks import REASON_MAX
+from standfast.core.claims import FREE, Claims, found
+from standfast.core.receipts import Receipt
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.errors import IllegalTransition, InProgress
+from standfast.ids import short
+from standfast.ledger import dead_letters
+from standfast.ledger.dead_letters import DeadLetter
+from standfast.record.mail.addresses import Place
+from standfast.record.mail.models import Mail, Swept, expired, mail
+
+SQL = load(__name__)
+
+Which = str | Mail
+"""A mail as callers name it: its id, the end of its id, its key, or the mail itself."""
+
+BURIED_MAX = 100
+"""Dead letters one claim may leave behind on its way to a mail that is ready."""
+SEEN_EVERY_US = MINUTE_US
+
+
+class Claimed(NamedTuple):
+    """What a claim found, and what it had to give up on the way."""
+
+    mail: Mail | None
+    buried: tuple[DeadLetter, ...]
+
+
+# -- finding -----------------------------------------------------------------------------------------
+
+
+def named(row: Row) -> str:
+    subject = f" ({serial.clean(row['subject'], 60)})" if row["subject"] else ""
+    return f"mail {short(row['id'])} to {row['box']}{subject}"
+
+
+CLAIMS = Claims(
+    Mail,
+    "mail",
+    prefix="mal",
+    noun="mail",
+    by_key=lambda tx, text: tx.maybe(SQL.by_key, scope=tx.caller.scope, key=text),
+    named=named,
+    hints=(
+        "standfast mail list --state any --all",
+        "standfast mail read {id}",
+        "it comes back if its holder does not end it; see standfast mail show {id}",
+    ),
+    renewal=", kept = 1",
+)
+find, locked = CLAIMS.find, CLAIMS.locked
+
+
+# -- taking ------------------------------------------------------------------------------------------
+
+
+def claim_next(tx: Tx, place: Place, *, thread_id: str, for_us: int | None, look: bool) -> Claimed:
+    """The most urgent mail that is ready in this box, or none.
+
+    With `look`, and before it says none, it looks for holders that have died.
+    """
+    crash.point("mail.before_claim")
+    if look:
+        CLAIMS.expire_dead(tx)
+    where: Row = {"scope": place.scope, "box": place.box}
+    asked = where | {"thread_id": thread_id, "now_us": tx.now_us_if_known()} | tx.lease_clock_if_known()
+    buried: list[DeadLetter] = []
+    while len(buried) < BURIED_MAX:
+        row = tx.maybe(SQL.ready, **asked)
+        if row is None and not look:
+            look = True
+            CLAIMS.expire_dead(tx)
+            row = tx.maybe(SQL.ready, **asked)
+        if row is None:
+            break
+        free = row if row["holder"] is None else lose(tx, row)
+        if isinstance(free, DeadLetter):
+            buried.append(free)
+            continue
+        _seen(tx, where)
+        return Claimed(_taken(tx, free, for_us), tuple(buried))
+    _seen(tx, where)
+    return Claimed(None, tuple(buried))
+
+
+def _seen(tx: Tx, where: Row) -> None:
+    now_us = tx.now_us()
+    tx.run(
+        SQL.seen, now_us=now_us, stale_us=now_us - SEEN_EVERY_US, actor=tx.caller.actor, **where, **tx.caller.labelled()
+    )
+
+
+def is_ready(tx: Tx, place: Place, thread_id: str) -> bool:
+    """Whether a claim would find something, without writing anything; also if a process died with some mail."""
+    asked: Row = {"scope": place.scope, "box": place.box, "thread_id": thread_id, "now_us": tx.now_us_if_known()}
+    return tx.maybe(SQL.peek, **(asked | tx.lease_clock_if_known())) is not None or bool(CLAIMS.dead(tx))
+
+
+def take(tx: Tx, row: Row, for_us: int | None) -> Row:
+    """This very mail, locked, for the caller: as it is if the caller has it, taken if no live holder does.
+
+    Raises InProgress, IllegalTransition.
+    """
+    _refuse_ended(tx, row)
+    if leases.judge(tx, row).live:
+        if row["holder"] != tx.caller.holder and not leases.may_act_for(tx, row):
+            raise _in_progress(tx, row)
+        return row
+    if row["holder"] is not None:
+        row = _lost_attempt(tx, row)
+    return _take(tx, row, for_us)[0]
+
+
+def _taken(tx: Tx, row: Row, for_us: int | None) -> Mail:
+    taken, receipt = _take(tx, row, for_us)
+    return mail(tx, taken, receipt)
+
+
+def _take(tx: Tx, row: Row, for_us: int | None) -> tuple[Row, Receipt]:
+    term = leases.new_lease(tx, for_us)
+    written = term | {"actor": tx.caller.actor}
+    n, fence = row["attempts"] + 1, row["fence"] + 1
+    tx.defer(SQL.take, found, id=row["id"], fence=row["fence"], **written)
+    begun: Row = {"actor": tx.caller.actor, "holder": term["holder"], "now_us": tx.now_us()}
+    tx.defer(SQL.begin_attempt, found, id=row["id"], n=n, fence=fence, **begun)
+    taken = row | written | {"state": "leased", "fence": fence, "attempts": n, "kept": 1}
+    data: dict[str, serial.Json] = {"fence": fence, "attempt": n, "by": term["holder"]}
+    return taken, journal_change(tx, taken, "mail.leased", data=data)
+
+
+def _refuse_ended(tx: Tx, row: Row) -> None:
+    late = row["ended_us"] is None and not leases.judge(tx, row).live and expired(tx, row)
+    if row["ended_us"] is None and not late:
+        return
+    state = "expired" if late else row["state"]
+    again = "retry" if state in ("dead", "expired") else "show"
+    why = f": {row['reason']}" if row["reason"] else ""
+    raise IllegalTransition(f"{named(row)} is {state}{why}", hints.command("mail", again, short(row["id"])))
+
+
+def _in_progress(tx: Tx, row: Row) -> InProgress:
+    refusal = leases.in_progress(tx, named(row), row)
+    return InProgress(
+        refusal.message, f"it comes back if it is not done: {hints.command('mail', 'show', short(row['id']))}"
+    )
+
+
+# -- reading, and holding on -------------------------------------------------------------------------
+
+
+def mark_read(tx: Tx, row: Row, *, kept: bool) -> Row:
+    """Not journalled: a read mark is on the mail and in its receipt."""
+    marked = row | {"state": "read", "read_us": row["read_us"] or tx.now_us(), "kept": int(kept)}
+    tx.run(SQL.mark_read, id=row["id"], fence=row["fence"], holder=row["holder"], kept=int(kept), now_us=tx.now_us())
+    return marked
+
+
+def go_on(tx: Tx, held: Mail) -> None:
+    """The follower has seen it and continues: read, and back after its lease unless it is done by then."""
+    tx.run(SQL.mark_read, id=held.id, fence=held.fence, holder=held.holder, kept=0, now_us=tx.now_us())
+
+
+def let_age(tx: Tx, held: Mail) -> None:
+    """The follower has exited: not read, and back after its lease."""
+    tx.run(SQL.let_age, id=held.id, fence=held.fence, holder=held.holder)
+
+
+# -- ending ------------------------------------------------------------------------------------------
+
+
+def done(tx: Tx, which: Which, note: str | None) -> Mail:
+    """End it, taken or not. If the same caller ended it before, the first call counts."""
+    row = locked(tx, which)
+    if row["state"] == "done":
+        return _done_before(tx, row, which)
+    CLAIMS.check(tx, row, which)
+    held = row if leases.may_act_for(tx, row) else take(tx, row, None)
+    crash.point("mail.before_done")
+    end_attempt(tx, held, "done", note)
+    return _finished(tx, held, "done", note, "mail.done", grow=0)
+
+
+def back(
+    tx: Tx, which: Which, outcome: str, reason: str | None, *, ready_us: int | None = None, one_more: bool = False
+) -> tuple[Mail, DeadLetter | None]:
+    """Give it back, ready now or later. After its last attempt it is a dead letter instead.
+
+    With `one_more` the attempt does not count: `attempts_max` grows by one.
+    """
+    row = _held_row(tx, which)
+    crash.point("mail.before_back")
+    words = reason or f"{outcome} by {tx.caller.actor}, without a reason"
+    end_attempt(tx, row, outcome, words)
+    attempts_max = row["attempts_max"] + one_more
+    if row["attempts"] >= attempts_max:
+        return bury(tx, row, f"{_times(row)}, the last one {outcome}: {words}")
+    free = _free(tx, row | {"attempts_max": attempts_max}, words, ready_us=ready_us)
+    data: dict[str, serial.Json] = {"attempt": row["attempts"], "ready_us": free["ready_us"]}
+    data |= {"attempts_max": attempts_max} if one_more else {}
+    return mail(tx, free, journal_change(tx, free, f"mail.{outcome}", summary=words, data=data)), None
+
+
+def refuse(tx: Tx, which: Which, reason: str) -> tuple[Mail, DeadLetter | None]:
+    """A dead letter at once: no further attempt is made."""
+    row = _held_row(tx, which)
+    crash.point("mail.before_back")
+    end_attempt(tx, row, "refused", reason)
+    return bury(tx, row, f"refused by {tx.caller.actor}: {reason}")
+
+
+def lose(tx: Tx, row: Row) -> Row | DeadLetter:
+    """Its holder is gone or late: an attempt, with the reason. Free again, or given up after the last."""
+    if row["attempts"] >= row["attempts_max"]:
+        reason = _how_lost(tx, row)
+        end_attempt(tx, row, "lost", reason)
+        letter = bury(tx, row, f"{_times(row)}, the last one lost: {reason}")[1]
+        assert letter is not None
+        return letter
+    return _lost_attempt(tx, row)
+
+
+def _lost_attempt(tx: Tx, row: Row) -> Row:
+    reason = _how_lost(tx, row)
+    end_attempt(tx, row, "lost", reason)
+    free = _free(tx, row, reason, ready_us=None)
+    journal_change(tx, free, "mail.lost", summary=reason, data={"attempt": row["attempts"], "from": row["holder"]})
+    return free
+
+
+def bury(tx: Tx, row: Row, reason: str) -> tuple[Mail, DeadLetter]:
+    made = _finished(tx, row, "dead", reason, "mail.dead", grow=1)
+    letter = dead_letters.bury(
+        tx, scope=row["scope"], subject=row["id"], kind="mail", reason=reason, attempts=row["attempts"]
+    )
+    return made, letter
+
+
+def sweep(tx: Tx, limit: int) -> tuple[Swept, tuple[DeadLetter, ...]]:
+    """Release mail without a live holder, in every scope; record expired mail."""
+    crash.point("mail.before_sweep")
+    CLAIMS.expire_dead(tx)
+    returned: list[str] = []
+    buried: list[DeadLetter] = []
+    lapsed = tx.all(SQL.lapsed, limit=limit, **tx.lease_clock())
+    for row in lapsed:
+        lost = lose(tx, row)
+        buried.append(lost) if isinstance(lost, DeadLetter) else returned.append(row["id"])
+    overdue = tx.all(SQL.overdue, limit=limit, now_us=tx.now_us())
+    for row in overdue:
+        _expire(tx, row)
+    more = len(lapsed) == limit or len(overdue) == limit
+    dead = tuple(letter.subject for letter in buried)
+    return Swept(tuple(returned), dead, tuple(row["id"] for row in overdue), more), tuple(buried)
+
+
+def written_down(tx: Tx, row: Row) -> Row:
+    """A locked row; if it has expired and has no holder, that is recorded first."""
+    if row["ended_us"] is not None or row["holder"] is not None or not expired(tx, row):
+        return row
+    return _expire(tx, row)
+
+
+def _expire(tx: Tx, row: Row) -> Row:
+    reason = f"its time was over at {iso(row['expires_us'])}, after {_times(row)}"
+    made = _finished(tx, row, "expired", reason, "mail.expired", grow=1)
+    return row | {"state": made.state, "reason": made.reason, "ended_us": made.ended_us, "fence": made.fence}
+
+
+def revive(tx: Tx, row: Row, *, attempts: int, expires_us: int | None, note: str | None) -> Mail:
+    """A dead or expired mail into its box again, with more attempts; its old ones stay written down."""
+    given: Row = {"attempts_max": row["attempts"] + attempts, "expires_us": expires_us, "reason": note}
+    tx.defer(SQL.revive, found, id=row["id"], fence=row["fence"], **given)
+    was = row["state"]
+    row = row | given | {"state": "sent", "ready_us": 0, "fence": row["fence"] + 1, "ended_us": None}
+    data: dict[str, serial.Json] = {"was": was, "attempts_max": row["attempts_max"]}
+    return mail(tx, row, journal_change(tx, row, "mail.retried", summary=note, data=data))
+
+
+# -- small parts -------------------------------------------------------------------------------------
+
+
+def end_attempt(tx: Tx, row: Row, outcome: str, reason: str | None) -> None:
+    """The attempt that is under way ends; a holder always has one."""
+    given: Row = {"n": row["attempts"], "outcome": outcome, "reason": reason, "now_us": tx.now_us()}
+    tx.defer(SQL.end_attempt, found, id=row["id"], **given)
+
+
+def _held_row(tx: Tx, which: Which) -> Row:
+    """The row, held by the caller: taken if it is free, for a caller that ends it without having read it."""
+    row = CLAIMS.own(tx, which)
+    return row if row["ended_us"] is None and leases.may_act_for(tx, row) else take(tx, row, None)
+
+
+def _free(tx: Tx, row: Row, reason: str | None, *, ready_us: int | None) -> Row:
+    given: Row = {"reason": reason, "ready_us": row["ready_us"] if ready_us is None else ready_us}
+    given |= {"attempts_max": row["attempts_max"]}
+    tx.defer(SQL.give_back, found, id=row["id"], fence=row["fence"], **given)
+    return row | FREE | given | {"state": "sent", "fence": row["fence"] + 1, "kept": 0}
+
+
+def _finished(tx: Tx, row: Row, state: str, reason: str | None, type: str, *, grow: int) -> Mail:
+    words = None if reason is None else serial.clean(reason, REASON_MAX)
+    # Mail that is done was read; dead or expired mail may not have been.
+    read_us = row["read_us"] or (tx.now_us() if state == "done" else None)
+    actor = tx.caller.actor if state == "done" else row["actor"]
+    given: Row = {"state": state, "reason": words, "actor": actor, "read_us": read_us}
+    tx.defer(SQL.finish, found, id=row["id"], fence=row["fence"], grow=grow, now_us=tx.now_us(), **given)
+    row = row | FREE | given | {"ended_us": tx.now_us(), "fence": row["fence"] + grow, "kept": 0}
+    data: dict[str, serial.Json] = {"fence": row["fence"], "attempt": row["attempts"]}
+    return mail(tx, row, journal_change(tx, row, type, summary=words, data=data))
+
+
+def _done_before(tx: Tx, row: Row, which: Which) -> Mail:
+    if CLAIMS.ended_by_caller(tx, row, which):
+        return mail(tx, row)
+    raise IllegalTransition(
+        f"{named(row)} was done by {row['actor']} at {iso(row['ended_us'])}",
+        hints.command("mail", "show", short(row["id"])),
+    )
+
+
+def _how_lost(tx: Tx, row: Row) -> str:
+    who = leases.holder_text(row["holder"])
+    if leases.judge(tx, row).gone:
+        return f"{who} died with it"
+    return f"{who} had it until {iso(row['lease_until_us'])} and did not end it"
+
+
+def _times(row: Row) -> str:
+    return f"{row['attempts']} attempt{'s' * (row['attempts'] != 1)}"
+
+
+def journal_change(tx: Tx, row: Row, type: str, *, summary: str | None = None, data: serial.Json = None) -> Receipt:
+    """A row of the journal: the envelope, never the body."""
+    envelope = f"{row['sender']} → {row['box']}" + (f": {row['subject']}" if row["subject"] else "")
+    words = f"{serial.clean(envelope, 100)}: {summary}" if summary else envelope
+    return journal.append(
+        tx,
+        type,
+        row["id"],
+        summary=words,
+        data=data,
+        session_id=row["session_id"],
+        state=row["state"],
+        scope=row["scope"],
+    )

@@ -1,0 +1,64 @@
+"""A mail as text that an agent or a terminal can be given.
+
+The text of a mail was written by another program, often by a model, and is not trusted with a
+terminal or a prompt: escape sequences, control characters and marks that turn or hide text are
+removed, every line of the body is quoted, and the lines above it are ours. So no body can forge an
+envelope, or end early and continue as another sender.
+"""
+
+from __future__ import annotations
+
+import json
+
+from standfast import serial
+from standfast.clock import iso
+from standfast.core import authors, leases
+from standfast.core.authors import clean_line
+from standfast.ids import short
+from standfast.record.mail.models import Mail
+
+
+def rendered(mail: Mail) -> str:
+    """Envelope and body; nothing in it moves a cursor or hides."""
+    return "\n".join([*envelope(mail), "", authors.quoted_lines(_text(mail.body))])
+
+
+def envelope(mail: Mail) -> list[str]:
+    """Facts that standfast records itself, because a sender cannot choose its own author."""
+    attempt = f", attempt {mail.attempts} of {mail.attempts_max}" if mail.attempts else ""
+    sender = f"from {authors.name(mail.sender)}, written by {author(mail)}, {_origin(mail)}"
+    lines = [f"mail {short(mail.id)} to {authors.name(mail.box)}{attempt}", sender]
+    lines.append(f"sent {iso(mail.sent_us)}" + (f", expires {iso(mail.expires_us)}" if mail.expires_us else ""))
+    if mail.subject:
+        lines.append(f"subject {authors.quoted(mail.subject)}")
+    if mail.reply_to_id:
+        lines.append(f"answers mail {short(mail.reply_to_id)}")
+    if mail.reason and mail.attempts > 1:
+        lines.append(f"came back: {authors.quoted(mail.reason)}")
+    return lines
+
+
+def author(mail: Mail) -> authors.Author:
+    """The actor that sent it, which is not for the sender to say."""
+    return authors.of(mail.provenance.get("actor"))
+
+
+def body_lines(body: serial.Json) -> list[str]:
+    """The body's lines: a text as it is, anything else as indented JSON; nothing invisible in either."""
+    return [clean_line(line) for line in _text(body).splitlines()] or [""]
+
+
+def _text(body: serial.Json) -> str:
+    return body if isinstance(body, str) else json.dumps(body, ensure_ascii=False, indent=1, sort_keys=True)
+
+
+def _origin(mail: Mail) -> str:
+    about = mail.provenance
+    found = leases.parse_process(str(about.get("holder") or ""))
+    sent = f"process {found.pid} on {found.host}" if found else f"a command on {about.get('host')}"
+    session = f", session {about['session']}" if about.get("session") else ""
+    return _one(f"{sent}{session}")
+
+
+def _one(text: str) -> str:
+    return serial.clean(text, 300)

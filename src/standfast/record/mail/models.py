@@ -1,0 +1,236 @@
+"""Mail as callers see it, and what a row of the table says about one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from standfast import serial
+from standfast.core import keys, leases
+from standfast.core.checks import PRIORITY_MAX, REASON_MAX, whole
+from standfast.core.journal import Event
+from standfast.core.receipts import Receipt
+from standfast.db.contract import Row, Tx
+from standfast.errors import InvalidInput
+from standfast.ledger.dead_letters import DeadLetter
+from standfast.models import Model
+
+STATES = ("sent", "leased", "read", "done", "dead", "expired")
+ENDED = ("done", "dead", "expired")
+ATTEMPTS_DEFAULT = 5
+ATTEMPTS_MAX = 1_000
+BOUND_DEFAULT = 1_000
+BOUND_MAX = 1_000_000
+SUBJECT_MAX = 300
+BODY_MAX_BYTES = 1024 * 1024
+
+
+class Mail(Model):
+    """One mail and its state."""
+
+    id: str
+    scope: str
+    box: str
+    """Whose it is: an agent's name, `role:…` or `session:…`."""
+    sender: str
+    """Where an answer goes: an address, as the sender chose it. `provenance` says who really sent it."""
+    thread_id: str
+    """The id of the mail that began the conversation."""
+    reply_to_id: str | None
+    subject: str | None
+    body: serial.Json
+    key: str | None
+    priority: int
+    """0 comes first."""
+    state: str
+    """sent, leased, read, done, dead or expired. An expiry counts at once, written down or not."""
+    reason: str | None
+    """Why it came back, died or expired; what was said when it was done."""
+    attempts: int
+    attempts_max: int
+    provenance: dict[str, serial.Json]
+    """Who really sent it, from which session, process and host: written by standfast, not by the sender."""
+    session_id: str | None
+    ready_us: int
+    """0, or until when it was deferred."""
+    expires_us: int | None
+    holder: str | None
+    agent: str | None
+    """Who has it or had it last; once done, who did it."""
+    lease_until_us: int | None
+    fence: int
+    sent_us: int
+    read_us: int | None
+    ended_us: int | None
+    seq: int
+    standing: str
+    """The state of its lease: free, live, over (its time ran out) or gone (its process is dead)."""
+    replayed: bool = False
+    """Its key was used before: this is the mail that was sent then."""
+    receipt: Receipt | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+    @property
+    def place(self) -> str:
+        """Where a list goes on: `after=`."""
+        return self.id
+
+    def rendered(self) -> str:
+        """Envelope and body as text that an agent or a terminal can be given."""
+        from standfast.record.mail import envelope
+
+        return envelope.rendered(self)
+
+
+class Attempt(Model):
+    """One claim by a reader, and its outcome."""
+
+    n: int
+    fence: int
+    agent: str
+    holder: str
+    began_us: int
+    ended_us: int | None
+    outcome: str | None
+    """done, deferred, returned, refused or lost; None while it lasts."""
+    reason: str | None
+
+
+class Delivery(Model):
+    """What became of a mail: the receipt its sender can ask for, at any time and from any process."""
+
+    id: str
+    scope: str
+    box: str
+    sender: str
+    key: str | None
+    subject: str | None
+    state: str
+    reason: str | None
+    sent_us: int
+    leased_us: int | None
+    """When a reader first claimed it."""
+    read_us: int | None
+    ended_us: int | None
+    by: str | None
+    """Who has it, had it last, or did it."""
+    attempts: tuple[Attempt, ...]
+    attempts_max: int
+    dead_letter: DeadLetter | None
+    box_seen_us: int | None
+    """When the box was last read; None if never."""
+    words: str
+    """All of it in one sentence."""
+
+    @property
+    def place(self) -> str:
+        """Where a list goes on: `after=`."""
+        return self.id
+
+    @property
+    def settled(self) -> bool:
+        """Nothing more will happen to it by itself."""
+        return self.state in ENDED
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self.as_dict(), "settled": self.settled}
+
+
+class Shown(Model):
+    """Everything about one mail."""
+
+    mail: Mail
+    delivery: Delivery
+    thread: tuple[Mail, ...]
+    """Its conversation, the first mail first."""
+    dead_letters: tuple[DeadLetter, ...]
+    history: tuple[Event, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        fields = self.as_dict()
+        return {**fields.pop("mail").as_dict(), **fields}
+
+
+class Box(Model):
+    """A box with mail to be delivered, or with a bound of its own."""
+
+    scope: str
+    box: str
+    waiting: int
+    """Sent and not ended, with or without a holder."""
+    held: int
+    bound: int
+    oldest_us: int | None
+    seen_us: int | None
+    """When it was last read; None if never."""
+    seen_by: str | None
+    refused: int
+    """Sends that found it full."""
+    refused_us: int | None
+
+    @property
+    def full(self) -> bool:
+        return self.waiting >= self.bound
+
+
+class Swept(Model):
+    """What a sweep found: ids of mail that came back, died, expired."""
+
+    returned: tuple[str, ...]
+    dead: tuple[str, ...]
+    expired: tuple[str, ...]
+    more: bool
+    """There may be more: sweep again."""
+
+
+_STORED = Mail.column_names()[: Mail.field_names().index("standing")]
+_STATE, _BODY, _PROVENANCE = (_STORED.index(name) for name in ("state", "body", "provenance"))
+
+
+def mail(tx: Tx, row: Row, receipt: Receipt | None = None, *, replayed: bool = False) -> Mail:
+    """The model of a row, with derived values: whether it has expired, and the state of its lease."""
+    standing = leases.judge(tx, row).state
+    values = list(map(row.__getitem__, _STORED))
+    values[_BODY] = serial.read(row["body"])
+    values[_PROVENANCE] = serial.read(row["provenance"])
+    if row["ended_us"] is None and standing != "live" and expired(tx, row):
+        values[_STATE] = "expired"
+    return Mail.from_values([*values, standing, replayed, receipt])
+
+
+def expired(tx: Tx, row: Row) -> bool:
+    """Its time is over. A live holder may still end it."""
+    return row["expires_us"] is not None and bool(row["expires_us"] <= tx.now_us())
+
+
+def attempt(row: Row) -> Attempt:
+    return Attempt.from_row(row)
+
+
+# -- what callers give ---------------------------------------------------------------------------------
+
+
+def checked_subject(subject: str | None) -> str | None:
+    return None if subject is None else keys.line(" ".join(subject.split()), "a subject", limit=SUBJECT_MAX)
+
+
+def checked_priority(priority: object) -> int:
+    return whole(priority, "a priority", least=0, most=PRIORITY_MAX, hint="0 comes first; 2 is usual")
+
+
+def checked_attempts(attempts: object) -> int:
+    return whole(attempts, "attempts_max", least=1, most=ATTEMPTS_MAX, hint=f"{ATTEMPTS_DEFAULT} is usual")
+
+
+def checked_bound(bound: object) -> int:
+    return whole(bound, "a bound", least=1, most=BOUND_MAX, hint=f"{BOUND_DEFAULT} is usual")
+
+
+def checked_reason(reason: str | None) -> str | None:
+    if reason is None:
+        return None
+    if not isinstance(reason, str):
+        raise InvalidInput(f"a reason is text, not {type(reason).__name__}")
+    return serial.clean(reason, REASON_MAX) or None

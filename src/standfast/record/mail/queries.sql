@@ -1,0 +1,107 @@
+-- Looking at mail: pages by what does not change while they are read.
+
+-- Waiting mail of one box, in the order of delivery.
+-- name: waiting
+SELECT {columns:mail}
+FROM mail
+WHERE scope = :scope AND box = :box AND ended_us IS NULL
+  AND (priority, seq) > (:priority, :seq)
+  AND (:state = '' OR state = :state) AND (:sender = '' OR sender = :sender)
+ORDER BY priority, seq
+LIMIT :limit
+
+-- Of every box of the scope, box by box.
+-- name: waiting_all
+SELECT {columns:mail}
+FROM mail
+WHERE ended_us IS NULL AND (:everywhere = 1 OR scope = :scope)
+  AND (scope, box, priority, seq) > (:at_scope, :at_box, :priority, :seq)
+  AND (:state = '' OR state = :state) AND (:sender = '' OR sender = :sender)
+ORDER BY scope, box, priority, seq
+LIMIT :limit
+
+-- What has ended in one box, the newest first.
+-- name: ended
+SELECT {columns:mail}
+FROM mail
+WHERE scope = :scope AND box = :box AND ended_us IS NOT NULL AND seq < :seq
+  AND (:state = '' OR state = :state) AND (:sender = '' OR sender = :sender)
+ORDER BY seq DESC
+LIMIT :limit
+
+-- name: any
+SELECT {columns:mail}
+FROM mail
+WHERE seq < :seq AND (:everywhere = 1 OR scope = :scope) AND (:box = '' OR box = :box)
+  AND (:state = '' OR state = :state) AND (:sender = '' OR sender = :sender)
+ORDER BY seq DESC
+LIMIT :limit
+
+-- name: sent_by
+SELECT {columns:mail}
+FROM mail
+WHERE scope = :scope AND sender = :sender AND seq < :seq
+ORDER BY seq DESC
+LIMIT :limit
+
+-- A conversation: the mail that began it, and every answer.
+-- name: thread
+SELECT {columns:mail}
+FROM mail
+WHERE id = :thread_id
+UNION ALL
+SELECT {columns:mail}
+FROM mail
+WHERE thread_id = :thread_id AND thread_id <> id
+ORDER BY seq
+LIMIT :limit
+
+-- name: attempts
+SELECT n, fence, actor, holder, began_us, ended_us, outcome, reason
+FROM mail_attempt
+WHERE mail_id = :id
+ORDER BY n DESC
+LIMIT :limit
+
+-- name: first_attempt
+SELECT began_us FROM mail_attempt WHERE mail_id = :id AND n = 1
+
+-- name: box
+SELECT bound, seen_us, seen_by, refused, refused_us FROM mail_box WHERE scope = :scope AND box = :box
+
+-- How many are delivered before this one.
+-- name: ahead
+SELECT count(*) AS n FROM (
+    SELECT 1 FROM mail
+    WHERE scope = :scope AND box = :box AND ended_us IS NULL AND (priority, seq) < (:priority, :seq)
+    LIMIT 1000
+) AS counted
+
+-- name: boxes
+SELECT m.scope AS scope, m.box AS box, count(*) AS waiting, count(m.holder) AS held, min(m.sent_us) AS oldest_us
+FROM mail m
+WHERE m.ended_us IS NULL AND (:everywhere = 1 OR m.scope = :scope) AND (m.scope, m.box) > (:at_scope, :at_box)
+GROUP BY m.scope, m.box
+ORDER BY m.scope, m.box
+LIMIT :limit
+
+-- name: known_boxes
+SELECT scope, box, bound, seen_us, seen_by, refused, refused_us
+FROM mail_box
+WHERE (:everywhere = 1 OR scope = :scope) AND (scope, box) > (:at_scope, :at_box)
+ORDER BY scope, box
+LIMIT :limit
+
+-- name: letters_of
+SELECT {columns:dead_letter}
+FROM dead_letter
+WHERE subject = :id
+ORDER BY id DESC
+LIMIT :limit
+
+-- name: latest_events
+SELECT {columns:event}
+FROM event
+WHERE subject = :id
+ORDER BY seq DESC
+LIMIT :limit

@@ -1,0 +1,285 @@
+"""Calls of an LLM: the prompt, the length of the context, the response and the tokens, stored in one transaction.
+
+A call is a row of `usage`; its prompt and response are messages of a node of its own, `model calls`, so `search` finds
+them and `usage` sums them. A text over 64 kB is stored as an artifact, and the message refers to it. The same
+transaction settles the hold of the call; without a hold the usage is counted in the budgets of the session.
+
+Nothing of a running call is stored: only its input and its outcome.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+
+from standfast import serial
+from standfast.core import journal, keys
+from standfast.core.checks import NAME_MAX, page_size, whole
+from standfast.core.receipts import Receipt
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.errors import InvalidInput, KeyConflict
+from standfast.ids import new_id
+from standfast.ledger.budgets import amounts
+from standfast.ledger.budgets.amounts import AMOUNT_MAX, Amounts
+from standfast.ledger.budgets.block import Spending, subjects_of
+from standfast.ledger.budgets.models import Hold
+from standfast.ledger.budgets.resource import count, end_hold
+from standfast.models import Model
+from standfast.record import messages
+from standfast.record.messages import Utterance
+
+if TYPE_CHECKING:
+    from standfast.record.node_methods import NodeMethods
+
+SQL = load(__name__)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+NODE = "model calls"
+"""The node that has the prompts and responses of a session or of one of its sub-agents."""
+LONG_BYTES = 64 * 1024
+BEGINNING = 1000
+"""Characters of a long text that stay in its message."""
+_NAMES = {
+    "input_tokens": ("input_tokens", "prompt_tokens"),
+    "output_tokens": ("output_tokens", "completion_tokens"),
+    "cached_input_tokens": ("cached_input_tokens", "cache_read_input_tokens", "cache_read_tokens"),
+    "cache_write_tokens": ("cache_write_tokens", "cache_creation_input_tokens"),
+    "reasoning_tokens": ("reasoning_tokens",),
+}
+"""Each count, and the names that providers give it."""
+
+
+class ModelUsage(Model):
+    """What one call of a model used."""
+
+    input_tokens: int
+    output_tokens: int
+    cached_input_tokens: int = 0
+    """Part of the input, or beside it, as the provider counts."""
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost_microusd: int | None = None
+    """None: the cost is not known."""
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+
+class ModelCall(Model):
+    """One recorded call of a model."""
+
+    id: str
+    session_id: str
+    node_id: str | None
+    model: str
+    context_tokens: int | None
+    """The length of the context that the prompt was sent with."""
+    prompt_id: str
+    """The message that has the prompt."""
+    response_id: str
+    input_tokens: int
+    cached_input_tokens: int
+    cache_write_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    cost_microusd: int | None
+    hold_id: str | None
+    """The hold that it settled."""
+    occurred_us: int
+    receipt: Receipt | None = None
+
+
+class _Asked(NamedTuple):
+    model: str
+    prompt: Utterance
+    response: Utterance
+    usage: ModelUsage
+    context_tokens: int | None
+    hold: Hold | None
+    key: str | None
+
+
+def record(
+    node: NodeMethods,
+    model: str,
+    *,
+    prompt: serial.Json,
+    response: serial.Json,
+    usage: object,
+    context_tokens: int | None,
+    hold: Hold | None,
+    key: str | None,
+) -> ModelCall:
+    """Store one call of a model, and settle its hold, in one transaction. See `s.model_call`."""
+    opening = node._session.opening
+    opening.usable()
+    if context_tokens is not None:
+        whole(context_tokens, "context_tokens", least=0, most=AMOUNT_MAX)
+    own_key = None if key is None else f"{opening.session_id}:{keys.checked(key, 'key')}"
+    asked = _Asked(
+        keys.checked(model, "model", limit=NAME_MAX),
+        _said(node, "prompt", prompt),
+        _said(node, "response", response),
+        usage_of(usage),
+        context_tokens,
+        hold,
+        own_key,
+    )
+    place = node.subagent(NODE)
+    return opening.store.write(lambda tx: _record(tx, node, place, asked))
+
+
+def _said(node: NodeMethods, role: str, content: serial.Json) -> Utterance:
+    """The text as a message; a long one as an artifact, which is stored before the transaction."""
+    said = messages.utterance(role, content, redact=node._session.opening.store.redact)
+    data = said.content.encode()
+    if len(data) <= LONG_BYTES:
+        return said
+    stored = node.artifacts.put(data, name=f"{role}.txt", kind=role)
+    reference = {"artifact": stored.id, "size_bytes": len(data), "begins": said.content[:BEGINNING]}
+    return messages.utterance(role, reference, redact=False)._replace(hash=said.hash)
+
+
+def _record(tx: Tx, node: NodeMethods, place: NodeMethods, asked: _Asked) -> ModelCall:
+    opening = node._session.opening
+    before = None if asked.key is None else tx.maybe(SQL.by_response, response=asked.key)
+    if before is not None:
+        return _same(tx, before, asked)
+    prompt = messages.say(tx, opening.session_id, place._segments, asked.prompt)
+    answer = messages.say(tx, opening.session_id, place._segments, asked.response)
+    id = new_id("usg")
+    counts = asked.usage.as_dict()
+    row: Row = {
+        "id": id,
+        "session_id": opening.session_id,
+        "node_id": node.node_id,
+        "response": asked.key or id,
+        "model": asked.model,
+        "context_tokens": asked.context_tokens,
+        "prompt_id": prompt.id,
+        "response_id": answer.id,
+        "hold_id": None if asked.hold is None else asked.hold.id,
+        **counts,
+    }
+    tx.run(SQL.add, now_us=tx.now_us(), price=None, **row)
+    used = Amounts(asked.usage.tokens, asked.usage.cost_microusd, 1)
+    if asked.hold is not None:
+        end_hold(tx, opening.scope, asked.hold, "settled", used, None)
+    else:
+        count(tx, opening.scope, subjects_of(opening), used)
+    receipt = journal.append(
+        tx,
+        "usage.recorded",
+        id,
+        session_id=opening.session_id,
+        summary=f"{asked.model}: {asked.usage.input_tokens:,} tokens in, {asked.usage.output_tokens:,} out",
+        data={name: value for name, value in counts.items() if value},
+        source="said",
+    )
+    return ModelCall.from_row(row | {"occurred_us": tx.now_us()}).replace(receipt=receipt)
+
+
+def _same(tx: Tx, before: Row, asked: _Asked) -> ModelCall:
+    counts = asked.usage.as_dict()
+    if before["model"] != asked.model or any(before[name] != value for name, value in counts.items()):
+        raise KeyConflict(
+            f"the key of this model call has {before['input_tokens']:,} tokens in and {before['output_tokens']:,} out "
+            f"of {before['model']}",
+            "another call needs another key",
+        )
+    return ModelCall.from_row(before)
+
+
+def listed(tx: Tx, session_id: str, *, after: str, limit: int) -> list[ModelCall]:
+    """The recorded calls of a session, in order."""
+    rows = tx.all(SQL.page, session_id=session_id, after=after, limit=page_size(limit))
+    return [ModelCall.from_row(row) for row in rows]
+
+
+def response_of(node: NodeMethods, key: str) -> str | None:
+    """The response of the call that was recorded under this key of the session; None if there is none."""
+    opening = node._session.opening
+    row = opening.store.read(lambda tx: tx.maybe(SQL.response_of, response=f"{opening.session_id}:{key}"))
+    if row is None:
+        return None
+    if row["format"] == "text":
+        return str(row["content"])
+    return node.artifacts.get(str(serial.loads(row["content"])["artifact"])).decode()
+
+
+# -- usage as providers tell it ---------------------------------------------------------------------------
+
+
+def usage_of(usage: object) -> ModelUsage:
+    """The counts of a provider's usage: a ModelUsage, a mapping, or an object with such attributes.
+
+    Raises InvalidInput if the input or the output is missing.
+    """
+    if isinstance(usage, ModelUsage):
+        return usage
+    found = {name: _first(usage, names) for name, names in _NAMES.items()}
+    for name in ("input_tokens", "output_tokens"):
+        if found[name] is None:
+            raise InvalidInput(
+                f"usage has no {name}", 'usage={"input_tokens": 812, "output_tokens": 120}, or a standfast.ModelUsage'
+            )
+    counts = {name: whole(value, name, least=0, most=AMOUNT_MAX) for name, value in found.items() if value is not None}
+    cost = _first(usage, ("cost_usd", "cost"))
+    return ModelUsage(**counts, cost_microusd=None if cost is None else amounts.microusd(cost))
+
+
+def _first(usage: object, names: tuple[str, ...]) -> Any:
+    for name in names:
+        value = usage.get(name) if isinstance(usage, Mapping) else getattr(usage, name, None)
+        if value is not None:
+            return value
+    return None
+
+
+# -- a wrapped function -----------------------------------------------------------------------------------
+
+
+def wrapped(
+    node: NodeMethods,
+    function: Callable[P, T],
+    model: str,
+    *,
+    spending: Callable[[], Spending],
+    usage: Callable[[T], object] | None,
+    response: Callable[[T], serial.Json] | None,
+) -> Callable[P, T]:
+    """`function` with each call reserved before, and recorded and settled after it. See `s.wrap_model`."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        prompt: serial.Json = args[0] if args else dict(kwargs)
+        with spending() as block:
+            answer = function(*args, **kwargs)
+            used = usage(answer) if usage is not None else _usage_in(answer)
+            text = response(answer) if response is not None else _text_of(answer)
+            record(
+                node, model, prompt=prompt, response=text, usage=used, context_tokens=None, hold=block.hold, key=None
+            )
+            block.refresh()
+        return answer
+
+    return call
+
+
+def _usage_in(answer: object) -> object:
+    return answer.get("usage") if isinstance(answer, Mapping) else getattr(answer, "usage", None)
+
+
+def _text_of(answer: object) -> serial.Json:
+    if isinstance(answer, str | dict | list):
+        return answer
+    text = getattr(answer, "text", None)
+    if not isinstance(text, str):
+        raise InvalidInput(
+            f"the response of {type(answer).__name__} is not known", "say which: response=lambda answer: answer.text"
+        )
+    return text

@@ -1,0 +1,123 @@
+"""The fleet: which sessions work now, which wait for a person, and which a crash left behind. Read only.
+
+    waits     the session waits, or it asked for an approval that is not answered
+    crashed   its process is gone, or its lease ran out
+    works     a live process or agent has it
+
+A crashed session comes with the line that continues it. `standfast top` shows this page again and again.
+"""
+
+from __future__ import annotations
+
+import os
+
+from standfast import hints, serial
+from standfast.config.scope import Label
+from standfast.core import leases
+from standfast.db.contract import Row, Tx
+from standfast.db.sql import load
+from standfast.db.store import Resource, query
+from standfast.ids import short
+from standfast.models import Model
+from standfast.views import coverage
+from standfast.views.coverage import Places
+from standfast.views.recovery import why_it_waits
+from standfast.views.resume_lines import resume_line
+
+SQL = load(__name__)
+
+SESSIONS_MAX = 500
+ORDER = ("waits", "crashed", "works")
+DOING_MAX = 300
+
+
+class Member(Model):
+    """One session of the fleet."""
+
+    id: str
+    key: str
+    state: str
+    """waits, crashed or works."""
+    agent: str
+    where: str
+    """The short name of the repository, or of the directory, and the scope."""
+    since_us: int
+    """When it was last heard of; of an approval, when it was asked for."""
+    about: str
+    """Its title, or its first prompt."""
+    doing: str
+    """What it waits for, or its last tool call."""
+    command: str
+    """What a person types next."""
+
+
+class Fleet(Model):
+    """The sessions, those that wait first; in each state the oldest first, so that rows keep their place."""
+
+    members: list[Member]
+    elsewhere: int
+    """How many there are in other repositories."""
+    now_us: int
+
+
+class Fleets(Resource):
+    __slots__ = ()
+
+    @query
+    def look(self, tx: Tx, *, everywhere: bool | None = None) -> Fleet:
+        """The sessions of this repository, and outside one of the whole store; `everywhere` decides otherwise."""
+        whole = coverage.covers_all(tx.caller, everywhere)
+        places = Places(tx)
+        rows = tx.all(SQL.sessions, limit=SESSIONS_MAX)
+        shown = [row for row in rows if whole or places.of(row).here]
+        members = sorted((_member(tx, row, places) for row in shown), key=_place)
+        return Fleet(members, len(rows) - len(shown), tx.now_us())
+
+
+def _place(member: Member) -> tuple[int, str]:
+    return ORDER.index(member.state), member.id  # ids sort by the time they were made
+
+
+def _member(tx: Tx, row: Row, places: Places) -> Member:
+    asked = tx.maybe(SQL.requested, session_id=row["id"], now_us=tx.now_us())
+    live = leases.judge(tx, row).live
+    state = "waits" if asked is not None or row["state"] == "waiting" else "works" if live else "crashed"
+    doing, command, since_us = _doing(tx, row, state, asked)
+    return Member(
+        id=row["id"],
+        key=row["key"],
+        state=state,
+        agent=row["agent"] or row["actor"] or "",
+        where=_where(places.label(row), row),
+        since_us=since_us,
+        about=serial.clean(row["title"] or row["preview"] or "", DOING_MAX),
+        doing=serial.clean(doing, DOING_MAX),
+        command=command,
+    )
+
+
+def _where(label: Label, row: Row) -> str:
+    """The repository by its short name: `ada/shop` of an origin, else the name of its directory."""
+    path = os.path.dirname(label.git_dir) if label.git_dir else row["cwd"] or ""
+    name = "/".join(label.origin.split("/")[-2:]) if label.origin else os.path.basename(path)
+    return f"{name} in scope {row['scope']}" if row["scope"] else name
+
+
+def _doing(tx: Tx, row: Row, state: str, asked: Row | None) -> tuple[str, str, int]:
+    call = tx.maybe(SQL.last_call, session_id=row["id"])
+    last = (call["summary"] or "") if call is not None else ""
+    show = hints.command("session", "show", short(row["id"]))
+    if asked is not None:
+        return (
+            f"needs a yes: {last or asked['tool']}",
+            hints.command("approve", short(asked["id"])),
+            asked["requested_us"],
+        )
+    if state == "waits":
+        return why_it_waits(tx, row["id"], said=str) or "waits", show, row["updated_us"]
+    if state == "works":
+        return last, show, row["updated_us"]
+    resume = resume_line(row["agent"], row["key"], row["cwd"])
+    if not resume and row["command"]:
+        resume = hints.command("session", "resume", row["key"])
+    return f"last: {last}" if last else "", resume or show, row["updated_us"]

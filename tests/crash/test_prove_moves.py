@@ -1,0 +1,24 @@
+"""Short samples of the campaign `moves`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from standfast_prove.campaigns import moves
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_one_place_has_every_row_however_a_move_ends(pg_database: str, tmp_path: Path, seed: int) -> None:
+    """001-52, 002-11, 003-21: from each engine, killed and cut off, and again in the recovery."""
+    outcome = moves.run(tmp_path, url=pg_database, seed=seed, moves=6)
+    assert outcome.bad == []
+    assert outcome.seen["moves"] == 6
+    assert outcome.seen["recoveries interrupted"] > 0
+
+
+def test_a_source_that_is_renamed_first_loses_rows(pg_database: str, tmp_path: Path) -> None:
+    """The control."""
+    outcome = moves.run(tmp_path, url=pg_database, seed=0, moves=6, renaming=True)
+    assert any("0 places take a write" in sentence for sentence in outcome.bad)

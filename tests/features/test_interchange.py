@@ -1,0 +1,103 @@
+"""What leaves a store: no secret in a bundle, text or push, and records that go around come back equal."""
+
+from __future__ import annotations
+
+import random
+import string
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import standfast
+from standfast import Standfast, files
+from standfast.admin import push
+from standfast.interchange import plain_files
+from standfast_prove.campaigns import interchange
+from standfast_prove.outcome import Outcome
+
+Campaign = Callable[..., Outcome]
+
+LETTERS = string.ascii_letters + string.digits
+FORMS = (
+    ("ghp_", 36, LETTERS),
+    ("github_pat_", 30, LETTERS),
+    ("sk-ant-", 40, LETTERS),
+    ("sk-proj-", 40, LETTERS),
+    ("glpat-", 24, LETTERS),
+    ("AKIA", 16, string.ascii_uppercase + string.digits),
+    ("AIza", 35, LETTERS),
+    ("xoxb-", 30, LETTERS),
+    ("sk_live_", 24, LETTERS),
+    ("npm_", 36, LETTERS),
+    ("hf_", 34, LETTERS),
+    ("SG.abcdefghijklmnop.", 20, LETTERS),
+    ("Bearer ", 30, LETTERS),
+)
+
+
+def planted(count: int) -> list[str]:
+    chance = random.Random(26)
+    chosen = (FORMS[n % len(FORMS)] for n in range(count))
+    return [prefix + "".join(chance.choices(letters, k=size)) for prefix, size, letters in chosen]
+
+
+def test_no_planted_secret_leaves_the_store(sf: Standfast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """001-21, 002-44: 500 secrets in every kind of row; none is in the bundle, the text or the push."""
+    monkeypatch.setattr(push, "SETTLED_US", -1)  # as if a minute had passed
+    secrets = planted(500)
+    with sf.session("leaky") as s:
+        for part in range(0, 200, 20):
+            s.say("user", {"text": "\n".join(secrets[part : part + 20])})
+        s.step("tokens", lambda: secrets[200:250])
+        s.state["tokens"] = secrets[250:300]
+        s.artifacts.put("\n".join(secrets[300:350]).encode(), name="env", kind="log")
+        with s.decide("rotate", why=" ".join(secrets[350:380])):
+            s.effect("vault.rotate", {"old": secrets[380:400]}, do=lambda call: secrets[400:410])
+    with sf.transaction() as tx:
+        for secret in secrets[410:440]:
+            tx.tasks.add(f"rotate {secret}", body=secret)
+        for secret in secrets[440:470]:
+            tx.state.set(f"key-{secret[-5:]}", {"value": [secret]})
+        tx.events.append_many("leaks", [("leak", {"secret": secret}) for secret in secrets[470:]])
+    sf.export("leaky", to=tmp_path / "leaky.zip")
+    sf.export(text=tmp_path / "text")
+    push.push(sf._store, str(tmp_path / "pushed"), payloads=True)
+    with zipfile.ZipFile(tmp_path / "leaky.zip") as archive:
+        written = [archive.read(name) for name in archive.namelist()]
+    places = [path for top in ("text", "pushed") for path in (tmp_path / top).rglob("*.*")]
+    written += [path.read_bytes() for path in places if path.is_file()]
+    everything = b"\n".join(written).decode("latin-1")
+    assert [secret for secret in secrets if secret.removeprefix("Bearer ") in everything] == []
+    assert everything.count("[redacted:") > 500
+
+
+def test_files_go_around_the_engines_and_come_back(sf: Standfast, tmp_path: Path) -> None:
+    """001-39, 001-21: files, SQLite, PostgreSQL, SQLite, files: the same records."""
+    records = {f"k{n}": {"n": n, "text": "ä\t\n\"'", "list": [None, 1.5, True, {}]} for n in range(40)}
+    files.write(tmp_path / "plan.json", records)
+    with standfast.open(tmp_path / "a.db", data_dir=tmp_path / "a") as first:
+        plain_files.run(first, str(tmp_path / "plan.json"))
+        first.export(text=tmp_path / "text1")
+    sf.imports.text(tmp_path / "text1", commit=True)
+    sf.export(text=tmp_path / "text2")
+    with standfast.open(tmp_path / "b.db", data_dir=tmp_path / "b") as last:
+        last.imports.text(tmp_path / "text2", commit=True)
+        found = {entry.key: entry.value for entry in last.state.list(namespace="plan", limit=100)}
+    files.write(tmp_path / "back.json", found)
+    assert (tmp_path / "back.json").read_bytes() == (tmp_path / "plan.json").read_bytes()
+    assert (tmp_path / "text1" / "state.jsonl").read_bytes() == (tmp_path / "text2" / "state.jsonl").read_bytes()
+
+
+def test_without_the_hashes_of_members_a_damaged_bundle_is_imported(tmp_path: Path) -> None:
+    assert "a damaged bundle was imported" in str(interchange.zips(tmp_path, inputs=60, unhashed=True).bad)
+
+
+@pytest.mark.usefixtures("sf")
+@pytest.mark.parametrize("campaign", [interchange.zips, interchange.lines])
+def test_a_sample_of_damaged_inputs_is_refused(campaign: Campaign, engine_url: str, tmp_path: Path) -> None:
+    """002-3: the campaigns inputs-bundles and inputs-text, cut short."""
+    outcome = campaign(tmp_path, seed=7, url=engine_url, inputs=12)
+    assert outcome.bad == []
+    assert outcome.seen["refused"] >= 4

@@ -1,0 +1,93 @@
+"""Models behave as frozen dataclasses, and `dataclasses` is imported only if it is used on them."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from standfast.models import Model
+
+
+class Point(Model):
+    x: int
+    y: int = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Twin:
+    x: int
+    y: int = 2
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [((1,), {}), ((1, 3), {}), ((), {"x": 1}), ((), {"y": 5, "x": 1}), ((1,), {"y": 4})],
+)
+def test_a_model_is_made_and_compared_as_a_dataclass(values: tuple[Any, ...], named: dict[str, Any]) -> None:
+    """000-34: fields, equality, hash and text are those of a frozen dataclass with the same fields."""
+    model, twin = Point(*values, **named), Twin(*values, **named)
+    assert dataclasses.asdict(model) == dataclasses.asdict(twin) == model.as_dict()
+    assert list(model.as_dict()) == ["x", "y"]
+    assert repr(model) == repr(twin).replace("Twin", "Point")
+    assert hash(model) == hash(twin)
+    assert model == Point(model.x, model.y)
+    assert model != Point(model.x, model.y + 1)
+    assert model != twin
+    assert model == copy.deepcopy(model) == pickle.loads(pickle.dumps(model))
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [((), {}), ((1, 2, 3), {}), ((1,), {"x": 1}), ((1,), {"z": 1}), ((), {"y": 1}), ((1, 2), {"y": 2})],
+)
+def test_wrong_arguments_are_refused(values: tuple[Any, ...], named: dict[str, Any]) -> None:
+    """000-34: a wrong call raises TypeError, as it does for a dataclass."""
+    for kind in (Point, Twin):
+        with pytest.raises(TypeError):
+            kind(*values, **named)
+
+
+def test_a_model_is_frozen() -> None:
+    """000-34: no field is changed or deleted, and `dataclasses.replace` makes a copy."""
+    point = Point(1)
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'x'"):
+        point.x = 2  # type: ignore[misc]
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot delete field 'x'"):
+        del point.x
+    assert dataclasses.replace(point, x=7) == point.replace(x=7) == Point(7, 2)
+    assert point == Point(1, 2)
+
+
+def test_a_model_is_no_tuple() -> None:
+    """000-34: it does not unpack, it has no order and no length, and it equals no tuple of its values."""
+    point: Any = Point(1)
+    assert point != (1, 2)
+    for use in (iter, len, lambda one: one[0], lambda one: one < Point(2)):
+        with pytest.raises(TypeError):
+            use(point)
+
+
+def test_a_model_is_known_to_dataclasses_and_match() -> None:
+    """000-34: `is_dataclass`, `fields` with their defaults, and patterns by position."""
+    fields = dataclasses.fields(Point)  # type: ignore[arg-type]
+    assert dataclasses.is_dataclass(Point)
+    assert [(field.name, field.default) for field in fields] == [("x", dataclasses.MISSING), ("y", 2)]
+    match Point(1, 3):
+        case Point(x, y):
+            assert (x, y) == (1, 3)
+
+
+def test_models_do_not_import_dataclasses() -> None:
+    """RULES §10: the import takes 10 ms, and agents start hooks hundreds of times an hour."""
+    code = (
+        "import sys; from standfast.core.receipts import Receipt; from standfast.core.leases import Lease\n"
+        "Lease(*range(9)).as_dict(); print({'dataclasses', 'inspect', 'difflib'} & set(sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}\n{code}"],
+                          capture_output=True, text=True, check=True).stdout == "set()\n"  # fmt: skip

@@ -1,0 +1,467 @@
+"""A key names one thing in the store, wherever a program starts (DESIGN.md, decision 2)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import standfast
+from standfast_prove.campaigns import places as campaign
+from standfast_prove.faults.daemons import until
+from tests import places
+from tests.db.test_migrations import expected_columns
+from tests.interfaces.test_sessions_cli import STANDFAST, Shell
+from tests.places import ALL, KEYED, ORIGIN, OTHER_ORIGIN, OWNED, Reached, reach
+
+ROOT = Path(__file__).parents[2]
+
+
+def _same(home: Path) -> Path:
+    return home
+
+
+def _below(home: Path) -> Path:
+    (home / "src" / "deep").mkdir(parents=True)
+    return home / "src" / "deep"
+
+
+def _outside(home: Path) -> Path:
+    path = home.parent / "outside"
+    path.mkdir()
+    return path
+
+
+def _other(home: Path) -> Path:
+    return places.repository(home.parent / "other", OTHER_ORIGIN)
+
+
+def _remote_added(home: Path) -> Path:
+    places.git(home, "remote", "add", "origin", ORIGIN)
+    return home
+
+
+def _remote_renamed(home: Path) -> Path:
+    places.git(home, "remote", "set-url", "origin", "https://git.example.org/new/name.git")
+    return home
+
+
+def _moved(home: Path) -> Path:
+    return Path(shutil.move(home, home.parent / "moved"))
+
+
+class Place:
+    """Where a program starts the second time: what it is to its repository, and how to get there."""
+
+    def __init__(self, go: Callable[[Path], Path], relation: str, *, origin: str | None = ORIGIN) -> None:
+        self.go = go
+        self.relation = relation
+        self.origin = origin
+
+
+PLACES = {
+    "the same directory": Place(_same, "same"),
+    "a directory below": Place(_below, "same"),
+    "a worktree": Place(places.worktree, "same"),
+    "a worktree, without a remote": Place(places.worktree, "same", origin=None),
+    "a clone": Place(places.clone, "same"),
+    "after a remote was added": Place(_remote_added, "same", origin=None),
+    "after the remote was renamed": Place(_remote_renamed, "same"),
+    "after the directory moved": Place(_moved, "same"),
+    "after the directory moved, without a remote": Place(_moved, "other", origin=None),
+    "outside any repository": Place(_outside, "outside"),
+    "another repository": Place(_other, "other"),
+}
+
+
+def expected(name: str, relation: str) -> str:
+    """one thing, another thing, or a refusal."""
+    if relation == "same" or (relation == "outside" and name not in OWNED):
+        return "one"
+    if name in OWNED:
+        return "another"
+    return "refused" if name in KEYED else "one"
+
+
+def differences(relation: str, first: dict[str, Reached], second: dict[str, Reached]) -> list[str]:
+    """Operations whose second answer is not what the table says, with both answers."""
+    wrong = []
+    for name, now in second.items():
+        before, wanted = first[name], expected(name, relation)
+        refused = now.thing.startswith("other_repository: ") and "scope=" in now.thing
+        same = now.thing == before.thing and not refused
+        right = {"one": same, "another": not same and not refused, "refused": refused}[wanted]
+        sent = now.sent if wanted != "another" else 0
+        if not right or sent or before.thing.startswith("other_repository"):
+            wrong.append(f"{name}: {wanted} thing, and {before} became {now}")
+    return wrong
+
+
+@pytest.mark.parametrize("where", PLACES)
+def test_a_key_is_one_thing_wherever_a_program_starts(
+    where: str, engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """000-2, 000-36, 002-7, 002-10: every resource that takes a key or a name × every place."""
+    place = PLACES[where]
+    home = places.repository(tmp_path / "shop", place.origin)
+    monkeypatch.chdir(home)
+    first = reach(engine_url, tmp_path / "data")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(place.go(home))
+    assert differences(place.relation, first, reach(engine_url, tmp_path / "data")) == []
+
+
+@pytest.mark.parametrize("where", ["its home directory", "the repository"])
+def test_cron_reaches_the_same_things(where: str, engine_url: str, tmp_path: Path) -> None:
+    """000-2, 002-20: a program in cron's environment, which has no variable of ours, resumes what a terminal began."""
+    home, cron = places.repository(tmp_path / "shop", ORIGIN), tmp_path / "home"
+    cron.mkdir()
+    names = [name for name in ALL if name != "lock"]  # its holder is gone with the first program
+    python = [sys.executable, "-m", "tests.places", engine_url, str(tmp_path / "data"), *names]
+    path = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
+    terminal = _ran(python, home, {**os.environ, **path, "TERM": "xterm"})
+    bare = ["env", "-i", f"HOME={cron}", "LOGNAME=ada", "SHELL=/bin/sh", *(f"{k}={v}" for k, v in path.items())]
+    by_cron = _ran([*bare, *python], home if where == "the repository" else cron, dict(os.environ))
+    assert differences("same" if where == "the repository" else "outside", terminal, by_cron) == []
+
+
+def _ran(command: list[str], cwd: Path, env: dict[str, str]) -> dict[str, Reached]:
+    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return {name: Reached(*values) for name, values in json.loads(done.stdout).items()}
+
+
+def test_what_began_outside_is_resumed_from_every_repository(
+    engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """000-2: a row that was first written outside any repository belongs to none, also after it was used in one."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    shop, other = places.repository(tmp_path / "shop", ORIGIN), places.repository(tmp_path / "other")
+    names = [name for name in ALL if name not in OWNED]
+    monkeypatch.chdir(outside)
+    first = reach(engine_url, tmp_path / "data", names)
+    for place in (shop, other, outside):
+        monkeypatch.chdir(place)
+        assert differences("same", first, reach(engine_url, tmp_path / "data", names)) == []
+
+
+def test_a_scope_separates_keys_on_purpose(engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """000-36: open(scope=) and STANDFAST_SCOPE name other keys, also in one directory."""
+    data = tmp_path / "data"
+    names = [name for name in ALL if name not in ("credit", "consumer", "conversation")]  # not which, but how many
+    monkeypatch.chdir(places.repository(tmp_path / "shop", ORIGIN))
+    shared = reach(engine_url, data, names)
+    separate = reach(engine_url, data, names, scope="blue")
+    assert [name for name in names if separate[name].thing == shared[name].thing] == []
+    monkeypatch.setenv("STANDFAST_SCOPE", "blue")
+    assert differences("same", separate, reach(engine_url, data, names)) == []
+    monkeypatch.chdir(_other(tmp_path / "shop"))
+    assert differences("other", separate, reach(engine_url, data, names)) == []
+    monkeypatch.setenv("STANDFAST_SCOPE", "green")
+    assert [one for one in reach(engine_url, data, KEYED).values() if "other_repository" in one.thing] == []
+
+
+def test_a_remote_added_later_joins_what_was_there_before(
+    engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """002-10: written before the remote, used after it, and from a clone that never shared the directory."""
+    home, data = places.repository(tmp_path / "shop"), tmp_path / "data"
+    monkeypatch.chdir(home)
+    first = reach(engine_url, data)
+    _remote_added(home)
+    assert differences("same", first, reach(engine_url, data)) == []
+    monkeypatch.chdir(places.clone(home))
+    assert differences("same", first, reach(engine_url, data)) == []
+
+
+def _gate(url: str, data: Path) -> str:
+    return reach(url, data, ["gate"])["gate"].thing
+
+
+def test_rows_of_a_repository_name_scope_and_repository_apart(
+    engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """000-22, 002-10: what a scope keeps outside repositories holds in all of its repositories, in no other scope."""
+
+    def opened(place: Path, scope: str) -> standfast.Standfast:
+        monkeypatch.chdir(place)
+        return standfast.open(engine_url, data_dir=tmp_path / "data", scope=scope)
+
+    here, outside = places.repository(tmp_path / "shop", ORIGIN), tmp_path / "outside"
+    outside.mkdir()
+    with opened(outside, "blue") as sf:
+        sf.gates.add("git push*")
+        sf.decisions.record("no force pushes", standing=True)
+    with opened(here, "blue") as sf:
+        made = sf.tasks.add("a"), sf.decisions.record("b"), sf.state.set("c", 1), sf.gates.add("rm *")
+        assert {(one.scope, one.repository) for one in made} == {("blue", "github.com/shop/shop")}
+        assert sorted(gate.pattern for gate in sf.gates.list()) == ["git push*", "rm *"]
+        assert "no force pushes" in sf.brief().markdown
+        assert [task.title for task in sf.tasks.list(everywhere=True)] == ["a"]
+    with opened(here, "red") as sf:
+        assert (sf.gates.list(), sf.tasks.list(), sf.state.list()) == ([], [], [])
+        assert "no force pushes" not in sf.brief().markdown
+
+
+@pytest.mark.parametrize("first", ["one", "two"])
+def test_of_two_repositories_that_become_one_the_older_counts(
+    first: str, engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """002-10, 000-22: a remote joins two ids. The older one counts, and no gate of the directory is lost."""
+    data, kept = tmp_path / "data", {}
+    made = {"one": places.repository(tmp_path / "one"), "two": places.repository(tmp_path / "two", ORIGIN)}
+    for name in sorted(made, key=lambda name: name != first):
+        monkeypatch.chdir(made[name])
+        kept[name] = _gate(engine_url, data)
+    assert kept["one"] != kept["two"]
+    _remote_added(made["one"])
+    monkeypatch.chdir(made["one"])
+    assert _gate(engine_url, data) == kept[first]
+    with standfast.open(engine_url, data_dir=data) as sf:
+        assert {gate.id for gate in sf.gates.check("git push origin")} == set(kept.values())
+    monkeypatch.chdir(made["two"])
+    assert _gate(engine_url, data) == kept["two"]
+    monkeypatch.chdir(places.clone(made["two"]))
+    assert _gate(engine_url, data) == kept["two"]
+
+
+def test_a_refusal_names_both_repositories_the_account_and_the_way_out(
+    engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """000-36: on a shared server a colleague's repository does not block a key of mine without saying whose it is."""
+    data = tmp_path / "data"
+    monkeypatch.chdir(places.repository(tmp_path / "shop", ORIGIN))
+    monkeypatch.setenv("STANDFAST_ACTOR", "ann@laptop")
+    reach(engine_url, data, ["session"])
+    monkeypatch.chdir(_other(tmp_path / "shop"))
+    monkeypatch.setenv("STANDFAST_ACTOR", "bob@desk")
+    with standfast.open(engine_url, data_dir=data) as sf, pytest.raises(standfast.Conflict) as caught:
+        sf.session("fix-42").__enter__()
+    said = str(caught.value)
+    assert caught.value.code == "other_repository"
+    for part in ("github.com/shop/shop", "github.com/else/where", "ann@laptop", "scope="):
+        assert part in said
+    if engine_url.startswith("postgres"):
+        with standfast.open(engine_url, data_dir=data) as sf:
+            (row,) = sf.rows("SELECT session_user AS account")
+        assert f"ann@laptop as {row['account']}" in said
+
+
+def test_every_row_says_which_repository_it_came_from(
+    engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """000-2: git_dir and origin, in every table that has a scope and that these operations write."""
+    labelled = sorted({table for table, column in expected_columns() if column == "git_dir"} - {"repository"})
+    home = places.repository(tmp_path / "shop", ORIGIN)
+    monkeypatch.chdir(home)
+    reach(engine_url, tmp_path / "data")
+    unlabelled, empty = [], []
+    with standfast.open(engine_url, data_dir=tmp_path / "data") as sf:
+        sf.search_index.catch_up()
+        sf.mail.claim("reviewer")
+        sf.artifacts.put(b"log", name="build.log")
+        sf.apply({"tasks": [{"title": "applied"}]}, key="setup", mode="commit")
+        sf.runs.ask("nightly")
+        sf.knowledge.add("CI needs node 20")
+        sf.budgets.set("agent:coder", tokens=100)
+        sf.budgets.reserve("agent:coder", tokens=10)
+        with pytest.raises(standfast.ApprovalRequired):
+            sf.effects.begin("deploy", {}, approve=True)
+        for table in labelled:
+            (row,) = sf.rows(
+                f"SELECT count(*) AS n, count(git_dir) AS d, count(origin) AS o, max(origin) AS origin FROM {table}"
+            )
+            empty += [table] if row["n"] == 0 else []
+            unlabelled += [table] if row["n"] and not row["n"] == row["d"] == row["o"] else []
+            assert row["origin"] in (None, "github.com/shop/shop")
+    assert unlabelled == []
+    assert set(empty) <= {"snapshot", "dead_letter"}
+
+
+# -- the campaign ----------------------------------------------------------------------------------------
+
+
+def test_programs_that_die_and_start_elsewhere_do_everything_once(engine_url: str, tmp_path: Path) -> None:
+    """000-2, 000-36, 002-20: killed and started again in a worktree, a clone, outside, after a remote and a move."""
+    outcome = campaign.run(tmp_path, seed=1, url=engine_url if "://" in engine_url else None, jobs=2, starts=8)
+    assert outcome.bad == []
+    assert outcome.seen["jobs"] == 2
+    assert outcome.seen["kills"] >= 4
+
+
+def test_a_scope_that_comes_from_the_directory_does_things_twice(tmp_path: Path) -> None:
+    """The control: yesterday's rule."""
+    bad = campaign.run(tmp_path, seed=1, jobs=1, starts=8, yesterday=True).bad
+    assert {sentence.partition(":")[0] for sentence in bad} >= {"sent twice", "handled twice", "granted twice"}
+
+
+@pytest.mark.parametrize("proceed", [False, True])
+def test_a_doubt_in_other_words_is_sent_twice_only_if_the_session_does_not_stop(
+    engine_url: str, tmp_path: Path, proceed: bool
+) -> None:
+    """000-19, 000-36: an LLM varies its arguments after each kill. The control passes over each doubt."""
+    url = engine_url if "://" in engine_url else None
+    outcome = campaign.run(tmp_path, seed=3, url=url, jobs=1, varied=True, proceed=proceed)
+    assert [sentence.partition(":")[0] for sentence in outcome.bad] == (["sent twice"] if proceed else [])
+    assert outcome.seen["variations refused"] > 0
+
+
+def test_a_stop_that_does_not_name_what_it_refuses_is_found(tmp_path: Path) -> None:
+    """The control: errors without the effect in doubt and without the repositories."""
+    outcome = campaign.run(tmp_path, seed=2, jobs=1, varied=True, unnamed=True)
+    assert {sentence.partition(":")[0] for sentence in outcome.bad} == {"a stop without its reason"}
+    assert len(outcome.bad) == outcome.seen["stops by effect_in_doubt"] + outcome.seen["stops by other_repository"]
+
+
+# -- commands, child processes, hooks --------------------------------------------------------------------
+
+
+def _shells(tmp_path: Path, url: str) -> tuple[Shell, Shell, Shell]:
+    """One store from a repository, from another one and from outside any."""
+    shop, outside = places.repository(tmp_path / "shop", ORIGIN), tmp_path / "outside"
+    outside.mkdir()
+    store = {"STANDFAST_DATA_DIR": str(tmp_path / "data"), "STANDFAST_DB_URL": url}
+    return Shell(shop, **store), Shell(_other(shop), **store), Shell(outside, **store)
+
+
+def test_once_is_once_from_everywhere_and_refused_from_another_repository(engine_url: str, tmp_path: Path) -> None:
+    """000-36, 002-7: the same command and key: run once, replayed outside, and stopped with its reason elsewhere."""
+    here, there, outside = _shells(tmp_path, engine_url)
+    command = ("once", "deploy", "--", "sh", "-c", f"echo ran >> {tmp_path}/ran; echo deployed")
+    for shell in (here, outside):
+        done = shell.run(*command)
+        assert (done.returncode, done.stdout) == (0, "deployed\n"), done.stderr
+    refused = there.run("--json", *command)
+    said = json.loads(refused.stderr)["error"]
+    assert (refused.returncode, said["code"]) == (4, "other_repository")
+    assert "github.com/shop/shop" in said["message"]
+    assert "--scope NAME" in said["hint"]
+    for words in (("--scope", "blue", *command), ("once", "--scope", "blue", *command[1:])):
+        assert there.run(*words).stdout == "deployed\n"
+    assert (tmp_path / "ran").read_text() == "ran\nran\n"
+
+
+def test_a_child_of_a_session_works_in_its_repository_and_scope(engine_url: str, tmp_path: Path) -> None:
+    """000-19, 000-36: `session run` carries both, wherever its command goes."""
+    here, there, _ = _shells(tmp_path, engine_url)
+    inner = f"cd {there.place} && {STANDFAST} task add 'found there' && {STANDFAST} once sent -- true"
+    done = here.run("--scope", "blue", "session", "run", "job", "--", "sh", "-c", inner)
+    assert done.returncode == 0, done.stderr
+    assert [one["title"] for one in here.data("task", "list", "--scope", "blue")] == ["found there"]
+    assert there.data("task", "list", "--scope", "blue") == []
+    (effect,) = here.data("effect", "list", "--scope", "blue")
+    assert (effect["scope"], effect["origin"]) == ("blue", "github.com/shop/shop")
+    # A command that only names the session takes them from it.
+    held = here.data("session", "open", "by-hand")["id"]
+    named = Shell(there.place, **{**there.environment, "STANDFAST_SESSION": held})
+    named.data("task", "add", "by hand")
+    assert [one["title"] for one in here.data("task", "list")] == ["by hand"]
+
+
+def test_a_run_of_a_loop_works_in_the_repository_of_its_loop(engine_url: str, tmp_path: Path) -> None:
+    """000-38: its command sees the loop's repository and scope, not the daemon's or the caller's."""
+    here, _, outside = _shells(tmp_path, engine_url)
+    where = tmp_path / "where.json"
+    command = f"cd {outside.place} && {STANDFAST} where --json > {where}"
+    added = here.run("loop", "add", "nightly", "--every", "1h", "--scope", "blue", "--", "sh", "-c", command)
+    assert added.returncode == 0, added.stderr
+    done = outside.run("--scope", "blue", "loop", "run", "nightly", "--here")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(where.read_text())["data"]
+    assert (found["scope"], found["origin"]) == ("blue", "github.com/shop/shop")
+
+
+def test_a_daemon_runs_a_loop_in_the_repository_of_the_loop(engine_url: str, tmp_path: Path) -> None:
+    """000-38, 000-36: a daemon process of another repository; the command's own rows carry the loop's labels."""
+    here, there, outside = _shells(tmp_path, engine_url)
+    inner = f"cd {outside.place} && {STANDFAST} task add 'found at night' && {STANDFAST} once nightly-report -- true"
+    added = here.run("--scope", "blue", "loop", "add", "nightly", "--every", "1s", "--", "sh", "-c", inner)
+    assert added.returncode == 0, added.stderr
+    started = there.data("daemon", "start")
+    try:
+        until(lambda: here.data("effect", "list", "--state", "acknowledged", "--scope", "blue"), every_s=0.2)
+        assert there.data("daemon", "status")["pid"] == started["pid"]
+    finally:
+        there.run("daemon", "stop", "--now")
+    with standfast.open(engine_url, data_dir=tmp_path / "data") as sf:
+        for written in (
+            "task WHERE title = 'found at night'",
+            "effect WHERE key = 'nightly-report'",
+            "run WHERE state = 'done'",
+            "event WHERE type LIKE 'task.%' OR type LIKE 'effect.%'",
+        ):
+            rows = sf.rows(f"SELECT DISTINCT scope, git_dir, origin FROM {written}")
+            labels = [(row["scope"], row["git_dir"], row["origin"]) for row in rows]
+            assert labels == [("blue", str(here.place / ".git"), "github.com/shop/shop")], written
+
+
+@pytest.mark.parametrize("named", ["by STANDFAST_SESSION", "by its hooks"])
+def test_an_mcp_call_works_in_the_repository_and_scope_of_its_session(
+    named: str, engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """000-36: also a call that names its session of Codex, to a server that was started elsewhere."""
+    pytest.importorskip("mcp", reason="the extra is not installed: pip install 'standfast[mcp]'")
+    from standfast import config
+    from standfast.cli.open_store import opened
+    from standfast.interchange.hooks import payloads
+    from standfast.interchange.hooks.record import Hooks
+    from standfast.mcp.callers import Callers
+
+    shop, data = places.repository(tmp_path / "shop", ORIGIN), tmp_path / "data"
+    scope = "blue" if named == "by STANDFAST_SESSION" else None
+    settings = config.load(engine_url, data_dir=data, cwd=shop, actor="codex:s1", scope=scope)
+    with opened(settings) as sf:
+        if scope is None:
+            payload = {"hook_event_name": "SessionStart", "session_id": "s1", "cwd": str(shop), "source": "startup"}
+            Hooks(sf._store).keep(payloads.heard("codex", payload, 1, redact=False))
+        else:
+            monkeypatch.setenv("STANDFAST_SESSION", sf.sessions.open("job").record.id)
+    monkeypatch.delenv("STANDFAST_ACTOR", raising=False)
+
+    async def call(server: standfast.Standfast) -> None:
+        callers = Callers(server)
+        with await callers.acting({"threadId": "s1"}):
+            callers.sf.effects.begin("post", key="post:1")
+            callers.sf.tasks.add("found by the agent")
+        callers.close()
+
+    with opened(config.load(engine_url, data_dir=data, cwd=_other(shop), actor="server")) as server:
+        asyncio.run(call(server))
+    with opened(settings) as sf:
+        assert sf.effects.get("post:1").origin == "github.com/shop/shop"
+        assert [task.title for task in sf.tasks.list()] == ["found by the agent"]
+
+
+def test_a_hook_judges_by_the_gates_of_its_session_and_of_its_directory(
+    engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """000-22: an agent that leaves its repository does not leave the gates of its session behind."""
+    from standfast import config, handle
+    from standfast.interchange.hooks import payloads
+    from standfast.interchange.hooks.record import Hooks
+
+    shop = places.repository(tmp_path / "shop", ORIGIN)
+    other = _other(shop)
+    for place, pattern in ((shop, "git push*"), (other, "rm *")):
+        monkeypatch.chdir(place)
+        with standfast.open(engine_url, data_dir=tmp_path / "data") as sf:
+            sf.gates.add(pattern)
+    sessions, judged = set(), []
+    for place in (shop, other):
+        payload = {"hook_event_name": "PreToolUse", "session_id": "s1", "cwd": str(place), "tool_name": "Bash"}
+        heard = payloads.heard("claude-code", payload | {"tool_input": {"command": "ls"}}, 1, redact=False)
+        settings = config.load(engine_url, data_dir=tmp_path / "data", cwd=place, actor="claude-code:s1")
+        with handle.connect(settings, as_actor=True) as sf:
+            kept = Hooks(sf._store).keep(heard)
+            sessions.add(kept.session_id)
+            judged.append({gate["pattern"] for gate in kept.gates})
+    assert len(sessions) == 1
+    assert judged == [{"git push*"}, {"git push*", "rm *"}]

@@ -1,0 +1,257 @@
+"""`standfast db move`: every row goes to the other engine and back; killed anywhere, one store is the authority."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+import standfast
+from standfast.admin.copies.here import look
+from standfast.admin.move import normal
+from standfast.config.target import Target
+from standfast.db.postgres import copying as server
+from standfast.db.sqlite import moving
+from standfast.db.tables import Sum, line
+from tests import remembering
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    with remembering.home() as made:
+        yield made
+
+
+@pytest.fixture
+def shell(home: Path) -> Run:
+    return lambda url, *words, **variables: remembering.run(home, *words, STANDFAST_DB_URL=url, **variables)
+
+
+def answer(shell: Run, url: str, *words: str) -> Any:
+    done = shell(url, *words, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["data"]
+
+
+def error(shell: Run, url: str, *words: str) -> tuple[int, str]:
+    done = shell(url, *words, "--json")
+    return done.returncode, json.loads(done.stderr.splitlines()[-1])["error"]["code"]
+
+
+def engine_of(url: str) -> str:
+    return "pg" if "://" in url else "sqlite"
+
+
+def move(shell: Run, source: str, target: str, **variables: str) -> Any:
+    plan = answer(shell, source, "db", "move", engine_of(target), target)
+    return shell(
+        source, "db", "move", engine_of(target), target, "--commit", "--confirm", plan["hash"], "--global", **variables
+    )
+
+
+def hashes(url: str) -> dict[str, tuple[int, str]]:
+    """Rows and hash of every table."""
+    found = {}
+    with server.snapshot(url) if "://" in url else moving.snapshot(url) as source:
+        for table in source.tables:
+            own = Sum()
+            for row in source.rows(table):
+                same = normal(table, row)
+                if same is not None:
+                    own.add(line(same))
+            found[table.name] = own.rows, own.hash
+    return found
+
+
+def filled(url: str, data: Path) -> dict[str, Any]:
+    """A store with rows of several kinds; what a later look has to find."""
+    with standfast.open(url, data_dir=data) as sf:
+        task = sf.tasks.add("one")
+        with sf.session("pay") as s:
+            s.effect("charge", {"n": 1}, do=lambda call: call.key)
+            s.say("user", "hello")
+        for n in range(5):
+            sf.events.append("orders", "placed", n)
+        batch = sf.events.poll("billing", limit=3)
+        sf.events.commit(batch)
+        sf.artifacts.put(b"x" * 300_000, name="big")
+        sf.leases.acquire("deploy", for_="1h")
+        return {"receipt": str(task.receipt), "next": [event.seq for event in sf.events.poll("billing").events]}
+
+
+def check(url: str, data: Path, wanted: dict[str, Any]) -> None:
+    with standfast.open(url, data_dir=data) as sf:
+        assert sf.journal.verify(wanted["receipt"]).seq == int(wanted["receipt"].partition(":")[0])
+        assert [event.seq for event in sf.events.poll("billing").events] == wanted["next"]
+        assert len(sf.artifacts.read(sf.artifacts.list()[0].id)) == 300_000
+        assert sf.journal.check().findings == []
+        with sf.session("pay") as s:
+            assert s.effect("charge", {"n": 1}, do=lambda call: "again").startswith("sf_")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def two(request: pytest.FixtureRequest, pg_database: str, home: Path) -> tuple[str, str]:
+    """A place on each engine, in both orders."""
+    file = str(home / "data" / "standfast.db")
+    return (file, pg_database) if request.param == "sqlite" else (pg_database, file)
+
+
+def test_there_and_back_every_row_is_the_same(shell: Run, two: tuple[str, str], home: Path) -> None:
+    """001-52, 003-21: ids, numbers, keys, fences, receipts, artifacts and the next events of a consumer."""
+    a, b = two
+    wanted = filled(a, home / "data")
+    before = hashes(a)
+    with standfast.open(a, data_dir=home / "data") as running:
+        done = move(shell, a, b)
+        assert done.returncode == 0, done.stderr
+        assert hashes(b) == before
+        with pytest.raises(standfast.StorageError, match="this store moved to") as caught:
+            running.tasks.add("late")
+        assert caught.value.code == "store_moved"
+    assert error(shell, a, "task", "list") == (78, "store_moved")
+    done = move(shell, b, a)
+    assert done.returncode == 0, done.stderr
+    assert hashes(a) == before
+    check(a, home / "data", wanted)
+
+
+EVENT = (
+    "INSERT INTO standfast.event (xid, time_us, occurred_us, scope, actor, holder, source, type, subject)"
+    " VALUES (CAST(%s AS xid8), 1, 1, '', 'a', 'h', 'seen', 'x.y', %s)"
+)
+
+
+@pytest.mark.parametrize("first", range(4))
+def test_a_consumer_in_the_middle_of_late_commits_gets_each_event_once(
+    pg_database: str, home: Path, first: int
+) -> None:
+    """001-52: rows that PostgreSQL committed out of order, read on both engines by one consumer."""
+    file, data = str(home / "data" / "standfast.db"), home / "data"
+    with standfast.open(pg_database, data_dir=data) as sf, psycopg.connect(pg_database, autocommit=True) as admin:
+        for xid, subject in ((18, "one"), (20, "three"), (19, "two"), (21, "four")):
+            admin.execute(EVENT, (str(xid), subject))
+        got = {"early": taken(sf, "early", first), "late": []}
+    for number, (a, b) in enumerate(((pg_database, file), (file, pg_database), (pg_database, file))):
+        plan = standfast.move(b, url=a, data_dir=data)
+        standfast.move(b, url=a, data_dir=data, confirm=plan.hash)
+        with standfast.open(b, data_dir=data) as sf:
+            got["early"] += taken(sf, "early", 1)
+            got["late"] += taken(sf, "late", number + 1)
+            sf.tasks.add(f"after move {number}")
+            if number == 2:
+                got = {name: [*seen, *taken(sf, name, 100)] for name, seen in got.items()}
+    wanted = ["four", "one", "three", "two"]
+    assert {name: sorted(one for one in seen if one in wanted) for name, seen in got.items()} == {
+        "early": wanted,
+        "late": wanted,
+    }
+
+
+def taken(sf: standfast.Standfast, name: str, limit: int) -> list[str]:
+    """Up to so many of the next events of a consumer of the whole journal, by their subject."""
+    if not limit:
+        return []
+    batch = sf.events.poll(name, limit=limit)
+    sf.events.commit(batch)
+    return [event.subject for event in batch.events]
+
+
+POINTS = [
+    *("move.before_commit", "move.after_commit"),
+    *(pytest.param(f"move.{point}", marks=pytest.mark.slow) for point in ("before_mark", "after_mark", "after_seal")),
+]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_anywhere_one_store_is_the_authority(shell: Run, two: tuple[str, str], home: Path, point: str) -> None:
+    """002-11: before the commit of the target the source goes on, after it the target does; never both."""
+    a, b = two
+    answer(shell, a, "task", "add", "one")
+    assert move(shell, a, b, STANDFAST_CRASH_AT=point).returncode == -9
+    moved = point in ("move.after_commit", "move.after_seal")
+    first = shell(a, "task", "add", "two")
+    assert (first.returncode == 0) is not moved, first.stderr
+    there = look(Target("postgres" if "://" in b else "sqlite", b))
+    assert (there is not None) is moved
+    assert (answer(shell, b if moved else a, "task", "list") != []) is True
+    if not moved:
+        done = move(shell, a, b)
+        assert done.returncode == 0, done.stderr
+        assert error(shell, a, "task", "add", "three") == (78, "store_moved")
+
+
+def test_what_is_under_way_is_waited_for_and_nothing_moves(shell: Run, two: tuple[str, str], home: Path) -> None:
+    """003-21: refused while a live process sends; a place with another store is refused; agents are refused."""
+    a, b = two
+    with standfast.open(a, data_dir=home / "data") as sf:
+        sf.effects.begin("charge", {}, key="k")
+        done = move(shell, a, b)
+        assert (done.returncode, "under way" in done.stderr) == (4, True)
+        sf.effects.done("k", None)
+        sf.tasks.add("goes on")
+    assert shell(a, "db", "move", engine_of(b), b, "--commit", CLAUDECODE="1").returncode == 5
+    assert shell(a, "db", "move", engine_of(b), b, "--commit").returncode == 5
+    assert answer(shell, b, "task", "add", "another store")
+    assert error(shell, a, "db", "move", engine_of(b), b)[0] == 4
+
+
+def test_a_move_waits_for_what_is_under_way(shell: Run, home: Path) -> None:
+    """003-21: `--wait` says what it waits for, and moves when the effect has ended."""
+    a, b = str(home / "data" / "standfast.db"), str(home / "other" / "standfast.db")
+    with standfast.open(a, data_dir=home / "data") as sf:
+        sf.effects.begin("charge", {}, key="k")
+        plan = answer(shell, a, "db", "move", "sqlite", b)
+        words = ["db", "move", "sqlite", b, "--commit", "--confirm", plan["hash"], "--global", "--wait", "1m"]
+        command, variables = [sys.executable, "-m", "standfast", *words], remembering.environment(home)
+        variables["STANDFAST_DB_URL"] = a
+        with subprocess.Popen(command, env=variables, cwd=home, stderr=subprocess.PIPE, text=True) as moving:
+            assert moving.stderr is not None
+            assert "is under way in a live process: waiting up to 1m" in moving.stderr.readline()
+            sf.effects.done("k", None)
+            assert moving.wait(60) == 0
+    assert error(shell, a, "task", "list") == (78, "store_moved")
+
+
+def test_a_server_that_is_away_is_named(shell: Run, home: Path) -> None:
+    a = str(home / "data" / "standfast.db")
+    answer(shell, a, "task", "add", "one")
+    away = "postgresql://postgres@127.0.0.1:1/none"
+    assert error(shell, a, "db", "move", "pg", away) == (1, "unreachable")
+    assert error(shell, away, "restore", "--here")[1] in ("unreachable", "not_found")
+    assert error(shell, away, "store", "reset") == (1, "unreachable")
+    assert [task["title"] for task in answer(shell, a, "task", "list")] == ["one"]
+
+
+def test_choosing_another_store_says_how_many_rows_stay(shell: Run, home: Path) -> None:
+    """003-21: `db sqlite` and `db pg` move nothing, and name the command that does."""
+    a = str(home / "data" / "standfast.db")
+    answer(shell, a, "task", "add", "one")
+    done = shell(a, "db", "sqlite", str(home / "other.db"), "--global")
+    assert "journal rows stay in" in done.stderr
+    assert "standfast db move" in done.stderr
+
+
+def test_the_daemon_of_a_store_that_moved_ends(shell: Run, home: Path) -> None:
+    """003-21: it has nothing under way, or the move would be refused."""
+    a, b = str(home / "data" / "standfast.db"), str(home / "other" / "standfast.db")
+    answer(shell, a, "task", "add", "one")
+    command = [sys.executable, "-m", "standfast", "daemon", "run"]
+    variables = remembering.environment(home, STANDFAST_DB_URL=a)
+    with subprocess.Popen(command, env=variables, cwd=home, stderr=subprocess.PIPE, text=True) as daemon:
+        try:
+            assert daemon.stderr is not None
+            while "leading" not in daemon.stderr.readline():
+                assert daemon.poll() is None
+            done = move(shell, a, b)
+            assert done.returncode == 0, done.stderr
+            assert daemon.wait(60) == 78
+        finally:
+            daemon.kill()

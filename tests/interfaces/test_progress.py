@@ -1,0 +1,70 @@
+"""Work over a second shows how far it is: a bar on a terminal, a line when piped."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from contextlib import redirect_stderr
+
+import pytest
+
+from standfast.cli.output import Out
+from standfast.cli.progress import reported
+
+
+class Seconds:
+    """A clock that the test sets."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def at_each_second(report: Callable[[str, int, int], None], clock: Seconds, seconds: int) -> None:
+    for clock.now in range(seconds + 1):
+        report("verifying", int(clock.now), seconds)
+
+
+def test_in_a_pipe_a_line_comes_after_a_second_and_then_every_five(capsys: pytest.CaptureFixture[str]) -> None:
+    """003-40: stderr only, so that the data stays clean."""
+    clock = Seconds()
+    at_each_second(reported(Out(), clock), clock, 12)
+    lines = [f"standfast: verifying: {n} of 12\n" for n in (1, 6, 11)]
+    assert capsys.readouterr() == ("", "".join(lines))
+
+
+def test_work_that_takes_less_than_a_second_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Seconds()
+    report = reported(Out(), clock)
+    clock.now = 0.9
+    report("verifying", 1, 2)
+    assert capsys.readouterr() == ("", "")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_a_bar_grows_and_the_answer_replaces_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """003-40: the bar is one line, and nothing of it stays."""
+    with redirect_stderr(Terminal()) as terminal:
+        clock, out = Seconds(), Out()
+        at_each_second(reported(out, clock), clock, 2)
+        out.text("done")
+    drawn = terminal.getvalue()
+    assert "████████████░░░░░░░░░░░░  50%  verifying: 1 of 2" in drawn
+    assert "100%  verifying: 2 of 2" in drawn
+    assert "\n" not in drawn
+    assert drawn.endswith("\r\x1b[K")
+    assert capsys.readouterr().out == "done\n"
+
+
+def test_an_unknown_total_is_a_count() -> None:
+    with redirect_stderr(Terminal()) as terminal:
+        clock, out = Seconds(), Out()
+        report = reported(out, clock)
+        clock.now = 2
+        report("indexing for the search", 1234, 0)
+    assert terminal.getvalue() == "\r\x1b[Kindexing for the search: 1,234"

@@ -1,0 +1,72 @@
+"""Every example runs, and runs again: what it says it did is done once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import places
+
+EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.py"))
+
+
+every_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+
+
+@every_example
+def test_an_example_runs_in_a_repository_and_outside_it(example: Path, tmp_path: Path) -> None:
+    """000-36: no run stops that no crash came before, and none sends again what the first has sent."""
+    home = places.repository(tmp_path / "shop", places.ORIGIN)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    assert all(said_in(example, home, (home, outside)))
+
+
+@pytest.mark.slow
+@every_example
+def test_an_example_runs_from_changing_directories_and_says_the_same(example: Path, tmp_path: Path) -> None:
+    """000-36: what it says it did is done once, and no run stops that no crash came before: 100 runs in all."""
+    home = places.repository(tmp_path / "shop", places.ORIGIN)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    said = said_in(example, home, (home, outside, places.worktree(home), places.clone(home)))
+    assert said[0]
+    # Outside, tasks and decisions are other ones.
+    assert (said[2], said[3]) == (said[0], said[0])
+
+
+def said_in(example: Path, home: Path, directories: tuple[Path, ...]) -> list[str]:
+    """What the example prints in each directory, one after the other, on one store."""
+    environment = {**os.environ, "STANDFAST_DATA_DIR": str(home.parent / "data")}
+    said = []
+    for where in directories:
+        for file in home.iterdir():  # what plays the outside system is the same from everywhere
+            if file.name != ".git" and where != home:
+                (where / file.name).symlink_to(file)
+        done = subprocess.run(
+            [sys.executable, str(example)], env=environment, cwd=where, capture_output=True, text=True
+        )
+        assert (done.returncode, done.stderr) == (0, ""), where
+        said.append(done.stdout)
+    return said
+
+
+def test_a_hundred_runs_of_examples_are_made() -> None:
+    assert 4 * len(EXAMPLES) >= 100
+
+
+def test_without_a_key_the_governor_meets_every_failure_and_its_books_are_right(tmp_path: Path) -> None:
+    """000-46, 000-47: the fallback is deterministic and no happy path: refused, lost, dead, too dear, overdrawn."""
+    example = next(path for path in EXAMPLES if path.stem == "budgets_governor_without_a_key")
+    done = subprocess.run([sys.executable, str(example)], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.splitlines() == [
+        "4 dead agents, 3 done, 2 lost answers, 4 overruns, 3 refusals, 2 stopped by the budget",
+        "3585 tokens on the provider's bill, 3585 in our books, 0 held",
+    ], done.stderr
+    keyed = {**os.environ, "MODEL_API_KEY": "x"}
+    asked = subprocess.run([sys.executable, str(example)], env=keyed, cwd=tmp_path, capture_output=True, text=True)
+    assert "put the client of your provider here" in asked.stderr  # with a key the script is not used

@@ -1,0 +1,32 @@
+"""A live agent changes its file between imports: `standfast_prove.models.imports`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from standfast.serial import redaction
+from standfast_prove.models.playing import play
+
+
+def test_what_was_finished_is_there_once_in_order(engine_url: str, tmp_path: Path) -> None:
+    """000-9, 002-3: appended, interrupted, copied, moved or rewritten: imported exactly once."""
+    play("imports", engine_url, tmp_path / "data", examples=5 if engine_url.startswith("postgres") else 25)
+
+
+@pytest.mark.parametrize("shape", redaction.SHAPES, ids=lambda shape: f"{shape.name}-{shape.prefixes[0]}")
+def test_the_quick_search_finds_whatever_a_pattern_of_a_secret_matches(shape: redaction.Shape) -> None:
+    """A line is looked at closely only where the quick search points: it may point too often, never too rarely."""
+    pattern = re.compile(shape.pattern, re.ASCII)
+
+    @settings(max_examples=15, deadline=None, database=None)
+    @given(st.from_regex(pattern, alphabet=st.characters(min_codepoint=32, max_codepoint=126)))
+    def found(text: str) -> None:
+        if pattern.search(text):
+            assert redaction.suspicious(text.encode()), text
+
+    found()

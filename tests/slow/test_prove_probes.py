@@ -1,0 +1,24 @@
+"""The campaign `probes`, a few tries of each scene. Scenes whose server is not installed are skipped by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from standfast_prove.campaigns import probes
+from standfast_prove.probes.scenes import SAMPLE, SCENES
+from tests.skipping import or_skip
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_a_killed_action_is_settled_and_happens_once(scene: str, tmp_path: Path) -> None:
+    """001-34, 002-15, 002-20: killed at random, with a remote that answers late; counted at the remote."""
+    outcome = probes.run(tmp_path / "place", seed=7, scenes=(scene,), tries=3)
+    missing = [what for what in outcome.seen if what.startswith("scenes not run")]
+    if missing and scene not in SAMPLE:
+        with or_skip():
+            raise probes.Unavailable(missing[0])
+    assert not missing
+    assert not outcome.bad, outcome
+    assert outcome.seen["tries"] == 3
