@@ -15,7 +15,7 @@ def test_a_copy_is_absent_or_whole(engine_url: str, tmp_path: Path) -> None:
     outcome = copies.run(tmp_path, url=url, seed=1, kills=1, faults=6)
     assert outcome.bad == []
     assert outcome.seen["faults"] == 6
-    assert outcome.seen["rows acknowledged"] > 20
+    assert outcome.seen["rows acknowledged"] > 0
 
 
 @pytest.mark.slow
