@@ -11,6 +11,7 @@ depend on whose terminal it was started from.
     pg_url       the server itself: one per test process, started when first asked for
 
 The order of modules, and of the tests in each, is shuffled by a seed that is printed first. `--seed N` repeats it.
+The seed also picks the one set of parameters with which `make test` runs a test on PostgreSQL. SQLite gets all of them.
 """
 
 from __future__ import annotations
@@ -123,7 +124,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         session.config.get_terminal_writer().line(f"order of tests: --seed {session.config.option.seed}")
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in repeats_on_postgres(items, config.option.seed):
+        item.add_marker("slow")
     if config.option.quick:
         config.hook.pytest_deselected(items=[item for item in items if not is_quick(item)])
         items[:] = filter(is_quick, items)
@@ -145,6 +149,17 @@ def is_quick(item: pytest.Item) -> bool:
     long = item.get_closest_marker("slow") or name.endswith(("_properties", "_storm", "_cli"))
     long = long or name.startswith(("test_daemon", "test_prove")) or name in NOT_QUICK
     return bool(fixtures & {"sf", "engine_url"}) and engine != "postgres" and "pg_url" not in fixtures and not long
+
+
+def repeats_on_postgres(items: list[pytest.Item], seed: int) -> list[pytest.Item]:
+    """The tests that `make slow` runs on PostgreSQL: for each function all sets of parameters but one."""
+    order = random.Random(seed)
+    sets: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        if params.get("engine_url") == "postgres" and not item.get_closest_marker("slow"):
+            sets.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    return [item for same in sets.values() for item in order.sample(same, len(same) - 1)]
 
 
 def shuffled(items: list[Any], seed: int, *, groups: Callable[[Any], Sequence[object]]) -> list[Any]:

@@ -76,6 +76,7 @@ def test_a_server_is_asked_and_its_wal_position_does_not_move(pg_url: str) -> No
         audit.audit("postgresql://ada@127.0.0.1:1/x")
 
 
+@pytest.mark.slow  # moto takes 20 s of CPU to import
 def test_an_rds_instance(aws: Any) -> None:
     """000-43: retention, PITR window, encryption, deletion protection."""
     rds = aws.client("rds")
@@ -93,6 +94,7 @@ def test_an_rds_instance(aws: Any) -> None:
         audit.audit("rds:none")
 
 
+@pytest.mark.slow  # moto takes 20 s of CPU to import
 def test_a_bucket(aws: Any) -> None:
     """000-43: versioning, object lock, encryption, public access."""
     client = aws.client("s3")
@@ -111,6 +113,7 @@ def test_a_bucket(aws: Any) -> None:
     assert safe == {"versioning": "ok", "lock": "ok", "encryption": "ok", "public": "ok"}
 
 
+@pytest.mark.slow  # moto takes 20 s of CPU to import
 def test_a_client_of_an_audit_refuses_to_write(aws: Any) -> None:
     """000-43: before the call leaves this machine."""
     client = audit._client("s3")
@@ -170,6 +173,7 @@ def only_reading(endpoint: str) -> Iterator[tuple[str, list[str]]]:
         server.server_close()
 
 
+@pytest.mark.slow  # installs moto
 def test_an_audit_of_s3_needs_no_right_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """000-43: behind a proxy that refuses writing, and with a key that may only read. A copy fails, as the control."""
     frameworks.importable(MOTO)  # has boto3

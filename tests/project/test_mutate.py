@@ -141,6 +141,7 @@ def test_a_gap_is_caught_by_its_test_or_survives(tmp_path: Path) -> None:
     assert (tmp_path / "tree-gaps/src/standfast/limits.py").read_bytes() == LIMITS
 
 
+@pytest.mark.slow
 def test_a_mutant_is_applied_caught_and_taken_back(tmp_path: Path) -> None:
     """In a tree of its own with one module and one test: one change is caught, one is not."""
     root = tmp_path / "tiny"

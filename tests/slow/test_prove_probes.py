@@ -8,10 +8,11 @@ import pytest
 
 from standfast_prove.campaigns import probes
 from standfast_prove.probes.scenes import SAMPLE, SCENES
+from tests.sampling import sampled
 from tests.skipping import or_skip
 
 
-@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("scene", sampled(SCENES, "git-push-file", "keyed-post"))
 def test_a_killed_action_is_settled_and_happens_once(scene: str, tmp_path: Path) -> None:
     """001-34, 002-15, 002-20: killed at random, with a remote that answers late; counted at the remote."""
     outcome = probes.run(tmp_path / "place", seed=7, scenes=(scene,), tries=3)
