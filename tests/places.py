@@ -186,6 +186,22 @@ def artifact(sf: standfast.Standfast) -> str:
     return sf.artifacts.put(b"3 tests failed", name="build.log", kind="log").id
 
 
+def budget(sf: standfast.Standfast) -> str:
+    return sf.budgets.set("agent:coder", tokens=1000).id
+
+
+def budget_hold(sf: standfast.Standfast) -> str:
+    sf.budgets.set("team", tokens=1000)
+    held = sf.budgets.reserve("team", tokens=10, key="call:9")
+    return (sf.budgets.settle(held, tokens=7) if held.state == "held" else held).id
+
+
+def model_call(sf: standfast.Standfast) -> str:
+    with sf.session("models") as s:
+        used = {"input_tokens": 8, "output_tokens": 2}
+        return s.model_call("large-2", prompt="hi", response="hello", usage=used, key="first").id
+
+
 def agent(sf: standfast.Standfast) -> str:
     return str(sf.agents.set("coder", kind="claude-code").first_seen_us)
 
@@ -242,6 +258,12 @@ def state(sf: standfast.Standfast) -> str:
     return str(sf.state.update("branch", first, default=None).value)
 
 
+def knowledge(sf: standfast.Standfast) -> str:
+    added = sf.knowledge.add("CI needs node 20", agent="coder")
+    assert added.id in [one.id for one in sf.knowledge.list()]
+    return added.id
+
+
 def gate(sf: standfast.Standfast) -> str:
     return sf.gates.add("git push*").id
 
@@ -253,6 +275,7 @@ KEYED: dict[str, Operation] = {
     "step": step,
     "subagent": subagent,
     "message": message,
+    "model call": model_call,
     "ask": ask,
     "effect": effect,
     "effect key": effect_key,
@@ -271,6 +294,8 @@ SHARED: dict[str, Operation] = {
     "event stream": event_stream,
     "consumer": consumer,
     "artifact": artifact,
+    "budget": budget,
+    "budget hold": budget_hold,
     "agent": agent,
     "item": item,
     "thread": thread,
@@ -283,6 +308,7 @@ OWNED: dict[str, Operation] = {
     "decision": decision,
     "order": order,
     "state": state,
+    "knowledge": knowledge,
     "gate": gate,
 }
 """One for each repository."""

@@ -2118,7 +2118,7 @@ class AsyncKnowledgeStore:
         supersedes: str | None = ...,
         fresh_for: Duration | None = ...,
     ) -> Knowledge:
-        """Add a text that an agent learned, once per agent and source. A repeated call returns the first row."""
+        """Add a text that an agent learned, once per repository, agent and source. A repeat returns the first row."""
     async def forget(self, which: str) -> Forgotten:
         """Delete a text. `standfast undo` brings it back for 30 days."""
     async def index(self) -> Indexed:

@@ -141,11 +141,11 @@ def test_approvals_of_other_repositories_are_listed_outside_and_counted_inside(t
 def test_a_crashed_session_behind_a_hundred_live_ones_is_shown(
     sf: standfast.Standfast, engine_url: str, tmp_path: Path
 ) -> None:
-    """000-17: what died is reported, however many others are alive."""
+    """000-17: what died is reported, however many others are alive. The report reads the oldest first."""
+    live = [sf.session(f"live-{n}").__enter__() for n in range(recovery.EACH_MAX + 1)]
     with Other(engine_url, tmp_path / "data", "sf.session('gone').__enter__()\nsay('open')\nwait()") as other:
         other.hear("open")
         other.kill()
-    live = [sf.session(f"live-{n}").__enter__() for n in range(recovery.EACH_MAX + 1)]
     report = sf.recovery.report()
     assert [item.what for item in report.items] == ["session 'gone' crashed: its process is gone"]
     assert not report.truncated

@@ -20,6 +20,8 @@ INNER: dict[str, Callable[[standfast.Standfast, Any], object]] = {
     "ask": lambda sf, s: s.ask("reviewer", 1, key="inner"),
     "begin": lambda sf, s: sf.effects.begin("inner"),
     "plan": lambda sf, s: sf.effects.plan("inner"),
+    "request": lambda sf, s: sf.approvals.request("done"),
+    "wait": lambda sf, s: sf.approvals.wait("done", timeout=0),
     "compensate": lambda sf, s: sf.effects.compensate("done", lambda result: None),
 }
 
@@ -86,6 +88,24 @@ def test_only_the_outer_effect_waits_for_a_person(sf: standfast.Standfast, kind:
         assert [doubt.tool for doubt in s.resumed.in_doubt] == ["outer"]
         sf.effects.resolve(id, "not_applied", evidence="nothing was sent")
         assert s.effect("outer", do=lambda call: 1) == 1
+
+
+def test_an_approval_of_the_outer_effect_leaves_nothing_in_doubt(sf: standfast.Standfast) -> None:
+    """000-19: asked before its function runs, and denied or not answered, it was never dispatched."""
+    sent: list[int] = []
+
+    def outer(call: standfast.Call) -> None:
+        sent.append(call.attempt)
+
+    for _ in range(2):
+        with sf.session("a") as s, pytest.raises(standfast.ApprovalRequired) as caught:
+            s.effect("outer", do=outer, approve=True, wait=0)
+        assert [effect.state for effect in sf.effects.list()] == ["planned"]
+        assert sf.effects.in_doubt() == []
+    sf.approvals.grant(str(caught.value.approval_id), approver="ada")
+    with sf.session("a") as s:
+        s.effect("outer", do=outer, approve=True)
+    assert sent == [1]
 
 
 @pytest.mark.parametrize("found", [standfast.Applied(7), standfast.NotApplied()])

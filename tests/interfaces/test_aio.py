@@ -201,6 +201,7 @@ def test_a_call_that_is_not_awaited_warns_and_writes_nothing(engine_url: str, tm
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 sf.tasks.add("x")
+                sf.leases.acquire("other")
                 s.step("plan", lambda: 1)
                 sf.leases.hold("one")
                 gc.collect()
@@ -210,6 +211,7 @@ def test_a_call_that_is_not_awaited_warns_and_writes_nothing(engine_url: str, tm
 
     assert asyncio.run(main()) == [
         "coroutine 'Tasks.add' was never awaited",
+        "coroutine 'Leases.acquire' was never awaited",
         "coroutine 'NodeMethods.step' was never awaited",
         "coroutine 'Leases.hold' was never awaited",
     ]

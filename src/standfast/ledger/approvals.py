@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from standfast import crash, hints, serial
 from standfast.clock import DAY_US, SECOND_US, Deadline, Duration, duration_us, format_duration, iso
 from standfast.config.people import for_people
-from standfast.core import journal, notices, repositories
+from standfast.core import journal, notices, repositories, user_code
 from standfast.core.checks import NAME_MAX, bounded_us, page_size
 from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
@@ -325,6 +325,7 @@ class Approvals(Resource):
         Raises NotFound for an unknown effect and IllegalTransition for one that was sent.
         """
         for_us = duration_us(for_, "for_")
+        user_code.refuse_nested(f"a request for approval of {serial.clean(effect, 60)!r}")
 
         def ask(tx: Tx) -> Approval:
             row = tx.one(SQL.held_effect, id=self._effect(tx, effect)["id"])
@@ -437,6 +438,7 @@ class Approvals(Resource):
         """
         timeout_us = duration_us(timeout, "timeout")
         refused_inside(self.tx, "approvals.wait")
+        user_code.refuse_nested(f"a wait for approval {serial.clean(approval, 60)!r}")
         deadline = Deadline(self.store.caller.clock, LIFETIME_MAX_US if timeout_us is None else timeout_us)
         with self.store.watch() as watch:
             while (found := self.get(approval)).state == "requested":

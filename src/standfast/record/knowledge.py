@@ -126,7 +126,7 @@ class KnowledgeStore(Resource):
         supersedes: str | None = None,
         fresh_for: Duration | None = None,
     ) -> Knowledge:
-        """Add a text that an agent learned, once per agent and source. A repeated call returns the first row.
+        """Add a text that an agent learned, once per repository, agent and source. A repeat returns the first row.
 
         - `source`: where it comes from: a message, an artifact or a URL.
         - `agent`: the agent that it belongs to, if it is not the caller.
@@ -142,7 +142,7 @@ class KnowledgeStore(Resource):
             "source": None if source is None else keys.line(source, "source", limit=SOURCE_MAX),
             "agent": self.store.caller.actor if agent is None else keys.checked(agent, "agent", limit=NAME_MAX),
             "tags": _joined(tags),
-            "hash": serial.hash([text, source]),
+            "hash": serial.hash([text, source, self.store.caller.keyspace.repository]),
         }
         given = self._embedded(embedding, text)
         fresh_us = None if fresh_for is None else bounded_us(duration_us(fresh_for, "fresh_for"), "fresh_for")

@@ -10,8 +10,9 @@
     order.py        pytest plugin: run listed tests in the order of the list
     run.py          mutants against their tests, in two trees at once; results are appended to a file
     equivalent.toml mutants that no test can catch, each with its reason
-    gaps.py         the mutants of gaps.toml, each with the one test that must fail
+    gaps.py         the mutants of gaps.toml and repairs.toml, each with the one test that must fail
     gaps.toml       gaps that the first mutation run found, in 31 groups
+    repairs.toml    repaired defects: each mutant undoes one repair
 
 `python -m standfast_prove.mutate --seed N --count 400` draws a sample and prints its score:
 caught / (all - equivalent). A mutant that outlasts its time limit is caught.

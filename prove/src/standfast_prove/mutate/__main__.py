@@ -19,8 +19,9 @@ def main() -> None:
     options = _options()
     root = Path.cwd()
     place = root / ".mutate"
-    if options.gaps:
-        sys.exit(0 if _run_gaps(root, place) else 1)
+    if options.gaps or options.repairs:
+        file = "gaps.toml" if options.gaps else "repairs.toml"
+        sys.exit(0 if _run_listed(file, root, place) else 1)
     tests = CallMap(root, place / "map")
     if not options.recorded:
         tests.record(tree.make(root, place / "tree-map"))
@@ -41,10 +42,10 @@ def main() -> None:
     _print_score(chosen, equivalent, results)
 
 
-def _run_gaps(root: Path, place: Path) -> bool:
+def _run_listed(file: str, root: Path, place: Path) -> bool:
     with TemporaryPostgres() as server:
         say = partial(print, flush=True)
-        return gaps.run_all(gaps.listed(), root=root, place=place, server=server.url, say=say)
+        return gaps.run_all(gaps.listed(file), root=root, place=place, server=server.url, say=say)
 
 
 def _options() -> argparse.Namespace:
@@ -56,6 +57,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--recorded", action="store_true", help="use only the tests that were recorded before")
     parser.add_argument("--again", action="store_true", help="run the mutants again that survived")
     parser.add_argument("--gaps", action="store_true", help="run only the mutants of gaps.toml, each with its test")
+    parser.add_argument("--repairs", action="store_true", help="undo each repair of repairs.toml: its test must fail")
     return parser.parse_args()
 
 

@@ -1,4 +1,4 @@
-"""The gaps that the first mutation run found in the tests, each with the test that catches it now.
+"""Mutants with the test that must catch them: gaps of the first mutation run, and repaired defects, undone.
 
 A gap names its place by text, not by what `python.py` and `sql.py` find: some places are SQL inside Python, and some
 old places have a successor of another form.
@@ -25,7 +25,8 @@ TESTS_FAILED = 1
 class Gap:
     """The first `text` after `within` in `file` becomes `becomes`; `test` must fail then."""
 
-    group: int
+    group: int | str
+    """A number in gaps.toml, a defect in repairs.toml."""
     what: str
     file: str
     within: str
@@ -39,8 +40,8 @@ class Gap:
         return source[:at] + self.becomes + source[at + len(self.text) :]
 
 
-def listed() -> list[Gap]:
-    text = resources.files(__package__).joinpath("gaps.toml").read_text()
+def listed(file: str = "gaps.toml") -> list[Gap]:
+    text = resources.files(__package__).joinpath(file).read_text()
     return [Gap(**entry) for entry in tomllib.loads(text)["gap"]]
 
 
