@@ -260,7 +260,7 @@ def _lines(outcome: Outcome, chance: random.Random, place: Path, seed: int, url:
 
 def _new_decision(directory: Path, n: int) -> None:
     """In the first file that an import reads."""
-    first = sorted(directory.glob("decisions/*.jsonl"))[0]
+    first = min(directory.glob("decisions/*.jsonl"))
     with first.open("a") as file:
         file.write(json.dumps({"id": new_id("dec"), "state": "open", "what": f"decision {n}"}) + "\n")
 
