@@ -94,6 +94,10 @@ def test_without_the_hashes_of_members_a_damaged_bundle_is_imported(tmp_path: Pa
     assert "a damaged bundle was imported" in str(interchange.zips(tmp_path, inputs=60, unhashed=True).bad)
 
 
+def test_an_import_that_writes_before_it_has_read_every_file_changes_the_store(tmp_path: Path) -> None:
+    assert "refused text changed the store" in str(interchange.lines(tmp_path, seed=1, inputs=4, unread=True).bad)
+
+
 @pytest.mark.usefixtures("sf")
 @pytest.mark.parametrize("campaign", [interchange.zips, interchange.lines])
 def test_a_sample_of_damaged_inputs_is_refused(campaign: Campaign, engine_url: str, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +14,11 @@ import psycopg
 import pytest
 
 import standfast
-from standfast.admin.copies.here import look
+from standfast import config
+from standfast.admin.copies.here import look, promote
+from standfast.admin.copies.places import Directory
+from standfast.admin.copies.resource import read
+from standfast.admin.copies.restore import restore
 from standfast.admin.move import normal
 from standfast.config.target import Target
 from standfast.db.postgres import copying as server
@@ -153,6 +158,27 @@ def test_a_consumer_in_the_middle_of_late_commits_gets_each_event_once(
         "early": wanted,
         "late": wanted,
     }
+
+
+@pytest.mark.parametrize("first", range(4))
+def test_a_consumer_of_postgresql_goes_on_in_a_copy_in_sqlite(
+    pg_database: str, home: Path, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    """001-52, 003-13: rows that PostgreSQL committed out of order, restored into SQLite and promoted."""
+    monkeypatch.setenv("STANDFAST_COPIES_DIR", str(home / "copies"))
+    with standfast.open(pg_database, data_dir=home / "data") as sf:
+        with psycopg.connect(pg_database, autocommit=True) as admin:
+            for xid, subject in ((18, "one"), (20, "three"), (19, "two"), (21, "four")):
+                admin.execute(EVENT, (str(xid), subject))
+        got = taken(sf, "reader", first)
+        copy = sf.backup()
+    place, there = Directory(copy.place), home / "look"
+    restore(read(place, copy.id), place, Target("sqlite", str(there)), lambda *_: None)
+    promote(config.load(cwd=home, environ={**os.environ, "STANDFAST_DATA_DIR": str(there)}, quiet=True))
+    with standfast.open(data_dir=there) as sf:
+        got += [subject for _ in range(9) for subject in taken(sf, "reader", 1)]
+    wanted = ["four", "one", "three", "two"]
+    assert sorted(one for one in got if one in wanted) == wanted
 
 
 def taken(sf: standfast.Standfast, name: str, limit: int) -> list[str]:

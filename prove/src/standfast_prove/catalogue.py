@@ -204,6 +204,18 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         {"acts": 20, "kinds": ("rm", "mv directory", "replace"), "careless": True},
         control="the pin and the memory of stores",
     ),
+    Campaign(
+        "vandal-chmod-ddl-full",
+        "power",
+        "vandal:run",
+        "acts",
+        1,
+        ONLY_SQLITE,
+        {
+            "acts": 60,
+            "kinds": ("chmod db", "chmod wal", "chmod directory", "drop table", "alter table", "full disk"),
+        },
+    ),
     Campaign("vandal-ordinary", "power", "vandal:ordinary", "rows acknowledged", 1, ONLY_SQLITE, {"seconds": 60}),
     Campaign("actors-family", "actors", "actors:run", "jobs", 3, BOTH, {"families": 4}),
     Campaign(
@@ -495,6 +507,16 @@ _INPUTS = (
         control="the hashes of the members",
     ),
     Campaign("inputs-text", "inputs", "interchange:lines", "inputs", 1, BOTH, {"inputs": 200}),
+    Campaign(
+        "inputs-text-control",
+        "inputs",
+        "interchange:lines",
+        "inputs",
+        0.1,
+        BOTH,
+        {"inputs": 200, "unread": True},
+        control="reading every file before the first write",
+    ),
     Campaign("inputs-hooks", "inputs", "inputs:run", "inputs", 0.5, BOTH, {"door": "hooks", "inputs": 2000}),
     *(
         Campaign(

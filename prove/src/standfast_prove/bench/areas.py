@@ -72,3 +72,4 @@ def leave_the_users_store_alone(directory: Path) -> None:
         del os.environ[name]
     os.environ["STANDFAST_DATA_DIR"] = str(directory / "data")
     os.environ["STANDFAST_REMEMBER"] = "0"
+    os.environ["XDG_STATE_HOME"] = str(directory / "state")  # a move and a copy write there

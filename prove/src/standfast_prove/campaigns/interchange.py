@@ -22,7 +22,8 @@ from typing import Any
 import standfast
 from standfast import Standfast
 from standfast.errors import StandfastError
-from standfast.interchange import bundle_import, bundles
+from standfast.ids import new_id
+from standfast.interchange import bundle_import, bundles, text_export, text_import, text_records
 from standfast_prove.mutants.patching import Patching
 from standfast_prove.outcome import Outcome
 
@@ -219,9 +220,28 @@ def _tried(outcome: Outcome, named: str, act: Callable[[], Any]) -> Any:
 # -- text ----------------------------------------------------------------------------------------------
 
 
-def lines(place: Path, *, seed: int = 0, url: str | None = None, inputs: int = 200) -> Outcome:
-    """Damaged lines of a text export."""
+def lines(place: Path, *, seed: int = 0, url: str | None = None, inputs: int = 200, unread: bool = False) -> Outcome:
+    """Damaged lines of a text export that also has a sound new decision.
+
+    `unread`: each file is imported before the next one is read.
+    """
     outcome, chance = Outcome("interchange-lines"), random.Random(seed)
+    with Patching() as patch:
+        if unread:
+            patch.setattr(text_import, "run", _file_by_file)
+        _lines(outcome, chance, place, seed, url, inputs)
+    return outcome
+
+
+def _file_by_file(store: Any, directory: str, *, commit: bool, theirs: bool) -> list[Any]:
+    done = []
+    for kind, path in text_import._paths(directory):
+        found = list(text_records.parsed(kind, text_export.member(directory, path).split(b"\n"), path))
+        done.append(text_import.taken(store, directory, found, {}, commit=commit, theirs=theirs))
+    return done
+
+
+def _lines(outcome: Outcome, chance: random.Random, place: Path, seed: int, url: str | None, inputs: int) -> None:
     sound, bad = place / "sound", place / "bad"
     with standfast.open(url or place / "here.db", data_dir=place / "here") as sf:
         filled(sf, f"far-{seed}")
@@ -229,13 +249,20 @@ def lines(place: Path, *, seed: int = 0, url: str | None = None, inputs: int = 2
         for n in range(inputs):
             shutil.rmtree(bad, ignore_errors=True)
             shutil.copytree(sound, bad)
+            _new_decision(bad, n)
             named = _damaged_line(bad, chance)
             before = state_of(sf)
             taken = _tried(outcome, f"{named} {seed}/{n}", lambda: sf.imports.text(bad, commit=True))
             outcome.count("inputs")
             if taken is None:
                 outcome.refuse(state_of(sf) != before, f"refused text changed the store ({named} {seed}/{n})")
-    return outcome
+
+
+def _new_decision(directory: Path, n: int) -> None:
+    """In the first file that an import reads."""
+    first = min(directory.glob("decisions/*.jsonl"))
+    with first.open("a") as file:
+        file.write(json.dumps({"id": new_id("dec"), "state": "open", "what": f"decision {n}"}) + "\n")
 
 
 def _damaged_line(directory: Path, chance: random.Random) -> str:

@@ -196,10 +196,18 @@ def load(path: str, schema: int, rows: Iterable[tuple[Table, Iterator[list[Any]]
         for migration in up_to(schema):
             migrate.apply_step(connection, caller, migration)
         connection.execute("DELETE FROM meta; DELETE FROM migration").fetchall()
+        settled = ""
         for table, values in rows:
             if table.name == "meta":
-                values = (row for row in values if row[0] not in OWN_META)
+                found = list(values)
+                settled = next((value for key, value in found if key == "settled_seq"), "")
+                values = (row for row in found if row[0] not in OWN_META)
             marks = ", ".join("?" * len(table.columns))
             text = f"INSERT INTO {table.name} ({', '.join(table.columns)}) VALUES ({marks})"
             connection.executemany(text, values)
+        # A cursor of PostgreSQL goes on in the order of its transactions up to here: see `journal.following`.
+        connection.execute(
+            "INSERT INTO meta SELECT 'settled_seq', trim(? || ',' || max(seq), ',') FROM event HAVING max(seq) > 0",
+            (settled,),
+        ).fetchall()
         migrate.protect(connection, up_to(schema))
