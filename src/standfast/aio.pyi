@@ -7,10 +7,10 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, 
 from contextlib import AbstractAsyncContextManager
 from typing import Any, BinaryIO, Generic, Never, Self, TypeVar, Unpack, overload, type_check_only
 
-import standfast.admin.copies.child
 import standfast.admin.undo
 import standfast.checkpoint.checkpoints
 import standfast.core.artifact_sources
+import standfast.core.progress
 import standfast.handle
 import standfast.interchange.imports
 import standfast.ledger.credits
@@ -129,9 +129,17 @@ class AsyncStandfast:
     @property
     def engine(self) -> Engine: ...
     @overload
-    async def export(self, *sessions: str, to: str | os.PathLike[str], hand_over: bool = ...) -> Bundle: ...
+    async def export(
+        self,
+        *sessions: str,
+        to: str | os.PathLike[str],
+        hand_over: bool = ...,
+        progress: standfast.core.progress.Progress = ...,
+    ) -> Bundle: ...
     @overload
-    async def export(self, *, text: str | os.PathLike[str], check: bool = ...) -> TextExport: ...
+    async def export(
+        self, *, text: str | os.PathLike[str], check: bool = ..., progress: standfast.core.progress.Progress = ...
+    ) -> TextExport: ...
     async def read(self, body: Callable[[Tx], standfast.handle.T]) -> standfast.handle.T:
         """Run a function of a transaction on one snapshot: for what no method answers."""
     def rows(self, text: str, params: dict[str, object] | None = ...) -> AsyncIterable[Row]:
@@ -1365,15 +1373,15 @@ class AsyncCopies:
         note: str | None = ...,
         why: str = ...,
         verify: bool = ...,
-        progress: standfast.admin.copies.child.Progress = ...,
+        progress: standfast.core.progress.Progress = ...,
     ) -> Copy:
         """Take a copy, and verify it unless `verify` is false. Raises StorageError naming the copy."""
     async def test(
-        self, which: str | None = ..., *, place: str | None = ..., progress: standfast.admin.copies.child.Progress = ...
+        self, which: str | None = ..., *, place: str | None = ..., progress: standfast.core.progress.Progress = ...
     ) -> Tested:
         """Restore a copy into a scratch directory and check every invariant. Raises Corrupt naming what failed."""
     async def verify(
-        self, which: str | None = ..., *, place: str | None = ..., progress: standfast.admin.copies.child.Progress = ...
+        self, which: str | None = ..., *, place: str | None = ..., progress: standfast.core.progress.Progress = ...
     ) -> Copy:
         """Read a copy back and compare every hash; without a name the newest. Raises Corrupt naming what differs."""
 
@@ -1985,7 +1993,7 @@ class AsyncArtifacts:
         """Remove an artifact. A later collection removes its bytes if no other artifact has them."""
     async def show(self, which: str) -> Artifact:
         """Show an artifact without its bytes, by id, the end of its id, or name (the newest)."""
-    async def verify(self, which: str | None = ...) -> Faults:
+    async def verify(self, which: str | None = ..., *, progress: standfast.core.progress.Progress = ...) -> Faults:
         """Read the bytes of one artifact, or of all, and list those that are missing or damaged."""
 
 @type_check_only
@@ -2067,7 +2075,14 @@ class AsyncDecisions:
 
 @type_check_only
 class AsyncImports:
-    async def bundle(self, path: str | os.PathLike[str], *, take: bool = ..., source_lost: bool = ...) -> BundleImport:
+    async def bundle(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        take: bool = ...,
+        source_lost: bool = ...,
+        progress: standfast.core.progress.Progress = ...,
+    ) -> BundleImport:
         """Import the sessions of a bundle as history; with `take`, to continue them here."""
     async def list(
         self, *, agent: str = ..., after: int = ..., limit: int = ...
@@ -2082,12 +2097,19 @@ class AsyncImports:
         *,
         since: Time | None = ...,
         dry_run: bool = ...,
-        progress: standfast.interchange.imports.Progress | None = ...,
+        progress: standfast.core.progress.Progress | None = ...,
     ) -> standfast.interchange.imports.Report:
         """Import new records from the transcripts of `agent`; from all of them, or from `path`."""
     async def tally(self, seq: int) -> dict[str, int]:
         """What one source brought: tool calls answered and not, responses and their tokens."""
-    async def text(self, directory: str | os.PathLike[str], *, commit: bool = ..., theirs: bool = ...) -> TextImport:
+    async def text(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        commit: bool = ...,
+        theirs: bool = ...,
+        progress: standfast.core.progress.Progress = ...,
+    ) -> TextImport:
         """Compare a text export with the store; with `commit`, take what its files changed since the last export."""
 
 @type_check_only

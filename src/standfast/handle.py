@@ -17,6 +17,7 @@ from standfast import clock as clocks
 from standfast import config, log, modules
 from standfast.core import repositories
 from standfast.core.leases import actor_holder, process, this_process
+from standfast.core.progress import Progress, quiet
 from standfast.db import store_memory
 from standfast.db.contract import Caller, Engine, Row, Tx
 from standfast.db.store import Resource, Store
@@ -597,10 +598,14 @@ class Standfast(Resources):
         return self.removed.undo(None if what is None else str(what), agent=agent, since=since)
 
     @overload
-    def export(self, *sessions: str, to: str | os.PathLike[str], hand_over: bool = False) -> Bundle: ...
+    def export(
+        self, *sessions: str, to: str | os.PathLike[str], hand_over: bool = False, progress: Progress = quiet
+    ) -> Bundle: ...
 
     @overload
-    def export(self, *, text: str | os.PathLike[str], check: bool = False) -> TextExport: ...
+    def export(
+        self, *, text: str | os.PathLike[str], check: bool = False, progress: Progress = quiet
+    ) -> TextExport: ...
 
     def export(
         self,
@@ -609,6 +614,7 @@ class Standfast(Resources):
         hand_over: bool = False,
         text: str | os.PathLike[str] | None = None,
         check: bool = False,
+        progress: Progress = quiet,
     ) -> Bundle | TextExport:
         """Write sessions as a bundle, `sf.export("fix-42", to="fix-42.zip")`, or a repository as text for git.
 
@@ -621,12 +627,12 @@ class Standfast(Resources):
             modules.load("standfast.interchange.bundle_export")
             from standfast.interchange import bundle_export
 
-            return bundle_export.export(self._store, sessions, os.fspath(to), hand_over=hand_over)
+            return bundle_export.export(self._store, sessions, os.fspath(to), hand_over=hand_over, progress=progress)
         assert text is not None
         modules.load("standfast.interchange.text_export")
         from standfast.interchange import text_export
 
-        return text_export.export(self._store, os.fspath(text), check=check)
+        return text_export.export(self._store, os.fspath(text), check=check, progress=progress)
 
     @property
     def engine(self) -> Engine:

@@ -274,6 +274,10 @@ def test_gates_on_the_command_line(sf: standfast.Standfast, data: Path) -> None:
     for command, code in (("cd app && git push", 5), ("rm -r build", 4), ("git pull", 0)):
         assert run("gate", "test", command, data=data).returncode == code
     assert run("gate", "add", "git push*", "--need", "effect", data=data).returncode == 4
+    assert run("gate", "pause", "git push*", "--for", "2h", "--why", "release", data=data).returncode == 0
+    passed = run("gate", "test", "git push", data=data)
+    assert (passed.returncode, "paused until" in passed.stderr) == (0, True)
+    assert run("gate", "resume", "git push*", data=data).returncode == 0
     (data / "gates.json").unlink()
     listed = run("gate", "list", data=data)
     assert "gates.json was brought up to the store" in listed.stderr

@@ -56,6 +56,8 @@ def test_a_copy_from_taking_to_restoring(home: Path) -> None:
     assert tested["state"] == "tested"
     assert {check["ok"] for check in tested["checks"]} == {True}
     shutil.rmtree(home / ".standfast")
+    assert [copy["id"] for copy in answer("backup", "list", home=home)] == [second["id"], first["id"]]
+    assert answer("backup", "show", home=home)["id"] == second["id"]
     look = str(home / "look")
     assert answer("restore", "--to", look, home=home)["copy"] == second["id"]
     assert [task["title"] for task in answer("task", "list", home=home, STANDFAST_DATA_DIR=look)] == ["one"]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from contextlib import redirect_stderr
+from pathlib import Path
 
 import pytest
 
+import standfast
+from standfast.cli import app, progress
 from standfast.cli.output import Out
 from standfast.cli.progress import reported
 
@@ -68,3 +71,36 @@ def test_an_unknown_total_is_a_count() -> None:
         clock.now = 2
         report("indexing for the search", 1234, 0)
     assert terminal.getvalue() == "\r\x1b[Kindexing for the search: 1,234"
+
+
+LONG = {
+    "export fix-42 --to fix-42.zip": "exporting message: 1 of 1",
+    "export --text record": "exporting records: 1 of 1",
+    "import bundle fix-42.zip": "checking members",
+    "import text record": "comparing records: 1 of 1",
+    "store push pushed": "pushing events",
+    "artifact verify": "reading artifacts: 1 of 1",
+    "backup": "copying",
+}
+"""Each command over a second of work, and a line it prints in a pipe."""
+
+
+def test_long_work_reports_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """003-40: each of these commands; here every line comes at once."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STANDFAST_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setattr(progress, "FIRST_S", 0.0)
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.0)
+    with standfast.open(data_dir=tmp_path / "data") as sf:
+        sf.tasks.add("flaky test")
+        with sf.session("fix-42") as s:
+            s.say("user", "fix it")
+            sf.artifacts.put(b"log", name="build.log", session=s)
+    missing = []
+    for line, words in LONG.items():
+        assert app.run(line.split()) == 0, line
+        if f"standfast: {words}" not in (said := capsys.readouterr().err):
+            missing.append((line, said))
+    assert missing == []

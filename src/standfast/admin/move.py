@@ -28,6 +28,7 @@ from standfast.config.people import for_people
 from standfast.config.target import Target, state_dir
 from standfast.core import artifact_files, leases
 from standfast.core.leases import is_gone, this_process
+from standfast.core.progress import Progress
 from standfast.db import moved
 from standfast.db.contract import Caller, Engine, Tx
 from standfast.db.moved import Moved
@@ -39,8 +40,6 @@ from standfast.errors import Busy, Conflict, Corrupt, InvalidInput, NotFound, St
 from standfast.models import Model
 
 SQL = load(__name__)
-
-Progress = Callable[[str, int, int], object]
 
 
 class Plan(Model):

@@ -16,7 +16,8 @@ from standfast import crash, files
 from standfast.admin.copies import places
 from standfast.clock import MINUTE_US
 from standfast.config.files import private_directory
-from standfast.core import digests
+from standfast.core import digests, journal
+from standfast.core.progress import Progress, quiet
 from standfast.db.contract import Row, Tx
 from standfast.db.store import Store, refused_inside
 from standfast.errors import StorageError
@@ -80,18 +81,20 @@ def _unreachable(shown: str, reason: str) -> StorageError:
     return StorageError(fact, "push again later: standfast store push TO", code="push_failed")
 
 
-def push(store: Store, to: str, *, payloads: bool = False) -> Pushed:
+def push(store: Store, to: str, *, payloads: bool = False, progress: Progress = quiet) -> Pushed:
     """Send what the target does not have. Raises Busy while another process pushes, StorageError in an outage."""
     refused_inside(store.held, "push")
     target = _opened(to)
     sent = 0
     try:
         with _alone(store):
-            upto = target.upto(store.pin[0])
+            first = upto = target.upto(store.pin[0])
+            last = store.read(journal.last_seq)
             for rows in _pages(store, upto):
                 target.put(store.pin[0], [(row["seq"], _line(store, row, payloads)) for row in rows])
                 crash.point("push.after_batch")
                 sent, upto = sent + len(rows), rows[-1]["seq"]
+                progress("pushing events", upto - first, last - first)
     finally:
         target.close()
     return Pushed(target.shown, store.pin[0], sent, upto)

@@ -12,10 +12,10 @@ from standfast import config
 from standfast.admin import move as moving
 from standfast.admin.copies import choose, here, resource
 from standfast.admin.copies.automatic import before_command
-from standfast.admin.copies.child import quiet
 from standfast.admin.copies.restore import Restored
 from standfast.admin.copies.restore import restore as restored
 from standfast.clock import Time
+from standfast.core.progress import quiet
 from standfast.errors import Conflict
 
 Path = str | os.PathLike[str]

@@ -13,6 +13,7 @@ from standfast.cli import exits
 from standfast.cli.answers import Many, One, show
 from standfast.cli.frame import argument, noun, option
 from standfast.cli.output import Out
+from standfast.cli.progress import reported
 from standfast.cli.values import plain
 
 if TYPE_CHECKING:
@@ -81,10 +82,16 @@ def _faults(faults: Sequence[Fault]) -> list[dict[str, Any]]:
     return [{**plain(fault.artifact), "fault": fault.state} for fault in faults]
 
 
-def _verified(_: Standfast, found: Many) -> Many:
+@artifact.verb("verify", examples=("standfast artifact verify", "standfast artifact verify 9k2m4x"))
+@argument("artifact", required=False, metavar="[ID]")
+def verify(out: Out, artifact: str | None) -> None:
+    """Read the bytes of one artifact, or of all, and list those that are missing or damaged. Exits 1 then."""
+    from standfast.cli.open_store import opened
+
+    with opened(create=False) as sf:
+        faults = _faults(sf.artifacts.verify(artifact, progress=reported(out)))
     columns = "fault", "id", "name", "kind", "size_bytes bytes", "retention keep", "created_us when", "digest"
-    faults = _faults(found.models)
-    return Many(faults, columns, empty="all bytes match their digests", exit_code=exits.FAILED * bool(faults))
+    show(out, Many(faults, columns, empty="all bytes match their digests", exit_code=exits.FAILED * bool(faults)))
 
 
 def _collected(_: Standfast, done: Collected) -> One:
@@ -94,7 +101,4 @@ def _collected(_: Standfast, done: Collected) -> One:
     return One(done, lines, extra=extra, exit_code=exits.FAILED * bool(done.faults))
 
 
-artifact.generate(
-    "verify", answer=_verified, examples=("standfast artifact verify", "standfast artifact verify 9k2m4x")
-)
 artifact.generate("collect", answer=_collected)

@@ -55,19 +55,36 @@ def take(out: Out, to: str | None, note: str | None, no_verify: bool, freeze: bo
 
 @backup.verb("list", examples=("standfast backup list", "standfast backup list --from s3://team/agents --json"))
 @option("--from", "place", **PLACE)
-def list_(sf: Standfast, place: str | None) -> Many:
+def list_(out: Out, place: str | None) -> None:
     """List the copies of this store, the newest first: taken, verified, tested or damaged."""
-    found = sf.copies.list(place=place)
-    return Many(found, COLUMNS, then="backup show {id}", empty="no copy yet: standfast backup", plain=plain)
+    from standfast.cli.open_store import NoStore
+    from standfast.errors import StorageError
+
+    try:
+        with _opened() as sf:
+            found, then, empty = sf.copies.list(place=place), "backup show {id}", "no copy yet: standfast backup"
+    except (NoStore, StorageError) as error:  # without its store a copy is worth most
+        found, then, empty = _without_store(place), "restore {id} --to look", "no copy here"
+        out.say(f"standfast: {error.message}")
+    show(out, Many(found, COLUMNS, then=then, empty=empty, plain=plain))
 
 
 @backup.verb("show", examples=("standfast backup show", "standfast backup show 9k2m4x --json"))
 @argument("copy", required=False, metavar="[ID]")
 @option("--from", "place", **PLACE)
-def show_(sf: Standfast, copy: str | None, place: str | None) -> One:
+def show_(out: Out, copy: str | None, place: str | None) -> None:
     """Show one copy; without an ID the newest verified one."""
-    found = sf.copies.get(copy, place=place)
-    return One(found, then="backup test {id}", extra={"state": found.state})
+    from standfast.admin.copies.resource import chosen
+    from standfast.cli.open_store import NoStore
+    from standfast.errors import StorageError
+
+    try:
+        with _opened() as sf:
+            found, then = sf.copies.get(copy, place=place), "backup test {id}"
+    except (NoStore, StorageError) as error:
+        found, then = chosen(_without_store(place), copy, place or "this place"), "restore {id} --to look"
+        out.say(f"standfast: {error.message}")
+    show(out, One(found, then=then, extra={"state": found.state}))
 
 
 @backup.verb("verify", examples=("standfast backup verify", "standfast backup verify --all --json"))
@@ -164,6 +181,14 @@ def plain(copy: Copy) -> dict[str, Any]:
     from standfast.cli import values
 
     return {**values.plain(copy), "state": copy.state}
+
+
+def _without_store(place: str | None) -> list[Copy]:
+    """The copies that the place itself lists, while the store is gone or cannot be read."""
+    from standfast.admin.copies import choose, resource
+    from standfast.config import load
+
+    return [copy for one in choose.places_of(load(), place) for copy in resource.listed(one)]
 
 
 def _opened() -> Standfast:

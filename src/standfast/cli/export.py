@@ -8,6 +8,7 @@ from standfast import hints
 from standfast.cli import exits
 from standfast.cli.frame import argument, command, option
 from standfast.cli.output import Out
+from standfast.cli.progress import reported
 from standfast.cli.values import counted
 
 
@@ -37,7 +38,7 @@ def _bundle(out: Out, sessions: tuple[str, ...], to: str, hand_over: bool) -> No
     from standfast.cli.open_store import opened
 
     with opened(create=False) as sf:
-        made = sf.export(*sessions, to=to, hand_over=hand_over)
+        made = sf.export(*sessions, to=to, hand_over=hand_over, progress=reported(out))
     handed = "; handed over: this store opens them no more" if hand_over else ""
     held = f"{counted(len(made.sessions), 'session')}, {counted(made.rows, 'row')}"
     lines = [f"{made.path}: {held}, {made.size_bytes:,} bytes{handed}"]
@@ -52,7 +53,7 @@ def _text(out: Out, directory: str, check: bool) -> None:
     from standfast.cli.open_store import opened
 
     with opened(create=False) as sf:
-        made = sf.export(text=directory, check=check)
+        made = sf.export(text=directory, check=check, progress=reported(out))
     done = "differ" if check else "written"
     noun = "record" if made.records == 1 else "records"
     lines = [f"{made.records:,} {noun} in {directory}: {len(made.changed):,} of {made.files:,} files {done}"]

@@ -10,6 +10,7 @@ from standfast import hints
 from standfast.cli import exits
 from standfast.cli.frame import argument, noun, option
 from standfast.cli.output import Out
+from standfast.cli.progress import reported
 from standfast.cli.render import clean_lines
 from standfast.cli.values import TIME, counted, plain
 
@@ -70,8 +71,6 @@ def _import(out: Out, agent: str, path: str | None, since: str | None, dry_run: 
 
 def imported(out: Out, sf: Standfast, agent: str, path: str | None = None, **asked: Any) -> Report:
     """Import, and report how far it is."""
-    from standfast.cli.progress import reported
-
     report = reported(out, bar_after_s=0)
     return sf.imports.run(agent, path, progress=lambda _, done, total: report("importing", done, total), **asked)
 
@@ -139,7 +138,7 @@ def bundle(out: Out, path: str, take: bool, source_lost: bool) -> None:
     from standfast.cli.open_store import opened
 
     with opened() as sf:
-        done = sf.imports.bundle(path, take=take, source_lost=source_lost)
+        done = sf.imports.bundle(path, take=take, source_lost=source_lost, progress=reported(out))
     how = "to continue here" if take else "as history"
     lines = [
         f"imported {len(done.sessions):,} sessions {how}: {done.added:,} of {done.rows:,} rows are new",
@@ -174,9 +173,9 @@ def text(out: Out, directory: str | None, commit: bool, theirs: bool, log: str |
             return
         if events is not None:
             found = text_history.records(sf.events, events)
-            taken = text_import.taken(sf._store, "", found, {}, commit=commit, theirs=theirs)
+            taken = text_import.taken(sf._store, "", found, {}, commit=commit, theirs=theirs, progress=reported(out))
         else:
-            taken = sf.imports.text(str(directory), commit=commit, theirs=theirs)
+            taken = sf.imports.text(str(directory), commit=commit, theirs=theirs, progress=reported(out))
     _text_answer(out, taken, ["--events", events] if events else [str(directory)])
 
 

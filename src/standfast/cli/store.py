@@ -12,6 +12,7 @@ from standfast.cli import exits
 from standfast.cli.confirm import agreed
 from standfast.cli.frame import argument, choose_store, noun, option
 from standfast.cli.output import Out
+from standfast.cli.progress import reported
 from standfast.cli.render import Column
 from standfast.core.units import size
 
@@ -112,7 +113,7 @@ def push(out: Out, to: str, payloads: bool) -> None:
     from standfast.cli.open_store import opened
 
     with opened(create=False) as sf:
-        done = pushing.push(sf._store, to, payloads=payloads)
+        done = pushing.push(sf._store, to, payloads=payloads, progress=reported(out))
     text = f"pushed {done.sent:,} events to {done.to}; it has all up to {done.upto_seq:,}"
     out.record(done.as_dict(), [text])
 

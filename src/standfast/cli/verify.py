@@ -44,8 +44,9 @@ def _check(out: Out, journal: Journal, against: str | None) -> None:
     from standfast.cli.progress import reported
 
     done = journal.check(against=against, progress=reported(out))
-    words = f"{done.events} rows, digests up to row {done.upto_seq}"
-    lines = [one.text for one in done.findings] or [f"verified: {words}; {done.open} newer rows have no digest yet"]
+    rows, newer = values.counted(done.events, "row"), values.counted(done.open, "newer row")
+    digests = f"digests up to row {done.upto_seq:,}; {newer} without a digest yet" if done.upto_seq else "no digest yet"
+    lines = [one.text for one in done.findings] or [f"verified: {rows}, {digests}"]
     out.record({"verified": not done.findings, **values.plain(done)}, lines)
     if done.findings:
         out.say("look into a copy from before the change: standfast restore --to DIR")

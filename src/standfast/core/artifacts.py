@@ -23,6 +23,7 @@ from standfast.core import artifact_files as files
 from standfast.core import journal, naming, repositories
 from standfast.core.artifact_sources import Source, blocks_of, checked_kind, checked_name, own_name
 from standfast.core.checks import PAGE_MAX, page_size
+from standfast.core.progress import Progress, quiet
 from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
@@ -241,13 +242,13 @@ class Artifacts(Resource):
         )
         return [_artifact(row) for row in rows]
 
-    def verify(self, which: str | None = None) -> Faults:
+    def verify(self, which: str | None = None, *, progress: Progress = quiet) -> Faults:
         """Read the bytes of one artifact, or of all, and list those that are missing or damaged.
 
         All means those of every scope.
         """
         refused_inside(self.tx, "artifacts.verify")
-        listed: Iterable[Artifact] = [self.show(which)] if which is not None else _walk(self.store)
+        listed: Iterable[Artifact] = [self.show(which)] if which is not None else _walk(self.store, progress)
         return _first(fault for artifact in listed if (fault := _fault(self.store, artifact, whole=True)))
 
     @transactional
@@ -436,11 +437,15 @@ def _by_end_or_name(tx: Tx, scope: str, which: str) -> Row | None:
 # -- looking after them --------------------------------------------------------------------------------------
 
 
-def _walk(store: Store) -> Iterator[Artifact]:
+def _walk(store: Store, progress: Progress = quiet) -> Iterator[Artifact]:
     """Every artifact in every scope, a page at a time."""
-    after = ""
+    after, done = "", 0
+    total = store.read(lambda tx: tx.one(SQL.total)["n"])
     while rows := store.read(lambda tx, after=after: tx.all(SQL.walk, after=after, limit=PAGE_MAX)):  # type: ignore[misc]
-        yield from (_artifact(row) for row in rows)
+        for row in rows:
+            yield _artifact(row)
+            done += 1
+            progress("reading artifacts", done, total)
         after = rows[-1]["id"]
 
 

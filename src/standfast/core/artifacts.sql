@@ -55,6 +55,9 @@ ORDER BY created_us DESC, id DESC
 LIMIT :limit
 
 -- Every row of every scope: for the check of rows against bytes.
+-- name: total
+SELECT COUNT(*) AS n FROM artifact
+
 -- name: walk
 SELECT {columns:artifact}
 FROM artifact

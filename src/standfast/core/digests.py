@@ -15,7 +15,7 @@ SETTLED_US old and no older transaction is running. No transaction of standfast 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from hashlib import sha256
 from itertools import takewhile
@@ -25,6 +25,7 @@ from typing import NamedTuple
 from standfast import crash
 from standfast.clock import MINUTE_US
 from standfast.core import journal
+from standfast.core.progress import Progress, quiet
 from standfast.core.receipts import row_hash
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
@@ -40,8 +41,6 @@ FINDINGS_MAX = 20
 NOTHING = "0" * 64
 """The digest of a journal without rows."""
 _MARK = struct.Struct(">q8s")
-
-Progress = Callable[[str, int, int], object]
 
 
 class Finding(Model):
@@ -137,14 +136,13 @@ def chained(before: str, lines: Sequence[_Line]) -> str:
 # -- checking ------------------------------------------------------------------------------------------
 
 
-def check(store: Store, against: str | None = None, progress: Progress | None = None) -> Checked:
+def check(store: Store, against: str | None = None, progress: Progress = quiet) -> Checked:
     """Compare every row with its digest, with this host's memory of the store, and with a witness."""
     witness = parse_witness(against) if against is not None else None
     findings: list[Finding] = []
-    done = 0
+    done, total = 0, store.read(_counted)[1]
     for digest, lines in _stretches(store):
-        if progress is not None:
-            progress("checking the journal", done, done + STRETCH)
+        progress("checking the journal", done, total)
         findings += _differing(digest, lines)
         done += len(lines)
         if len(findings) >= FINDINGS_MAX:

@@ -122,6 +122,12 @@ def remember(store: Store) -> None:
             store.note(row["seq"], row_hash(row))
 
 
+def last_seq(tx: Tx) -> int:
+    """The number of the newest row; 0 for an empty journal."""
+    row = tx.maybe(SQL.newest)
+    return row["seq"] if row is not None else 0
+
+
 def remembered(tx: Tx, seq: int, hash: str) -> bool:
     """Whether the journal has this row, and it says the same."""
     row = tx.maybe(SQL.by_seq, seq=seq)

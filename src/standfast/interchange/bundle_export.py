@@ -18,6 +18,7 @@ from typing import Any
 from standfast import crash, serial
 from standfast.clock import iso
 from standfast.core import artifacts, digests, leases, repositories
+from standfast.core.progress import Progress, each, quiet
 from standfast.db import row_statements
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
@@ -47,19 +48,21 @@ class Bundle(Model):
     handed_over: bool
 
 
-def export(store: Store, keys: Sequence[str], path: str, *, hand_over: bool = False) -> Bundle:
+def export(
+    store: Store, keys: Sequence[str], path: str, *, hand_over: bool = False, progress: Progress = quiet
+) -> Bundle:
     """Write the bundle: a temporary file, then a rename. Raises NotFound for an unknown session."""
     refused_inside(store.held, "export")
     sessions, rows, events = store.read(lambda tx: _read(tx, keys))
     _refuse_parts(sessions, rows)
-    members, bytes_of = _members(store, sessions, rows, events)
+    members, bytes_of = _members(store, sessions, rows, events, progress)
     hashes = {name: sha256(content).hexdigest() for name, content in members.items()} | {
         f"artifacts/{digest}": digest for digest in bytes_of
     }
     manifest = _manifest(store, sessions, hashes, hand_over)
     temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
     try:
-        size = _write(temporary, {bundles.MANIFEST: manifest, **members}, bytes_of, store)
+        size = _write(temporary, {bundles.MANIFEST: manifest, **members}, bytes_of, store, progress)
         if hand_over:
             for one in sessions:
                 store.write(partial(_hand_over, one["id"], os.path.basename(path)))
@@ -127,11 +130,11 @@ def _refuse_parts(sessions: Sequence[Row], rows: bundle_pages.Rows) -> None:
 
 
 def _members(
-    store: Store, sessions: Sequence[Row], rows: bundle_pages.Rows, events: Sequence[Row]
+    store: Store, sessions: Sequence[Row], rows: bundle_pages.Rows, events: Sequence[Row], progress: Progress
 ) -> tuple[dict[str, bytes], dict[str, str]]:
     """Every member but the artifacts, and the ids of artifacts by the digest of their redacted bytes."""
     bytes_of: dict[str, str] = {}
-    for row in rows["artifact"]:
+    for row in each("reading artifacts", rows["artifact"], progress):
         data = redacted_bytes(artifacts.read(store, row["id"]))
         row |= {"digest": sha256(data).hexdigest(), "size_bytes": len(data)}
         bytes_of[row["digest"]] = row["id"]
@@ -140,8 +143,13 @@ def _members(
         bundles.TIMELINE: redacted(bundle_pages.timeline(events)),
         bundles.SCHEMA: json.dumps(bundles.schema(), indent=1, sort_keys=True) + "\n",
     }
-    texts |= {f"rows/{table}.jsonl": "".join(map(bundles.line, found)) for table, found in rows.items()}
-    texts[bundles.EVENTS] = "".join(bundles.line(cloud_event(store.pin[0], row)) for row in events)
+    texts |= {
+        f"rows/{table}.jsonl": "".join(map(bundles.line, each(f"exporting {table}", found, progress)))
+        for table, found in rows.items()
+    }
+    texts[bundles.EVENTS] = "".join(
+        bundles.line(cloud_event(store.pin[0], row)) for row in each("exporting events", events, progress)
+    )
     for n, text in enumerate(bundle_pages.diffs(rows["tool_call"]), start=1):
         if n <= bundle_pages.DIFFS_MAX:
             texts[f"diffs/{n:04d}.patch"] = redacted(text)
@@ -186,11 +194,11 @@ def _manifest(store: Store, sessions: Sequence[Row], hashes: dict[str, str], han
     return redacted(json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
-def _write(path: str, members: dict[str, bytes], bytes_of: dict[str, str], store: Store) -> int:
+def _write(path: str, members: dict[str, bytes], bytes_of: dict[str, str], store: Store, progress: Progress) -> int:
     """Members in a fixed order with a fixed time; on disk when this returns."""
     with open(path, "xb") as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-            for name, data in _in_order(members, bytes_of, store):
+            for name, data in _in_order(members, bytes_of, store, progress):
                 info = zipfile.ZipInfo(name, _EPOCH)
                 info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, 0o100644 << 16
                 archive.writestr(info, data)
@@ -199,9 +207,11 @@ def _write(path: str, members: dict[str, bytes], bytes_of: dict[str, str], store
         return file.tell()
 
 
-def _in_order(members: dict[str, bytes], bytes_of: dict[str, str], store: Store) -> Iterator[tuple[str, bytes]]:
+def _in_order(
+    members: dict[str, bytes], bytes_of: dict[str, str], store: Store, progress: Progress
+) -> Iterator[tuple[str, bytes]]:
     yield from members.items()
-    for digest, id in sorted(bytes_of.items()):
+    for digest, id in each("writing artifacts", sorted(bytes_of.items()), progress):
         yield f"artifacts/{digest}", redacted_bytes(artifacts.read(store, id))
 
 

@@ -24,6 +24,7 @@ from standfast import crash, serial
 from standfast.config.scope import OUTSIDE
 from standfast.core import artifacts, journal
 from standfast.core.artifact_sources import checked_kind, checked_name
+from standfast.core.progress import Progress, each, quiet
 from standfast.db import row_statements
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
@@ -67,23 +68,27 @@ class _Checked(NamedTuple):
     rows: dict[str, list[Row]]
 
 
-def run(store: Store, path: str, *, take: bool = False, source_lost: bool = False) -> BundleImport:
+def run(
+    store: Store, path: str, *, take: bool = False, source_lost: bool = False, progress: Progress = quiet
+) -> BundleImport:
     """Import the bundle. Raises InvalidInput for a damaged one, Conflict for sessions that cannot be taken."""
     refused_inside(store.held, "imports.bundle")
     if not os.path.isfile(path):
         raise NotFound(f"there is no file {path}", "standfast import bundle FILE.zip")
     with ExitStack() as stack:
         try:
-            checked = _checked(stack.enter_context(zipfile.ZipFile(path)))
+            checked = _checked(stack.enter_context(zipfile.ZipFile(path)), progress)
         except StandfastError:
             raise
         except _READS as error:
             fact = serial.clean(str(error) or type(error).__name__, 160)
             raise InvalidInput(f"{path} is damaged or is no bundle: {fact}", _MAKE_AGAIN) from None
-        return _imported(store, path, checked, take, source_lost)
+        return _imported(store, path, checked, take, source_lost, progress)
 
 
-def _imported(store: Store, path: str, checked: _Checked, take: bool, source_lost: bool) -> BundleImport:
+def _imported(
+    store: Store, path: str, checked: _Checked, take: bool, source_lost: bool, progress: Progress
+) -> BundleImport:
     manifest = checked.manifest
     if take and not (manifest["handed_over"] or source_lost):
         raise Conflict(
@@ -93,7 +98,7 @@ def _imported(store: Store, path: str, checked: _Checked, take: bool, source_los
         )
     added = store.write(lambda tx: _put_rows(tx, checked, take))
     crash.point("import.after_batch")
-    stored = _put_artifacts(store, checked)
+    stored = _put_artifacts(store, checked, progress)
     for one in manifest["sessions"]:
         store.write(partial(_finish, one, manifest, take))
     keys, rows = [one["key"] for one in manifest["sessions"]], sum(map(len, checked.rows.values()))
@@ -103,13 +108,14 @@ def _imported(store: Store, path: str, checked: _Checked, take: bool, source_los
 # -- reading and checking ------------------------------------------------------------------------------
 
 
-def _checked(archive: zipfile.ZipFile) -> _Checked:
+def _checked(archive: zipfile.ZipFile, progress: Progress) -> _Checked:
     infos = _infos(archive)
     manifest = _manifest(archive, infos)
-    for name, info in infos.items():
+    for name, info in each("checking members", infos.items(), progress):
         if name != bundles.MANIFEST and _hash(archive, info) != manifest["members"][name]:
             raise _damaged(f"{name} has another hash than {bundles.MANIFEST} says")
-    rows = {table: list(_rows(archive, infos, table)) for table in bundles.BY_SESSION}
+    tables = each("checking tables", bundles.BY_SESSION, progress)
+    rows = {table: list(_rows(archive, infos, table)) for table in tables}
     if sum(map(len, rows.values())) > bundles.ROWS_MAX:
         raise _damaged(f"it has more than {bundles.ROWS_MAX:,} rows")
     _check_references(manifest, rows, infos)
@@ -344,8 +350,8 @@ def _artifact(id: str, tx: Tx) -> Row | None:
     return tx.maybe(SQL.artifact, id=id)
 
 
-def _put_artifacts(store: Store, checked: _Checked) -> int:
-    for row in checked.rows["artifact"]:
+def _put_artifacts(store: Store, checked: _Checked, progress: Progress) -> int:
+    for row in each("storing artifacts", checked.rows["artifact"], progress):
         if store.read(partial(_artifact, row["id"])) is not None:
             continue  # an earlier import of this bundle stored it
         with checked.archive.open(f"artifacts/{row['digest']}") as member:

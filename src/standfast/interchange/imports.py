@@ -13,7 +13,7 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +22,7 @@ from standfast.clock import Time
 from standfast.config.scope import OUTSIDE, Label, normalised, repository
 from standfast.core import journal
 from standfast.core.checks import PAGE_MAX, page_size, past_us
+from standfast.core.progress import Progress, quiet
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Resource, Store, query, refused_inside
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
 SQL = load(__name__)
 
 LOST_RACES_MAX = 1000
-
-Progress = Callable[[str, int, int], object]
-"""Called with a source's path, the bytes done and the bytes there are, over all sources."""
 
 
 class Source(Model):
@@ -126,7 +124,9 @@ class Imports(Resource):
         finally:
             run.packer.shutdown()
 
-    def bundle(self, path: str | os.PathLike[str], *, take: bool = False, source_lost: bool = False) -> BundleImport:
+    def bundle(
+        self, path: str | os.PathLike[str], *, take: bool = False, source_lost: bool = False, progress: Progress = quiet
+    ) -> BundleImport:
         """Import the sessions of a bundle as history; with `take`, to continue them here.
 
         The same bundle again changes nothing. Raises InvalidInput for a damaged bundle and Conflict for a session that
@@ -134,7 +134,7 @@ class Imports(Resource):
         """
         from standfast.interchange import bundle_import
 
-        return bundle_import.run(self.store, os.fspath(path), take=take, source_lost=source_lost)
+        return bundle_import.run(self.store, os.fspath(path), take=take, source_lost=source_lost, progress=progress)
 
     def text(
         self,
@@ -142,6 +142,7 @@ class Imports(Resource):
         *,
         commit: bool = False,
         theirs: bool = False,
+        progress: Progress = quiet,
     ) -> TextImport:
         """Compare a text export with the store; with `commit`, take what its files changed since the last export.
 
@@ -151,7 +152,7 @@ class Imports(Resource):
         from standfast.interchange import text_import
 
         refused_inside(self.tx, "imports.text")
-        return text_import.run(self.store, os.fspath(directory), commit=commit, theirs=theirs)
+        return text_import.run(self.store, os.fspath(directory), commit=commit, theirs=theirs, progress=progress)
 
     @query
     def list(self, tx: Tx, *, agent: str = "", after: int = 0, limit: int = 50) -> list[Source]:

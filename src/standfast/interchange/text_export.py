@@ -19,7 +19,8 @@ from hashlib import sha256
 from standfast import crash, files, serial
 from standfast.clock import iso
 from standfast.config import regular_files
-from standfast.core import digests
+from standfast.core import digests, journal
+from standfast.core.progress import Progress, each, quiet
 from standfast.db.store import Store
 from standfast.errors import InvalidInput, StorageError
 from standfast.ids import short, time_us
@@ -46,12 +47,12 @@ class TextExport(Model):
     """Files that were written; with `check`, files that differ."""
 
 
-def export(store: Store, directory: str, *, check: bool = False) -> TextExport:
+def export(store: Store, directory: str, *, check: bool = False, progress: Progress = quiet) -> TextExport:
     """Write the files that differ from the store. With `check`, only name them."""
     _refuse_foreign(directory)
     records, loops = store.read(lambda tx: (text_records.of_store(tx), text_records.loops(tx)))
-    made = dict(_files(records, loops))
-    made |= {path: "".join(lines) for path, lines in _events(store).items()}
+    made = dict(_files(each("exporting records", records, progress), loops))
+    made |= {path: "".join(lines) for path, lines in _events(store, progress).items()}
     changed = [path for path, content in made.items() if _there(directory, path) != content.encode()]
     complete = os.path.exists(os.path.join(directory, HEAD))
     if not check:
@@ -149,16 +150,17 @@ def _files(records: Iterable[Record], loops: Iterable[Fields]) -> Iterator[tuple
     yield IGNORE, f"{BASE}\n"
 
 
-def _events(store: Store) -> dict[str, list[str]]:
+def _events(store: Store, progress: Progress) -> dict[str, list[str]]:
     """The journal by month. It is read in pages: rows are only added."""
     made: dict[str, list[str]] = {}
-    after = 0
+    after, last = 0, store.read(journal.last_seq)
     while page := store.read(lambda tx, after=after: text_records.events(tx, after)):  # type: ignore[misc]
         for row in page:
             lines = made.setdefault(f"events/{month(row['time_us'])}.tsv", [_EVENT_HEAD])
             cells = (row["seq"], iso(row["time_us"]), *(row[name] for name in _EVENT[2:]))
             lines.append(redacted(files.tsv_line(cells)))
         after = page[-1]["seq"]
+        progress("exporting events", after, last)
     return made
 
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from standfast import crash, serial
 from standfast.clock import parse_duration
 from standfast.config import people
+from standfast.core.progress import Progress, each, quiet
 from standfast.db.contract import Tx
 from standfast.db.store import Store
 from standfast.errors import Conflict, InvalidInput, NotFound, StandfastError, StorageError
@@ -75,20 +76,40 @@ class _Pair(NamedTuple):
     action: str
 
 
-def run(store: Store, directory: str, *, commit: bool = False, theirs: bool = False) -> TextImport:
+def run(
+    store: Store, directory: str, *, commit: bool = False, theirs: bool = False, progress: Progress = quiet
+) -> TextImport:
     """Compare, and with `commit` take what the files changed; `theirs` takes conflicts too."""
-    return taken(store, directory, read(directory), text_export.base_of(directory), commit=commit, theirs=theirs)
+    return taken(
+        store,
+        directory,
+        read(directory),
+        text_export.base_of(directory),
+        commit=commit,
+        theirs=theirs,
+        progress=progress,
+    )
 
 
 def taken(
-    store: Store, directory: str, found: list[Record], base: dict[str, str], *, commit: bool, theirs: bool
+    store: Store,
+    directory: str,
+    found: list[Record],
+    base: dict[str, str],
+    *,
+    commit: bool,
+    theirs: bool,
+    progress: Progress = quiet,
 ) -> TextImport:
     """The same for records that were read elsewhere."""
     own = store.read(_by_name)
-    pairs = [_compared(one, own.get((one.kind, one.name)), base, theirs) for one in found]
+    pairs = [
+        _compared(one, own.get((one.kind, one.name)), base, theirs)
+        for one in each("comparing records", found, progress)
+    ]
     differing = [pair for pair in pairs if pair.action != "same"]
     wanted = [pair for pair in differing if pair.action in ("add", "change")]
-    notes = {**dict(_refusals(wanted)), **(_bring_all(store, wanted) if commit else {})}
+    notes = {**dict(_refusals(wanted)), **(_bring_all(store, wanted, progress) if commit else {})}
     listed = [_difference(pair, notes.get((pair.theirs.kind, pair.theirs.name))) for pair in differing]
     if commit and os.path.isdir(directory):
         _agree(store, directory, found, base)
@@ -200,11 +221,11 @@ def _words(one: Record) -> list[Any]:
     return [one.fields.get(name) or None for name in _WORDS]
 
 
-def _bring_all(store: Store, wanted: list[_Pair]) -> dict[tuple[str, str], str]:
+def _bring_all(store: Store, wanted: list[_Pair], progress: Progress) -> dict[tuple[str, str], str]:
     """Bring the records in, in the order of their ids, then tie tasks to others; returns why some were refused."""
     notes = dict(_refusals(wanted))
-    for bring in (_bring, _tie):
-        for pair in wanted:
+    for bring, doing in ((_bring, "importing records"), (_tie, "linking tasks")):
+        for pair in each(doing, wanted, progress):
             one = pair.theirs
             if (one.kind, one.name) in notes:
                 continue

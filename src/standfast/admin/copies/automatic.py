@@ -13,13 +13,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from standfast import log
-from standfast.admin.copies.child import quiet
 from standfast.admin.copies.manifest import Manifest
 from standfast.admin.copies.places import configured
 from standfast.admin.copies.take import Order, Source, take
 from standfast.clock import MINUTE_US, SECOND_US, SYSTEM
 from standfast.config import Settings
 from standfast.core import artifact_files
+from standfast.core.progress import quiet
 from standfast.db import store_memory
 from standfast.errors import StandfastError, StorageError
 

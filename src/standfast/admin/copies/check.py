@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from standfast.admin.copies import packing
-from standfast.admin.copies.child import Progress
 from standfast.admin.copies.manifest import Manifest, damaged, name_of
 from standfast.admin.copies.places import CopyPlace, reason
 from standfast.admin.copies.restore import DATABASE, restore
 from standfast.admin.copies.take import artifact_name
 from standfast.config.target import Target
 from standfast.core import artifact_files
+from standfast.core.progress import Progress
 from standfast.errors import StandfastError, StorageError
 from standfast.models import Model
 

@@ -10,21 +10,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from standfast.admin.copies import packing
 from standfast.admin.copies.manifest import File
+from standfast.core.progress import Progress
 from standfast.db.sqlite import copying
 from standfast.errors import StandfastError, StorageError
 
-Progress = Callable[[str, int, int], object]
 NICENESS = 10
 """Writers of the store come first where the CPU is scarce."""
-
-
-def quiet(doing: str, done: int, total: int) -> None:
-    """Report no progress."""
 
 
 def run(path: str, work: str, name: str, progress: Progress) -> tuple[File, copying.Facts]:

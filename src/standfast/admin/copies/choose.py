@@ -13,25 +13,28 @@ from standfast.db import store_memory
 from standfast.errors import InvalidInput, NotFound
 
 
-def place_of(settings: Settings, named: str | None, copy: str | None) -> CopyPlace:
-    """Where the copies of the configured store are. Without a known store, find them by the id of the copy."""
+def places_of(settings: Settings, named: str | None) -> list[CopyPlace]:
+    """Where the copies of the configured store are; of every store, if this host does not know which one it was."""
     root = opened(named) if named else configured(settings.options.copies.to)
     stores = root.stores()
     here = store_memory.place_of(settings.target)
     known = [one.store_id for one in store_memory.at(here)] if here is not None else []
-    mine = [one for one in stores if one in known]
-    if copy is not None and not mine:
-        mine = [
-            one for one in stores if any(found.id.endswith(copy.lower()) for found in resource.listed(root.of(one)))
-        ]
-    mine = mine or stores
+    return [root.of(one) for one in [one for one in stores if one in known] or stores]
+
+
+def place_of(settings: Settings, named: str | None, copy: str | None) -> CopyPlace:
+    """Where the copies of the configured store are. Without a known store, find them by the id of the copy."""
+    root = opened(named) if named else configured(settings.options.copies.to)
+    mine = places_of(settings, named)
+    if copy is not None and len(mine) > 1:
+        mine = [one for one in mine if any(found.id.endswith(copy.lower()) for found in resource.listed(one))] or mine
     if len(mine) > 1:
         raise InvalidInput(
             f"{root.shown} has copies of {len(mine)} stores", "name the copy: standfast restore ID --to DIR"
         )
     if not mine:
         raise NotFound(f"there is no copy in {root.shown}", "name the place: standfast restore --from PLACE --to DIR")
-    return root.of(mine[0])
+    return mine[0]
 
 
 def copy_of(place: CopyPlace, copy: str | None, as_of: Time | None, receipt: str | None) -> Copy:

@@ -22,7 +22,7 @@ from standfast.admin import gap_changes
 from standfast.admin.copies.automatic import before_command
 from standfast.admin.copies.manifest import Manifest
 from standfast.admin.copies.places import CopyPlace
-from standfast.admin.copies.restore import DATABASE, Progress, restore
+from standfast.admin.copies.restore import DATABASE, restore
 from standfast.admin.copies.take import ARTIFACTS
 from standfast.admin.gap_changes import Epochs
 from standfast.clock import SYSTEM
@@ -33,6 +33,7 @@ from standfast.core import artifact_files
 from standfast.core import gap as gaps
 from standfast.core.gap import Gap
 from standfast.core.leases import this_process
+from standfast.core.progress import Progress
 from standfast.db import store_memory, tables
 from standfast.db.contract import Caller, Engine, Tx
 from standfast.db.sqlite.move_aside import left

@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import TypeAlias
 
 from standfast.admin.copies import check, keep, manifest
-from standfast.admin.copies.child import Progress, quiet
 from standfast.admin.copies.manifest import Manifest
 from standfast.admin.copies.places import CopyPlace, Directory, configured, joined, opened, reason
 from standfast.admin.copies.take import ARTIFACTS, Order, Source, take
@@ -16,6 +15,7 @@ from standfast.clock import Duration, duration_us, format_duration, iso, parse_d
 from standfast.config.people import for_people
 from standfast.config.target import MEMORY
 from standfast.core import digests, journal
+from standfast.core.progress import Progress, quiet
 from standfast.core.receipts import Receipt
 from standfast.db.contract import Tx
 from standfast.db.sql import load

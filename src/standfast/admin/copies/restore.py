@@ -17,13 +17,13 @@ from standfast.admin.copies.places import CopyPlace, reason, sync
 from standfast.admin.copies.take import ARTIFACTS, artifact_name, write
 from standfast.config.target import Target
 from standfast.core import artifact_files
+from standfast.core.progress import Progress
 from standfast.db import tables
 from standfast.db.migrations import LATEST
 from standfast.db.sqlite.location import make_private
 from standfast.errors import Conflict, Corrupt, InvalidInput, SchemaTooNew, StorageError
 from standfast.models import Model
 
-Progress = Callable[[str, int, int], object]
 Carried = Callable[[int | None], dict[str, str]]
 DATABASE = "standfast.db"
 

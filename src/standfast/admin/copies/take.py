@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 from standfast import crash
 from standfast.admin.copies import child, packing
-from standfast.admin.copies.child import Progress
 from standfast.admin.copies.manifest import File, Manifest, Rows, failed, name_of
 from standfast.admin.copies.places import CopyPlace, reason
 from standfast.core import artifact_files
+from standfast.core.progress import Progress
 from standfast.db import tables
 from standfast.errors import Corrupt, StorageError
 from standfast.ids import new_id
