@@ -1,4 +1,4 @@
-# The front door. `make help` lists what is behind it.
+# `make help` lists the targets.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -47,7 +47,7 @@ prove: .venv/dev ## the evaluation: kills, power loss, races, and seeded bugs th
 mutate: .venv/dev ## change 400 places of the code, SQL and schema, one at a time: a test must fail each time
 	@$(BIN)/python -m standfast_prove.mutate $(ARGS)
 
-fuzz: .venv/dev ## garbage at every door: values, verbs, files, hooks, commands, requests, broken stores
+fuzz: .venv/dev ## random input to every interface: values, verbs, files, hooks, commands, requests, broken stores
 	@$(BIN)/standfast prove --only inputs $(ARGS)
 
 evaluation: .venv/dev ## docs/internals/evaluation.md from the data in prove/results

@@ -10,7 +10,7 @@ and awaits coroutines on the loop it was called from. A cancelled task withdraws
 and does not stop one that has; a cancelled `do` leaves its effect in doubt.
 
 Each call is a coroutine: `asyncio.create_task(sf.tasks.add("x"))` works, and Python warns of one that is never
-awaited. What may also be entered or iterated (sessions, locks, `follow`) is a `_Call` around such a coroutine.
+awaited. Results that you can also enter or iterate (sessions, locks, `follow`) are a `_Call` around such a coroutine.
 
 `aio.pyi` has the types: one class for each resource and for what methods give. `make stubs` writes it.
 """
@@ -154,7 +154,7 @@ def _answer(owner: AsyncStandfast, value: Any) -> Any:
 
 
 class _Call(Coroutine[Any, Any, Any]):
-    """What a method returns that may also be a context manager or an iterator: await it, enter it, or iterate.
+    """The result of a method that is also a context manager or an iterator: await it, enter it, or iterate.
 
     Entered or iterated, it closes the coroutine it holds: Python must not warn that this one was never awaited.
     """
@@ -227,7 +227,7 @@ class _Call(Coroutine[Any, Any, Any]):
 
 
 def _nothing() -> None:
-    """What has no place in the context has nothing to bind."""
+    """A resource without a binding in the context binds nothing."""
 
 
 class AsyncObject:
@@ -267,7 +267,7 @@ class AsyncObject:
 
 
 class AsyncIteration(AsyncObject):
-    """What comes one by one: `async with sf.events.consume(…) as events`, then `async for event in events`."""
+    """An iterator of events: `async with sf.events.consume(…) as events`, then `async for event in events`."""
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         if hasattr(self._inner, "within"):
@@ -341,7 +341,7 @@ def _nowhere(awaitable: Awaitable[Any]) -> Any:
 
 
 class _Desk:
-    """What goes from one loop to the engine, and the answers on their way back.
+    """The calls from one event loop to the engine, and their answers.
 
     Answers that came together wake the loop once. The tasks they wake ask again in one turn of the loop,
     one after the other; their bodies go out together at its end, or the first of them would be committed

@@ -137,7 +137,7 @@ class ManualClock:
             self._mono_us += passed_us
 
     def wait_us(self, us: int) -> None:
-        """What a call waits for on this clock passes at once."""
+        """A call that waits on this clock returns at once."""
         self.advance(max(us, 0) / SECOND_US)
 
     def jump(self, delta: Duration) -> None:

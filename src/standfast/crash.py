@@ -300,7 +300,7 @@ class Schedule(tuple[str, ...]):
 
 
 class _Life:
-    """What a child process left behind: the points it passed, and how it ended."""
+    """The result of a child process: the points it passed, and how it ended."""
 
     def __init__(self, lines: list[str], *, killed: bool) -> None:
         self.points = [line for line in lines if not line.startswith("!")]
@@ -458,7 +458,7 @@ def _write_all(writer: int, data: bytes) -> None:
 
 
 def _read_until_closed(reader: int, timeout_s: float) -> tuple[str, bool]:
-    """What the child wrote, and whether it closed its end in time."""
+    """The output of the child, and whether it closed its end in time."""
     import select
     import time
 

@@ -540,7 +540,7 @@ class Resources:
 
 
 class Transaction(Resources):
-    """The resources inside one transaction. What they return is acknowledged when the block has ended."""
+    """The resources inside one transaction. Their results are acknowledged when the block has ended."""
 
 
 class Standfast(Resources):

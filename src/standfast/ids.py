@@ -150,7 +150,7 @@ def time_us(id: str) -> int:
 
 
 def like_suffix(text: str, *, prefix: str | None = None) -> str | None:
-    """What a person typed, as the end of an id: six or more characters, lower case; else None.
+    """The end of an id that a person typed, in lower case. None if it has fewer than six characters.
 
     `EFF_9K2M4X` and `9k2m4x` both give `9k2m4x`. With `prefix`, a text that names another
     noun gives None.

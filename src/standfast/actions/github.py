@@ -100,7 +100,7 @@ def merge_pr(repo: str, number: int, method: str = "merge") -> str:
 
 
 def marker(call: Call) -> str:
-    """What makes a text of this effect findable; GitHub does not show it."""
+    """The marker that makes a text of this effect findable. GitHub does not show it."""
     return f"<!-- standfast:{call.key} -->"
 
 

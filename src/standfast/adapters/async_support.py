@@ -1,5 +1,4 @@
-"""What the adapters of awaited interfaces have in common: a store from any accepted argument, and writes
-whose outcome is always waited for."""
+"""Shared by the async adapters: a store from any accepted argument, and writes that always wait for their outcome."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ T = TypeVar("T")
 
 
 def missing(extra: str, package: str) -> ImportError:
-    """What to say where an adapter's framework is not installed."""
+    """The message if an adapter's framework is not installed."""
     return ImportError(f"this adapter needs {package}, which is not installed\n{modules.install(extra)}")
 
 

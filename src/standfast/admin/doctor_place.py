@@ -58,7 +58,7 @@ def _permissions(settings: Settings, directory: str, fix: bool) -> Finding:
 
 
 def _private(settings: Settings, directory: str) -> dict[str, int]:
-    """What must be its owner's alone. A directory the user chose for a file of ours is theirs to open."""
+    """Files that only their owner may read. A directory the user chose for a file of ours is theirs to open."""
     path = settings.target.location
     files = [path + end for end in ("", "-wal", "-shm", ".lock", ".bell")]
     files += [os.path.join(settings.data_dir, name) for name in ("config.toml", "trusted.toml")]

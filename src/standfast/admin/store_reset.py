@@ -75,7 +75,7 @@ def _file(settings: Settings, known: list[str], stamp: str) -> Plan:
 
 
 def _beside(path: str, settings: Settings) -> list[str]:
-    """What else in the data directory belongs to its own store."""
+    """Other files in the data directory that belong to its own store."""
     if settings.target.location != settings.default_path:
         return []
     found = [os.path.join(os.path.dirname(path), name) for name in (ARTIFACTS, GATES)]

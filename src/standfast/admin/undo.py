@@ -69,7 +69,7 @@ class Undone(Model):
     changes: list[Change]
     """What was undone, the newest first."""
     left: list[str]
-    """What these changes added, and which stays: an undo brings back, and deletes no task and no loop."""
+    """Rows that these changes added and that stay. An undo deletes no task and no loop."""
     receipt: Receipt | None = None
 
 
@@ -297,7 +297,7 @@ def _numbered(tx: Tx, table: str, row: Row, moved: dict[str, dict[int, int]]) ->
 
 
 def _adjusted(tx: Tx, table: str, row: Row) -> Row:
-    """What must hold now, not then: a loop's next slot is to come."""
+    """Adjust values to the present: a loop's next slot must be in the future."""
     if table != "loop" or row["state"] not in ("active", "paused"):
         return row
     loops.refuse_gated(tx, row)

@@ -69,7 +69,7 @@ class Said(Model):
 
 
 class Context(Model):
-    """What a model is given to go on: the newest fold, and what was said after it."""
+    """The input for an LLM to continue: the newest fold, and the messages after it."""
 
     checkpoint: Checkpoint | None
     messages: list[Said]

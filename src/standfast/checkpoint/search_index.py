@@ -99,7 +99,7 @@ class SearchIndex(Resource):
 
 
 def unindexed(tx: Tx, limit: int) -> Iterator[Document]:
-    """What the index does not know yet, or knows in an older state; about `limit` of each source at most."""
+    """Rows that the index lacks or has in an older version, about `limit` of each source at most."""
     for source in SOURCES:
         at, count = _mark(tx, source=source), 0
         while count < limit:

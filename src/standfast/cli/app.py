@@ -189,7 +189,7 @@ def _invoke(words: list[str], out: Out) -> int:
 
 
 def _guarded(out: Out, words: list[str], action: Callable[[], int]) -> int:
-    """What a failure says and which code it leaves."""
+    """Print the message of a failure and return its exit code."""
     try:
         return action()
     except click.exceptions.Exit as end:

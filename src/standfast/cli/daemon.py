@@ -130,7 +130,7 @@ def _log(settings: Settings) -> str:
 @daemon.verb("stop", examples=("standfast daemon stop", "standfast daemon stop --now"))
 @option("--now", is_flag=True, help="Give the commands that run no time to end by themselves.")
 def stop(out: Out, now: bool) -> None:
-    """End it, and wait until it is gone. What runs may end by itself for a while."""
+    """End it, and wait until it is gone. Running commands get some time to end by themselves."""
     from standfast.clock import SYSTEM
     from standfast.daemon import instance
     from standfast.daemon import stop as stop_daemon

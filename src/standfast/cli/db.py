@@ -206,7 +206,7 @@ def move(
 
 
 def _test(settings: Settings) -> None:
-    """Connect once. What the driver says may quote pieces of the URL, so it is masked by the target itself."""
+    """Connect once. The driver's message may quote parts of the URL, so the target masks them."""
     from standfast.cli.open_store import opened
     from standfast.errors import StandfastError
 

@@ -257,7 +257,7 @@ effect.generate(
 )
 
 
-# What others here use, too.
+# Names that other modules here use too.
 
 
 def intent_of(words: tuple[str, ...]) -> Any:

@@ -78,7 +78,7 @@ def _agreed(effect: Effect, finding: str, answer: str) -> bool:
 
 
 def _refuse_agents(sf: Standfast, effect: Effect) -> None:
-    """What needed an approval is settled by a person."""
+    """Only a person settles an effect that needed an approval."""
     from standfast.config import people
     from standfast.ledger import approvals
 

@@ -1,4 +1,4 @@
-"""What a command is made of: options every command has, its two examples, nouns with verbs.
+"""The parts of a command: common options, its two examples, and groups of commands.
 
     @command("where", examples=("standfast where", "standfast where --json"))
     def where(out: Out) -> None:
@@ -28,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 P = TypeVar("P", bound=click.Parameter)
 Examples = tuple[str, str]
 LISTS = frozenset(("list", "dead", "runs", "streams", "consumers", "caught", "timeline", "search"))
-"""What answers with a list: before anything was written it is empty."""
+"""Commands that print a list. Before the store exists, the list is empty."""
 SESSION_VARIABLE = "STANDFAST_SESSION"
 """Names the session for every command below `session run`, or below a shell that exports it."""
 SENTENCE_MAX = 300

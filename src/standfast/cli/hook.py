@@ -224,7 +224,7 @@ class Hearing:
         self.asks = payloads.asks(payload)
         self.refused = ""
         self.question = ""
-        """What the agent is to ask its user."""
+        """The question for the agent's user."""
         self.brief = ""
         self.unanswered: list[Any] = []
         """Calls of this session that were never answered, if the agent starts again."""
@@ -260,7 +260,7 @@ class Hearing:
         return answers.context(self.agent, event, brief) if brief else ""
 
     def _observed(self) -> str:
-        """What standfast sees of calls that were never answered, within the deadline; written down as well."""
+        """Look up calls without an answer, within the deadline, and record the result."""
         if not self.unanswered:
             return ""
         from standfast.interchange.hooks import unanswered
@@ -413,7 +413,7 @@ class Hearing:
     # -- without it --------------------------------------------------------------------------------
 
     def _without_the_store(self) -> str:
-        """Keep the record for later, and judge by the copy of the gates. What the agent is refused with, if it is."""
+        """Keep the record for later, and judge by the copy of the gates. The refusal for the agent, if there is one."""
         from standfast.interchange.hooks import payloads
 
         data_dir = self._data_dir()
@@ -499,7 +499,7 @@ def workspace(settings: Settings | None, heard: Heard | None) -> str | None:
 
 
 def brief(sf: Any) -> str:
-    """What a starting agent should know: the one place where the hook asks for it. Nothing to know is nothing said."""
+    """The brief of a starting agent. Only this function asks for it. Nothing to know is nothing said."""
     from standfast.views.brief import Briefs
 
     made = Briefs(sf._store).make()

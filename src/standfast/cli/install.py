@@ -219,7 +219,7 @@ def _tell(out: Out, plans: list[Plan], tested: dict[tuple[str, str], str], *, re
 
 
 def _left_behind(out: Out, settings: Settings, agent: Agent) -> None:
-    """What an installation may have added elsewhere stays until it is taken away by name."""
+    """Entries that an installation added elsewhere stay until you remove them by name."""
     from standfast.cli.open_store import exists, opened
 
     if not exists(settings):

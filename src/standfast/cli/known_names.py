@@ -38,7 +38,7 @@ NEW = frozenset(("add", "request", "put", "receive", "record", "test", "pause"))
 
 
 def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """What may stand here: names of the store, or what the type of the parameter offers."""
+    """The possible values: names of the store, or the choices of the parameter's type."""
     noun = noun_of(ctx, param)
     if noun is None:
         return param.type.shell_complete(ctx, param, incomplete)

@@ -28,7 +28,7 @@ def mcp(out: Out, tools: bool, socket: str | None) -> None:
     from standfast.cli.open_store import opened
 
     if socket is not None:
-        # What comes over a socket is never the person's who started the server.
+        # A call over a socket never counts as a call by the person who started the server.
         os.environ.setdefault("STANDFAST_ACTOR", f"mcp:{os.path.basename(socket)}")
     with opened() as sf:
         callers = Callers(sf)

@@ -49,7 +49,7 @@ class Capture(Ends):
 
 
 def bytes_of(value: Any) -> bytes:
-    """What a stored stream said."""
+    """The text of a stored stream."""
     if isinstance(value, dict):
         from base64 import b64decode
 
@@ -194,8 +194,8 @@ class _Terminal:
         import tty
 
         self._before = termios.tcgetattr(0)
-        # Every key is the command's, Ctrl-C too: its own terminal turns it into a signal. What was typed
-        # ahead is the command's as well, so nothing is flushed.
+        # Every key is the command's, Ctrl-C too: its own terminal turns it into a signal. Keep the input that was
+        # typed ahead, because it belongs to the command.
         tty.setraw(0, termios.TCSANOW)
         waiting, self._stop = os.pipe()
         self._keys = threading.Thread(target=self._pass_keys, args=(waiting,), daemon=True)

@@ -37,7 +37,7 @@ PROBE_MAX_S = 600.0
 
 
 class Asked(NamedTuple):
-    """What the command line said."""
+    """The parsed command line."""
 
     key: str
     begins_us: int | None
@@ -304,7 +304,7 @@ def _exit_of(result: Any) -> int:
 
 
 def _told(result: Any) -> str:
-    """What a person gave as the result when settling a doubt."""
+    """The result that a person gave when they resolved the effect."""
     from standfast.cli.output import dumps
 
     if result is None:

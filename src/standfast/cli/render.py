@@ -68,7 +68,7 @@ class Column(NamedTuple):
 
 
 def clean(text: str, *, exact: bool = False) -> str:
-    """One line. What a terminal would hide or obey is written as a JSON escape; white space as a space.
+    """One line. Write control characters as JSON escapes and white space as spaces.
 
     With `exact`, white space is escaped too: a JSON text stays the same value.
     """
@@ -90,7 +90,7 @@ def markdown(text: str) -> str:
 
 
 def printed(text: str) -> str:
-    """What goes to the terminal: the text through `clean`, line by line, tabs kept, in our own colours."""
+    """The text for the terminal: passed through `clean` line by line, with tabs and our own colours."""
     if text.isascii() and text.isprintable():
         return text
     first, *rest = text.split(_COLOUR)

@@ -222,7 +222,7 @@ def _value(text: str | None, given: dict[str, Any]) -> Any:
 
 
 def parsed(text: str, form: str) -> Any:
-    """Text, or what it says as JSON. What begins like an object, a list or a string has to be one."""
+    """Text, or what it says as JSON. A value that begins like an object, a list or a string must be valid JSON."""
     from standfast import serial
     from standfast.errors import InvalidInput
 

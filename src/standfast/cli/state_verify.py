@@ -138,7 +138,7 @@ def checked_timeout_s(text: str) -> float:
 
 
 def _heard(child: subprocess.Popen[bytes], end: float) -> tuple[str, int | None]:
-    """The last of what it said, and its exit code: None if its time was over. What it started ends with it."""
+    """The last of what it said, and its exit code: None if its time was over. Its child processes end with it."""
     assert child.stdout is not None
     said, pipe = b"", child.stdout.fileno()
     try:

@@ -196,7 +196,7 @@ def _need(out: Out, need: dict[str, Any]) -> Iterator[str]:
 
 
 def verdict(data: dict[str, Any]) -> Iterator[str]:
-    """What else waits; the all-clear only where nothing does, for the stores that were read."""
+    """Other waiting items. It says that all is clear only if none waits in the stores that were read."""
     from standfast.views import coverage
 
     unread = data["unread_stores"]

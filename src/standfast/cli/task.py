@@ -64,7 +64,7 @@ task.generate(
 )
 @option("--cool-down", type=DURATION, help="Keep it closed if it is reported again within this time.")
 def sweep(out: Out, source: str, seen: tuple[str, ...], nothing: bool, absent_max: int, cool_down: str | None) -> None:
-    """Report everything that SOURCE sees now. What it misses --absent-max times in a row is closed."""
+    """Report everything that SOURCE sees now. A task that is missing --absent-max times in a row is closed."""
     from standfast.cli.open_store import opened
 
     sightings = [] if nothing else list(seen) or _lines()

@@ -150,7 +150,7 @@ def _id(entry: Entry) -> str:
 
 
 def _options(asked: dict[str, Any]) -> list[str]:
-    """What was asked for, as words of the next command."""
+    """The given options, repeated in the next command."""
     words = [asked["at"]] if asked["at"] != "now" else []
     names = {"start": "from", "end": "to"}
     given = {name: value for name, value in asked.items() if name not in ("at", "limit") and value}

@@ -223,7 +223,7 @@ def _found(event: WebhookEvent) -> str:
 
 
 def _payload(file: str, *, text: bool) -> Any:
-    """What was delivered: JSON, or text if they say so."""
+    """The delivered body: JSON, or text if the content type says so."""
     import sys
 
     from standfast import serial

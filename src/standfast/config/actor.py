@@ -1,4 +1,4 @@
-"""Who is asking, when the asking process is gone a moment later.
+"""The actor of a process that exits right after its call.
 
 `STANDFAST_ACTOR` decides; else the session of the agent whose variables are set; else the
 person and their terminal. An agent that tells no session is `agent:user@host:tty`, so that it
@@ -71,7 +71,7 @@ def agent_sign(environ: Mapping[str, str] | None = None) -> tuple[str, str] | No
 
 
 def actor(environ: Mapping[str, str] | None = None) -> str:
-    """Who the commands of this environment speak for. Raises InvalidInput if STANDFAST_ACTOR is no name."""
+    """The actor of commands in this environment. Raises InvalidInput if STANDFAST_ACTOR is no name."""
     env = os.environ if environ is None else environ
     if named := env.get("STANDFAST_ACTOR", "").strip():
         return claimed(checked(named, "STANDFAST_ACTOR"), env)

@@ -75,7 +75,7 @@ class Keyspace(NamedTuple):
     """The id of the repository (core/repositories.py); empty outside any."""
 
     def within(self, wider: Keyspace) -> bool:
-        """Whether what holds in `wider` holds here: no repository means all of the scope, no scope means everywhere."""
+        """Whether a rule of `wider` applies here. No repository means all of the scope, no scope means everywhere."""
         return self == wider or (not wider.repository and wider.scope in ("", self.scope))
 
 

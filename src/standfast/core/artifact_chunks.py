@@ -1,9 +1,9 @@
 """The bytes of artifacts as rows, on PostgreSQL: another host must be able to resume.
 
-Chunks come in a few at a time, under the id of the artifact to be, so that memory stays bounded
-and no transaction is long. One last transaction gives them their digest and writes
-the row: chunks under a digest are always all of them. What an interrupted put leaves behind still
-is stored under an id, and an id contains its time.
+Store a few chunks per transaction, under the id of the new artifact. This bounds memory and keeps transactions short.
+One last transaction gives them their digest and writes
+the row: chunks under a digest are always all of them. An interrupted put leaves chunks under an id, and the id
+contains its time.
 """
 
 from __future__ import annotations

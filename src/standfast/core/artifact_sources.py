@@ -127,7 +127,7 @@ def _part(stream: BinaryIO, wanted: int) -> bytes:
 
 
 def own_name(data: Source) -> str:
-    """What a path or a file is called, as far as that is a label."""
+    """The name of a path or a file, if it is a valid label."""
     own = data if isinstance(data, os.PathLike) else getattr(data, "name", None)
     if not isinstance(own, (str, os.PathLike)) or not os.path.basename(os.fspath(own)):
         raise InvalidInput("these bytes need a name", 'for example: sf.artifacts.put(data, name="build.log")')

@@ -188,7 +188,7 @@ class Artifacts(Resource):
     def get(self, which: str, to: str | os.PathLike[str] | BinaryIO | None = None) -> bytes | Artifact:
         """The bytes; or, with `to`, written to that path or binary stream. `which` is an id, its end, or a name.
 
-        What does not match its digest is not handed out: Corrupt names it, and `to` is untouched.
+        If the bytes do not match the digest, it raises Corrupt and does not write to `to`.
         """
         refused_inside(self.tx, "artifacts.get")
         artifact = self.show(which)
@@ -406,7 +406,7 @@ def _write_path(store: Store, artifact: Artifact, path: str) -> None:
 
 
 def _write_stream(store: Store, artifact: Artifact, stream: BinaryIO) -> None:
-    """What went into a stream cannot be taken back: read it through before the first byte goes out."""
+    """Read the whole artifact before the first byte is written, because a stream cannot be rewound."""
     for _ in _stored(store, artifact):
         pass
     for block in _stored(store, artifact):

@@ -82,7 +82,7 @@ RETURNING {columns:artifact}
 -- name: referenced
 SELECT id FROM artifact WHERE digest = :digest AND uri NOT LIKE 's3:%' LIMIT 1
 
--- What has outlived its purpose: scratch after a day, a session's own once the session is gone.
+-- Expired artifacts: scratch after a day, and those of a deleted session.
 -- name: outlived
 SELECT a.id AS id
 FROM artifact a

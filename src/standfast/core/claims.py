@@ -27,7 +27,7 @@ FREE: Row = dict.fromkeys(("holder", "lease_until_us", "lease_boot", "lease_mono
 
 
 class Claimable(Protocol):
-    """What a model says about its claim."""
+    """The claim fields of a model."""
 
     @property
     def id(self) -> str: ...

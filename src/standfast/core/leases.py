@@ -107,7 +107,7 @@ class Leases(Resource):
     def release(self, tx: Tx, name: str, fence: int | None = None) -> Lease:
         """Give it back; without `fence`, the lock of that name of the caller, or of its agent through a process.
 
-        What a dead or late holder has left behind, anybody gives back. Raises LeaseLost if it was not held
+        Any process may release the leases of a dead or late holder. Raises LeaseLost if it was not held
         with this fence any more, or belongs to another holder.
         """
         crash.point("lease.before_release")
@@ -152,7 +152,7 @@ class Leases(Resource):
 
     @query
     def list(self, tx: Tx, *, everywhere: bool = False, after: str = "", limit: int = 50) -> list[Lease]:
-        """Who holds what now; those whose time has run out are still listed until another caller takes over."""
+        """The current holders. An expired holder is listed until another caller takes over."""
         limit = page_size(limit)
         rows = tx.all(SQL.page, scope=self.scope, everywhere=int(everywhere), after=after, limit=limit)
         return [_lease(tx, row) for row in rows]
@@ -268,7 +268,7 @@ def _not_yours(tx: Tx, row: Row) -> LeaseLost | None:
 
 
 class Process(NamedTuple):
-    """What tells one process from every other, also after its pid was given to another."""
+    """The identity of one process. It stays unique after the kernel reuses the pid."""
 
     host: str
     boot: str
@@ -377,7 +377,7 @@ def _probe(pid: int) -> tuple[str, str]:
 # -- renewal ---------------------------------------------------------------------------------------
 
 _ONLY = {"mail": " AND kept = 1"}
-"""What its reader has gone on from is not held on to: it comes back."""
+"""Release a claim that its reader abandoned, so that another reader can take it."""
 RENEWED: dict[str, Statement] = {}
 """Tables whose leases the renewing thread extends, with the statement that does it."""
 
@@ -471,7 +471,7 @@ _HOLDS = statement(
 
 
 def renew_actor_leases(store: Store) -> None:
-    """What each command of an actor does in passing: renew what the actor holds. Reads first, writes only then."""
+    """Renew all leases of the actor. Each of its commands does this. Reads first, writes only then."""
     holder = store.caller.holder
     if not holder.startswith("a:") or store.read(lambda tx: tx.maybe(_HOLDS, holder=holder)) is None:
         return

@@ -30,7 +30,7 @@ def row_of(
     noun: str,
     by_key: Callable[[str], Row | None] = lambda name: None,
 ) -> Row | None:
-    """What `name` names: by its id, by a key as `by_key` looks it up, by the end of its id. None if nothing is."""
+    """Find the row that `name` means: by its id, by its key (`by_key`) or by the end of its id. None if nothing is."""
     if not isinstance(name, str):
         raise InvalidInput(f"a {noun} is named by text, not by {type(name).__name__}")
     row = tx.maybe(by_id, id=name) if is_id(name) else None

@@ -13,7 +13,7 @@ learns what happened from four variables, and from the same as one JSON object o
     STANDFAST_HINT      the command that settles it
 
 A notice is a courtesy, started at most once: a process killed between the commit and the
-notice sends none. What needs a person stays in `standfast` and in the brief until it is settled.
+notice sends none. An item that needs a person stays in `standfast` and in the brief until it is settled.
 """
 
 from __future__ import annotations

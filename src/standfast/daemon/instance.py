@@ -167,7 +167,7 @@ def _try_lock(fd: int, kind: int) -> bool:
 
 
 def _same(fd: int, path: str) -> bool:
-    """Whether the path still leads to our open file."""
+    """Whether the path still names the file that we have open."""
     try:
         there, ours = os.lstat(path), os.fstat(fd)
     except OSError:

@@ -4,8 +4,8 @@
                      └─────────────────────────────────────────────────────────┘
 
 The store being busy, or a server being away, is weather: it is waited out here and in every part, and
-never ends the daemon. What ends it is a signal, a store that is configured elsewhere by now, or the loss
-of its own lock file; each time it signals running commands and gives them time to end.
+never ends the daemon. It ends on a signal, if the configuration names another store, or if it loses its lock file. It
+then signals running commands and gives them time to end.
 """
 
 from __future__ import annotations

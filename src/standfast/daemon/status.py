@@ -35,13 +35,13 @@ class Status(NamedTuple):
     version: str | None
     since_us: int | None
     leader: str | None
-    """Who fires and runs on this store, if it is another machine or process."""
+    """The machine or process that fires and runs loops on this store, if it is not this one."""
     parts: list[dict[str, Any]]
     runs: list[dict[str, Any]]
     """What it runs now."""
     counts: dict[str, int]
     note: str | None = None
-    """What ended it, or what it waits for."""
+    """The reason why it ended, or the thing it waits for."""
     foreign: Sequence[dict[str, str]] = ()
     """Loops that are late and that this daemon may not run: loop, why, what to do."""
 

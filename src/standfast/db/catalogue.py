@@ -43,7 +43,7 @@ class Item(NamedTuple):
 
 @cache
 def wanted(dialect: str, migrations: Sequence[Migration] = MIGRATIONS) -> frozenset[Item]:
-    """What a store has after these migrations. Guard triggers are not in it: see `guards`."""
+    """The tables, columns and indexes of a store after these migrations. Guard triggers are not in it: see `guards`."""
     items: set[Item] = set()
     for migration in migrations:
         for statement in _COMMENT.sub("", ddl(migration, dialect)).split(";"):
@@ -80,7 +80,7 @@ def _columns(text: str) -> Iterator[str]:
 
 
 def parts(text: str) -> Iterator[str]:
-    """What commas separate between the outermost brackets: columns and constraints."""
+    """The columns and constraints, which commas separate between the outermost brackets."""
     depth, part = 0, ""
     for letter in text:
         depth += (letter == "(") - (letter == ")")

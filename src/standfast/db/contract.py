@@ -1,4 +1,4 @@
-"""What every engine offers and what the body of a method may use: the contract between them.
+"""The contract between engines and methods: the calls that every engine offers to the body of a method.
 
 A method's body is a function of a transaction. An engine may run it twice and on another
 thread, together with the bodies of other callers in one commit; so the body touches only
@@ -31,7 +31,8 @@ Row = dict[str, Any]
 
 Wake = Callable[[], None]
 Done = Callable[[T | None, BaseException | None], Wake | None]
-"""What to do with an answer; it may return what to do once everybody who shared the commit has been answered."""
+"""A callback for the result. It may return a second one, which runs after all callers of the commit got their
+results."""
 
 BATCH_MAX = 256
 """Bodies that share one commit at most."""
@@ -66,7 +67,7 @@ def no_rescue(store_id: str, save: Callable[[str], object]) -> str:
 
 
 class Caller:
-    """Who is asking: carried by each transaction into the journal and the leases."""
+    """The caller. Each transaction copies it into the journal and the leases."""
 
     __slots__ = ("actor", "clock", "holder", "label", "repository", "scope", "session_id")
 
@@ -125,7 +126,7 @@ class Tx(ABC):
         self.caller = caller
         self._now_us: int | None = None
         self.after: list[Callable[[], None]] | None = None
-        """What to do once a caller's own transaction (`with sf.transaction()`) has committed."""
+        """A callback that runs after a caller's own transaction (`with sf.transaction()`) has committed."""
 
     @abstractmethod
     def maybe(self, statement: Statement, /, **params: object) -> Row | None:
@@ -216,7 +217,7 @@ class Engine(ABC):
     copy_of: str = ""
     """The copy that this store was restored from, to look at: nothing is written into it."""
     moved: str = ""
-    """What `meta` says of a move of this store to another place: nothing is written into it. See db/moved.py."""
+    """The move of this store that `meta` records. A moved store refuses writes. See db/moved.py."""
     standby: bool = False
     """A replica that may lag behind: what it lacks is not lost."""
     newest: tuple[int, int, Numbered] | None = None
@@ -273,14 +274,14 @@ class Engine(ABC):
 
     @abstractmethod
     def facts(self) -> dict[str, object]:
-        """What `doctor`, `status` and `--version` show: versions, place, sizes, who holds the lock."""
+        """Facts for `doctor`, `status` and `--version`: versions, path, sizes and the lock holder."""
 
     def held_back(self) -> str:
         """The transaction that keeps readers of the journal from newer rows, as a sentence; empty if none does."""
         return ""  # only PostgreSQL commits in another order than it counts
 
     def care(self) -> None:
-        """What a caretaker does when little is going on: give back space that is only reserved."""
+        """Give reserved space back to the file system. The daemon calls this when it is idle."""
         return  # most engines look after themselves
 
     @abstractmethod

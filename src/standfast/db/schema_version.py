@@ -45,5 +45,5 @@ def _postgres(url: str) -> int:
             row = connection.execute(text).fetchone()
             return int(row[0]) if row else 0
     except (psycopg.Error, Fault) as error:
-        # What the driver says may quote pieces of the URL: the kind of the error is enough here.
+        # The driver's message may quote parts of the URL, so show only the kind of the error.
         raise StorageError(f"the server cannot be asked: {type(error).__name__}", "standfast db") from None

@@ -54,7 +54,7 @@ class Store:
         self.shown = "this place"
         """Where the store is, without passwords."""
         self.memory: Memory | None = None
-        """What this host remembers of this store; None where nothing is remembered."""
+        """The record that this host has of this store, or None."""
         self._noted = 0
         self._newest: tuple[int, int, Numbered] | None = None
         """The newest journal row that an engine of this handle acknowledged before it was given up."""

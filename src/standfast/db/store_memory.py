@@ -153,7 +153,7 @@ def at(place: Place) -> list[Remembered]:
 
 
 def read(path: str) -> Remembered | None:
-    """What a file says; None if it cannot be read or is not one of ours."""
+    """The content of a file. None if it cannot be read or is not one of ours."""
     import json
 
     try:
@@ -262,7 +262,7 @@ def refuse_lost(tx: Tx, shown: str, newest: tuple[int, int, Numbered] | None) ->
 
 
 class Memory:
-    """What this host remembers of one open store. Its methods never raise for the file system."""
+    """The record that this host has of one open store. Its methods never raise for the file system."""
 
     def __init__(self, store_id: str, epoch: int, place: Place) -> None:
         self.store_id = store_id
@@ -322,7 +322,7 @@ class Memory:
             os.close(fd)
 
     def known(self) -> Remembered | None:
-        """What the file says now."""
+        """The current content of the file."""
         return read(self.path)
 
     def seq(self) -> int:

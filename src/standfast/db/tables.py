@@ -30,7 +30,7 @@ ROLES = {
     "checkpoint": "checkpoint snapshot search_entry search_mark",
     "interchange": "import_source import_batch import_thread copy",
 }
-"""What each table is for: docs/reference/tables.md explains the roles."""
+"""The purpose of each table. docs/reference/tables.md explains the roles."""
 NOT_CARRIED = frozenset(("artifact_chunk", "search_entry", "search_mark"))
 """The bytes of artifacts travel as files. The search index is made again: each engine has its own form of it."""
 OWN_META = frozenset(("schema_version", "settled_seq", "cluster"))
@@ -69,7 +69,7 @@ class Sum:
 
 
 class Column(NamedTuple):
-    """What the schema says of a column."""
+    """The definition of a column in the schema."""
 
     type: str
     """TEXT, BIGINT or BYTEA."""

@@ -1,7 +1,7 @@
 """beads: the issues of a repository in `.beads/issues.jsonl`, as tasks.
 
-An issue is known by its own id, so that importing again neither doubles nor counts an existing task. What it
-needs comes with it. An issue that is closed there and open here is closed; one that is closed here stays so.
+An issue is known by its own id, so that importing again neither doubles nor counts an existing task. Dependencies are
+imported with their issue. An issue that is closed there and open here is closed; one that is closed here stays so.
 """
 
 from __future__ import annotations

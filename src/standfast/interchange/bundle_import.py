@@ -41,7 +41,7 @@ LINE_MAX_BYTES = 16 << 20
 UNFINISHED = "the import of its bundle is not finished"
 _LINK = 0o120000
 _READS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError)
-"""What a damaged file makes `zipfile` raise."""
+"""The exceptions that `zipfile` raises for a damaged file."""
 _PREFIX_OF = {table: prefix for prefix, table in PREFIXES.items()}
 _MAKE_AGAIN = "export it again at the source: standfast export SESSION --to FILE.zip"
 
@@ -226,7 +226,7 @@ def _rows(archive: zipfile.ZipFile, infos: dict[str, zipfile.ZipInfo], table: st
 
 
 def _check_references(manifest: dict[str, Any], rows: dict[str, list[Row]], infos: dict[str, zipfile.ZipInfo]) -> None:
-    """What the schema of a row cannot say: ids, keys, and what refers to what."""
+    """Check what the schema of a row cannot express: ids, keys and references."""
     sessions = {row["id"]: row["key"] for row in rows["session"]}
     nodes = {row["id"]: row["session_id"] for row in rows["node"]}
     if sessions != {one["id"]: one["key"] for one in manifest["sessions"]} or not sessions:

@@ -70,7 +70,7 @@ UNIQUE = {
     "usage": (("id",), ("response",)),
     "artifact": (("id",), ("digest", "name", "kind")),
 }
-"""What no two rows share."""
+"""The columns that are unique across rows."""
 _NAME = re.compile(rf"rows/(?:{'|'.join(BY_SESSION)})\.jsonl|diffs/\d{{4}}\.patch|artifacts/[0-9a-f]{{64}}")
 _JSON_TYPES = {"TEXT": "string", "BIGINT": "integer"}
 

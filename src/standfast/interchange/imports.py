@@ -67,7 +67,7 @@ class Source(Model):
 
 
 class Imported(Model):
-    """What became of one source in one run: new, more, same, gone, empty or unreadable."""
+    """The result of one source in one run: new, more, same, gone, empty or unreadable."""
 
     path: str
     outcome: str
@@ -165,7 +165,7 @@ class Imports(Resource):
 
     @query
     def tally(self, tx: Tx, seq: int) -> dict[str, int]:
-        """What one source brought: tool calls answered and not, responses and their tokens."""
+        """The counts of one source: tool calls with and without an answer, responses and their tokens."""
         return {name: int(value) for name, value in tx.one(SQL.tally, seq=seq).items()}
 
     @query
@@ -268,7 +268,7 @@ class _Run:
         return self.store.read(lambda tx: tx.maybe(SQL.source, **asked))
 
     def _place(self, path: str, row: Row | None) -> Place:
-        """What lies there now; of a known source, as much of its head as was looked at then."""
+        """The present state of a source. Of a known source, read as many bytes of its head as the last import did."""
         if row is None:
             return self.importer.look(path)
         place = self.importer.look(path, _head_bytes(row["head"]))

@@ -1,4 +1,4 @@
--- What was imported, from where, and how far.
+-- Imported sources, with their paths and the position reached.
 
 -- name: source
 SELECT {columns:import_source}

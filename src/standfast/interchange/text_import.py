@@ -66,7 +66,7 @@ class TextImport(Model):
 
     @property
     def left(self) -> list[Difference]:
-        """What differs and was not taken."""
+        """Differences that the import did not apply."""
         return [one for one in self.differences if one.action in ("conflict", "refused")]
 
 
@@ -145,7 +145,7 @@ def _said(fields: Fields, name: str) -> str:
 
 
 def _agree(store: Store, directory: str, found: list[Record], base: dict[str, str]) -> None:
-    """What file and store now have alike is the base of the next import."""
+    """The values that file and store now share are the base of the next import."""
     own = store.read(_by_name)
     same = {
         f"{one.kind}:{one.name}": text_export.hash_of(one.line)
@@ -269,7 +269,7 @@ def _decision(store: Store, tx: Tx, wanted: Fields) -> None:
 
 
 def _task(store: Store, tx: Tx, wanted: Fields) -> None:
-    """The task itself and its state. What it belongs to and waits for may not be there yet: see `_tie`."""
+    """The task itself and its state. Its parent and its dependencies may not exist yet: see `_tie`."""
     resource, id = Tasks(store, tx), wanted["id"]
     try:
         found = resource.get(id)

@@ -106,7 +106,7 @@ class Question(Model):
     description: str | None
     """The agent's own words about the call. A call with other words uses the same grant."""
     decision: str | None
-    """What was decided in the session when it was requested, and why."""
+    """The open decision of the session at the time of the request, with its reason."""
     requested_us: int
     expires_us: int
     current_hash: str | None
@@ -293,7 +293,7 @@ def _denied(tx: Tx, found: Approval) -> ApprovalRequired:
 
 
 def _action(tx: Tx, found: Approval) -> Action:
-    """What it is for, without the payload: summaries and messages end up in the journal."""
+    """The purpose without the payload, because summaries and messages are copied into the journal."""
     from standfast.ledger import subjects  # the effects' modules import this one
 
     return subjects.journalled(tx, found.effect_id) or subjects.Action(found.tool, found.tool, False)
@@ -558,7 +558,7 @@ def _seen(tx: Tx, row: Row) -> Approval:
 
 
 def _words(text: str | None, what: str) -> str | None:
-    """What a person or an agent gave as a reason, if it can be stored."""
+    """The reason that a person or an agent gave, if it can be stored."""
     if not text:
         return None
     if len(text) > WORDS_MAX:

@@ -11,7 +11,7 @@ WHERE effect_id = :effect_id AND state IN ('requested', 'granted', 'denied')
 ORDER BY requested_us DESC, id DESC
 LIMIT 50
 
--- What the question says about its session: key, agent and the newest open decision.
+-- The session's part of the question: key, agent and the newest open decision.
 -- name: asking
 SELECT s.key, s.agent, d.what, d.why
 FROM session s

@@ -30,7 +30,7 @@ SELECT CAST(COALESCE(SUM(amount), 0) AS bigint) AS balance, COUNT(*) AS entries,
 FROM credit_entry
 WHERE scope = :scope AND account = :account AND unit = :unit
 
--- What was added after an entry whose sum is known.
+-- Entries that were added after an entry with a known sum.
 -- name: balance_since
 SELECT CAST(COALESCE(SUM(amount), 0) AS bigint) AS balance, COALESCE(MAX(seq), 0) AS last_seq
 FROM credit_entry

@@ -223,7 +223,7 @@ def _fork(path: Path) -> tuple[str, str]:
 
 
 def _work(path: Path, what: str, visitor: Child) -> tuple[str, str]:
-    """What other programs rightly do."""
+    """Acts that other programs may do."""
     sf = _prepared(path)
     engine, stop = sf.engine, threading.Event()
 

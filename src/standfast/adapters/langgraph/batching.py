@@ -45,7 +45,7 @@ class Together:
         await asyncio.wrap_future(done)
 
     async def read(self, asked: Hashable, read: Callable[[], T]) -> T:
-        """What `read` says, asked after this call began; `asked` names the question."""
+        """The result of a `read` that started after this call began. `asked` names the question."""
         with self._mutex:
             found = self._reads.get(asked)
             mine = found is None

@@ -264,7 +264,7 @@ class Saver(Opened, BaseCheckpointSaver[Any]):
         await self._shared.run(functools.partial(self.prune, thread_ids, strategy=strategy))
 
     def _needed(self, thread: str) -> dict[str, Sequence[str]]:
-        """What the newest of each namespace is made of: a DeltaChannel's value is spread over its ancestors."""
+        """The rows of the newest checkpoint of each namespace. A DeltaChannel's value is spread over its ancestors."""
         seal = _coding(self.serde)[1]
         needed: dict[str, Sequence[str]] = {}
         for kept in self.sf.threads.newest(thread, seal=seal):
@@ -291,7 +291,8 @@ def strict(allow: Iterable[type | tuple[str, ...]] = ()) -> JsonPlusSerializer:
 
 
 def _coding(serde: SerializerProtocol) -> tuple[SerializerProtocol, Seal | None]:
-    """What encodes, and what seals: a cipher comes after the splice, or nothing could be kept once."""
+    """The serializer and the cipher. Encryption comes after the difference, because encrypted values cannot be
+    compared."""
     if not isinstance(serde, EncryptedSerializer):
         return serde, None
     cipher = serde.cipher

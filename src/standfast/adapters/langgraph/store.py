@@ -53,7 +53,7 @@ class Told(int):
 
 
 class Sweeping(Future[None]):
-    """What goes on until it is cancelled; may be awaited, which waits for its beginning."""
+    """A task that runs until it is cancelled. Awaiting it waits for its start."""
 
     def __await__(self) -> Generator[None, None, Sweeping]:
         yield from ()

@@ -37,7 +37,7 @@ def installed(agent: Agent, text: str | None, program: str) -> str:
 def removed(agent: Agent, text: str, before: str | None = None) -> str | None:
     """The text without our entries; None if nothing of it was anybody else's.
 
-    What the text from before the installation had stays, also where it is empty now.
+    Keep all entries that existed before the installation, including empty ones.
     """
     if not agent.events:
         return None if text.startswith(MARK) else text
@@ -70,7 +70,7 @@ def programs(agent: Agent, text: str) -> list[str]:
 
 
 def snippet(agent: Agent, program: str) -> str:
-    """What to put in by hand where a file cannot be edited."""
+    """The text to add by hand if a file cannot be edited."""
     return installed(agent, None, program)
 
 

@@ -1,7 +1,7 @@
 """The files of an installation: looked at, changed whole, put back.
 
-A file is replaced by a rename, with the mode and, through a link, in the place it had. What it was
-before the first installation stays beside it (`….standfast-backup`). If nothing but our entries
+A file is replaced by a rename, with the mode and, through a link, in the place it had. The file of before the first
+installation is kept beside it (`….standfast-backup`). If nothing but our entries
 has changed since, removing puts exactly those bytes back; otherwise our entries are taken out of
 the present text. Git's hooks are not handled here.
 
@@ -30,7 +30,7 @@ FILE_MAX_BYTES = 8 << 20
 INSTALL = "in the directory of its source: uv tool install ."
 
 PARTS: dict[str, Any] = {"hooks": hook_entries, "mcp": mcp_entries, "skill": skills}
-"""What there is to install, and the functions of a text that do it."""
+"""The parts to install, and the functions that edit the text of each file."""
 HOOKS = ("hooks",)
 
 

@@ -2,7 +2,7 @@
 
 A settings file belongs to its owner: their order, indentation, comments and line ends stay. So a
 text is never generated from its values. It is parsed into places, and an edit is a piece of text put in or
-taken out at a place. What an edit puts in, the opposite edit takes out again.
+taken out at a place. Each edit has an opposite edit that removes the added text.
 """
 
 from __future__ import annotations

@@ -48,9 +48,9 @@ ENV_VARS = (
     "PGSSLROOTCERT",
     "PGUSER",
 )
-"""What decides the store, the actor, the scope and the repository. Codex passes on those that are set."""
+"""The variables that decide the store, the actor, the scope and the repository. Codex passes on those that are set."""
 CODEX_PASSES = ("HOME", "LOGNAME", "PATH", "SHELL", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "TZ")
-"""What Codex passes on without being asked."""
+"""The variables that Codex passes on by default."""
 
 _HEADER = re.compile(rf"\[\s*mcp_servers\s*\.\s*(?:{NAME}|\"{NAME}\"|'{NAME}')\s*\]")
 _ENV_VARS = re.compile(r"^env_vars[ \t]*=[ \t]*\[[^\]]*\]", re.MULTILINE)
@@ -119,7 +119,7 @@ def environment(agent: Agent, text: str | None, env: Mapping[str, str]) -> dict[
 
 
 def snippet(agent: Agent, program: str) -> str:
-    """What to put in by hand where a file cannot be edited."""
+    """The text to add by hand if a file cannot be edited."""
     return installed(agent, None, program)
 
 

@@ -159,7 +159,7 @@ def _bucket(s3: Any, name: str) -> Iterator[Finding]:
 
 
 def _setting(id: str, found: Any) -> Finding:
-    """What one setting of a bucket promises; a setting that is not there answers with nothing."""
+    """The value of one setting of a bucket. Empty if the bucket does not have it."""
     if id == "versioning":
         state = found.get("Status", "off")
         return _judged(id, state == "Enabled", f"versioning: {state}", "enable versioning", "error")

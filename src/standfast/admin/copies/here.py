@@ -48,7 +48,7 @@ class Plan(Model):
     place: str
     epoch: int
     gap: dict[str, Any]
-    """What the copy cannot know: from its last row to the highest sequence number that was seen."""
+    """The range that the copy lacks: from its last row to the highest sequence number that this host has seen."""
     to: str
     """Where the store that is there goes, or its log alone; empty if nothing is there."""
 

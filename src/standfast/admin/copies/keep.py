@@ -36,7 +36,7 @@ class Plan(Model):
 
     @property
     def hash(self) -> str:
-        """What a person confirms where there is no terminal."""
+        """The hash that a person confirms if there is no terminal."""
         return serial.hash_text(serial.canonical(dict(self.as_dict()))).removeprefix("h1:")[:12]
 
 
@@ -68,7 +68,7 @@ def always(copies: Sequence[Copy]) -> set[str]:
 
 
 def over_budget(copies: Sequence[Copy], text: str, budget_bytes: int) -> list[str]:
-    """What has to go until the copies fit: first what the rule does not keep, then the oldest."""
+    """The copies to remove until the rest fits: first those that the rule does not keep, then the oldest."""
     left, stay, must = sum(copy.size_bytes for copy in copies), kept(copies, text), always(copies)
     gone = []
     for copy in sorted(copies, key=lambda copy: (copy.id in stay, copy.taken_us)):

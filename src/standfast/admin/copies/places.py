@@ -27,7 +27,8 @@ _WORK = "incoming-"
 
 
 class CopyPlace(Protocol):
-    """What copies need of a place. Each belongs to one store, or is the `root` above the stores."""
+    """The calls that copies need from a storage location. Each belongs to one store, or is the `root` above the
+    stores."""
 
     shown: str
 
@@ -174,7 +175,7 @@ def sync(path: str) -> None:
 
 
 def reason(error: OSError) -> str:
-    """What a place said, in one line."""
+    """The answer of a storage location, in one line."""
     return error.strerror or str(error).strip().partition("\n")[0]
 
 

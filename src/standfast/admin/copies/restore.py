@@ -70,7 +70,7 @@ def restore(
 
 @contextmanager
 def _named(manifest: Manifest, place: CopyPlace) -> Iterator[None]:
-    """What goes wrong with a copy, with its name."""
+    """Add the name of the copy to its errors."""
     try:
         yield
     except Corrupt as error:

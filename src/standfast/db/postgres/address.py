@@ -47,7 +47,7 @@ class Address:
             self.params.setdefault("target_session_attrs", "read-write")
 
     def _given(self, plain: str) -> dict[str, str]:
-        """What the URL says, as libpq reads it.
+        """The parts of the URL, as libpq parses them.
 
         The driver quotes what it could not read, and that may be the password. Our error is raised after the
         driver's was handled: it must not hang on ours as `__context__`, which error reports print.

@@ -1,4 +1,4 @@
-"""What a PostgreSQL server promises about its backups, asked in a transaction that cannot write."""
+"""Read the backup settings of a PostgreSQL server in a read-only transaction."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Remedy(Enum):
 
 
 def remedy(fault: Fault) -> Remedy:
-    """What may be done about a fault of a transaction that is known not to be committed."""
+    """How to handle an error of a transaction that was certainly not committed."""
     if fault.final:
         return Remedy.NONE
     if fault.sqlstate in LOST_A_RACE or fault.sqlstate == FULL_HOUSE:

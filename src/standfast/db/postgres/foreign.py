@@ -42,5 +42,5 @@ def reading(url: str) -> Iterator[ForeignDatabase]:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             yield ForeignDatabase(connection)
     except psycopg.Error as error:
-        # What the driver says may quote pieces of the URL: the kind of the error is enough here.
+        # The driver's message may quote parts of the URL, so show only the kind of the error.
         raise StorageError(f"the server cannot be asked: {type(error).__name__}", "is the URL right?") from None

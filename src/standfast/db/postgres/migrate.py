@@ -87,7 +87,7 @@ def _version(connection: psycopg.Connection[Any]) -> int:
 
 
 def _as_owner(connection: psycopg.Connection[Any]) -> None:
-    """What a migration adds belongs to the role that owns the store, also if a member of it migrates."""
+    """New tables belong to the role that owns the store, even if a member of that role migrates."""
     owner = "SELECT quote_ident(pg_get_userbyid(nspowner)) FROM pg_namespace WHERE nspname = 'standfast'"
     owner += " AND nspowner <> to_regrole(quote_ident(current_user)) AND pg_has_role(nspowner, 'MEMBER')"
     found = _one(connection, owner)

@@ -1,4 +1,4 @@
-"""What `doctor` finds about the roles of a store: grants that are wider or narrower than `roles.grants`.
+"""Check the roles of a store for `doctor`: grants that are wider or narrower than `roles.grants`.
 
 Only catalogues are read, which every role may read.
 """
@@ -18,7 +18,7 @@ NAMED_MAX = 6
 
 
 class Owner(NamedTuple):
-    """Who owns the store, and what runs in it that is not ours."""
+    """The owner of the store, and foreign triggers and rules in it."""
 
     role: str
     strangers: list[str]

@@ -1,8 +1,8 @@
 """The transaction a body sees, pipelined: a queued statement costs nothing, a query costs a round trip.
 
 The first trip carries BEGIN, the settings of this transaction, the server's clock and the fence
-against older writers. All settings are local to the transaction. What a body queues with `run`
-and `defer` leaves with its next question or with COMMIT.
+against older writers. All settings are local to the transaction. Statements queued with `run` and `defer` are sent
+with the next query or with COMMIT.
 
     write     READ COMMITTED, on disk before COMMIT answers
     relaxed   the same, on disk with the next durable write: heartbeats

@@ -72,7 +72,7 @@ HELD_BACK_S = 10.0
 
 
 def held_back(wire: Wire) -> str:
-    """What keeps readers of the journal waiting for longer than HELD_BACK_S; empty if nothing does."""
+    """Transactions that have delayed readers of the journal for longer than HELD_BACK_S."""
     for row in _ask(wire, _HELD_BACK):
         if row["open_s"] is not None and row["open_s"] < HELD_BACK_S:
             continue

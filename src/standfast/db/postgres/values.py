@@ -1,4 +1,4 @@
-"""What travels on the wire: parameters as PostgreSQL reads them, rows as Python reads them.
+"""Encode parameters for PostgreSQL and decode its rows for Python.
 
 Whole numbers always travel as 64-bit integers, and a NULL with the type its parameter had
 before, so that a statement keeps one signature and one prepared plan. Numbers come back as

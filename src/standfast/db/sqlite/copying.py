@@ -30,7 +30,7 @@ _PUT_META = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UP
 
 
 class Facts(NamedTuple):
-    """What a snapshot of a store says of itself."""
+    """The description that a snapshot of a store contains."""
 
     store_id: str
     epoch: int
@@ -99,7 +99,7 @@ def _count(table: str) -> str:
 
 
 def examine(path: str, hashed: bool) -> tuple[Facts, dict[str, str], list[str]]:
-    """What a restored file holds, the hash of each table if `hashed`, and rows whose foreign key leads nowhere."""
+    """The contents of a restored file: row counts, table hashes if `hashed`, and rows with a broken foreign key."""
     with translated(path), closing(opened(path, apsw.SQLITE_OPEN_READONLY)) as connection:
         facts = _facts(connection)
         broken = [f"{table} row {row}" for table, row, *_ in connection.execute("PRAGMA foreign_key_check")]

@@ -779,7 +779,7 @@ def _sync_failed(path: str, error: OSError) -> CommitUnknown:
 
 @contextmanager
 def _opening(path: str) -> Iterator[None]:
-    """What can go wrong while opening, in our words."""
+    """Translate the errors of opening a file."""
     end = time.monotonic() + DEADLINE_S
     try:
         yield

@@ -26,7 +26,7 @@ Progress = Callable[[str, int, int], object]
 
 
 def check(path: str, *, quick: bool, progress: Progress) -> list[str]:
-    """What SQLite complains about; nothing for a sound file. `progress` is called five times a second."""
+    """The errors that SQLite reports. Empty for a sound file. `progress` is called five times a second."""
     command = [sys.executable, "-P", "-m", __name__, path, QUICK if quick else FULL]
     last: list[str] | None = None
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:

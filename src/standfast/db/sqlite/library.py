@@ -1,8 +1,8 @@
 """The SQLite library that apsw carries, and whether it may be trusted with a store.
 
 Two bugs of older libraries lose committed rows: the WAL-reset race (fixed in 3.51.3 and
-3.50.7) and frames without checksums after a savepoint rollback (fixed in 3.50.2). What
-counts is the library that is linked at run time, not the one that was asked for at install.
+3.50.7) and frames without checksums after a savepoint rollback (fixed in 3.50.2). Check the library that is linked at
+run time. It may differ from the one that was installed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RETRYABLE = (apsw.BusyError, apsw.ProtocolError)
 
 
 SCHEMA_DAMAGED = ("no such table", "no such column", "has no column named")
-"""What SQLite says where a table or column of ours was dropped."""
+"""The messages of SQLite after a table or column of ours was dropped."""
 
 
 def translated(error: apsw.Error, path: str) -> StorageError:

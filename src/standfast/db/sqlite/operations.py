@@ -1,4 +1,4 @@
-"""What callers ask of the writer thread: a body, a call, or a transaction to hold.
+"""The operations of the writer thread: a body, a call, or a transaction to hold.
 
 An operation carries its question to the thread and the answer back. The caller waits on a lock of the
 operation's own, so an exception in one caller touches no other caller's operation.

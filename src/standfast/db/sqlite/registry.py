@@ -84,7 +84,7 @@ def _before_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    """What could not be closed is kept for ever and never touched: it is the parent's."""
+    """Keep a connection that cannot be closed and never use it: it belongs to the parent process."""
     for path, engine in _engines.items():
         engine.dead = StorageError("this connection belongs to the parent process", code="forked")
         engine.lock.close()

@@ -147,7 +147,7 @@ class Files:
         self._place = _place(self._directory)
         checkpoint, header = _read_index(self._shm.fd)[3:], Header.read(self._database)
         self._seen = header, os.lseek(self._database, 0, os.SEEK_END), checkpoint
-        """What the last check saw. One object, because the care thread checks too."""
+        """The values that the last check read. One object, because the care thread checks too."""
         if probe.shared and self.changes < lock.changes():
             raise Replaced([path])
         if not probe.shared:  # the file may have been restored while no process used it
@@ -274,7 +274,7 @@ class Files:
 
 
 class Header(NamedTuple):
-    """What the first 100 bytes of the database say."""
+    """The header of the database, its first 100 bytes."""
 
     bytes: bytes
     page_size: int

@@ -39,7 +39,7 @@ _get_ident = threading.get_ident
 
 
 class Work(Protocol):
-    """What the thread does with operations; the engine implements it. The thread holds the file lock."""
+    """The calls that the thread makes to run operations. The engine implements them. The thread holds the file lock."""
 
     dead: BaseException | None
 

@@ -1,4 +1,4 @@
-"""What agents' hooks tell, as it happens: heard, kept, and answered.
+"""Receive, store and answer the reports of agents' hooks.
 
     payloads.py   a payload of any agent as one plain record: redacted, bounded, ready to be stored
     record.py     a record into the store: the session, the tool call, the event; the same one twice is one

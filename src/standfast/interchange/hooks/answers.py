@@ -1,4 +1,4 @@
-"""What a hook says back, each agent in its own format. Nothing to say is no output at all."""
+"""The answer of a hook, in the format of each agent. Nothing to say is no output at all."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def settle(store: Store, rows: list[Row], heard: Heard, asked: Asked, session_id
 
 
 def question(gate: Gate) -> str:
-    """What an agent's own prompt shows its user."""
+    """The text that an agent's own prompt shows its user."""
     return f"{gate.pattern!r} needs a person's yes{_why(gate)}"
 
 

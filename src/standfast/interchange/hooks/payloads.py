@@ -79,7 +79,7 @@ _FILE_TOOLS = _set(
 )
 # Claude Code in a terminal, in VS Code and on the desktop: a person answers its prompts there.
 _PROMPTING = frozenset({"cli", "claude-vscode", "claude-desktop"})
-# What an LLM says about a command, in other words on every call: Claude Code, Gemini CLI and Codex call it so.
+# The LLM's description of a command, which differs on every call. Claude Code, Gemini CLI and Codex use this name.
 _FREE_TEXT = ("description", "justification", "explanation")
 _TELLING = ("command", "cmd", "file_path", "filePath", "path", "pattern", "query", "url", "description", "prompt")
 # Compiled on first use: most hooks need none of them.
@@ -120,7 +120,7 @@ class Heard(Model):
 
 
 class Asked(Model):
-    """What a tool call is about to do, as gates compare it: never stored from here."""
+    """The action of a tool call in the form that gates compare. This function never stores it."""
 
     tool: str
     input: Any
@@ -131,7 +131,7 @@ class Asked(Model):
 
     @property
     def action(self) -> Any:
-        """What a grant is bound to: of a command, the input without the LLM's own words about it."""
+        """The part of a call that a grant covers. For a command it is the input without the LLM's description."""
         if not self.command or not isinstance(self.input, dict):
             return self.input
         return {name: value for name, value in self.input.items() if name not in _FREE_TEXT}
@@ -156,7 +156,7 @@ def parsed(data: bytes) -> dict[str, Any] | None:
 
 
 def _beginning(data: bytes) -> dict[str, Any] | None:
-    """What can be read off a payload that does not parse; marked, because a gate cannot judge it."""
+    """The readable parts of a payload that does not parse. It is marked, because a gate cannot judge it."""
     found: dict[str, Any] = {}
     for name, pattern in (("hook_event_name", _EVENT), ("session_id", _SESSION), ("cwd", _CWD)):
         match = re.search(pattern, data[:100_000])
@@ -191,7 +191,7 @@ def heard(agent: str, payload: dict[str, Any], at_us: int, *, redact: bool = Tru
 
 
 def asked(payload: dict[str, Any]) -> Asked | None:
-    """What gates have to judge; None if this is no tool call, or its payload cannot be read."""
+    """The action that gates judge. None if this is no tool call or its payload cannot be read."""
     tool = payload.get("tool_name")
     if KINDS.get(str(payload.get("hook_event_name"))) != "call" or not isinstance(tool, str):
         return None
@@ -308,7 +308,7 @@ def _called(base: Heard, payload: dict[str, Any], clean: _Cleaner) -> Heard:
 
 
 def _outcome(base: Heard, tool: str, answer: Any, output: str, payload: dict[str, Any]) -> tuple[str, int | None]:
-    """How a call ended. What the agent does not say is unknown, never guessed."""
+    """How a call ended. A value that the agent does not report is unknown, never guessed."""
     if base.kind == "denied":
         return "cancelled", None
     match = re.search(_EXIT, output[-2000:]) or re.search(_EXIT, output[:200])

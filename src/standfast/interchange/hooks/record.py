@@ -184,7 +184,7 @@ def _prompted(tx: Tx, heard: Heard, gate: str, pattern: str, what: str) -> None:
 
 
 def work_in(store: Store, session_id: str, *, adopt: bool) -> None:
-    """What the caller does belongs to this session; with `adopt`, also to its scope and repository."""
+    """Bind the caller's actions to this session, and with `adopt` also to its scope and repository."""
     caller = store.caller
     caller.session_id = session_id
     row = Hooks(store).whose(session_id) if adopt else None

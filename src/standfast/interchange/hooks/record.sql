@@ -97,7 +97,7 @@ SELECT id FROM session WHERE id = :session OR (scope = :scope AND key = :session
 -- name: checked
 SELECT seq FROM event WHERE subject = :agent AND type = 'hook.checked' AND summary = :native LIMIT 1
 
--- What was ever imported of an agent's transcripts.
+-- All imported transcripts of an agent.
 -- name: imported
 SELECT count(*) AS files FROM import_source WHERE agent = :agent
 

@@ -48,7 +48,7 @@ FILE_MAX_BYTES = 2 * SPOOL_MAX_BYTES
 """No spool of ours has a larger file: it is left where it is."""
 DRAINED_MAX_BYTES = 8 << 20
 DRAINED_MAX_S = 2.0
-"""What a command that a person types drains at most; the rest waits for the next one, or for the daemon."""
+"""The most records that a typed command imports. The next command or the daemon imports the rest."""
 INDEX_MAX_BYTES = 64 << 20
 UNSEALED = "unsealed"
 
@@ -146,7 +146,7 @@ def _size(directory: int) -> int:
 
 
 class _Limit:
-    """What one drain may take."""
+    """The limits of one import of the spool."""
 
     def __init__(self, records: int, within_s: float | None) -> None:
         import time
@@ -364,7 +364,8 @@ def _is_tracked(place: str) -> bool:
 
 
 def _write_rest(directory: int, lines: list[bytes]) -> None:
-    """What the limit left, under a name that sorts first; killed before the old file is removed, both are kept."""
+    """Keep the records over the limit in a file whose name sorts first. A kill before the old file is removed keeps
+    both files."""
     name = f"0-{os.urandom(8).hex()}{ASIDE}"
     fd = _open(name + TORN, os.O_WRONLY | os.O_CREAT | os.O_EXCL, directory)
     with os.fdopen(fd, "wb") as file:

@@ -86,7 +86,7 @@ def calls(tx: Tx, session_id: str, cwd: str | None) -> list[Call]:
 
 
 def observed(tx: Tx, session_id: str) -> list[str]:
-    """What was seen of the last calls of a session, if it has called nothing since; the oldest first."""
+    """The records of the last calls of a session, oldest first, if no later call exists."""
     lines = []
     for row in tx.all(SQL.recent, session_id=session_id, limit=EVENTS_MAX):
         if row["type"] == "tool.called":
@@ -158,7 +158,7 @@ def _effects(tx: Tx, session_id: str) -> list[Call]:
 
 
 def observations(asked: Sequence[Call], now_us: int, within_s: float) -> list[Seen]:
-    """Ask every probe at the same time. What has not answered by then is unknown."""
+    """Ask every probe at the same time. A call without an answer by then has an unknown outcome."""
     found: dict[int, Answer] = {}
     until_s = time.monotonic() + within_s
 
@@ -233,5 +233,5 @@ def keep(store: Store, seen: Sequence[Seen]) -> None:
 
 
 def text(seen: Sequence[Seen]) -> str:
-    """What the agent reads after its brief."""
+    """The text that the agent reads after its brief."""
     return "\n".join([HEAD, *(f"- {one.line}" for one in seen)]) if seen else ""

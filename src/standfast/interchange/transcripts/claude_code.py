@@ -196,7 +196,7 @@ class _Reader(Reader):
     def _blocks(
         self, record: Record, content: Any, thread: Thread, native: str, batch: Batch, at_us: int
     ) -> tuple[str, list[str], list[dict[str, Any]]]:
-        """What the blocks of a message say, think, and tell of tools."""
+        """The text, the thoughts and the tool calls in the blocks of a message."""
         texts: list[str] = []
         thoughts: list[str] = []
         tools: list[dict[str, Any]] = []
@@ -308,7 +308,7 @@ class _Reader(Reader):
 
 
 def _agent_type(path: str) -> str | None:
-    """What kind of sub-agent it is, as the small file beside it says."""
+    """The kind of a sub-agent, from the small file beside its transcript."""
     try:
         with open(path.removesuffix(".jsonl") + ".meta.json", "rb") as file:
             found = json.loads(file.read(65536)).get("agentType")

@@ -1,8 +1,8 @@
 """Gemini CLI: one JSON document rewritten in place, or (since 0.40) a log of operations on one.
 
 In the log a message is written again under its id as it grows, `$set` changes the document (its whole list of
-messages, too), and `$rewindTo` takes back a message and all after it. What was taken back is kept and marked: that
-is what a person will ask about. Results are inside their calls; the person's message that repeats them is not one.
+messages, too), and `$rewindTo` takes back a message and all after it. Rewound messages are kept and marked, because
+people ask about them. Results are inside their calls; the person's message that repeats them is not one.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ LISTED_MAX = 50
 _TELLING = ("command", "cmd", "file_path", "filePath", "path", "pattern", "query", "url", "description", "prompt")
 
 
-# What a record was decoded from has no circles.
+# A decoded record has no cycles.
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
 

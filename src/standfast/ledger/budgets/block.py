@@ -96,7 +96,7 @@ def spending(
     key: str | None,
     note: str | None,
 ) -> Spending:
-    """What `s.budget` makes: it counts for the subject, the session, its agent, and `all`."""
+    """The result of `s.budget`. It counts for the subject, the session, its agent, and `all`."""
     own_key = None if key is None else f"{opening.session_key}:{key}"
     most = amounts.given(tokens, usd, calls, time)
     asked = asked_for(subjects_of(opening, subject), most, own_key, note)

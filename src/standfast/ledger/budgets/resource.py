@@ -51,7 +51,7 @@ _AFTER_ALL = "hld_~"
 
 
 class Subjects(NamedTuple):
-    """What a call is for: the name that the caller gave, its session and its agent. "" is none."""
+    """The subjects of a call: the name that the caller gave, its session and its agent. "" is none."""
 
     subject: str
     session: str = ""
