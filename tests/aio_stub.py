@@ -39,11 +39,9 @@ BY_HAND = {
     ("AsyncStandfast", "transaction"),
     ("AsyncStandfast", "session"),
     ("AsyncStandfast", "close"),
-    ("AsyncSession", "tools"),
-    ("AsyncSession", "bind"),
     ("AsyncSession", "store"),
-    ("AsyncSubagent", "tools"),
-    ("AsyncSubagent", "bind"),
+    ("AsyncNodeMethods", "tools"),
+    ("AsyncNodeMethods", "bind"),
 }
 """Methods that `aio.py` has itself, or gives another form: `OWN` has their types."""
 OWN = {
@@ -58,12 +56,10 @@ OWN = {
     def session(self, key: str, *, agent: str | None = ...) -> AbstractAsyncContextManager[AsyncSession]: ...
 """,
     "AsyncSession": """
-    def tools(self, *functions: Callable[..., Any]) -> list[Callable[..., Coroutine[Any, Any, Any]]]: ...
-    def bind(self, function: Callable[..., _T]) -> Callable[..., _T]: ...
     @property
     def store(self) -> AsyncStandfast: ...
 """,
-    "AsyncSubagent": """
+    "AsyncNodeMethods": """
     def tools(self, *functions: Callable[..., Any]) -> list[Callable[..., Coroutine[Any, Any, Any]]]: ...
     def bind(self, function: Callable[..., _T]) -> Callable[..., _T]: ...
 """,
@@ -111,7 +107,8 @@ def main() -> None:
 def stub() -> str:
     names = _Names()
     classes = [_of_class(names, "AsyncStandfast", Standfast)]
-    classes += [_of_class(names, f"Async{one.__name__}", one) for one in (*HANDED, *ITERATED, *resources().values())]
+    kinds = NodeMethods, *HANDED, *ITERATED, *resources().values()
+    classes += [_of_class(names, f"Async{one.__name__}", one) for one in kinds]
     text = HEAD.format(imports=names.imports()) + "\n" + names.settled("\n".join(classes))
     return _ruff("format", _ruff("check", "--quiet", "--fix-only", "--select", "I", text))
 
@@ -128,13 +125,15 @@ def _ruff(*words: str) -> str:
 def _of_class(names: _Names, name: str, kind: type) -> str:
     lines = [] if kind is Standfast else ["@type_check_only"]
     item = _item(names, kind.__module__, kind.__name__)
-    lines += [f"class {name}:" if item is None else f"class {name}(AsyncIterable[{item}]):"]
+    inherits = kind is not NodeMethods and issubclass(kind, NodeMethods)
+    parent = "(AsyncNodeMethods)" if inherits else f"(AsyncIterable[{item}])" if item is not None else ""
+    lines += [f"class {name}{parent}:"]
     if item is not None:
         lines.append(f"    def __aiter__(self) -> AsyncIterator[{item}]: ...")
     seen: set[str] = {WAITS}
     shadowed = {method for base in kind.__mro__ for method in vars(base)} & set(vars(builtins))
     for base in kind.__mro__:
-        if base is Resource or not base.__module__.startswith("standfast."):
+        if (inherits and base is NodeMethods) or base is Resource or not base.__module__.startswith("standfast."):
             break
         module, tree = base.__module__, _class_of(base)
         lines += [f"    {one}: {names.text(module, node)}" for one, node in _attributes(tree)]
@@ -146,7 +145,10 @@ def _of_class(names: _Names, name: str, kind: type) -> str:
                 lines += _Method(names.within(shadowed), module, one, len(definitions) > 1).lines()
     if kind is Standfast:
         lines += [f"    @property\n    def {one}(self) -> Async{of.__name__}: ..." for one, of in resources().items()]
-    return "\n".join(lines) + "\n" + OWN.get(name, "").lstrip("\n")
+    own = OWN.get(name, "").lstrip("\n")
+    if lines[-1].startswith("class ") and not own:
+        lines.append('    """Nothing of its own."""')
+    return "\n".join(lines) + "\n" + own
 
 
 def _class_of(kind: type) -> ast.ClassDef:

@@ -252,7 +252,183 @@ class AsyncStandfast:
     def session(self, key: str, *, agent: str | None = ...) -> AbstractAsyncContextManager[AsyncSession]: ...
 
 @type_check_only
-class AsyncSession:
+class AsyncNodeMethods:
+    @property
+    def artifacts(self) -> AsyncSessionArtifacts: ...
+    async def ask(self, to: str, body: serial.Json, *, key: str, timeout: Duration | None = ...) -> Any:
+        """Ask another agent, wait, and return its answer: `s.ask("reviewer", {"pr": 7}, key="review:7")`."""
+    async def budget(
+        self,
+        subject: str | None = ...,
+        *,
+        tokens: int | None = ...,
+        usd: Usd | None = ...,
+        calls: int = ...,
+        time: Duration | None = ...,
+        key: str | None = ...,
+        note: str | None = ...,
+    ) -> Spending:
+        """Reserve what a call may use, and settle when the block ends: `with s.budget(tokens=3000) as b`."""
+    async def checkpoint(
+        self,
+        upto: int | None = ...,
+        *,
+        summary: str | None = ...,
+        data: serial.Json = ...,
+        cursor: serial.Json = ...,
+        versions: Mapping[str, str] | None = ...,
+        cache_keys: Iterable[str] = ...,
+    ) -> standfast.checkpoint.checkpoints.Checkpoint:
+        """Let a few words stand for everything said up to position `upto`, or so far. The messages stay."""
+    async def context(self, *, last: int = ..., versions: Mapping[str, str] | None = ...) -> Context:
+        """The newest fold and what was said after it: what a model is given to go on."""
+    def decide(
+        self,
+        what: str,
+        *,
+        why: str | None = ...,
+        then: str | None = ...,
+        tags: Iterable[str] = ...,
+        agent: str | None = ...,
+    ) -> _Entered[AsyncDeciding]:
+        """Write down what and why, before acting: `with s.decide("edit parser.py", why=…, then=…) as d`."""
+    @overload
+    async def effect(
+        self,
+        what: AnyDeclared[P, Coroutine[Any, Any, standfast.record.node_methods.T]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> standfast.record.node_methods.T: ...
+    @overload
+    async def effect(
+        self, what: AnyDeclared[P, standfast.record.node_methods.T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> standfast.record.node_methods.T: ...
+    @overload
+    async def effect(
+        self,
+        what: str,
+        intent: Any = ...,
+        /,
+        *,
+        do: Callable[[Call], Any],
+        returns: type[standfast.record.node_methods.T],
+        **options: Unpack[NamedOptions],
+    ) -> standfast.record.node_methods.T: ...
+    @overload
+    async def effect(
+        self,
+        what: str,
+        intent: Any = ...,
+        /,
+        *,
+        do: Callable[[Call], Coroutine[Any, Any, standfast.record.node_methods.T]],
+        **options: Unpack[NamedOptions],
+    ) -> standfast.record.node_methods.T: ...
+    @overload
+    async def effect(
+        self,
+        what: str,
+        intent: Any = ...,
+        /,
+        *,
+        do: Callable[[Call], standfast.record.node_methods.T],
+        **options: Unpack[NamedOptions],
+    ) -> standfast.record.node_methods.T: ...
+    @overload
+    async def effect(self, what: AnyDeclared[[Given[A]], Never], /, *args: A, **kwargs: A) -> Any: ...
+    @overload
+    async def effect(self, what: Sequence[NameIntentDoOptions], /, *args: object, **kwargs: object) -> Any: ...
+    @overload
+    async def effect(self, what: Callable[[DeclareEffectFirst], Never], /, *args: object, **kwargs: object) -> Any: ...
+    async def fold(
+        self,
+        fn: Callable[[list[Said]], serial.Json],
+        *,
+        keep_last: int = ...,
+        cursor: serial.Json = ...,
+        versions: Mapping[str, str] | None = ...,
+        cache_keys: Iterable[str] = ...,
+    ) -> standfast.checkpoint.checkpoints.Checkpoint | None:
+        """Let `fn` fold all but the last messages into a text or JSON value; None if there is nothing to fold."""
+    async def log(
+        self,
+        type: str,
+        data: serial.Json = ...,
+        *,
+        stream: str | None = ...,
+        summary: str | None = ...,
+        key: str | None = ...,
+    ) -> Appended:
+        """Append an event of this session: to its own stream, which has the session's id for a name, or to `stream`."""
+    async def messages(self, *, last: int = ..., after: int | None = ...) -> list[Message]:
+        """The newest `last`, in order, without reading the rest; with `after`, the next ones behind it."""
+    async def model_call(
+        self,
+        model: str,
+        *,
+        prompt: serial.Json,
+        response: serial.Json,
+        usage: object,
+        context_tokens: int | None = ...,
+        hold: Hold | None = ...,
+        key: str | None = ...,
+    ) -> ModelCall:
+        """Record one call of an LLM: its prompt, its response and what it used, in one transaction."""
+    async def model_calls(self, *, after: str = ..., limit: int = ...) -> list[ModelCall]:
+        """The calls of an LLM that were recorded in this session, in order. `after` is the last id you have."""
+    @property
+    def node_id(self) -> str: ...
+    async def say(self, role: str, content: serial.Json, *, key: str | None = ...) -> Message:
+        """Put one message at the end. With a key it is said once, however often this line is run."""
+    @overload
+    async def step(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        /,
+        *args: Any,
+        returns: type[standfast.record.node_methods.T],
+        **kwargs: Any,
+    ) -> standfast.record.node_methods.T: ...
+    @overload
+    async def step(
+        self,
+        name: str,
+        fn: Callable[P, Coroutine[Any, Any, standfast.record.node_methods.T]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> standfast.record.node_methods.T: ...
+    @overload
+    async def step(
+        self, name: str, fn: Callable[P, standfast.record.node_methods.T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> standfast.record.node_methods.T: ...
+    @overload
+    async def step(self, name: str, fn: Callable[[Given[A]], Never], /, *args: A, **kwargs: A) -> Any: ...
+    @overload
+    async def step(self, name: Sequence[NameFunctionArguments], /, *args: object, **kwargs: object) -> Any: ...
+    @overload
+    async def step(self, name: Callable[[NameFunctionArguments], Never], /, *args: object, **kwargs: object) -> Any: ...
+    def subagent(self, name: str, *, title: str | None = ...) -> _Entered[AsyncSubagent]:
+        """The sub-agent of this name, with a conversation of its own; the same name is the same one."""
+    async def wrap_model(
+        self,
+        function: Callable[P, standfast.record.node_methods.T],
+        model: str,
+        *,
+        tokens: int | None = ...,
+        usd: Usd | None = ...,
+        subject: str | None = ...,
+        usage: Callable[[standfast.record.node_methods.T], object] | None = ...,
+        response: Callable[[standfast.record.node_methods.T], serial.Json] | None = ...,
+    ) -> Callable[P, standfast.record.node_methods.T]:
+        """`function`, with `tokens` and `usd` reserved before each call, and the call recorded and settled after it."""
+    def tools(self, *functions: Callable[..., Any]) -> list[Callable[..., Coroutine[Any, Any, Any]]]: ...
+    def bind(self, function: Callable[..., _T]) -> Callable[..., _T]: ...
+
+@type_check_only
+class AsyncSession(AsyncNodeMethods):
     resumed: Resumed | None
     @property
     def agent(self) -> str | None: ...
@@ -285,356 +461,11 @@ class AsyncSession:
     @property
     def steps(self) -> Steps: ...
     @property
-    def artifacts(self) -> AsyncSessionArtifacts: ...
-    async def ask(self, to: str, body: serial.Json, *, key: str, timeout: Duration | None = ...) -> Any:
-        """Ask another agent, wait, and return its answer: `s.ask("reviewer", {"pr": 7}, key="review:7")`."""
-    async def budget(
-        self,
-        subject: str | None = ...,
-        *,
-        tokens: int | None = ...,
-        usd: Usd | None = ...,
-        calls: int = ...,
-        time: Duration | None = ...,
-        key: str | None = ...,
-        note: str | None = ...,
-    ) -> Spending:
-        """Reserve what a call may use, and settle when the block ends: `with s.budget(tokens=3000) as b`."""
-    async def checkpoint(
-        self,
-        upto: int | None = ...,
-        *,
-        summary: str | None = ...,
-        data: serial.Json = ...,
-        cursor: serial.Json = ...,
-        versions: Mapping[str, str] | None = ...,
-        cache_keys: Iterable[str] = ...,
-    ) -> standfast.checkpoint.checkpoints.Checkpoint:
-        """Let a few words stand for everything said up to position `upto`, or so far. The messages stay."""
-    async def context(self, *, last: int = ..., versions: Mapping[str, str] | None = ...) -> Context:
-        """The newest fold and what was said after it: what a model is given to go on."""
-    def decide(
-        self,
-        what: str,
-        *,
-        why: str | None = ...,
-        then: str | None = ...,
-        tags: Iterable[str] = ...,
-        agent: str | None = ...,
-    ) -> _Entered[AsyncDeciding]:
-        """Write down what and why, before acting: `with s.decide("edit parser.py", why=…, then=…) as d`."""
-    @overload
-    async def effect(
-        self,
-        what: AnyDeclared[P, Coroutine[Any, Any, standfast.record.node_methods.T]],
-        /,
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def effect(
-        self, what: AnyDeclared[P, standfast.record.node_methods.T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def effect(
-        self,
-        what: str,
-        intent: Any = ...,
-        /,
-        *,
-        do: Callable[[Call], Any],
-        returns: type[standfast.record.node_methods.T],
-        **options: Unpack[NamedOptions],
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def effect(
-        self,
-        what: str,
-        intent: Any = ...,
-        /,
-        *,
-        do: Callable[[Call], Coroutine[Any, Any, standfast.record.node_methods.T]],
-        **options: Unpack[NamedOptions],
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def effect(
-        self,
-        what: str,
-        intent: Any = ...,
-        /,
-        *,
-        do: Callable[[Call], standfast.record.node_methods.T],
-        **options: Unpack[NamedOptions],
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def effect(self, what: AnyDeclared[[Given[A]], Never], /, *args: A, **kwargs: A) -> Any: ...
-    @overload
-    async def effect(self, what: Sequence[NameIntentDoOptions], /, *args: object, **kwargs: object) -> Any: ...
-    @overload
-    async def effect(self, what: Callable[[DeclareEffectFirst], Never], /, *args: object, **kwargs: object) -> Any: ...
-    async def fold(
-        self,
-        fn: Callable[[list[Said]], serial.Json],
-        *,
-        keep_last: int = ...,
-        cursor: serial.Json = ...,
-        versions: Mapping[str, str] | None = ...,
-        cache_keys: Iterable[str] = ...,
-    ) -> standfast.checkpoint.checkpoints.Checkpoint | None:
-        """Let `fn` fold all but the last messages into a text or JSON value; None if there is nothing to fold."""
-    async def log(
-        self,
-        type: str,
-        data: serial.Json = ...,
-        *,
-        stream: str | None = ...,
-        summary: str | None = ...,
-        key: str | None = ...,
-    ) -> Appended:
-        """Append an event of this session: to its own stream, which has the session's id for a name, or to `stream`."""
-    async def messages(self, *, last: int = ..., after: int | None = ...) -> list[Message]:
-        """The newest `last`, in order, without reading the rest; with `after`, the next ones behind it."""
-    async def model_call(
-        self,
-        model: str,
-        *,
-        prompt: serial.Json,
-        response: serial.Json,
-        usage: object,
-        context_tokens: int | None = ...,
-        hold: Hold | None = ...,
-        key: str | None = ...,
-    ) -> ModelCall:
-        """Record one call of an LLM: its prompt, its response and what it used, in one transaction."""
-    async def model_calls(self, *, after: str = ..., limit: int = ...) -> list[ModelCall]:
-        """The calls of an LLM that were recorded in this session, in order. `after` is the last id you have."""
-    @property
-    def node_id(self) -> str: ...
-    async def say(self, role: str, content: serial.Json, *, key: str | None = ...) -> Message:
-        """Put one message at the end. With a key it is said once, however often this line is run."""
-    @overload
-    async def step(
-        self,
-        name: str,
-        fn: Callable[..., Any],
-        /,
-        *args: Any,
-        returns: type[standfast.record.node_methods.T],
-        **kwargs: Any,
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def step(
-        self,
-        name: str,
-        fn: Callable[P, Coroutine[Any, Any, standfast.record.node_methods.T]],
-        /,
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def step(
-        self, name: str, fn: Callable[P, standfast.record.node_methods.T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def step(self, name: str, fn: Callable[[Given[A]], Never], /, *args: A, **kwargs: A) -> Any: ...
-    @overload
-    async def step(self, name: Sequence[NameFunctionArguments], /, *args: object, **kwargs: object) -> Any: ...
-    @overload
-    async def step(self, name: Callable[[NameFunctionArguments], Never], /, *args: object, **kwargs: object) -> Any: ...
-    def subagent(self, name: str, *, title: str | None = ...) -> _Entered[AsyncSubagent]:
-        """The sub-agent of this name, with a conversation of its own; the same name is the same one."""
-    async def wrap_model(
-        self,
-        function: Callable[P, standfast.record.node_methods.T],
-        model: str,
-        *,
-        tokens: int | None = ...,
-        usd: Usd | None = ...,
-        subject: str | None = ...,
-        usage: Callable[[standfast.record.node_methods.T], object] | None = ...,
-        response: Callable[[standfast.record.node_methods.T], serial.Json] | None = ...,
-    ) -> Callable[P, standfast.record.node_methods.T]:
-        """`function`, with `tokens` and `usd` reserved before each call, and the call recorded and settled after it."""
-    def tools(self, *functions: Callable[..., Any]) -> list[Callable[..., Coroutine[Any, Any, Any]]]: ...
-    def bind(self, function: Callable[..., _T]) -> Callable[..., _T]: ...
-    @property
     def store(self) -> AsyncStandfast: ...
 
 @type_check_only
-class AsyncSubagent:
-    @property
-    def artifacts(self) -> AsyncSessionArtifacts: ...
-    async def ask(self, to: str, body: serial.Json, *, key: str, timeout: Duration | None = ...) -> Any:
-        """Ask another agent, wait, and return its answer: `s.ask("reviewer", {"pr": 7}, key="review:7")`."""
-    async def budget(
-        self,
-        subject: str | None = ...,
-        *,
-        tokens: int | None = ...,
-        usd: Usd | None = ...,
-        calls: int = ...,
-        time: Duration | None = ...,
-        key: str | None = ...,
-        note: str | None = ...,
-    ) -> Spending:
-        """Reserve what a call may use, and settle when the block ends: `with s.budget(tokens=3000) as b`."""
-    async def checkpoint(
-        self,
-        upto: int | None = ...,
-        *,
-        summary: str | None = ...,
-        data: serial.Json = ...,
-        cursor: serial.Json = ...,
-        versions: Mapping[str, str] | None = ...,
-        cache_keys: Iterable[str] = ...,
-    ) -> standfast.checkpoint.checkpoints.Checkpoint:
-        """Let a few words stand for everything said up to position `upto`, or so far. The messages stay."""
-    async def context(self, *, last: int = ..., versions: Mapping[str, str] | None = ...) -> Context:
-        """The newest fold and what was said after it: what a model is given to go on."""
-    def decide(
-        self,
-        what: str,
-        *,
-        why: str | None = ...,
-        then: str | None = ...,
-        tags: Iterable[str] = ...,
-        agent: str | None = ...,
-    ) -> _Entered[AsyncDeciding]:
-        """Write down what and why, before acting: `with s.decide("edit parser.py", why=…, then=…) as d`."""
-    @overload
-    async def effect(
-        self,
-        what: AnyDeclared[P, Coroutine[Any, Any, standfast.record.node_methods.T]],
-        /,
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def effect(
-        self, what: AnyDeclared[P, standfast.record.node_methods.T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def effect(
-        self,
-        what: str,
-        intent: Any = ...,
-        /,
-        *,
-        do: Callable[[Call], Any],
-        returns: type[standfast.record.node_methods.T],
-        **options: Unpack[NamedOptions],
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def effect(
-        self,
-        what: str,
-        intent: Any = ...,
-        /,
-        *,
-        do: Callable[[Call], Coroutine[Any, Any, standfast.record.node_methods.T]],
-        **options: Unpack[NamedOptions],
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def effect(
-        self,
-        what: str,
-        intent: Any = ...,
-        /,
-        *,
-        do: Callable[[Call], standfast.record.node_methods.T],
-        **options: Unpack[NamedOptions],
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def effect(self, what: AnyDeclared[[Given[A]], Never], /, *args: A, **kwargs: A) -> Any: ...
-    @overload
-    async def effect(self, what: Sequence[NameIntentDoOptions], /, *args: object, **kwargs: object) -> Any: ...
-    @overload
-    async def effect(self, what: Callable[[DeclareEffectFirst], Never], /, *args: object, **kwargs: object) -> Any: ...
-    async def fold(
-        self,
-        fn: Callable[[list[Said]], serial.Json],
-        *,
-        keep_last: int = ...,
-        cursor: serial.Json = ...,
-        versions: Mapping[str, str] | None = ...,
-        cache_keys: Iterable[str] = ...,
-    ) -> standfast.checkpoint.checkpoints.Checkpoint | None:
-        """Let `fn` fold all but the last messages into a text or JSON value; None if there is nothing to fold."""
-    async def log(
-        self,
-        type: str,
-        data: serial.Json = ...,
-        *,
-        stream: str | None = ...,
-        summary: str | None = ...,
-        key: str | None = ...,
-    ) -> Appended:
-        """Append an event of this session: to its own stream, which has the session's id for a name, or to `stream`."""
-    async def messages(self, *, last: int = ..., after: int | None = ...) -> list[Message]:
-        """The newest `last`, in order, without reading the rest; with `after`, the next ones behind it."""
-    async def model_call(
-        self,
-        model: str,
-        *,
-        prompt: serial.Json,
-        response: serial.Json,
-        usage: object,
-        context_tokens: int | None = ...,
-        hold: Hold | None = ...,
-        key: str | None = ...,
-    ) -> ModelCall:
-        """Record one call of an LLM: its prompt, its response and what it used, in one transaction."""
-    async def model_calls(self, *, after: str = ..., limit: int = ...) -> list[ModelCall]:
-        """The calls of an LLM that were recorded in this session, in order. `after` is the last id you have."""
-    @property
-    def node_id(self) -> str: ...
-    async def say(self, role: str, content: serial.Json, *, key: str | None = ...) -> Message:
-        """Put one message at the end. With a key it is said once, however often this line is run."""
-    @overload
-    async def step(
-        self,
-        name: str,
-        fn: Callable[..., Any],
-        /,
-        *args: Any,
-        returns: type[standfast.record.node_methods.T],
-        **kwargs: Any,
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def step(
-        self,
-        name: str,
-        fn: Callable[P, Coroutine[Any, Any, standfast.record.node_methods.T]],
-        /,
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def step(
-        self, name: str, fn: Callable[P, standfast.record.node_methods.T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def step(self, name: str, fn: Callable[[Given[A]], Never], /, *args: A, **kwargs: A) -> Any: ...
-    @overload
-    async def step(self, name: Sequence[NameFunctionArguments], /, *args: object, **kwargs: object) -> Any: ...
-    @overload
-    async def step(self, name: Callable[[NameFunctionArguments], Never], /, *args: object, **kwargs: object) -> Any: ...
-    def subagent(self, name: str, *, title: str | None = ...) -> _Entered[AsyncSubagent]:
-        """The sub-agent of this name, with a conversation of its own; the same name is the same one."""
-    async def wrap_model(
-        self,
-        function: Callable[P, standfast.record.node_methods.T],
-        model: str,
-        *,
-        tokens: int | None = ...,
-        usd: Usd | None = ...,
-        subject: str | None = ...,
-        usage: Callable[[standfast.record.node_methods.T], object] | None = ...,
-        response: Callable[[standfast.record.node_methods.T], serial.Json] | None = ...,
-    ) -> Callable[P, standfast.record.node_methods.T]:
-        """`function`, with `tokens` and `usd` reserved before each call, and the call recorded and settled after it."""
-    def tools(self, *functions: Callable[..., Any]) -> list[Callable[..., Coroutine[Any, Any, Any]]]: ...
-    def bind(self, function: Callable[..., _T]) -> Callable[..., _T]: ...
+class AsyncSubagent(AsyncNodeMethods):
+    """Nothing of its own."""
 
 @type_check_only
 class AsyncSessionArtifacts:
@@ -1971,7 +1802,7 @@ class AsyncImports:
     ) -> standfast.interchange.imports.Report:
         """Import new records from the transcripts of `agent`; from all of them, or from `path`."""
     async def tally(self, seq: int) -> dict[str, int]:
-        """What one source brought: tool calls answered and not, responses and their tokens."""
+        """The counts of one source: tool calls with and without an answer, responses and their tokens."""
     async def text(
         self,
         directory: str | os.PathLike[str],
@@ -2051,7 +1882,7 @@ class AsyncLeases:
     ) -> AbstractAsyncContextManager[Lease]:
         """Hold `name` for the length of the block; a process renews it meanwhile."""
     async def list(self, *, everywhere: bool = ..., after: str = ..., limit: int = ...) -> builtins.list[Lease]:
-        """Who holds what now; those whose time has run out are still listed until another caller takes over."""
+        """The current holders. An expired holder is listed until another caller takes over."""
     async def release(self, name: str, fence: int | None = ...) -> Lease:
         """Give it back; without `fence`, the lock of that name of the caller, or of its agent through a process."""
     async def renew(self, name: str, fence: int, *, for_: Duration | None = ...) -> Lease:

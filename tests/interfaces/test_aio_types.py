@@ -118,7 +118,9 @@ def test_every_public_method_is_in_the_stub_and_every_name_of_it_exists() -> Non
     kinds: dict[str, type] = {f"Async{one.__name__}": one for one in (*HANDED, *resources().values())}
     stubbed = {node.name: node for node in ast.parse(aio_stub.PLACE.read_text()).body if isinstance(node, ast.ClassDef)}
     for name, kind in {**kinds, "AsyncStandfast": standfast.Standfast}.items():
-        written = {node.name for node in stubbed[name].body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+        bases = [stubbed[one.id] for one in stubbed[name].bases if isinstance(one, ast.Name)]
+        nodes = [node for one in (stubbed[name], *bases) for node in one.body]
+        written = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
         own = set(dir(aio.AsyncStandfast if name == "AsyncStandfast" else aio.AsyncState))
         inherited = {"popitem", "keys", "items", "values"}  # of every mapping
         assert set(of(kind)) - inherited <= written, name

@@ -12,6 +12,7 @@ import click
 from standfast.cli import exits
 from standfast.cli.answers import Many, One, show
 from standfast.cli.frame import argument, noun, option
+from standfast.cli.open_store import opened
 from standfast.cli.output import Out
 from standfast.cli.progress import reported
 from standfast.cli.values import plain
@@ -39,8 +40,6 @@ artifact = noun(
 @option("--retention", type=click.Choice(["keep", "session", "scratch"]), default="keep", show_default=True)
 def put(out: Out, file: str, name: str | None, session: str | None, **given: Any) -> None:
     """Store the bytes of FILE, or of stdin (-), durably. Prints the id. The same bytes are stored once."""
-    from standfast.cli.open_store import opened
-
     if file == "-" and name is None:
         raise click.UsageError("bytes from stdin need a name: --name build.log")
     with opened() as sf:
@@ -56,8 +55,6 @@ def put(out: Out, file: str, name: str | None, session: str | None, **given: Any
 @option("-o", "--output", metavar="PATH", help="Write to this path; without it, to stdout.")
 def get(out: Out, artifact: str, output: str | None) -> None:
     """Print the bytes of an ARTIFACT (id, its end, or name), compared with their digest first."""
-    from standfast.cli.open_store import opened
-
     if output is None and not out.for_people:
         raise click.UsageError("bytes are not JSON: say where they go with -o PATH")
     with opened(create=False) as sf:

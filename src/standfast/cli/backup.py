@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast.cli import exits
+from standfast.cli import exits, values
 from standfast.cli.answers import Many, One, show
+from standfast.cli.confirm import agreed
 from standfast.cli.frame import Noun, argument, option
+from standfast.cli.open_store import opened
 from standfast.cli.output import Out
 from standfast.cli.progress import reported
-from standfast.cli.render import Column
+from standfast.cli.render import Column, clean_lines
+from standfast.config import load, people
+from standfast.errors import Conflict, InvalidInput, StandfastError, StorageError
 
 if TYPE_CHECKING:
     from standfast.admin.copies.keep import Plan
@@ -93,8 +97,6 @@ def show_(out: Out, copy: str | None, place: str | None) -> None:
 @option("--from", "place", **PLACE)
 def verify(out: Out, copy: str | None, everything: bool, place: str | None) -> None:
     """Read a copy back and compare every hash; without an ID the newest. Exits 1 if one differs."""
-    from standfast.errors import StandfastError, StorageError
-
     with _opened() as sf:
         ids = [one.id for one in sf.copies.list(place=place)] if everything else [copy]
         found, errors = [], []
@@ -131,10 +133,6 @@ def test(out: Out, copy: str | None, place: str | None) -> None:
 @option("--confirm", metavar="HASH", help="The hash of the plan, where there is no terminal to ask on.")
 def forget(out: Out, copies: tuple[str, ...], rule: str | None, place: str | None, confirm: str | None) -> None:
     """Remove copies, named or by a rule. The newest and the newest verified stay. For people: refused to agents."""
-    from standfast.cli.confirm import agreed
-    from standfast.config import people
-    from standfast.errors import Conflict
-
     people.refuse("forgets copies")
     with _opened() as sf:
         made = sf.copies.plan(copies, rule=rule, place=place)
@@ -171,15 +169,11 @@ def audit(out: Out, target: str) -> None:
 
 
 def _lines(plan: Plan) -> list[str]:
-    from standfast.cli.render import clean_lines
-
     lines = [f"Remove these copies in {plan.place}:", *(f"  {one}" for one in plan.forget)]
     return [clean_lines(line) for line in (*lines, f"{len(plan.keep)} stay.", f"plan {plan.hash}")]
 
 
 def plain(copy: Copy) -> dict[str, Any]:
-    from standfast.cli import values
-
     return {**values.plain(copy), "state": copy.state}
 
 
@@ -192,17 +186,12 @@ def _without_store(place: str | None) -> list[Copy]:
 
 
 def _opened() -> Standfast:
-    from standfast.cli.open_store import opened
-
     return opened(create=False)
 
 
 def _freeze(freeze: bool, command: tuple[str, ...]) -> int:
     """Run COMMAND while no process writes and the whole store is in its one file; its exit code."""
     import subprocess
-
-    from standfast.config import load
-    from standfast.errors import InvalidInput
 
     if not freeze or not command:
         raise click.UsageError("--freeze and a command belong together: standfast backup --freeze -- cp …")

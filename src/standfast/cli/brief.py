@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from standfast.cli.frame import command, option, scope_options
+from standfast.cli.open_store import exists, opened, refuse_missing
 from standfast.cli.output import Out
+from standfast.config import load
 
 if TYPE_CHECKING:
     from standfast.views.brief import Fact
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
 @scope_options
 def brief(out: Out, agent: str | None, max_tokens: int, scope_choice: str | None) -> None:
     """Print what a starting agent must know, the most important first, each line with its id and age."""
-    from standfast.cli.open_store import exists, opened, refuse_missing
-    from standfast.config import load
     from standfast.views import coverage
 
     settings = load(outside=scope_choice == "global")

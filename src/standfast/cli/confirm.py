@@ -7,13 +7,12 @@ from typing import Any
 
 from standfast import hints
 from standfast.cli.output import Out
+from standfast.cli.person_terminal import terminal_of_a_person
+from standfast.errors import ApprovalRequired
 
 
 def agreed(out: Out, command: Sequence[str], question: str, plan: Mapping[str, Any], lines: Sequence[str]) -> bool:
     """Show the plan and ask on the terminal; without one, print the plan and refuse. `plan` has its own `hash`."""
-    from standfast.cli.person_terminal import terminal_of_a_person
-    from standfast.errors import ApprovalRequired
-
     try:
         with terminal_of_a_person(" ".join(("standfast", *command))) as terminal:
             for line in lines:

@@ -13,6 +13,7 @@ import click
 
 from standfast.cli.frame import argument, command, option
 from standfast.cli.output import Out
+from standfast.errors import InvalidInput
 
 LIFE_MAX_S = 300.0
 SCHEDULES_MAX = 1000
@@ -44,7 +45,6 @@ def crash(out: Out, count_file: str, points: str, argv: tuple[str, ...]) -> None
     Each time COMMAND starts with an empty store and an empty FILE. Exit 1: something was seen twice.
     """
     from standfast import crash as crashes
-    from standfast.errors import InvalidInput
 
     chosen, file = crashes.matching(points), Path(count_file)
     if file.exists() and file.stat().st_size:
@@ -76,7 +76,6 @@ def _schedule(argv: tuple[str, ...], file: Path, place: Path, kill: int) -> Outc
 def _live(argv: tuple[str, ...], place: Path, kill: int) -> tuple[int, list[str]]:
     """Run the command in a process group of its own; the process that passes the point kills the group."""
     from standfast import crash as crashes
-    from standfast.errors import InvalidInput
 
     trace = place / "trace"
     trace.write_text("")

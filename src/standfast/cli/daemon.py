@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import time
+from time import gmtime, localtime, strftime
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from standfast.cli import exits
 from standfast.cli.frame import noun, option
 from standfast.cli.output import Out
 from standfast.cli.render import Column, printed
+from standfast.clock import SECOND_US, SYSTEM, parse_duration
+from standfast.config import load
 
 if TYPE_CHECKING:
     from standfast.config import Settings
@@ -24,9 +31,6 @@ LOG_LINES = 10
 
 def settings_of(cwd: str | None = None) -> Settings:
     """What the daemon serves: the store a command would use here, all of its scopes."""
-    import os
-
-    from standfast.config import load
     from standfast.config.scope import OUTSIDE
 
     settings = load(scope="", actor=f"daemon:{os.uname().nodename}", cwd=cwd, quiet=True)
@@ -39,13 +43,8 @@ def settings_of(cwd: str | None = None) -> Settings:
 @option("--again", is_flag=True, hidden=True, help="Begin again by itself when another store is configured.")
 def run(out: Out, workers: int, grace: str, again: bool) -> None:
     """Run in the foreground until SIGTERM; a second one hurries."""
-    import os
-    import sys
     from contextlib import suppress
-    from time import gmtime, strftime
 
-    from standfast.cli import exits
-    from standfast.clock import SECOND_US, parse_duration
     from standfast.daemon.service import Service
     from standfast.daemon.tick import Options
 
@@ -66,7 +65,6 @@ def run(out: Out, workers: int, grace: str, again: bool) -> None:
 @daemon.verb("start", examples=("standfast daemon start", "standfast daemon start --json"))
 def start(out: Out) -> None:
     """Start it in the background, and wait until it is at work."""
-    from standfast.clock import SYSTEM
     from standfast.daemon import status
 
     settings = settings_of()
@@ -78,12 +76,8 @@ def start(out: Out) -> None:
 
 
 def _started(settings: Settings) -> Status:
-    import os
     import subprocess
-    import sys
-    import time
 
-    from standfast.clock import SYSTEM
     from standfast.daemon import status
     from standfast.db.sqlite.location import make_private
 
@@ -119,8 +113,6 @@ def _failed(log: str, words: str) -> click.ClickException:
 
 def _log(settings: Settings) -> str:
     """Two files at most; the daemon says little, and nothing twice."""
-    import os
-
     path = os.path.join(settings.data_dir, "daemon", "log")
     if os.path.exists(path) and os.path.getsize(path) > LOG_MAX_BYTES:
         os.replace(path, path + ".1")
@@ -131,7 +123,6 @@ def _log(settings: Settings) -> str:
 @option("--now", is_flag=True, help="Give the commands that run no time to end by themselves.")
 def stop(out: Out, now: bool) -> None:
     """End it, and wait until it is gone. Running commands get some time to end by themselves."""
-    from standfast.clock import SYSTEM
     from standfast.daemon import instance
     from standfast.daemon import stop as stop_daemon
 
@@ -146,8 +137,6 @@ def stop(out: Out, now: bool) -> None:
 
 
 def _moment(us: int) -> str:
-    from time import localtime, strftime
-
     return strftime("%Y-%m-%d %H:%M:%S", localtime(us // 1_000_000))
 
 
@@ -158,8 +147,6 @@ RUNS = [Column("loop"), Column("slot_us", "slot", _moment), Column("attempt"), C
 @daemon.verb("status", examples=("standfast daemon status", "standfast daemon status --json"))
 def status_command(out: Out) -> None:
     """Show the daemon: its parts and its runs. Exits 3 if it does not run."""
-    from standfast.cli import exits
-    from standfast.clock import SYSTEM
     from standfast.daemon import status
 
     found = status.read(settings_of().data_dir, SYSTEM)
@@ -201,8 +188,6 @@ def plain(found: Status) -> dict[str, Any]:
 @option("--remove", is_flag=True, help="Take the unit away again.")
 def install(out: Out, dry_run: bool, remove: bool) -> None:
     """Write a systemd user unit, so that it starts at boot and again whenever it ends."""
-    import os
-
     from standfast.daemon import tick, unit
 
     settings = settings_of()

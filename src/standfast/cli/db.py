@@ -16,8 +16,12 @@ import click
 from standfast import hints
 from standfast.cli import exits
 from standfast.cli.frame import Noun, argument, option
+from standfast.cli.open_store import exists, opened, refuse_missing
 from standfast.cli.output import Out
 from standfast.cli.render import Column
+from standfast.config import load, mask, parse_db_target, people, save_target
+from standfast.config import trust as agree
+from standfast.errors import InvalidInput, NotFound, StandfastError
 
 if TYPE_CHECKING:
     from standfast.config import Settings, Target
@@ -38,10 +42,6 @@ db = _Db("db", "Show the connected store and its source; choose SQLite or Postgr
 @db.verb("status", examples=("standfast db", "standfast db --json"))
 def status(out: Out) -> None:
     """Show the connected store and which setting chose it. Exits with the error of a failed connection."""
-    from standfast.cli.open_store import exists, opened, refuse_missing
-    from standfast.config import load
-    from standfast.errors import StandfastError
-
     settings = load(quiet=True)
     data: dict[str, Any] = {**_decided(settings), "connected": False, "exists": exists(settings)}
     failure: StandfastError | None = None
@@ -66,9 +66,7 @@ def status(out: Out) -> None:
 @option("--global", "everywhere", is_flag=True, help="For this account instead of this project.")
 def sqlite(out: Out, path: str | None, everywhere: bool) -> None:
     """Use the SQLite file PATH; without one, the default file again."""
-    from standfast.config import load, parse_db_target, people
     from standfast.db.sqlite import location
-    from standfast.errors import InvalidInput
 
     people.refuse("redirects the store")
     settings = load(quiet=True)
@@ -90,9 +88,6 @@ def pg(out: Out, url: str | None, variable: str | None, everywhere: bool, no_tes
 
     Other accounts see a command's arguments: a URL with a password is better read from stdin (-) or --env.
     """
-    from standfast.config import load, parse_db_target, people
-    from standfast.errors import InvalidInput
-
     people.refuse("redirects the store")
     settings = load(quiet=True)
     target = parse_db_target(_url(url, variable), default_path=settings.default_path)
@@ -111,8 +106,6 @@ URL_MAX = 10_000
 
 def _url(url: str | None, variable: str | None, command: str = "db pg") -> str:
     """The URL as it was given: itself, on stdin, or in a variable."""
-    from standfast.errors import InvalidInput
-
     hint = ", or ".join(
         f"standfast {command} {form}" for form in ("postgresql://USER@HOST/DB", "- < FILE", "--env NAME")
     )
@@ -132,10 +125,6 @@ def _url(url: str | None, variable: str | None, command: str = "db pg") -> str:
 @argument("path", required=False)
 def trust(out: Out, path: str | None) -> None:
     """Trust a project's .standfast/config.toml as it is now, and show what it says."""
-    from standfast.config import load, mask, people
-    from standfast.config import trust as agree
-    from standfast.errors import NotFound
-
     people.refuse("trusts a project's configuration")
     file = path or load(quiet=True).project_file
     if file is not None and os.path.isdir(file):
@@ -152,10 +141,6 @@ def trust(out: Out, path: str | None) -> None:
 @option("--print", "dry_run", is_flag=True, help="Print the statements; change nothing.")
 def roles(out: Out, prefix: str, dry_run: bool) -> None:
     """Create the roles of a PostgreSQL store and set exactly their grants; the same again changes nothing."""
-    from standfast.cli.open_store import opened
-    from standfast.config import load, people
-    from standfast.errors import InvalidInput
-
     people.refuse("changes roles")
     settings = load(quiet=True)
     if settings.target.engine != "postgres":
@@ -194,7 +179,6 @@ def move(
 ) -> None:
     """Move the store with all its rows to a SQLite file or a PostgreSQL database, and use that one from then on."""
     from standfast.cli.db_move import moved
-    from standfast.config import load, parse_db_target, people
 
     settings = load(quiet=True)
     text = _url(where, variable, "db move pg") if engine == "pg" else f"sqlite:{where or ''}"
@@ -207,9 +191,6 @@ def move(
 
 def _test(settings: Settings) -> None:
     """Connect once. The driver's message may quote parts of the URL, so the target masks them."""
-    from standfast.cli.open_store import opened
-    from standfast.errors import StandfastError
-
     try:
         opened(settings).close()
         return
@@ -222,7 +203,6 @@ def _test(settings: Settings) -> None:
 def _left_behind(out: Out, settings: Settings, target: Target) -> None:
     """Say how many rows stay in the store that was in use."""
     from standfast.admin.copies.here import look
-    from standfast.errors import StandfastError
 
     try:
         there = None if settings.target.is_memory or settings.target == target else look(settings.target)
@@ -234,8 +214,6 @@ def _left_behind(out: Out, settings: Settings, target: Target) -> None:
 
 
 def _save(out: Out, target: Target, everywhere: bool, *, moved: bool = False) -> None:
-    from standfast.config import load, save_target
-
     where = "global" if everywhere else "project"
     path = save_target("global" if everywhere else "project", target)
     now = load(quiet=True)

@@ -9,7 +9,10 @@ import click
 
 from standfast import hints
 from standfast.cli import exits
+from standfast.cli.confirm import agreed
 from standfast.cli.output import Out
+from standfast.clock import parse_duration
+from standfast.errors import Conflict
 
 if TYPE_CHECKING:
     from standfast.config import Settings, Target
@@ -22,9 +25,6 @@ def moved(out: Out, settings: Settings, target: Target, *, commit: bool, wait: s
     """Whether the store is at the target now."""
     from standfast.admin.copies.automatic import before_command
     from standfast.admin.move import move, plan
-    from standfast.cli.confirm import agreed
-    from standfast.clock import parse_duration
-    from standfast.errors import Conflict
 
     what = plan(settings, target)
     shown = {**what.as_dict(), "hash": what.hash, "commit": commit}

@@ -6,8 +6,11 @@ import click
 
 from standfast.cli import exits
 from standfast.cli.frame import command, option
+from standfast.cli.open_store import exists, opened
 from standfast.cli.output import Out
+from standfast.cli.progress import reported
 from standfast.cli.render import Column
+from standfast.config import load
 
 INDENT = 20
 _STYLES = {"ok": "green", "warn": "yellow", "error": "red"}
@@ -19,13 +22,9 @@ _STYLES = {"ok": "green", "warn": "yellow", "error": "red"}
 def doctor(out: Out, fix: bool, quick: bool) -> None:
     """Check the store and its place. Exits 1 only on a finding in state error."""
     from standfast.admin.doctor import examine
-    from standfast.cli.open_store import opened
-    from standfast.cli.progress import reported
-    from standfast.config import load
 
     findings = list(examine(lambda: load(quiet=True), opened, fix=fix, quick=quick, progress=reported(out)))
     if not any(finding.state == "error" for finding in findings):
-        from standfast.cli.open_store import exists
         from standfast.daemon.doctor import examine as examine_daemon
 
         settings = load(quiet=True)

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast import hints
+from standfast import hints, serial
 from standfast.cli import exits
 from standfast.cli.answers import Many, One, literal, show
 from standfast.cli.frame import SESSION_VARIABLE, argument, made, noun, option
+from standfast.cli.open_store import agent_session, opened
 from standfast.cli.output import Out, dumps
 from standfast.cli.render import Column
 from standfast.cli.values import DURATION, VALUE, home_short, moment, plain, short
+from standfast.config import load
 from standfast.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -80,7 +82,6 @@ def begin(
     before, its result is on stdout. Exit 6: in doubt. Exit 75: another process is running it.
     """
     from standfast.cli.lock import held_for
-    from standfast.cli.open_store import agent_session
 
     said = intent_of(intent)
     with _opened(pid) as sf:
@@ -262,8 +263,6 @@ effect.generate(
 
 def intent_of(words: tuple[str, ...]) -> Any:
     """JSON in one word, or name=value in each."""
-    from standfast import serial
-
     if not words:
         return None
     if len(words) == 1 and words[0].lstrip()[:1] in ("{", "[", '"'):
@@ -278,8 +277,6 @@ def intent_of(words: tuple[str, ...]) -> Any:
 
 
 def _opened(pid: int | None = None, *, process: bool = False) -> Any:
-    from standfast.cli.open_store import opened
-    from standfast.config import load
     from standfast.handle import connect
 
     if pid is not None or process:

@@ -10,7 +10,9 @@ from standfast import hints
 from standfast.cli import exits
 from standfast.cli.answers import One
 from standfast.cli.once_ready import say
+from standfast.cli.person_terminal import terminal_of_a_person
 from standfast.cli.values import short
+from standfast.config import people
 from standfast.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -69,8 +71,6 @@ def _finding(look: Look, asking: Asking) -> tuple[str, str]:
 
 
 def _agreed(effect: Effect, finding: str, answer: str) -> bool:
-    from standfast.cli.person_terminal import terminal_of_a_person
-
     words = ("effect", "check", short(effect.id))
     with terminal_of_a_person(hints.command(*words), f"to record it: {hints.command(*words, '--yes')}") as terminal:
         terminal.write(f"{effect.shown}: {finding}\n")
@@ -79,7 +79,6 @@ def _agreed(effect: Effect, finding: str, answer: str) -> bool:
 
 def _refuse_agents(sf: Standfast, effect: Effect) -> None:
     """Only a person settles an effect that needed an approval."""
-    from standfast.config import people
     from standfast.ledger import approvals
 
     if sf.read(lambda tx: approvals.asked(tx, effect.id)):

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast import hints
+from standfast import hints, serial, when
 from standfast.cli import values
 from standfast.cli.frame import argument, noun, option, scope_options
+from standfast.cli.open_store import opened
 from standfast.cli.output import Out, dumps
 from standfast.cli.render import Column, clean_lines
+from standfast.clock import SYSTEM
+from standfast.config import load
+from standfast.errors import InvalidInput, StandfastError
 
 if TYPE_CHECKING:
     from standfast.record.events import Appended, Difference, Event
@@ -84,8 +89,6 @@ def append(
 
     With `-` for TYPE, standard input has an event a line: {"type": …, "data": …}; all of them are appended, or none.
     """
-    from standfast.cli.open_store import opened
-
     asked: dict[str, Any] = {"expected_version": expect, "key": key, "session": session}
     if type == "-":
         if data is not None or summary is not None or at is not None:
@@ -145,9 +148,6 @@ def list_(
 
     With --since or --after it begins there, and `next` leads on; without, it ends with the newest.
     """
-    from standfast.cli.open_store import opened
-    from standfast.config import load
-
     with opened(load(outside=scope_choice == "global"), create=False) as sf:
         found = sf.events.list(
             stream,
@@ -183,10 +183,6 @@ event.generate("streams", then="event list {name}", empty="no stream yet: standf
 @option("--idle", help="End once nothing has come for so long: 30s, 10m.  [default: never]")
 def follow(out: Out, stream: str | None, type: str | None, after: str | None, idle: str | None) -> None:
     """Print events of STREAM, or of the whole journal, as they come. Nothing is remembered: see `consume`."""
-    import sys
-
-    from standfast.cli.open_store import opened
-
     with opened() as sf, sf.events.follow(stream, type=type, after=after, idle=idle) as following:
         following.on_held_back = lambda sentence: out.say(f"standfast: {sentence}")
         out.say("standfast: waiting for events; Ctrl-C ends it") if out.for_people else None
@@ -228,8 +224,6 @@ def consume(
     With COMMAND it is run for each, the event as JSON on its standard input; exit 0 commits it, anything else
     ends here and the event comes again. Without, an event is committed once it is printed.
     """
-    from standfast.cli.open_store import opened
-
     if journal:
         command = command if stream is None else (stream, *command)
         stream = None
@@ -249,15 +243,11 @@ def consume(
 
 
 def _hand(out: Out, one: Event, command: tuple[str, ...]) -> None:
-    import sys
-
     if not command:
         _print(out, one)
         sys.stdout.flush()  # print before the next commit
         return
     import subprocess
-
-    from standfast.errors import InvalidInput, StandfastError
 
     try:
         ended = subprocess.run(command, input=dumps(one.as_dict()) + "\n", text=True, check=False)
@@ -289,7 +279,6 @@ event.generate("consumers", then="event consume {name} {reads} --peek", empty="n
 @option("--to", "second", help="Likewise.  [default: now]")
 def diff(out: Out, stream: str, first: str, second: str | None) -> None:
     """Show what changed in the state of STREAM between two moments."""
-    from standfast.cli.open_store import opened
     from standfast.record.events.folds import merged
 
     with opened(create=False) as sf:
@@ -338,17 +327,11 @@ def _value(text: str | None, form: str) -> Any:
 
 
 def _lines() -> list[Any]:
-    from standfast import serial
-
     lines = [line for line in _input().splitlines() if line.strip()]
     return [serial.loads(line, what=f"line {n}") for n, line in enumerate(lines, 1)]
 
 
 def _input() -> str:
-    import sys
-
-    from standfast.errors import InvalidInput
-
     data = sys.stdin.buffer.read(INPUT_MAX_BYTES + 1)
     if len(data) > INPUT_MAX_BYTES:
         raise InvalidInput(f"standard input has more than {INPUT_MAX_BYTES:,} bytes", "append it in parts")
@@ -366,7 +349,4 @@ def _at(text: str | None) -> Any:
         return int(text)
     if text.startswith("session:"):
         return text.removeprefix("session:")
-    from standfast import when
-    from standfast.clock import SYSTEM
-
     return when.utc(when.past(text, SYSTEM.now_us(), "--at").us)

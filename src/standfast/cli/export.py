@@ -7,6 +7,7 @@ import click
 from standfast import hints
 from standfast.cli import exits
 from standfast.cli.frame import argument, command, option
+from standfast.cli.open_store import opened
 from standfast.cli.output import Out
 from standfast.cli.progress import reported
 from standfast.cli.values import counted
@@ -35,8 +36,6 @@ def _file_name(key: str) -> str:
 
 
 def _bundle(out: Out, sessions: tuple[str, ...], to: str, hand_over: bool) -> None:
-    from standfast.cli.open_store import opened
-
     with opened(create=False) as sf:
         made = sf.export(*sessions, to=to, hand_over=hand_over, progress=reported(out))
     handed = "; handed over: this store opens them no more" if hand_over else ""
@@ -50,8 +49,6 @@ def _bundle(out: Out, sessions: tuple[str, ...], to: str, hand_over: bool) -> No
 
 
 def _text(out: Out, directory: str, check: bool) -> None:
-    from standfast.cli.open_store import opened
-
     with opened(create=False) as sf:
         made = sf.export(text=directory, check=check, progress=reported(out))
     done = "differ" if check else "written"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,8 +26,6 @@ gate = noun(
 
 def _paused(until_us: int | None) -> str:
     """The end of a pause; nothing for one that is over."""
-    from time import time
-
     return moment(until_us) if until_us is not None and until_us > time() * 1e6 else ""
 
 

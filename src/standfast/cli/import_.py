@@ -9,10 +9,12 @@ import click
 from standfast import hints
 from standfast.cli import exits
 from standfast.cli.frame import argument, noun, option
+from standfast.cli.open_store import opened
 from standfast.cli.output import Out
 from standfast.cli.progress import reported
 from standfast.cli.render import clean_lines
 from standfast.cli.values import TIME, counted, plain
+from standfast.config import MEMORY, load
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
@@ -59,9 +61,6 @@ for _agent in _WHAT:
 
 
 def _import(out: Out, agent: str, path: str | None, since: str | None, dry_run: bool) -> None:
-    from standfast.cli.open_store import opened
-    from standfast.config import load
-
     # A dry run makes not even a store.
     with opened(load(":memory:") if dry_run else None) as sf:
         report = imported(out, sf, agent, path, since=since, dry_run=dry_run)
@@ -80,7 +79,6 @@ def imported(out: Out, sf: Standfast, agent: str, path: str | None = None, **ask
 @option("--dry-run", is_flag=True, help="Read and count; write nothing.")
 def beads(out: Out, path: str | None, dry_run: bool) -> None:
     """Import the issues of beads as tasks: one each, with what they need; closed ones are counted and left."""
-    from standfast.cli.open_store import opened
     from standfast.interchange import beads as reader
 
     with opened() as sf:
@@ -100,8 +98,6 @@ def beads(out: Out, path: str | None, dry_run: bool) -> None:
 @option("--dry-run", is_flag=True, help="Read and count; write nothing.")
 def langgraph(out: Out, source: str, dry_run: bool) -> None:
     """Import the threads that LangGraph's SqliteSaver or PostgresSaver kept; theirs is only read."""
-    from standfast.cli.open_store import opened
-    from standfast.config import MEMORY, load
     from standfast.interchange import langgraph as reader
 
     with opened(load(MEMORY) if dry_run else load()) as sf:
@@ -117,7 +113,6 @@ def langgraph(out: Out, source: str, dry_run: bool) -> None:
 @option("--dry-run", is_flag=True, help="Read and count; write nothing.")
 def files(out: Out, path: str, name: str | None, dry_run: bool) -> None:
     """Import a JSON, TOML, TSV or YAML file: a mapping becomes state, a list of rows becomes events."""
-    from standfast.cli.open_store import opened
     from standfast.interchange import plain_files as reader
 
     with opened() as sf:
@@ -135,8 +130,6 @@ def files(out: Out, path: str, name: str | None, dry_run: bool) -> None:
 @option("--source-lost", is_flag=True, help="With --take: the source is lost, and nothing continues there.")
 def bundle(out: Out, path: str, take: bool, source_lost: bool) -> None:
     """Import the sessions of a bundle as history. A damaged bundle is refused, and nothing is written."""
-    from standfast.cli.open_store import opened
-
     with opened() as sf:
         done = sf.imports.bundle(path, take=take, source_lost=source_lost, progress=reported(out))
     how = "to continue here" if take else "as history"
@@ -159,7 +152,6 @@ def text(out: Out, directory: str | None, commit: bool, theirs: bool, log: str |
 
     Exit 4 if something differs and was not taken: both sides changed, or a method refused it.
     """
-    from standfast.cli.open_store import opened
     from standfast.interchange import text_history, text_import
 
     if (directory is None) == (events is None) or (log and events):

@@ -13,9 +13,13 @@ import click
 
 from standfast import hints
 from standfast.cli.frame import argument, command, option
+from standfast.cli.open_store import exists, opened
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 from standfast.cli.values import counted, home_short
+from standfast.config import load, people
+from standfast.errors import NotFound, StandfastError
+from standfast.ids import short
 
 if TYPE_CHECKING:
     from standfast.admin.agents.catalogue import Agent
@@ -60,8 +64,6 @@ def install(
     from standfast.admin.agents import install as installing
     from standfast.admin.agents.catalogue import AGENTS
     from standfast.cli import install_check
-    from standfast.cli.open_store import exists
-    from standfast.config import load, people
 
     if remove:
         people.refuse("removes the installed hooks")
@@ -119,7 +121,6 @@ def _scope(text: str) -> Any:
 def _say_found(out: Out, chosen: list[Agent]) -> None:
     """Which agents are on this account, and which are not. Raises NotFound if there is none."""
     from standfast.admin.agents.catalogue import AGENTS
-    from standfast.errors import NotFound
 
     missing = ", ".join(agent.name for agent in AGENTS if agent not in chosen)
     if not chosen:
@@ -131,9 +132,6 @@ def _say_found(out: Out, chosen: list[Agent]) -> None:
 def _bring_in(out: Out, agent: Agent) -> None:
     """Import the agent's transcripts, and say how many there were."""
     from standfast.cli.import_ import imported
-    from standfast.cli.open_store import opened
-    from standfast.config import load
-    from standfast.errors import StandfastError
 
     try:
         with opened(load(outside=True)) as sf:
@@ -220,12 +218,8 @@ def _tell(out: Out, plans: list[Plan], tested: dict[tuple[str, str], str], *, re
 
 def _left_behind(out: Out, settings: Settings, agent: Agent) -> None:
     """Entries that an installation added elsewhere stay until you remove them by name."""
-    from standfast.cli.open_store import exists, opened
-
     if not exists(settings):
         return
-    from standfast.ids import short
-
     name: dict[str, object] = {"name": f"import-{agent.name}"}
     with opened(settings) as sf:
         found = [row["id"] for row in sf.rows("SELECT id FROM loop WHERE name = :name AND state <> 'removed'", name)]
@@ -251,9 +245,6 @@ def _offer_loop(out: Out, agent: Agent, program: str, wanted: bool | None) -> No
             f"{agent.name}: keep its transcripts for good, by a loop every {IMPORT_EVERY}?", err=True
         )
     if wanted:
-        from standfast.cli.open_store import opened
-        from standfast.config import load
-
         with opened(load(outside=True)) as sf:
             sf.loops.add(name, command, every=IMPORT_EVERY, cwd=os.path.expanduser("~"))
         out.say(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from standfast.cli.open_store import opened
+
 if TYPE_CHECKING:
     from standfast.admin.agents.install import Plan
     from standfast.config import Settings
@@ -49,7 +51,6 @@ def _heard(settings: Settings, plan: Plan, program: str) -> str:
     import subprocess
 
     from standfast.admin.agents.catalogue import hook_command
-    from standfast.cli.open_store import opened
     from standfast.interchange.hooks import spool
     from standfast.interchange.hooks.record import Hooks
 

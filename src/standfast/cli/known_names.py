@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from standfast import serial
+from standfast.cli.open_store import opened
+from standfast.hints import word
+from standfast.ids import short
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -66,10 +71,6 @@ def noun_of(ctx: click.Context, param: click.Parameter) -> str | None:
 
 def _known(noun: str) -> Iterator[tuple[list[str], str]]:
     """The names of each thing, its key before the end of its id, and what it is about."""
-    from standfast.cli.open_store import opened
-    from standfast.hints import word
-    from standfast.ids import short
-
     with opened(create=False) as sf:
         for one in getattr(sf, NOUNS[noun]).list(limit=LISTED_MAX):
             name = _name(one)
@@ -87,8 +88,6 @@ def _name(one: Any) -> str | None:
 
 
 def _about(one: Any) -> str:
-    from standfast import serial
-
     for field in ("title", "command", "shown", "summary", "what", "pattern", "subject", "preview", "state"):
         if text := getattr(one, field, None):
             return serial.clean(text if isinstance(text, str) else " ".join(map(str, text)), HELP_MAX)

@@ -7,16 +7,23 @@ Without one the actor holds the lock, until `--release` or the time is over.
 
 from __future__ import annotations
 
+import os
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from standfast import hints
+from standfast.cli import exits
 from standfast.cli.frame import Command, Refused, argument, option, scope_options
 from standfast.cli.frame import command as made_command
+from standfast.cli.open_store import NoStore, held_while, opened
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 from standfast.cli.values import DURATION, plain
+from standfast.clock import SECOND_US, duration_us, format_duration
+from standfast.config import load
+from standfast.errors import InProgress, LeaseLost, StandfastError
 
 if TYPE_CHECKING:
     from standfast.clock import Duration
@@ -80,8 +87,6 @@ def lock(
         return _list(out, scope_choice)
     if release:
         return _release(out, name, scope_choice)
-    from standfast.clock import duration_us
-
     wait_us = duration_us(wait, "--wait") or 0
     if command:
         raise click.exceptions.Exit(_run(out, name, command, for_, wait_us, note, scope_choice))
@@ -89,9 +94,6 @@ def lock(
 
 
 def _list(out: Out, scope_choice: str | None) -> None:
-    from standfast.cli.open_store import NoStore, opened
-    from standfast.config import load
-
     try:
         with opened(load(outside=scope_choice == "global"), create=False) as sf:
             found = sf.leases.list(everywhere=scope_choice == "all", limit=1000)
@@ -108,9 +110,6 @@ def _list(out: Out, scope_choice: str | None) -> None:
 
 
 def _release(out: Out, name: str, scope_choice: str | None) -> None:
-    from standfast.cli.open_store import opened
-    from standfast.config import load
-
     with opened(load(outside=scope_choice == "global"), create=False) as sf:
         given_back = sf.leases.release(name)
     out.record(plain(given_back), [f"{name} is free"])
@@ -125,9 +124,6 @@ def _hold(
     pid: int | None,
     scope_choice: str | None,
 ) -> None:
-    from standfast.cli.open_store import held_while, opened
-    from standfast.config import load
-
     settings = load(outside=scope_choice == "global")
     with opened(settings) if pid is None else held_while(settings, pid) as sf:
         held = _acquired(sf, name, held_for(for_, pid), wait_us, note)
@@ -144,12 +140,9 @@ def _run(
     note: str | None,
     scope_choice: str | None,
 ) -> int:
-    import os
     import signal
 
     from standfast.cli.session_run import PASSED_ON, Child
-    from standfast.clock import SECOND_US, duration_us
-    from standfast.config import load
     from standfast.core.leases import PROCESS_US, renewer
     from standfast.handle import connect
 
@@ -176,9 +169,6 @@ def _run(
 def _acquired(sf: Standfast, name: str, for_: Duration | None, wait_us: int, note: str | None) -> Lease:
     """The lock, as soon as it is free, or InProgress when patience is over."""
     from signal import SIGHUP, SIGINT, SIGQUIT, SIGTERM, sigpending
-    from time import monotonic
-
-    from standfast.errors import InProgress
 
     end = monotonic() + wait_us / 1_000_000
     if not wait_us:
@@ -201,9 +191,6 @@ def _given_back(out: Out, sf: Standfast, held: Lease, code: int, *, kept: bool) 
 
     If it was renewed in time until the command ended, a present holder came after that.
     """
-    from standfast.cli import exits
-    from standfast.errors import LeaseLost, StandfastError
-
     try:
         sf.leases.release(held.name, held.fence)
     except StandfastError as error:
@@ -218,16 +205,12 @@ def held_for(for_: str | None, pid: int | None) -> Duration | None:
     """A lease of a process ends with it; the time limit is only the last resort."""
     if pid is None or for_ is not None:
         return for_
-    from standfast.clock import SECOND_US
     from standfast.core.leases import LEASE_MAX_US
 
     return LEASE_MAX_US / SECOND_US
 
 
 def _for_people(found: Lease) -> dict[str, Any]:
-    from time import time
-
-    from standfast.clock import format_duration
     from standfast.core.leases import holder_text
 
     left_us = (found.lease_until_us or 0) - round(time() * 1_000_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,13 @@ from standfast import hints
 from standfast.cli import values
 from standfast.cli.answers import Many, One
 from standfast.cli.frame import Command, Refused, argument, noun, option, scope_options
+from standfast.cli.open_store import opened
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 from standfast.cli.values import DURATION, TIME, short
+from standfast.clock import format_duration, parse_duration
+from standfast.config import load
+from standfast.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
@@ -31,8 +36,6 @@ loop = noun(
 
 
 def _length(us: int) -> str:
-    from standfast.clock import format_duration
-
     return format_duration(us, parts=2 if us >= 1_000_000 else 1)
 
 
@@ -130,8 +133,6 @@ def add(out: Out, name: str, command: tuple[str, ...], **given: Any) -> None:
 
     The daemon fires it: standfast daemon start.
     """
-    from standfast.cli.open_store import opened
-
     command, when = _schedule(command, given)
     with opened() as sf:
         added = sf.loops.add(
@@ -191,7 +192,6 @@ loop.generate(
 def run(out: Out, name: str, here: bool) -> None:
     """Ask for a run of NAME now: the daemon performs it, behind what of it waits or goes already."""
     from standfast.cli.loop_here import run_here
-    from standfast.cli.open_store import opened
 
     if here:
         raise click.exceptions.Exit(run_here(out, name))
@@ -289,8 +289,6 @@ def runs(
     scope_choice: str | None,
 ) -> None:
     """What became of each slot, the newest first, and why. Slots that no daemon fired are listed as absent."""
-    from standfast.cli.open_store import opened
-    from standfast.config import load
     from standfast.core.checks import past_us
 
     everywhere = scope_choice == "all"
@@ -337,8 +335,6 @@ def output(sf: Standfast, run: str, stream: str | None) -> One:
 
 def _run_of(sf: Standfast, name: str) -> Run:
     """A run by its id, or the newest run of a loop that has begun."""
-    from standfast.errors import NotFound
-
     try:
         return sf.runs.get(name)
     except NotFound as error:
@@ -361,8 +357,6 @@ def plain(found: Loop, late: Absent | None = None) -> dict[str, Any]:
 
 
 def _row(found: Loop, late: Absent | None) -> dict[str, Any]:
-    import shlex
-
     from standfast.record.loops.fire import ABSENT
 
     return {
@@ -411,8 +405,6 @@ def _absent_row(late: Absent, *, people: bool) -> dict[str, Any]:
 
 
 def _lines_of(out: Out, found: Loop) -> list[str]:
-    import shlex
-
     more = f", at most {found.catch_up_max}" if found.catch_up == "all" else ""
     pairs = [
         ("loop", found.id),
@@ -461,8 +453,6 @@ def _at(us: int | None, zone: str) -> str:
 
 
 def _quoted_all(command: tuple[str, ...]) -> str:
-    import shlex
-
     return shlex.join(command)
 
 
@@ -477,9 +467,6 @@ def _schedule(command: tuple[str, ...], given: dict[str, Any]) -> tuple[tuple[st
     first = command[0]
     if len(first.split()) == 5 or first.startswith("@"):
         return command[1:], when | {"cron": first}
-    from standfast.clock import parse_duration
-    from standfast.errors import InvalidInput
-
     try:
         parse_duration(first.removeprefix("every "))
     except InvalidInput:
@@ -488,8 +475,6 @@ def _schedule(command: tuple[str, ...], given: dict[str, Any]) -> tuple[tuple[st
 
 
 def _environment(given: tuple[str, ...]) -> dict[str, str]:
-    from standfast.errors import InvalidInput
-
     found = {}
     for one in given:
         name, equals, value = one.partition("=")

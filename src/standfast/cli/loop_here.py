@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import time
 from typing import TYPE_CHECKING, Any
 
 from standfast import hints
+from standfast.cli.open_store import exists, refuse_missing
 from standfast.cli.output import Out
 from standfast.cli.values import short
+from standfast.config import load
+from standfast.config.actor import account
+from standfast.errors import NotFound
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
@@ -15,11 +22,6 @@ if TYPE_CHECKING:
 
 def run_here(out: Out, name: str) -> int:
     """Ask, claim, run the command under this terminal, and record how it ended; the exit code."""
-    import os
-
-    from standfast.cli.open_store import exists, refuse_missing
-    from standfast.config import load
-    from standfast.errors import NotFound
     from standfast.handle import connect
 
     settings = load()
@@ -50,10 +52,7 @@ def _confirm(sf: Standfast, name: str, again: str) -> None:
 
     A person of an account that the configuration lists counts as this one.
     """
-    import shlex
-
     from standfast.cli.stored_commands import Stored, confirm, is_by, is_confirmed
-    from standfast.config.actor import account
 
     found = sf.loops.get(name)
     mine = any(is_by((found.agent,), one) for one in (found.account, sf.settings.actor))
@@ -67,9 +66,7 @@ def _confirm(sf: Standfast, name: str, again: str) -> None:
 
 
 def _perform(sf: Standfast, run: Run) -> Run:
-    import os
     import subprocess
-    import time
 
     from standfast.config.scope import Label, carried
     from standfast.core.leases import process

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,12 @@ import click
 from standfast import hints
 from standfast.cli.answers import Many, One
 from standfast.cli.frame import SESSION_VARIABLE, argument, made, noun, option
+from standfast.cli.open_store import held_while, opened
 from standfast.cli.output import Out
 from standfast.cli.render import Column, clean_lines
 from standfast.cli.values import DURATION, JSON_STDIN, SECONDS, STDIN, moment, plain, short
+from standfast.config import load
+from standfast.errors import NotFound
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
@@ -128,9 +132,6 @@ def read(
     taking it: mail show.
     """
     from standfast.cli.lock import held_for
-    from standfast.cli.open_store import held_while, opened
-    from standfast.config import load
-    from standfast.errors import NotFound
 
     held = held_for(for_, pid)
     with opened(create=False) if pid is None else held_while(load(), pid, create=False) as sf:
@@ -177,10 +178,7 @@ def follow(
 
     A printed mail is leased, and read when the next one comes. `mail done` ends it.
     """
-    import sys
     from itertools import islice
-
-    from standfast.cli.open_store import opened
 
     with opened() as sf, sf.mail.follow(to, thread=thread, for_=for_, timeout=idle) as mails:
         for one in islice(mails, limit):

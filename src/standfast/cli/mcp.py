@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 
 from standfast.cli.frame import command, option
+from standfast.cli.open_store import opened
 from standfast.cli.output import Out
+from standfast.errors import InvalidInput
 
 
 @command("mcp", examples=("claude mcp add standfast -- standfast mcp", "standfast mcp --socket ~/.standfast/mcp.sock"))
@@ -13,7 +15,6 @@ from standfast.cli.output import Out
 @option("--socket", metavar="PATH", help="Serve every connection to this Unix socket (mode 0600), until a signal.")
 def mcp(out: Out, tools: bool, socket: str | None) -> None:
     """Serve the tools of this store to one agent over stdio, until it hangs up. An agent starts this."""
-    from standfast.errors import InvalidInput
     from standfast.modules import install
 
     try:
@@ -25,8 +26,6 @@ def mcp(out: Out, tools: bool, socket: str | None) -> None:
         raise InvalidInput(
             "the MCP server needs packages that are not installed", install("mcp"), code="missing_extra"
         ) from error
-    from standfast.cli.open_store import opened
-
     if socket is not None:
         # A call over a socket never counts as a call by the person who started the server.
         os.environ.setdefault("STANDFAST_ACTOR", f"mcp:{os.path.basename(socket)}")

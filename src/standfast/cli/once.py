@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from time import localtime, mktime, strftime
 from typing import TYPE_CHECKING
 
 import click
 
+from standfast import hints
 from standfast.cli.frame import Command, Refused, argument, command, option
 from standfast.cli.output import Out
+from standfast.clock import SYSTEM, parse_duration
 
 if TYPE_CHECKING:
     from standfast.clock import Clock
@@ -21,8 +24,6 @@ class Once(Command):
         if "--" in args and not {"-h", "--help"}.intersection(before := args[: args.index("--")]):
             self.get_params(ctx)
             if not isinstance(self.make_parser(ctx).parse_args(list(before))[0].get("key"), str):
-                from standfast import hints
-
                 raise Refused(
                     "KEY is missing before --", hints.command("once", *before, "KEY", *args[len(before) :]), ctx
                 )
@@ -90,7 +91,6 @@ def once(
     probe, or exits 6. A command that a signal ended is in doubt too.
     """
     from standfast.cli.once_run import Asked, run_once
-    from standfast.clock import SYSTEM, parse_duration
 
     asked = Asked(
         key=f"{key}@{period(per, SYSTEM)}" if per else key,
@@ -116,16 +116,12 @@ def once(
 
 def period(per: str, clock: Clock) -> str:
     """The hour, day or week it is now, where the person is."""
-    from time import localtime, strftime
-
     shapes: dict[str, str] = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d", "week": "%G-W%V"}
     return strftime(shapes[per], localtime(clock.now_us() // 1_000_000))
 
 
 def begins_us(per: str, clock: Clock) -> int:
     """When that hour, day or week began."""
-    from time import localtime, mktime
-
     now = localtime(clock.now_us() // 1_000_000)
     hour = now.tm_hour if per == "hour" else 0
     day = now.tm_mday - (now.tm_wday if per == "week" else 0)

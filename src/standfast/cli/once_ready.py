@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from standfast.actions import doubts, table
 from standfast.actions.action import Action, CannotTell, Facts
+from standfast.cli.render import printed
 
 if TYPE_CHECKING:
     from standfast.clock import Clock, Duration
@@ -77,6 +78,4 @@ def ready_probe(argv: Sequence[str], cwd: str) -> Ready | None:
 
 def say(text: str) -> None:
     """One line on stderr."""
-    from standfast.cli.render import printed
-
     print(printed(text), file=sys.stderr, flush=True)

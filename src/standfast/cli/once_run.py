@@ -12,13 +12,18 @@ next call sees at once whether the command still runs.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
+from time import localtime, strftime, time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from standfast import clock
+from standfast import clock, serial
 from standfast.cli import once_files
-from standfast.cli.output import Out
+from standfast.cli.open_store import agent_session
+from standfast.cli.output import Out, dumps
+from standfast.cli.render import printed
+from standfast.config import load
 from standfast.errors import EffectInDoubt
 from standfast.ledger.effects.call import Applied, Call, NotApplied, Unknown
 from standfast.ledger.effects.declared import Options
@@ -85,7 +90,6 @@ class Killed(Exception):
 def run_once(out: Out, asked: Asked) -> int:
     """The exit code: the command's own, now or when it was run."""
     from standfast.cli.once_child import SIGNALS, Child
-    from standfast.config import load
     from standfast.handle import connect
 
     settings = load()
@@ -111,7 +115,6 @@ class _Once:
         self.mask = mask
 
     def run(self) -> int:
-        from standfast import serial
         from standfast.ledger.effects.perform import walk
 
         wanted = self.request()
@@ -166,7 +169,6 @@ class _Once:
 
     def request(self) -> Request:
         from standfast.cli.once_ready import ready_probe
-        from standfast.cli.open_store import agent_session
         from standfast.core.leases import ACTOR_US
         from standfast.ledger.effects import identity
         from standfast.ledger.effects.intent import request
@@ -277,7 +279,6 @@ class _Once:
     def replay(self, wanted: Request, result: Any) -> int:
         """The recorded output, byte for byte; on a terminal through the cleaner, because it is stored text now."""
         from standfast.cli.once_child import bytes_of
-        from standfast.cli.render import printed
 
         found = self.sf.effects._by_key(wanted.key, wanted.scope)
         self.out.say(f"standfast: replayed from {_when(found.ended_us or found.updated_us)}")
@@ -292,8 +293,6 @@ class _Once:
 
 def _failed_with(found: Effect) -> int | None:
     """The exit code of a command that failed, if that is what the doubt is about."""
-    import re
-
     said = re.fullmatch(r"Failed: exit (\d+)", found.error or "")
     return int(said.group(1)) if said else None
 
@@ -305,16 +304,12 @@ def _exit_of(result: Any) -> int:
 
 def _told(result: Any) -> str:
     """The result that a person gave when they resolved the effect."""
-    from standfast.cli.output import dumps
-
     if result is None:
         return ""
     return f"{result if isinstance(result, str) else dumps(result)}\n"
 
 
 def _when(us: int) -> str:
-    from time import localtime, strftime, time
-
     then = localtime(us // 1_000_000)
     today = strftime("%F", localtime(time())) == strftime("%F", then)
     return strftime("%H:%M" if today else "%Y-%m-%d %H:%M", then)
@@ -325,8 +320,6 @@ def compensating(command: tuple[str, ...]) -> Callable[[Any], dict[str, int]]:
 
     def run(result: Any) -> dict[str, int]:
         import subprocess
-
-        from standfast.cli.output import dumps
 
         try:
             done = subprocess.run(command, check=False, input=dumps(result).encode(), stdout=sys.stderr.fileno())

@@ -11,10 +11,14 @@ from standfast import hints
 from standfast.cli import exits
 from standfast.cli.answers import One, show
 from standfast.cli.backup import PLACE
+from standfast.cli.confirm import agreed
 from standfast.cli.frame import argument, command, option
 from standfast.cli.output import Out
 from standfast.cli.progress import reported
 from standfast.cli.restore_finish import finish, promote
+from standfast.clock import iso
+from standfast.config import load, parse_db_target, people
+from standfast.errors import Conflict
 
 if TYPE_CHECKING:
     from standfast.admin.copies.manifest import Manifest
@@ -53,7 +57,6 @@ def restore(
     """
     from standfast.admin.copies import choose, resource
     from standfast.admin.copies.restore import restore as restored
-    from standfast.config import load, parse_db_target
 
     settings = load()
     if copy == "finish":
@@ -104,10 +107,6 @@ def _here(
     out: Out, settings: Settings, manifest: Manifest, there: CopyPlace, confirm: str | None, *, ask: bool
 ) -> None:
     from standfast.admin.copies.here import here, plan
-    from standfast.cli.confirm import agreed
-    from standfast.clock import iso
-    from standfast.config import people
-    from standfast.errors import Conflict
 
     people.refuse("restores the store")
     what = plan(settings, manifest)

@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from standfast import hints
+from standfast import hints, serial
 from standfast.cli import exits
+from standfast.cli.confirm import agreed
+from standfast.cli.open_store import opened
 from standfast.cli.output import Out
+from standfast.cli.person_terminal import terminal_of_a_person
 from standfast.cli.values import plain
-from standfast.errors import InvalidInput
+from standfast.config import people
+from standfast.errors import ApprovalRequired, Conflict, InvalidInput
 from standfast.ids import short
 
 if TYPE_CHECKING:
@@ -25,8 +29,6 @@ CLOSE = "standfast restore finish --nothing-was-sent"
 def finish(out: Out, ask_each: bool, nothing_was_sent: bool) -> None:
     """Show the gap and the effects in doubt; then close it, or ask about each."""
     from standfast.admin import gap_changes
-    from standfast.cli.open_store import opened
-    from standfast.config import people
 
     if ask_each and nothing_was_sent:
         raise click.UsageError("give --ask-each or --nothing-was-sent")
@@ -52,9 +54,6 @@ def _lines(found: Open) -> list[str]:
 
 def _asked(out: Out, sf: Standfast, found: Open, lines: list[str], ask_each: bool) -> bool:
     """Whether the person said that nothing else was sent."""
-    from standfast.cli.person_terminal import terminal_of_a_person
-    from standfast.errors import ApprovalRequired
-
     try:
         with terminal_of_a_person("standfast restore finish") as terminal:
             for line in lines:
@@ -102,11 +101,7 @@ def _settled(out: Out, sf: Standfast, effect: Effect, said: str) -> bool:
 
 def promote(out: Out, settings: Settings, confirm: str | None) -> None:
     """Make the configured read-only copy the store to work in, after one question."""
-    from standfast import serial
     from standfast.admin.copies.here import copied, promote
-    from standfast.cli.confirm import agreed
-    from standfast.config import people
-    from standfast.errors import Conflict
 
     people.refuse("restores the store")
     there = copied(settings)

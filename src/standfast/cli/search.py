@@ -6,10 +6,13 @@ from typing import Any
 
 import click
 
-from standfast import hints
+from standfast import hints, when
 from standfast.cli.frame import Command, argument, command, option, scope_options
+from standfast.cli.open_store import opened
 from standfast.cli.output import Out
+from standfast.cli.progress import reported
 from standfast.cli.render import Column
+from standfast.config import load
 
 KINDS = ("message", "decision", "tool_call", "mail", "task")
 _HELP = ("-h", "-v")
@@ -47,10 +50,6 @@ class Search(Command):
 @scope_options
 def search(out: Out, words: tuple[str, ...], rebuild: bool, scope_choice: str | None, **asked: Any) -> None:
     """Find WORDS in messages, decisions, tool calls, mail and tasks; "a phrase", -without, begin*."""
-    from standfast.cli.open_store import opened
-    from standfast.cli.progress import reported
-    from standfast.config import load
-
     report = reported(out)
 
     def told(count: int) -> None:
@@ -82,8 +81,6 @@ def _quoted(word: str) -> str:
 
 
 def _shown(hit: dict[str, Any]) -> dict[str, Any]:
-    from standfast import when
-
     who = ":".join(part for part in (hit["author"] or hit["agent"], hit["role"] or hit["tool"]) if part)
     where = hit["session_key"] or hit["id"][-6:]
     return {**hit, "when": when.shown(hit["occurred_us"]).local[4:-3], "who": who, "where": where}

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from shlex import join
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast import hints
+from standfast import hints, serial
 from standfast.cli.answers import Many, One, literal
 from standfast.cli.frame import SESSION_VARIABLE, argument, noun, option
+from standfast.cli.open_store import opened
 from standfast.cli.output import Out
 from standfast.cli.render import Column, clean_lines
 from standfast.cli.values import DURATION, home_short, moment, plain, repository
+from standfast.clock import SYSTEM
+from standfast.config import load, people
 from standfast.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -97,7 +101,6 @@ session.generate(
 def open_(out: Out, key: str, agent: str | None, for_: str | None, pid: int | None) -> None:
     """Open or resume the session KEY and hold it in this actor's name. It is yours until `session end`."""
     from standfast.cli.lock import held_for
-    from standfast.config import load
     from standfast.handle import connect
 
     if pid is not None and not _alive(pid):
@@ -131,7 +134,6 @@ def run(out: Out, key: str, agent: str | None, command: tuple[str, ...]) -> None
 @argument("key")
 def resume(out: Out, key: str) -> None:
     """Run the command of the session KEY again, where it ran before. Nothing does this by itself."""
-    from standfast.cli.open_store import opened
     from standfast.cli.session_run import run_in_session
 
     with opened(create=False) as sf:
@@ -150,7 +152,6 @@ def resume(out: Out, key: str) -> None:
 def _confirm(sf: Standfast, found: SessionRecord) -> None:
     """A command that another actor may have stored is read by a person before it runs."""
     from standfast.cli.stored_commands import Stored, confirm, is_confirmed, is_mine
-    from standfast.config import people
 
     if sf.gates.check(found.command or ()):  # the line that a hook reads does not have the command
         people.refuse("runs stored commands")
@@ -166,7 +167,6 @@ def _confirm(sf: Standfast, found: SessionRecord) -> None:
 @option("--yes", is_flag=True, help="Do not ask.")
 def take(out: Out, key: str, yes: bool) -> None:
     """End the current hold on the session KEY. The former holder's later writes are refused."""
-    from standfast.cli.open_store import opened
     from standfast.core.leases import holder_text
 
     with opened(create=False) as sf:
@@ -194,10 +194,6 @@ def say(
     out: Out, words: tuple[str, ...], role: str | None, once: str | None, node: str | None, content_json: bool
 ) -> None:
     """Put one message at the end of the session KEY. `-` reads it from standard input."""
-    from standfast import serial
-    from standfast.cli.open_store import opened
-    from standfast.config import load
-
     key, text = _key_and_text(words)
     settings = load()
     content = serial.loads(text, what="content") if content_json else text
@@ -227,8 +223,6 @@ session.generate(
 @option("--waiting", metavar="WHY", help="It waits for a person or an event.")
 def end(out: Out, key: str, failed: str | None, waiting: str | None) -> None:
     """End the session KEY that this actor holds: completed, unless it failed or waits."""
-    from standfast.cli.open_store import opened
-
     if failed is not None and waiting is not None:
         raise click.UsageError("either --failed or --waiting")
     state = "failed" if failed is not None else "waiting" if waiting is not None else "completed"
@@ -302,8 +296,6 @@ def _next(found: SessionRecord) -> str:
 
 def _key_and_text(words: tuple[str, ...]) -> tuple[str, str]:
     """KEY TEXT, or TEXT alone where the session is known."""
-    import sys
-
     known = os.environ.get(SESSION_VARIABLE)
     if len(words) == 1 and not known:
         raise click.UsageError("which session? standfast session say KEY TEXT, or set STANDFAST_SESSION")
@@ -314,7 +306,6 @@ def _key_and_text(words: tuple[str, ...]) -> tuple[str, str]:
 
 
 def _alive(pid: int) -> bool:
-    from standfast.clock import SYSTEM
     from standfast.core.leases import is_gone, process
 
     return not is_gone(str(process(pid, SYSTEM)), SYSTEM)
@@ -322,8 +313,6 @@ def _alive(pid: int) -> bool:
 
 def _ask(question: str, key: str) -> None:
     """Ask on the terminal; without one, say how to agree."""
-    import sys
-
     if not sys.stdin.isatty():
         raise InvalidInput(
             question.replace(" End its hold?", ""), f"to end its hold: {hints.command('session', 'take', key, '--yes')}"

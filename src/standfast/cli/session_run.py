@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 from standfast.cli.output import Out
+from standfast.config import load
 from standfast.errors import InvalidInput, StandfastError
 
 VARIABLE = "STANDFAST_SESSION"
@@ -34,7 +35,6 @@ _SI_KERNEL = 0x80
 
 def run_in_session(out: Out, key: str, command: tuple[str, ...], *, agent: str | None, cwd: str) -> int:
     """The exit code of the command; 128 + n if signal n ended it."""
-    from standfast.config import load
     from standfast.config.scope import carried
     from standfast.handle import connect
 

@@ -6,6 +6,7 @@ import click
 
 from standfast import hints
 from standfast.cli.frame import argument, command
+from standfast.cli.open_store import opened
 from standfast.cli.output import Out
 from standfast.errors import InvalidInput, NotFound
 
@@ -41,7 +42,6 @@ def show(ctx: click.Context, out: Out, id: str | None) -> None:
 
 
 def _found(id: str) -> list[str]:
-    from standfast.cli.open_store import opened
     from standfast.views.subjects import Subjects
 
     with opened(create=False) as sf:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -9,6 +10,7 @@ from itertools import chain
 from typing import Any
 
 from standfast.cli.frame import argument, command, option
+from standfast.cli.open_store import opened
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 from standfast.cli.values import DURATIONS, FIELD, iso_time
@@ -38,8 +40,6 @@ def sql(out: Out, query: tuple[str, ...], params: tuple[tuple[str, Any], ...], t
 
     An object by column name with --json and --jsonl. Writes are refused: every change is a command.
     """
-    from standfast.cli.open_store import opened
-
     text = checked(_text(query))
     with opened(create=False) as sf, ExitStack() as stack:
         rows = sf.rows(text, _params(text, dict(params)) or None)
@@ -52,8 +52,6 @@ def sql(out: Out, query: tuple[str, ...], params: tuple[tuple[str, Any], ...], t
 
 def _params(text: str, given: dict[str, Any]) -> dict[str, Any]:
     """The parameters of the query. Raises InvalidInput if one is missing or not in the query."""
-    import re
-
     outside_quotes = re.sub(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|::", " ", text)
     wanted = set(re.findall(r"(?<![:\w]):([A-Za-z_]\w*)", outside_quotes))
     if missing := sorted(wanted - given.keys()):
@@ -79,8 +77,6 @@ def _text(query: tuple[str, ...]) -> str:
 
 def checked(text: str) -> str:
     """The query, refused where its first word already says that it writes."""
-    import re
-
     if len(text) > QUERY_MAX_CHARACTERS:
         raise InvalidInput(f"the query is longer than {QUERY_MAX_CHARACTERS} characters")
     leading = re.match(r"(?:\s|;|--[^\n]*(?:\n|$)|/\*.*?\*/)*(\w*)", text, re.DOTALL)

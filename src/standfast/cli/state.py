@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from standfast import serial
 from standfast.cli.answers import Many, One, show
 from standfast.cli.frame import argument, noun, option
+from standfast.cli.open_store import opened
 from standfast.cli.output import Out
 from standfast.cli.render import Column, clean_lines
 from standfast.cli.values import DURATION, moment, plain, text_of
+from standfast.config import load, people
+from standfast.errors import InvalidInput
 
 if TYPE_CHECKING:
     from standfast.config import Settings
@@ -85,8 +90,6 @@ def set_(out: Out, key: str, value: str | None, everywhere: bool, **given: Any) 
 
     Every change gives the value its next version; `standfast state swap` writes only over the one you read.
     """
-    from standfast.cli.open_store import opened
-
     made_of, wish = _value(value, given), _wish(given)
     with opened(_settings(everywhere)) as sf:
         made = sf.state.set(key, made_of, namespace=given["namespace"], **wish)
@@ -103,8 +106,6 @@ def set_(out: Out, key: str, value: str | None, everywhere: bool, **given: Any) 
 @written
 def swap(out: Out, key: str, value: str | None, version: int, everywhere: bool, **given: Any) -> None:
     """Store VALUE under KEY only over this version: of two writers one wins, and the other exits 4."""
-    from standfast.cli.open_store import opened
-
     made_of, wish = _value(value, given), _wish(given)
     with opened(_settings(everywhere)) as sf:
         made = sf.state.swap(key, made_of, version=version, namespace=given["namespace"], **wish)
@@ -159,8 +160,6 @@ def verify(out: Out, keys: tuple[str, ...], namespace: str, timeout: str, dry_ru
     everything is fresh. Nothing else runs these commands. For people: refused to agents.
     """
     from standfast.cli import state_verify
-    from standfast.cli.open_store import opened
-    from standfast.config import people
 
     if not dry_run:
         people.refuse("runs stored commands")
@@ -185,15 +184,11 @@ def _written(out: Out, made: Entry) -> None:
 
 
 def _settings(everywhere: bool) -> Settings:
-    from standfast.config import load
-
     return load(outside=everywhere)
 
 
 def _wish(given: dict[str, Any]) -> dict[str, Any]:
     """Set the end, the schema or the command; the others stay."""
-    from standfast import serial
-
     for name in ("schema", "verify"):
         if given[name] is not None and given[f"no_{name}"]:
             raise click.UsageError(f"--{name} and --no-{name} say opposite things")
@@ -213,8 +208,6 @@ def _value(text: str | None, given: dict[str, Any]) -> Any:
     if text is None:
         return parsed(_decoded(_read(given["file"]), given["file"]).removesuffix("\n"), given["form"])
     if text == "-":
-        import sys
-
         return parsed(
             _decoded(sys.stdin.buffer.read(FILE_MAX_BYTES), "standard input").removesuffix("\n"), given["form"]
         )
@@ -223,9 +216,6 @@ def _value(text: str | None, given: dict[str, Any]) -> Any:
 
 def parsed(text: str, form: str) -> Any:
     """Text, or what it says as JSON. A value that begins like an object, a list or a string must be valid JSON."""
-    from standfast import serial
-    from standfast.errors import InvalidInput
-
     if form == "text":
         return text
     try:
@@ -238,8 +228,6 @@ def parsed(text: str, form: str) -> Any:
 
 
 def _read(path: str) -> bytes:
-    from standfast.errors import InvalidInput
-
     try:
         with open(path, "rb") as file:
             return file.read(FILE_MAX_BYTES)
@@ -248,8 +236,6 @@ def _read(path: str) -> bytes:
 
 
 def _decoded(data: bytes, what: str) -> str:
-    from standfast.errors import InvalidInput
-
     try:
         return data.decode()
     except UnicodeDecodeError as error:

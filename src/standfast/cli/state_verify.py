@@ -20,6 +20,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from standfast import crash, hints, serial
+from standfast.clock import parse_duration
+from standfast.config import people
 from standfast.errors import ApprovalRequired, InvalidInput, NotFound, VersionConflict
 
 if TYPE_CHECKING:
@@ -59,7 +61,6 @@ def _all(sf: Standfast, namespace: str) -> Iterator[Entry]:
 
 def run(sf: Standfast, entries: Sequence[Entry], timeout_s: float) -> list[Entry]:
     """Run the command of each value, one after the other, and record its answer."""
-    from standfast.config import people
     from standfast.serial.redaction import redacted
 
     people.refuse("runs stored commands")
@@ -129,8 +130,6 @@ def ask(one: Entry, timeout_s: float) -> tuple[str, str]:
 
 
 def checked_timeout_s(text: str) -> float:
-    from standfast.clock import parse_duration
-
     timeout_s = parse_duration(text) / 1_000_000
     if not 0 < timeout_s <= TIMEOUT_MAX_S:
         raise InvalidInput(f"a command may take up to {TIMEOUT_MAX_S / 60:.0f} minutes", "--timeout 30s")

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast import hints
+from standfast import hints, when
 from standfast.cli.frame import command, option, scope_options
+from standfast.cli.open_store import exists, opened, refuse_missing
 from standfast.cli.output import Out
-from standfast.cli.values import plain
+from standfast.cli.values import ago, home_short, plain, repository_name
+from standfast.config import load
 
 if TYPE_CHECKING:
     from standfast.config import Settings
@@ -46,9 +48,6 @@ def status_command(out: Out, problems: bool, follow: bool, limit: int | None, sc
 
     Inside a repository it shows that repository's items and counts those of others; outside it shows all.
     """
-    from standfast.cli.open_store import exists, opened, refuse_missing
-    from standfast.config import load
-
     settings = load(outside=scope_choice == "global")
     refuse_missing(settings)
     asked = [f"--{scope_choice}"] * bool(scope_choice) + ["--problems"] * problems
@@ -152,8 +151,6 @@ def _place(settings: Settings) -> dict[str, Any]:
 
 
 def _lines(out: Out, data: dict[str, Any], limit: int, options: list[str]) -> Iterator[str]:
-    from standfast.cli.values import home_short, repository_name
-
     about = f"{data['engine']}, schema {data['schema_version']}" if data["exists"] else data["engine"]
     yield from out.pairs(
         [
@@ -181,9 +178,6 @@ def _lines(out: Out, data: dict[str, Any], limit: int, options: list[str]) -> It
 
 def _need(out: Out, need: dict[str, Any]) -> Iterator[str]:
     """What it is, where and since when, and the command that settles it."""
-    from standfast import when
-    from standfast.cli.values import ago, home_short
-
     where = home_short(need["scope"]) or ("" if need["here"] else "no repository")
     session = f"session {need['session']}" if need["session"] else ""
     since = f"{ago(need['since_us'])} ({when.shown(need['since_us']).local[:-3]})"

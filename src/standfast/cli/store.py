@@ -11,10 +11,14 @@ from standfast import hints
 from standfast.cli import exits
 from standfast.cli.confirm import agreed
 from standfast.cli.frame import argument, choose_store, noun, option
+from standfast.cli.open_store import opened
 from standfast.cli.output import Out
 from standfast.cli.progress import reported
-from standfast.cli.render import Column
+from standfast.cli.render import Column, clean_lines
+from standfast.clock import iso
+from standfast.config import load, people
 from standfast.core.units import size
+from standfast.errors import Conflict, InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from standfast.admin.copies.places import CopyPlace
@@ -58,7 +62,6 @@ def list_(out: Out) -> None:
 def show(out: Out, store_id: str | None) -> None:
     """Show one remembered store: the ID or the end of it; without one, the store that is configured here."""
     from standfast.db import store_memory
-    from standfast.errors import InvalidInput, NotFound
 
     around = _around()
     if store_id is None:
@@ -80,9 +83,7 @@ def show(out: Out, store_id: str | None) -> None:
 @option("--if-missing", is_flag=True, help="Exit 0 if there is a store already: for unattended starts.")
 def create(out: Out, if_missing: bool) -> None:
     """Create an empty store, NAME or the configured one, also where a remembered one is missing (not for agents)."""
-    from standfast.config import load
     from standfast.db import store_memory
-    from standfast.errors import Conflict
     from standfast.handle import connect
 
     settings = load()
@@ -110,7 +111,6 @@ def create(out: Out, if_missing: bool) -> None:
 def push(out: Out, to: str, payloads: bool) -> None:
     """Copy the journal to PostgreSQL, s3://BUCKET/NAME or a directory, each event once."""
     from standfast.admin import push as pushing
-    from standfast.cli.open_store import opened
 
     with opened(create=False) as sf:
         done = pushing.push(sf._store, to, payloads=payloads, progress=reported(out))
@@ -123,8 +123,6 @@ def push(out: Out, to: str, payloads: bool) -> None:
 def reset(out: Out, confirm: str | None) -> None:
     """Move the store aside and forget it. Nothing is deleted. For people: refused to agents."""
     from standfast.admin import store_reset
-    from standfast.config import load, people
-    from standfast.errors import Conflict
 
     people.refuse("resets the store")
     settings = load()
@@ -148,8 +146,6 @@ def _planned(made: Plan) -> dict[str, Any]:
 
 
 def _lines(made: Plan) -> list[str]:
-    from standfast.cli.render import clean_lines
-
     stores = ", ".join(made.store_ids) or "not remembered"
     lines = [f"Reset the store at {made.place} ({stores})."]
     if made.moves:
@@ -162,7 +158,6 @@ def _lines(made: Plan) -> list[str]:
 
 def plain(known: Remembered, around: Around) -> dict[str, Any]:
     """One remembered store as commands print it."""
-    from standfast.clock import iso
     from standfast.db import store_memory
 
     place = known.places[0] if known.places else None
@@ -195,8 +190,6 @@ def _unknown(name: str, path: str, here: Place | None) -> dict[str, Any]:
 
 def _on_disk(path: str | None) -> dict[str, Any]:
     """Size and last write of database and WAL, by the directory alone: the files are not opened."""
-    from standfast.clock import iso
-
     found = [os.stat(path + end) for end in ("", "-wal") if os.path.exists(path + end)] if path is not None else []
     written = max((one.st_mtime_ns // 1000 for one in found), default=None)
     return {"size_bytes": sum(one.st_size for one in found), "written": iso(written) if written else ""}
@@ -205,7 +198,6 @@ def _on_disk(path: str | None) -> dict[str, Any]:
 def _copied(copies: CopyPlace, store_id: str) -> str:
     """When the newest copy was written; S3 is not asked, because each store would take a round trip."""
     from standfast.admin.copies.places import Directory
-    from standfast.clock import iso
 
     if not isinstance(copies, Directory):
         return ""
@@ -229,7 +221,6 @@ class Around(NamedTuple):
 
 def _around() -> Around:
     from standfast.admin.copies.places import configured
-    from standfast.config import load
     from standfast.config.named_stores import named_stores
     from standfast.db.store_memory import place_of
 

@@ -11,6 +11,8 @@ import os
 from typing import NamedTuple
 
 from standfast import serial
+from standfast.cli.person_terminal import terminal_of_a_person
+from standfast.config import files, people
 from standfast.errors import ApprovalRequired
 
 FILE = "confirmed.json"
@@ -45,8 +47,6 @@ def is_confirmed(stored: Stored, data_dir: str) -> bool:
 def confirm(stored: Stored, data_dir: str, again: str) -> None:
     """Show it and ask. Raises ApprovalRequired without a terminal and without a yes; `again` is what to type then."""
     from standfast.cli.approval_question import broken, visible
-    from standfast.cli.person_terminal import terminal_of_a_person
-    from standfast.config import people
 
     people.refuse("runs stored commands")
     by = ", ".join(stored.by) or "an unknown author"
@@ -68,8 +68,6 @@ def _person(actor: str) -> str:
 
 
 def _confirmed(data_dir: str) -> list[str]:
-    from standfast.config import files
-
     path = os.path.join(data_dir, FILE)
     if not os.path.exists(path):
         return []
@@ -78,8 +76,6 @@ def _confirmed(data_dir: str) -> list[str]:
 
 
 def _remember(stored: Stored, data_dir: str) -> None:
-    from standfast.config import files
-
     files.private_directory(data_dir)
     kept = [*_confirmed(data_dir), stored.hash][-CONFIRMED_MAX:]
     files.write(os.path.join(data_dir, FILE), serial.canonical(kept) + "\n")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from standfast import serial
 from standfast.cli.answers import Many, One, show
 from standfast.cli.frame import argument, noun, option, scope_options
+from standfast.cli.open_store import opened
 from standfast.cli.output import Out
 from standfast.cli.render import Column, clean_lines
 from standfast.cli.values import DURATION, moment, plain, short, text_of
@@ -65,8 +68,6 @@ task.generate(
 @option("--cool-down", type=DURATION, help="Keep it closed if it is reported again within this time.")
 def sweep(out: Out, source: str, seen: tuple[str, ...], nothing: bool, absent_max: int, cool_down: str | None) -> None:
     """Report everything that SOURCE sees now. A task that is missing --absent-max times in a row is closed."""
-    from standfast.cli.open_store import opened
-
     sightings = [] if nothing else list(seen) or _lines()
     with opened() as sf:
         swept = sf.tasks.sweep(source, seen=sightings, absent_max=absent_max or None, cool_down=cool_down)
@@ -259,10 +260,6 @@ def _rest(out: Out, shown: Shown) -> list[str]:
 
 def _lines() -> list[Any]:
     """Titles, one a line; a line that begins with a brace is a JSON object with more than a title."""
-    import sys
-
-    from standfast import serial
-
     if sys.stdin.isatty():
         raise click.UsageError("sweep needs --seen TITLE, lines on stdin, or --nothing")
     lines = [line.strip() for line in sys.stdin]

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast import hints
+from standfast import hints, when
 from standfast.cli.frame import argument, command, option, scope_options
+from standfast.cli.open_store import opened
 from standfast.cli.output import Out
 from standfast.cli.render import Column, clean, markdown
 from standfast.cli.values import DURATION, TIME, home_short, plain
+from standfast.clock import format_duration, iso
+from standfast.config import load
 from standfast.ids import is_id, short
 
 if TYPE_CHECKING:
@@ -76,8 +79,6 @@ def timeline(
 
     `seen`: standfast recorded it. `said`: an agent or a person reported it. Outside a repository it shows all.
     """
-    from standfast.cli.open_store import opened
-    from standfast.config import load
     from standfast.views import coverage
 
     if (html or md) and not out.for_people:
@@ -162,7 +163,6 @@ def _options(asked: dict[str, Any]) -> list[str]:
 
 def _rest(found: Timeline, options: list[str]) -> str:
     """The command that shows what was left out: more rows, or the same span from the last row on."""
-    from standfast.clock import iso
     from standfast.views.timeline import ROWS_MAX
 
     if len(found.entries) < ROWS_MAX:
@@ -181,8 +181,6 @@ def _as_json(found: Timeline) -> dict[str, Any]:
 
 
 def _head(found: Timeline) -> str:
-    from standfast import when
-
     start, end = when.shown(found.from_us), when.shown(found.until_us)
     last = end.local if end.local[:14] != start.local[:14] else end.local[15:]
     if found.at is None:
@@ -197,8 +195,6 @@ def _unsettled(sf: Standfast, found: Timeline) -> dict[str, str]:
 
 def _rows(found: Timeline, now: dict[str, str]) -> Iterator[dict[str, str]]:
     """Entries and gaps in one order. A line names the day where one begins."""
-    from standfast import when
-
     day = ""
     last = {entry.subject: n for n, entry in enumerate(found.entries)}
     gaps = sorted(found.gaps, key=lambda gap: (gap.from_us, gap.until_us))
@@ -228,9 +224,6 @@ def _rows(found: Timeline, now: dict[str, str]) -> Iterator[dict[str, str]]:
 
 
 def _gap(gap: Gap) -> str:
-    from standfast import when
-    from standfast.clock import format_duration
-
     start, end = when.shown(gap.from_us).local[4:-3], when.shown(gap.until_us).local[4:-3]
     if gap.open_start and gap.open_end:
         return "(nothing is recorded)"

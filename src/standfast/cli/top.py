@@ -11,13 +11,17 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import localtime, strftime
 from typing import TYPE_CHECKING
 
 from standfast.cli import render
 from standfast.cli.frame import command, option, scope_options
+from standfast.cli.open_store import opened
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 from standfast.cli.values import moment
+from standfast.clock import format_duration
+from standfast.config import load
 
 if TYPE_CHECKING:
     from standfast.views.fleet import Fleet, Member
@@ -45,8 +49,6 @@ EMPTY = "no session works, waits or crashed here: standfast session list"
 @scope_options
 def top(out: Out, once: bool, scope_choice: str | None) -> None:
     """Show the sessions that work, wait or crashed, the waiting ones first, until you press q."""
-    from standfast.cli.open_store import opened
-    from standfast.config import load
     from standfast.views import coverage
     from standfast.views.fleet import Fleets
 
@@ -83,8 +85,6 @@ class Rows:
 
 def lines(fleet: Fleet, members: list[Member], width: int, *, color: bool = False, height: int = 0) -> list[str]:
     """One frame: the counts, a row for each session, and the next command for those that wait or crashed."""
-    from time import localtime, strftime
-
     counts = [f"{n:,} {text}" for state, text in COUNTED.items() if (n := _count(members, state))]
     more = f"; {fleet.elsewhere:,} in other repositories: standfast top --all" if fleet.elsewhere else ""
     clock = strftime("%H:%M:%S", localtime(fleet.now_us // 1_000_000))
@@ -123,8 +123,6 @@ def _table(fleet: Fleet, members: list[Member], width: int, *, color: bool) -> I
 
 
 def _cells(fleet: Fleet, member: Member, wide: bool) -> tuple[str, ...]:
-    from standfast.clock import format_duration
-
     seconds = max(fleet.now_us - member.since_us, 0) // 1_000_000
     age = format_duration(seconds * 1_000_000, parts=1)
     clean = render.clean

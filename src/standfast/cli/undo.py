@@ -9,6 +9,7 @@ import click
 from standfast import hints
 from standfast.cli.answers import Many, One, show
 from standfast.cli.frame import argument, command, option
+from standfast.cli.open_store import opened
 from standfast.cli.output import Out
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ def undo(out: Out, what: str | None, actor: str | None, since: str | None, commi
 
     RECEIPT or ID names one change: of an ID, the newest. --actor and --since name all by that actor since then.
     """
-    from standfast.cli.open_store import opened
-
     if what is not None and (actor or since):
         raise click.UsageError("name one change, or several with --actor and --since")
     if commit and not (what or actor or since):

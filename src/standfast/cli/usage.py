@@ -5,8 +5,10 @@ from __future__ import annotations
 import click
 
 from standfast.cli.frame import command, option, scope_options
+from standfast.cli.open_store import opened
 from standfast.cli.output import Out
 from standfast.cli.render import Column
+from standfast.config import load
 
 BY = ("session", "agent", "model", "day", "repository")
 
@@ -18,9 +20,6 @@ BY = ("session", "agent", "model", "day", "repository")
 @scope_options
 def usage(out: Out, by: str, since: str | None, limit: int, scope_choice: str | None) -> None:
     """Sum the tokens and the cost that were imported from transcripts. Nothing is estimated."""
-    from standfast.cli.open_store import opened
-    from standfast.config import load
-
     with opened(load(outside=scope_choice == "global"), create=False) as sf:
         found = sf.usage.list(by=by, since=since, everywhere=scope_choice == "all", limit=limit)
     columns = ("responses", "input_tokens", "cached_input_tokens", "output_tokens")

@@ -9,7 +9,10 @@ import click
 
 from standfast.cli import exits, values
 from standfast.cli.frame import argument, command, option
+from standfast.cli.open_store import opened
 from standfast.cli.output import Out
+from standfast.cli.progress import reported
+from standfast.errors import InvalidInput
 
 if TYPE_CHECKING:
     from standfast.core.journal import Journal
@@ -27,8 +30,6 @@ if TYPE_CHECKING:
 @option("--against", metavar="MANIFEST", help="The manifest of a copy, as a file or by the copy's id.")
 def verify(out: Out, receipt: str | None, against: str | None) -> None:
     """Prove that a RECEIPT is in the journal, unchanged; without one, check the whole journal. Exits 1 on a change."""
-    from standfast.cli.open_store import opened
-
     if receipt is not None and against is not None:
         raise click.UsageError("a receipt and --against are two checks: give one of them")
     with opened(create=False) as sf:
@@ -41,8 +42,6 @@ def verify(out: Out, receipt: str | None, against: str | None) -> None:
 
 
 def _check(out: Out, journal: Journal, against: str | None) -> None:
-    from standfast.cli.progress import reported
-
     done = journal.check(against=against, progress=reported(out))
     rows, newer = values.counted(done.events, "row"), values.counted(done.open, "newer row")
     digests = f"digests up to row {done.upto_seq:,}; {newer} without a digest yet" if done.upto_seq else "no digest yet"
@@ -56,7 +55,6 @@ def _check(out: Out, journal: Journal, against: str | None) -> None:
 def _witness(sf: Standfast, named: str) -> str:
     """The digest in a manifest: of a file, or of a copy of this store by its id."""
     from standfast.admin.copies import manifest
-    from standfast.errors import InvalidInput
 
     if os.path.exists(named):
         try:

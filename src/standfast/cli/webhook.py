@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from standfast import serial
 from standfast.cli.answers import One
 from standfast.cli.answers import show as show_answer
 from standfast.cli.frame import Command, argument, noun, option
-from standfast.cli.output import Out
+from standfast.cli.open_store import opened
+from standfast.cli.output import Out, dumps
 from standfast.cli.render import clean_lines
 from standfast.cli.values import second, short
+from standfast.errors import InvalidInput
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
@@ -75,8 +79,6 @@ def receive(out: Out, source: str, file: str, event_id: str, text: bool, **given
 
     Whether the delivery is genuine is not checked here: verify signatures before.
     """
-    from standfast.cli.open_store import opened
-
     command = _command()
     payload = _payload(file, text=text)
     with opened() as sf:
@@ -184,8 +186,6 @@ webhook.generate(
 
 
 def _lines(out: Out, shown: Shown) -> list[str]:
-    from standfast.cli.output import dumps
-
     event, letter = shown.event, shown.letter
     waits = event.state == "received" and event.holder is None
     pairs = [
@@ -224,11 +224,6 @@ def _found(event: WebhookEvent) -> str:
 
 def _payload(file: str, *, text: bool) -> Any:
     """The delivered body: JSON, or text if the content type says so."""
-    import sys
-
-    from standfast import serial
-    from standfast.errors import InvalidInput
-
     if file == "-" and (sys.stdin is None or sys.stdin.isatty()):
         raise click.UsageError("what was delivered? a FILE, or the body on standard input")
     data = _bytes(file, serial.PAYLOAD_MAX_BYTES)
@@ -250,8 +245,6 @@ def _payload(file: str, *, text: bool) -> Any:
 
 def _bytes(file: str, limit_bytes: int) -> bytes:
     """At most one byte more than may be stored: a sender of a terabyte gets an error."""
-    import sys
-
     if file == "-":
         return sys.stdin.buffer.read(limit_bytes + 1)
     try:

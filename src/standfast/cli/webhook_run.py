@@ -14,8 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from standfast import hints
+from standfast import hints, serial
 from standfast.cli.output import Out
+from standfast.cli.values import plain
+from standfast.config import load
+from standfast.serial import clean
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
@@ -30,8 +33,6 @@ def answer(out: Out, event: WebhookEvent, argv: tuple[str, ...]) -> int:
         return _replayed(out, event)
     ended, code = _handled(out, argv, event.id)
     if not out.for_people:
-        from standfast.cli.values import plain
-
         out.record(plain(ended))
     elif ended.state != "done":
         again = "given up" if ended.state == "dead" else f"attempt {ended.attempts} of {ended.attempts_max}"
@@ -43,7 +44,6 @@ def answer(out: Out, event: WebhookEvent, argv: tuple[str, ...]) -> int:
 def _handled(out: Out, argv: tuple[str, ...], id: str) -> tuple[WebhookEvent, int]:
     """Claim the event and run the command: the event as it ended, and the exit code."""
     from standfast.cli.once_child import SIGNALS, Child
-    from standfast.config import load
     from standfast.handle import connect
 
     settings = load()
@@ -85,7 +85,6 @@ def _run(sf: Standfast, event: WebhookEvent, child: Any, body: int) -> tuple[Web
 def _replayed(out: Out, event: WebhookEvent) -> int:
     from standfast.cli.once_child import bytes_of
     from standfast.cli.once_run import _told, _when
-    from standfast.cli.values import plain
 
     if not out.for_people:
         out.record(plain(event))
@@ -132,13 +131,9 @@ def _write(fd: int, data: bytes) -> None:
 
 
 def _text(payload: Any) -> str:
-    from standfast import serial
-
     return payload if isinstance(payload, str) else serial.canonical(payload)
 
 
 def _last_line(said: Any) -> str:
-    from standfast.serial import clean
-
     lines = [line for line in said.splitlines() if line.strip()] if isinstance(said, str) else []
     return clean(lines[-1], SAID_MAX) if lines else ""

@@ -15,9 +15,11 @@ from collections.abc import Iterator
 from contextlib import chdir
 from typing import TYPE_CHECKING, Any
 
-from standfast import hints
+from standfast import hints, when
 from standfast.cli.demo.server import PullServer
+from standfast.cli.open_store import opened
 from standfast.cli.output import Out
+from standfast.ids import is_id, short
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
@@ -105,9 +107,6 @@ def _end(story: Story, place: str, rows: list[str], session_id: str) -> None:
 
 
 def _timeline(sf: Standfast, key: str) -> Iterator[str]:
-    from standfast import when
-    from standfast.ids import is_id, short
-
     for entry in sf.timeline(window="10m", session=key).entries:
         about = short(entry.subject) if is_id(entry.subject) else entry.subject
         summary = f"  {entry.summary}" if entry.summary else ""
@@ -115,8 +114,6 @@ def _timeline(sf: Standfast, key: str) -> Iterator[str]:
 
 
 def _opened() -> Standfast:
-    from standfast.cli.open_store import opened
-
     return opened()
 
 
