@@ -1,7 +1,7 @@
 """`standfast hook AGENT`: what an agent's hooks call, hundreds of times an hour.
 
 It runs inside an agent's turn. It starts before click is loaded; it never fails, never waits long, and prints nothing
-but the brief at the start and a refusal by a gate:
+but the brief at the start, a refusal by a gate or a budget, and lines about mail and budgets:
 
     read stdin ─▶ one record ─┬─▶ a call or an answer, and nothing waits for this agent: the spool
                               └─▶ else the store, for at most a second ─▶ else the spool
@@ -252,6 +252,8 @@ class Hearing:
         if not kept:
             refused = self._without_the_store()
         event = str(self.payload.get("hook_event_name") or "")
+        if refused and self.heard is not None and self.heard.kind == "prompt":
+            return answers.prompt_refused(self.agent, refused)
         if refused:
             return answers.denied(self.agent, event, refused)
         if kept and question:
@@ -338,9 +340,10 @@ class Hearing:
             if self.heard.kind in ("start", "compacted"):
                 self.brief = brief(sf)
             self.brief = "\n".join(text for text in (self.brief, kept.line) if text)
+            spent = kept.limited and self._limits(sf, kept.session_id)
             with suppress(OSError, StorageError):  # the next hook opens the store again
                 self._make_key()
-                self._refresh(sf, kept)
+                self._refresh(sf, kept, spent=spent)
             self._drain(sf)
             resumes = self.heard.kind == "start" and (self.heard.facts or {}).get("source") not in ("compact", "clear")
             if resumes and hooks.acted(kept.session_id):
@@ -349,7 +352,18 @@ class Hearing:
                 cwd, at_us = self.heard.cwd, self.heard.at_us
                 self.unanswered = unanswered.waiting(sf._store, kept.session_id, cwd, at_us)
 
-    def _refresh(self, sf: Any, kept: Kept) -> None:
+    def _limits(self, sf: Any, session_id: str) -> bool:
+        """Count the agent's usage, and judge by its budgets. Whether an exhausted one waits for its next hook."""
+        from standfast.interchange.hooks import limits, payloads
+
+        assert self.heard is not None
+        limits.count(sf._store, self.agent, self.payload.get("transcript_path"))
+        judged = limits.HookLimits(sf._store).judge(self.heard, session_id, payloads.asked(self.payload))
+        self.brief = "\n".join(text for text in (self.brief, judged.line) if text)
+        self.refused = self.refused or judged.refused
+        return judged.waits
+
+    def _refresh(self, sf: Any, kept: Kept, *, spent: bool) -> None:
         """Bring `gates.json` and `attention.json` up to the store."""
         from standfast.interchange.hooks import attention
         from standfast.interchange.hooks.record import LEAVING
@@ -362,7 +376,7 @@ class Hearing:
         if self.heard.kind in LEAVING:
             attention.forget(self.settings, key, now_us)
         elif self.heard.kind != "check":
-            waits = ["gates"] * bool(kept.gates) + ["mail"] * kept.mail
+            waits = ["gates"] * bool(kept.gates) + ["mail"] * kept.mail + ["budgets"] * spent
             attention.refresh(self.settings, key, now_us, keyspaces=kept.keyspaces, waits=waits)
 
     def _gates(self, hooks: Any, session_id: str, rows: list[Any]) -> None:

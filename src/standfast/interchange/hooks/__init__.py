@@ -6,6 +6,7 @@
     spool_paths.py  where a spool may be, and whether anything is in it
     attention.py  which agents have nothing waiting, so that their hooks need no store
     judge.py      which tool calls must wait for a person or an effect
+    limits.py     usage that is counted afterwards, and what exhausted budgets refuse
     answers.py    answers, each agent in its own format
 
 A hook runs inside an agent's turn: it never raises, never waits long, and says nothing

@@ -16,6 +16,11 @@ def denied(agent: str, event: str, reason: str) -> str:
     return json.dumps({"decision": "deny", "reason": reason})
 
 
+def prompt_refused(agent: str, reason: str) -> str:
+    """Refuse a prompt, with the words its user is to read."""
+    return json.dumps({"decision": "block" if agent in ("claude-code", "codex") else "deny", "reason": reason})
+
+
 def ask(event: str, question: str) -> str:
     """Let the agent ask its user, in its own prompt. Only Claude Code can: `payloads.can_ask`."""
     return _specific(event, {"permissionDecision": "ask", "permissionDecisionReason": question})

@@ -69,6 +69,8 @@ class Kept(NamedTuple):
     """Whether mail waits that the session was not shown."""
     line: str = ""
     """What to tell the agent about its mail."""
+    limited: bool = False
+    """Whether any budget is set."""
 
 
 class Hooks(Resource):
@@ -83,6 +85,8 @@ class Hooks(Resource):
         repositories.join(tx)
         kept = _keep(tx, heard, late=False)
         leases.renew_held(tx)
+        if heard.kind != "check":
+            kept = kept._replace(limited=tx.maybe(SQL.limited) is not None)
         if heard.kind in LEAVING or heard.kind == "check":
             return kept
         keyspaces = _keyspaces(tx, kept.session_id)

@@ -87,6 +87,9 @@ WHERE removed_us IS NULL AND (paused_until_us IS NULL OR paused_until_us <= :now
 ORDER BY id
 LIMIT :limit
 
+-- name: limited
+SELECT 1 AS limited FROM budget WHERE removed_us IS NULL LIMIT 1
+
 -- The newest session of an agent's hooks or transcripts.
 -- name: last_heard
 SELECT max(updated_us) AS us FROM session WHERE agent = :agent
