@@ -59,8 +59,8 @@ SELF = "standfast_prove.campaigns.vandal"
 WRITERS = 4
 EFFECTS = 8
 EFFECT_EVERY = 4
-PATIENCE_S = 40.0
-"""Longer than a write may wait for its turn (30 s): who is silent for longer hangs."""
+PATIENCE_S = 120.0
+"""A write waits up to 30 s for its turn, and the first one after `rm` takes a copy: a process silent for longer hangs."""
 ANSWERS = 6
 """So many answers each process waits for after the act."""
 PAUSE_S = 0.002
