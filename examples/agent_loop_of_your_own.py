@@ -1,7 +1,7 @@
-"""An agent loop of your own, resumable after kill -9 at any line: it goes on from the messages of its session.
+"""An agent loop of your own, resumable after kill -9 at any line: it continues from the messages of its session.
 
 The LLM is a script here; yours is `client.chat.completions.create(model=…, tools=…, **standfast.to_openai(messages))`,
-or `client.messages.create(…, **standfast.to_anthropic(messages))`. What it returns is said unchanged.
+or `client.messages.create(…, **standfast.to_anthropic(messages))`. Its return value is stored unchanged.
 """
 
 from __future__ import annotations

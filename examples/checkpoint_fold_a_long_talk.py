@@ -1,4 +1,4 @@
-"""Fold a long conversation into a few words, go on from them, and lose nothing by deleting them.
+"""Fold a long conversation into a few words, continue from them, and lose nothing by deleting them.
 
 python examples/checkpoint_fold_a_long_talk.py
 """

@@ -1,7 +1,7 @@
 """A customer-service agent that remembers: profile, ticket, conversation and tool calls outlive its processes.
 
 It is cut off in the middle of its second turn: the bank has the refund, and the store has no record of that
-down. The next process goes on in that turn: the refund is found, not sent again, and the customer gets
+down. The next process continues in that turn: the refund is found, not sent again, and the customer gets
 one answer. Then two agents write to the same customer's profile at once, and nothing is lost.
 
 python examples/customer_service.py

@@ -1,4 +1,4 @@
-"""A chat whose every turn may be another process: it goes on from the record.
+"""A chat whose every turn may be another process: it continues from the record.
 
 python examples/session_chat.py
 """

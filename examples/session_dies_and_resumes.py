@@ -1,4 +1,4 @@
-"""A process is killed in the middle of its work; the next one goes on where it was.
+"""A process is killed in the middle of its work; the next one continues where it was.
 
 python examples/session_dies_and_resumes.py
 """

@@ -29,7 +29,7 @@ def on_push(event: WebhookEvent) -> str:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as directory, standfast.open(data_dir=directory) as sf:
-        # The endpoint: verify the signature, record, answer 200. What the sender changes does not count.
+        # The endpoint: verify the signature, record, answer 200. Fields that the sender changes do not count.
         for pending in (2, 1, 0):
             event = sf.webhooks.receive(
                 "stripe", "evt_1", PAID | {"pending_webhooks": pending}, ignore=("pending_webhooks",)

@@ -76,7 +76,7 @@ def langgraph(tools: list[scripted_llms.Tool]) -> str:
 
 
 def langgraph_continued(tools: list[scripted_llms.Tool]) -> str:
-    """The graph of an earlier life goes on from its last checkpoint."""
+    """The graph of an earlier life continues from its last checkpoint."""
     from standfast.adapters.langgraph import Saver
 
     with Saver.from_conn_string(STORE) as saver:
@@ -88,7 +88,7 @@ def openai_agents(tools: list[scripted_llms.Tool]) -> str:
 
 
 def openai_agents_continued(tools: list[scripted_llms.Tool]) -> str:
-    """The conversation of an earlier life goes on; its prompt is not said again."""
+    """The conversation of an earlier life continues; its prompt is not said again."""
     return asyncio.run(_openai_agents(tools, continued=True))
 
 
@@ -96,7 +96,7 @@ async def _openai_agents(tools: list[scripted_llms.Tool], *, continued: bool = F
     from standfast.adapters.openai_agents import Session
 
     async with Session("talk", STORE, repair=True) as session:
-        # Without this a refusal would become text for the LLM, and the run would go on.
+        # Without this a refusal would become text for the LLM, and the run would continue.
         said = await scripted_llms.openai_agents(
             tools, once(tools), session, continued=continued, failure_error_function=None
         )

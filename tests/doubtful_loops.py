@@ -55,7 +55,7 @@ def openai_agents(tool: Tool) -> list[str]:
 
 
 def pydantic_ai(tool: Tool) -> list[str]:
-    """A tool that makes text of every error, as the framework asks of one that wants the LLM to go on."""
+    """A tool that makes text of every error, as the framework asks of one that wants the LLM to continue."""
     from pydantic_ai import ModelRetry  # type: ignore[import-not-found,unused-ignore]
 
     def charge(order: str) -> str:

@@ -52,7 +52,7 @@ Kill = tuple[str, str]
 
 @dataclass
 class Tally:
-    """What one run, or all runs of one row, came to."""
+    """The outcome of one run, or of all runs of one row."""
 
     kills: int = 0
     duplicates: int = 0

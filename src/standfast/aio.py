@@ -35,7 +35,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 ROWS_AT_ONCE = 100
-"""Rows of `sf.rows(…)` that a worker thread reads before the loop goes on."""
+"""Rows of `sf.rows(…)` that a worker thread reads before the loop continues."""
 WAIT_S = 0.25
 """How long a worker thread waits for the next event before it looks whether anybody still listens."""
 

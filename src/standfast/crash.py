@@ -203,7 +203,7 @@ def arm(hook: Hook) -> None:
 
 
 def disarm() -> None:
-    """Crash points cost nothing again."""
+    """After this call, crash points cost nothing."""
     global point
     point = _off
 
@@ -364,7 +364,7 @@ def schedules(
         return len(life.points), Schedule(life.end)
 
     def go_on(kill: int, schedule: Schedule) -> tuple[int, Schedule]:
-        """Recover, killed or not; then recover for good. The points the recovery passed."""
+        """Recover, killed or not; then recover permanently. The points the recovery passed."""
         life = _live(recover, kill, schedule, timeout_s, chosen)
         schedule = Schedule(schedule + life.end)
         if life.killed:

@@ -582,7 +582,7 @@ class Standfast(Resources):
         return apply(self._store, made, key=key, mode=mode)
 
     def backup(self, to: str | os.PathLike[str] | None = None, *, note: str | None = None) -> Copy:
-        """Take a copy of the store and verify it: `sf.backup("/mnt/nas/agents")`. Writers go on meanwhile.
+        """Take a copy of the store and verify it: `sf.backup("/mnt/nas/agents")`. Writers continue meanwhile.
 
         `to` is a directory or s3://BUCKET/NAME; by default a directory outside the data directory. Raises
         StorageError naming the copy; then there is none.

@@ -239,7 +239,7 @@ class _Lives:
             os.environ.pop(name, None)
         os.environ["STANDFAST_DATA_DIR"] = str(self._directory / ".standfast")
         os.environ["STANDFAST_REMEMBER"] = "0"
-        identity.SETTLE_US = 0  # what a killed life sent has arrived, or never will: nothing is on its way
+        identity.SETTLE_US = 0  # what a killed life sent has arrived, or never will: nothing is in flight
         outcome: dict[str, Any] = {"result": None, "error": None, "message": None}
         try:
             result = self._agent()

@@ -25,7 +25,7 @@ NEEDED: dict[str, list[str]] = {
     "pydantic_ai_default": [frameworks.PYDANTIC_AI],
 }
 TEXT = ["langgraph", "openai_agents", "openai_agents_default", "pydantic_ai"]
-"""Where the LLM gets a text, and goes on; elsewhere the error ends the run."""
+"""Where the LLM gets a text, and continues; elsewhere the error ends the run."""
 
 
 def run(framework: str, directory: Path, store: str) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def run(framework: str, directory: Path, store: str) -> dict[str, Any]:
 def test_an_llm_that_varies_its_arguments_after_a_doubt_sends_nothing(
     framework: str, engine_url: str, tmp_path: Path
 ) -> None:
-    """000-36, 002-10: in this run and in the next one the framework goes on, and the charge is sent once."""
+    """000-36, 002-10: in this run and in the next one the framework continues, and the charge is sent once."""
     first, second = (run(framework, tmp_path, engine_url) for _ in range(2))
     assert (tmp_path / "world").read_text().splitlines() == ["1042"]
     if framework in TEXT:

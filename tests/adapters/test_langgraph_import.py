@@ -52,7 +52,7 @@ def test_threads_of_sqlitesaver_are_taken_over_whole(engine_url: str, tmp_path: 
         ours.delete_thread("two")
         assert reader.run(ours.sf.threads, str(source)).deleted > 0
         assert ours.get_tuple(on("two")) is None
-        # The graph goes on where it was.
+        # The graph continues where it was.
         end = answering(lambda state: {"said": ["end"]}, ours).invoke({"said": ["c"]}, on("one"))
         assert end["said"][-2:] == ["c", "end"]
     assert hashlib.sha256(source.read_bytes()).hexdigest() == before

@@ -107,7 +107,7 @@ def test_a_fork_goes_its_own_way(sf: standfast.Standfast) -> None:
 
 
 def test_a_cancelled_writer_leaves_once_the_outcome_is_known(sf: standfast.Standfast) -> None:
-    """All or nothing, nothing held: what others write goes on at once."""
+    """All or nothing, nothing held: what others write continues at once."""
 
     async def work() -> None:
         s = session("a", sf)

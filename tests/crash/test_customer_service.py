@@ -1,4 +1,4 @@
-"""The customer-service agent of the examples: cut off anywhere, it goes on; two agents, one customer (001-79)."""
+"""The customer-service agent of the examples: cut off anywhere, it continues; two agents, one customer (001-79)."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ ONLY_AFTER_A_CRASH: dict[str, str | tuple[str, ...]] = {
     "effects:OnlyProbed": "effect.before_done",
     "daemon:Scheduled": ("daemon.after_claim", "daemon.after_go"),
 }
-"""What looks at the world, or takes over: the crashes that make it."""
+"""What looks at the outside system, or takes over: the crashes that make it."""
 ELSEWHERE = {
     "daemon.before_drain": "a whole service gets SIGTERM: below",
     "export.after_hand_over": "a file beside the store: test_bundles.py",
@@ -119,7 +119,7 @@ def test_the_next_seed_plays_other_schedules(tmp_path: Path) -> None:
 
 
 def test_a_daemon_killed_as_it_is_told_to_end_leaves_its_command_to_the_next(tmp_path: Path) -> None:
-    """000-37: what ran goes on under its keeper, and is neither lost nor run again."""
+    """000-37: what ran continues under its keeper, and is neither lost nor run again."""
     url, data, go = str(tmp_path / "standfast.db"), tmp_path / "data", tmp_path / "go"
     os.mkfifo(go)
     with opened(url, data) as sf:

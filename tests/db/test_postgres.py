@@ -330,7 +330,7 @@ def test_a_transaction_held_too_long_is_rolled_back(engine: PostgresEngine, monk
 def test_the_server_itself_ends_a_transaction_that_nobody_moves(
     engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stopped process must not hold its locks for ever."""
+    """A stopped process must not hold its locks permanently."""
     quick = engine._modes.held.header.replace(b"'5000'", b"'50'")
     assert quick != engine._modes.held.header
     held = engine._modes.held._replace(header=quick)

@@ -171,7 +171,7 @@ def test_a_new_min_writer_fences_a_running_engine_at_its_next_write(engine: Post
         put(engine, "b")
     with pytest.raises(SchemaTooNew, match="upgrade"), engine.transaction(CALLER) as tx:
         tx.run(PUT, key="b", n=0)
-    assert keys(engine) == ["a"]  # reading goes on
+    assert keys(engine) == ["a"]  # reading continues
 
 
 # -- lines that are cut -----------------------------------------------------------------------------

@@ -256,7 +256,7 @@ def test_a_journal_ahead_of_its_cluster_is_settled_even_where_clusters_cannot_be
 
 
 def test_a_dump_restored_on_another_server_is_settled_and_nothing_is_skipped() -> None:
-    """001-54: the real thing: dump, restore into a younger cluster, tail from the start and go on."""
+    """001-54: the real thing: dump, restore into a younger cluster, tail from the start and continue."""
     from standfast.core import journal
     from standfast.db.store import Store
 

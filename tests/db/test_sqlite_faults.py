@@ -1,7 +1,7 @@
 """SQLite on a bad day: full, failing and read-only disks, lock holders that die or stop, forks.
 
 Each time the same three questions: is everything acknowledged there, is the error a sentence that
-says what to do, and does it go on afterwards.
+says what to do, and does it continue afterwards.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def test_a_full_disk_refuses_by_name_keeps_what_was_acknowledged_and_works_again
             acknowledged, refusal = fill(sf, "k-first")
             assert refusal.code == "disk_full"
             assert "free some space" in refusal.hint
-            assert sorted(keys(sf)) == sorted(acknowledged)  # reading goes on
+            assert sorted(keys(sf)) == sorted(acknowledged)  # reading continues
             for n in range(3):
                 with pytest.raises(standfast.StorageError):
                     put(sf, f"k-refused-{n}", "x" * 3000)

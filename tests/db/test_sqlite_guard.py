@@ -484,7 +484,7 @@ def test_a_store_whose_files_were_replaced_under_another_process_is_not_opened(
         holder.tell("write")
         holder.expect("CommitUnknown")
         set_limit("REPLACED_S", 30.0, change=monkeypatch.setattr)  # the holder closes its files now
-        if suffix == "-shm":  # nothing is lost with it: both go on, one after the other
+        if suffix == "-shm":  # nothing is lost with it: both continue, one after the other
             with standfast.open(path, data_dir=tmp_path) as sf:
                 put(sf, "k-ours")
                 holder.tell("again")

@@ -72,7 +72,7 @@ def test_twenty_readers_at_once_each_get_a_connection(sf: standfast.Standfast) -
 def test_a_read_past_its_age_is_ended_and_the_next_one_works(
     sf: standfast.Standfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """002-24: a snapshot pins the log: no process may keep one for ever."""
+    """002-24: a snapshot pins the log: no process may keep one permanently."""
     set_limit("READ_MAX_S", 0.1, change=monkeypatch.setattr)
     with pytest.raises(standfast.StorageError, match="took too long"):
         sf.read(lambda tx: tx.one(FOR_EVER))
@@ -112,7 +112,7 @@ def test_a_persons_query_does_nothing_but_read(sf: standfast.Standfast, text: st
 
 
 def test_a_text_whose_bytes_have_changed_is_damage_by_name(tmp_path: Path) -> None:
-    """A caller that meets it gets Corrupt, not that a codec failed; everybody else goes on."""
+    """A caller that meets it gets Corrupt, not that a codec failed; everybody else continues."""
     path, title = tmp_path / "standfast.db", b"xyzzy to be damaged"
     with standfast.open(path, data_dir=tmp_path) as sf:
         damaged, whole = sf.tasks.add(title.decode(), body="see above"), sf.tasks.add("whole")

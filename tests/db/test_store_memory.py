@@ -325,7 +325,7 @@ def test_a_ci_runner_that_cleans_its_home(home: Path) -> None:
 
 
 def test_a_state_directory_that_cannot_be_written(home: Path) -> None:
-    """A file is in its place: that stops root too. Work goes on, and `doctor` says so."""
+    """A file is in its place: that stops root too. Work continues, and `doctor` says so."""
     (home / ".local").write_text("in the way")
     assert run(home, "task", "add", "x").returncode == 0
     with standfast.open() as sf:

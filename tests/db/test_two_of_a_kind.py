@@ -177,7 +177,7 @@ def test_two_stores_send_two_keys_and_do_not_wait_for_each_other(engine_url: str
 
 @pytest.fixture
 def older(tmp_path: Path) -> Path:
-    """The files of a store in which acme has 10 credits; the store itself goes on and has 110."""
+    """The files of a store in which acme has 10 credits; the store itself continues and has 110."""
     kept = tmp_path / "older"
     with opened(str(tmp_path / "standfast.db"), tmp_path, Names()) as sf:
         sf.credits.grant("acme", 10, key="first")
@@ -190,7 +190,7 @@ def older(tmp_path: Path) -> Path:
 
 
 def restore(older: Path, sf: standfast.Standfast) -> None:
-    """Put the older files in place under an open handle, whose engine notices it and is given up."""
+    """Put the older files in place under an open handle, whose engine notices it and is abandoned."""
     path = older.parent / "standfast.db"
     Path(f"{path}-shm").unlink(missing_ok=True)
     for name in (path.name, f"{path.name}-wal"):

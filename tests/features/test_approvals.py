@@ -410,7 +410,7 @@ def test_waiting_is_refused_inside_a_transaction(sf: standfast.Standfast) -> Non
 
 
 def test_a_wait_survives_the_death_of_whoever_waited(engine_url: str, tmp_path: Path) -> None:
-    """A wait is only a row, so another process goes on waiting."""
+    """A wait is only a row, so another process continues waiting."""
     code = (
         "import sys, standfast\n"
         "with standfast.open(sys.argv[1], data_dir=sys.argv[2]) as sf:\n"

@@ -508,7 +508,7 @@ with standfast.open(sys.argv[1], data_dir=sys.argv[2]) as sf:
 
 
 def test_two_that_replace_the_same_rows_wait_for_each_other(pg_database: str, tmp_path: Path) -> None:
-    """The second must see what the first has moved there, or it would bring the same chunks once more."""
+    """The second must see what the first has moved there, or it would bring the same chunks again."""
     import psycopg
 
     with standfast.open(pg_database, data_dir=tmp_path) as sf, psycopg.connect(pg_database, autocommit=True) as watcher:

@@ -301,7 +301,7 @@ def test_waiting_for_a_person_uses_up_no_attempt(engine_url: str, tmp_path: Path
 
 
 def test_a_denied_approval_is_an_attempt(reviewer: standfast.Standfast) -> None:
-    """000-40: a mail that a person said no to is not tried for ever."""
+    """000-40: a mail that a person said no to is not tried permanently."""
     sf = reviewer
 
     @standfast.effect("merge.denied", by=standfast.ALL, approve=True)

@@ -107,7 +107,7 @@ def test_a_copy_of_postgresql_restores_into_either_engine(pg_url: str, tmp_path:
 
 
 def test_every_acknowledged_write_before_the_copy_is_in_it(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """001-75: writers go on while a copy is taken, and nothing that was acknowledged before is missing."""
+    """001-75: writers continue while a copy is taken, and nothing that was acknowledged before is missing."""
     acknowledged: list[int] = []
     end = threading.Event()
 
@@ -135,7 +135,7 @@ def test_every_acknowledged_write_before_the_copy_is_in_it(sf: standfast.Standfa
 
 
 def test_a_restored_copy_is_read_only_and_not_remembered(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """R33: a copy knows nothing of what was sent after it was taken, so nothing goes on in it."""
+    """R33: a copy knows nothing of what was sent after it was taken, so nothing continues in it."""
     copy = sf.backup()
     with restored(copy, tmp_path / "look") as look:
         assert look.engine.store_id == sf.engine.store_id

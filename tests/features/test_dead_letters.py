@@ -1,4 +1,4 @@
-"""Dead letters: given up once, listed, explained, retried, resolved; shared by mail and webhooks."""
+"""Dead letters: abandoned once, listed, explained, retried, resolved; shared by mail and webhooks."""
 
 from __future__ import annotations
 

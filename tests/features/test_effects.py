@@ -650,7 +650,7 @@ def test_an_interrupted_call_of_this_very_process_is_in_doubt_for_its_next_call(
         assert only(sf).in_doubt
 
 
-# -- what no call goes on from -----------------------------------------------------------------------------
+# -- what no call continues from -----------------------------------------------------------------------------
 
 
 def test_a_pruned_result_is_not_done_again(sf: standfast.Standfast) -> None:

@@ -92,7 +92,7 @@ def test_what_may_have_arrived_is_in_doubt(sf: standfast.Standfast, error: Excep
 
 @pytest.mark.parametrize("point", ["effect.before_fail:2", "effect.after_fail:2", "effect.before_begin:3"])
 def test_the_count_of_attempts_survives_a_crash(engine_url: str, tmp_path: Path, point: str) -> None:
-    """002-6: killed between two attempts, the next process goes on counting, and each attempt has its rows."""
+    """002-6: killed between two attempts, the next process continues counting, and each attempt has its rows."""
     (tmp_path / "agent.py").write_text(PROGRAM)
     environment = {**os.environ, "STANDFAST_DATA_DIR": str(tmp_path / "data"), "STANDFAST_DB_URL": engine_url}
 

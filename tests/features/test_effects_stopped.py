@@ -65,7 +65,7 @@ def lose(s: Any, world: World, what: str = "a", **options: Any) -> None:
 
 
 def test_a_swallowed_doubt_stops_every_new_effect_of_the_session(sf: standfast.Standfast, world: World) -> None:
-    """000-19, 000-36: an agent loop that goes on after an error cannot send a variation."""
+    """000-19, 000-36: an agent loop that continues after an error cannot send a variation."""
     with sf.session("fix-42") as s:
         lose(s, world)
         for what in ("b", "c"):
@@ -364,7 +364,7 @@ def opened(sf: standfast.Standfast, key: str) -> str:
 
 
 def test_proceed_passes_over_the_doubts_there_are_and_is_journalled(sf: standfast.Standfast, world: World) -> None:
-    """000-36: the program says that it goes on; the journal says that it did."""
+    """000-36: the program says that it continues; the journal says that it did."""
     with sf.session("fix-42") as s:
         lose(s, world)
         passed = s.proceed("the customer was called")

@@ -282,7 +282,7 @@ def test_a_gate_is_met_in_front_of_and_behind_any_text(text: str) -> None:
 
 
 def _may_hide(text: str) -> bool:
-    """A comment, a here-document or a quote that goes on: then the last line is no command."""
+    """A comment, a here-document or a quote that continues: then the last line is no command."""
     return any(mark in text for mark in "#<'\"\\")
 
 
@@ -572,5 +572,5 @@ def test_the_copy_says_what_a_hook_needs_and_no_more(sf: standfast.Standfast) ->
     ],
 )
 def test_a_word_is_one_word_also_if_nothing_stands_inside_it(line: str) -> None:
-    """R20: a line that goes on, empty quotes and empty expansions part no word for a shell."""
+    """R20: a line that continues, empty quotes and empty expansions part no word for a shell."""
     assert met([Gate("gat_x", "", "", "git push*", "approval", None, "ada", 0)], line)

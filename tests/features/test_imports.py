@@ -959,7 +959,7 @@ def test_what_is_no_file_is_left_alone(lite: standfast.Standfast, tmp_path: Path
 def test_many_importers_at_once_leave_what_one_leaves(
     engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two that read one file the slower goes on where the faster is."""
+    """Of two that read one file the slower continues where the faster is."""
     monkeypatch.setattr(files, "PIECE_LINES", 20)
     folder = tmp_path / "p"
     for number in range(3):
@@ -994,7 +994,7 @@ def test_many_importers_at_once_leave_what_one_leaves(
 
 
 def test_a_hook_and_an_import_share_the_session_and_the_call(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """The key is the agent and its own id of the session: what a hook opened the transcript goes on with."""
+    """The key is the agent and its own id of the session: what a hook opened the transcript continues with."""
     opened = sf.sessions.open(f"claude-code:{SESSION}", agent="claude-code")
     run(sf, "claude-code", write(tmp_path / "s.jsonl", *night()))
     session = sf.sessions.get(f"claude-code:{SESSION}")

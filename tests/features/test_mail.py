@@ -537,7 +537,7 @@ def test_following_leases_going_on_marks_read_and_done_is_explicit(
     assert next(follow).body == 2
     assert list(follow) == []
     assert [ann.mail.get(id).state for id in ids] == ["read", "done", "read"]
-    leases.renew_actor_leases(bob._store)  # a command of bob's does not renew what he went on from
+    leases.renew_actor_leases(bob._store)  # a command of bob's does not renew what he continued from
     clock.advance(61)
     assert [one.id for one in bob.mail.follow(timeout=0)] == [ids[0], ids[2]]
 

@@ -117,7 +117,7 @@ def test_a_thread_that_cannot_renew_says_so_before_the_lease_is_over(
 def test_the_renewal_of_one_process_leaves_the_leases_of_others_as_they_are(
     worker: standfast.Standfast, engine_url: str, tmp_path: Path, clock: ManualClock
 ) -> None:
-    """001-63: else a process that is asleep would hold for ever what others should take over."""
+    """001-63: else a process that is asleep would hold permanently what others should take over."""
     with opened(engine_url, tmp_path, Names(actor="bob"), clock=clock) as bob:
         bob.leases.acquire("bob's", for_="1m")
         bob.tasks.claim(bob.tasks.add("bob's").id, for_="1m")

@@ -35,7 +35,7 @@ def test_swap_decides_between_two_writers(sf: standfast.Standfast) -> None:
 
 
 def test_what_is_written_lives_as_long_as_its_kind_says(engine_url: str, tmp_path: Path) -> None:
-    """001-4, 001-7, 001-25: for a moment, for a session, for good: chosen value by value."""
+    """001-4, 001-7, 001-25: for a moment, for a session, permanently: chosen value by value."""
     clock = ManualClock()
     with standfast.open(engine_url, data_dir=tmp_path / "data", clock=clock) as sf, sf.session("fix-42") as s:
         sf.state.set("lookup", "cached", for_="1m")

@@ -44,7 +44,7 @@ def test_update_runs_the_function_outside_any_transaction_and_again_when_another
     def slow(n: int) -> int:
         seen.append(n)
         if len(seen) == 1:
-            sf.state.set("n", 10)  # would wait for ever if a transaction were open here
+            sf.state.set("n", 10)  # would wait permanently if a transaction were open here
         return n + 1
 
     assert sf.state.update("n", slow).value == 11
@@ -140,7 +140,7 @@ def test_an_end_needs_nobody_to_clean_up_and_the_sweep_gives_back_the_room(engin
         rows = {row["key"]: row["value"] for row in sf.rows("SELECT key, value FROM state")}
         assert [rows[f"k{n}"] for n in range(3)] == ["null"] * 3
         assert len(rows["k3"]) == 102
-        assert sf.state.swap("k0", "again", version=0).version == 2  # versions go on
+        assert sf.state.swap("k0", "again", version=0).version == 2  # versions continue
         told = sf.journal.about("state")
         assert [event.data["count"] for event in told] == [2, 1]
 

@@ -135,7 +135,7 @@ def test_a_sighting_updates_what_was_said_and_leaves_what_a_person_chose(sf: sta
 
 
 def test_a_problem_that_comes_back_opens_the_next_episode(place: Open, clock: ManualClock) -> None:
-    """000-25, and the opposite sins: absorbed for ever, or a new task at every sighting."""
+    """000-25, and the opposite sins: absorbed permanently, or a new task at every sighting."""
     sf = place()
     first = sf.tasks.add("flaky", body="it was so")
     sf.tasks.done(first, reason="fixed")

@@ -1,4 +1,4 @@
-"""Webhooks: recorded once, handled once, tried again, given up, taken back; every verb on both engines."""
+"""Webhooks: recorded once, handled once, tried again, abandoned, taken back; every verb on both engines."""
 
 from __future__ import annotations
 
@@ -357,7 +357,7 @@ def test_an_actor_keeps_what_it_claimed_by_its_next_commands(ann: standfast.Stan
 def test_a_dead_process_loses_its_event_at_once_and_its_attempt_is_counted(
     sf: standfast.Standfast, engine_url: str, tmp_path: Path
 ) -> None:
-    """A handler that dies each time must not be handed the event for ever."""
+    """A handler that dies each time must not be handed the event permanently."""
     sf.webhooks.receive("s", "1", {}, attempts_max=2)
     for attempt in (1, 2):
         code = "event = sf.webhooks.claim()\nsay(event.attempts)\nwait()"

@@ -135,7 +135,7 @@ HOT: list[tuple[Statement, Row]] = [
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def full(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[standfast.Standfast]:
-    """Ten thousand of each; one event in ten is to be handled, one letter in a thousand is open."""
+    """Ten thousand of each; one event in ten must be handled, one letter in a thousand is open."""
     place: Path = tmp_path_factory.mktemp("plans")
     url = str(place / "standfast.db")
     if request.param == "postgres":

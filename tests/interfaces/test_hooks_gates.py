@@ -26,7 +26,7 @@ class Agent:
         self.at_us = 0
 
     def call(self, given: dict[str, Any], agent: str = "claude-code", decision: judge.Decision | None = None) -> str:
-        """What it is refused with; empty if it may go on."""
+        """What it is refused with; empty if it may continue."""
         self.at_us += 1
         store = self.sf._store
         found = heard(given, agent=agent, at_us=self.at_us)
@@ -74,7 +74,7 @@ def test_a_push_is_held_until_a_person_says_yes_and_then_goes_through_once(sf: s
     agent.call(bash("PostToolUse", PUSH, id="t4", tool_response={"stdout": "done"}))
     effect = sf.effects.get(asked.effect_id)
     assert (effect.state, effect.result) == ("acknowledged", {"status": "ok", "exit_code": None, "output": "done"})
-    assert agent.call(bash("PreToolUse", PUSH, id="t5"))  # once more is another yes
+    assert agent.call(bash("PreToolUse", PUSH, id="t5"))  # again is another yes
     statuses = {row["call_id"]: row["status"] for row in sf.rows("SELECT call_id, status FROM tool_call")}
     assert statuses == {"t1": "cancelled", "t2": "cancelled", "t3": "cancelled", "t4": "ok", "t5": "cancelled"}
     agent.call(bash("PostToolUse", "ls", id="t6", tool_response="x"))
@@ -340,7 +340,7 @@ def test_a_call_too_large_to_be_judged_is_refused_where_a_gate_stands(tmp_path: 
 
 @pytest.mark.skipif(os.geteuid() == 0 and not os.path.isdir("/proc/self"), reason="needs /proc")
 def test_a_store_that_is_busy_does_not_hold_the_agent_and_its_gates_stand(tmp_path: Path) -> None:
-    """Another process holds the lock for ever: the hook ends by itself, refuses what matches, spools both."""
+    """Another process holds the lock permanently: the hook ends by itself, refuses what matches, spools both."""
     import fcntl
 
     data = tmp_path / "data"

@@ -55,7 +55,7 @@ def store(tmp_path: Path) -> Callable[[], standfast.Standfast]:
 
 
 def counting(tmp_path: Path, then: str = "exit 0") -> tuple[str, ...]:
-    """A command that leaves a line in the world each time it is run."""
+    """A command that leaves a line in the outside system each time it is run."""
     return ("sh", "-c", f"echo ran >> {tmp_path / 'world'}; {then}")
 
 

@@ -306,7 +306,7 @@ def test_a_known_action_in_the_gap_is_checked_first(shell: Run, url: str, home: 
 
 
 def test_a_restore_that_fails_leaves_the_store_and_no_file(home: Path) -> None:
-    """On a full disk the half of a restored copy would keep the store from writing."""
+    """On a full disk, half of a restored copy would leave no space for the store's writes."""
     file = str(home / "store" / "standfast.db")
     variables = {"STANDFAST_DB_URL": file, "STANDFAST_COPIES_DIR": str(home / "copies")}
 

@@ -171,7 +171,7 @@ def test_drained_once_under_kills_while_others_write(tmp_path: Path) -> None:
 
 
 def test_a_rest_whose_writer_was_killed_is_removed_and_one_that_is_written_is_left(tmp_path: Path) -> None:
-    """Else it would count against the resource of the spool for ever."""
+    """Else it would count against the resource of the spool permanently."""
     there, data = tmp_path / "spool", tmp_path / "data"
     assert spool.append([str(there)], str(data), "codex:s1", "", said("kept"))
     torn, written = there / "0-a.draining.tmp", there / "0-b.draining.tmp"

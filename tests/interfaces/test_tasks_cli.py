@@ -178,7 +178,7 @@ class Workers:
         return [name for name, shell in self._shells.items() if shell.poll() is None]
 
     def kill(self, name: str, *, whole: bool) -> None:
-        """The shell alone, whose command goes on as an orphan; or everything it has started too."""
+        """The shell alone, whose command continues as an orphan; or everything it has started too."""
         shell = self._shells[name]
         if shell.poll() is None:
             os.killpg(shell.pid, signal.SIGKILL) if whole else shell.kill()

@@ -19,7 +19,7 @@ FIVE = ("fetch", "parse", "check", "render", "publish")
 
 
 def five_tasks(url: str, directory: Path) -> dict[str, int]:
-    """001-78: five dependent tasks; each uses the result of the one before, the last one touches the world."""
+    """001-78: five dependent tasks; each uses the result of the one before, the last one calles the outside system."""
     with standfast.open(url, data_dir=directory) as sf, sf.session("five") as s:
         value = 1
         for name in FIVE[:-1]:

@@ -1,6 +1,6 @@
 """Neighbours: a method changes the rows of its own scope, holder, session, loop, source or stream, and no other row.
 
-Two walks of one resource (tests/walks.py) go in turns, a third one after them. Their names differ in one field
+Two walks of one resource (tests/walks.py) alternate, and a third one follows. Their names differ in one field
 alone: the scope, or the repository, or the stream, or the namespace. After each call the whole store is compared:
 a row that one walk made is never changed by another. All get the same answers, so none has read a row of another.
 """

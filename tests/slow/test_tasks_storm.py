@@ -241,7 +241,7 @@ def _progress(history: Path, patience_s: float) -> None:
 def test_a_claim_has_one_valid_holder_through_kills_pauses_and_jumping_clocks(
     nursery: Nursery, engine_url: str, tmp_path: Path, seed: int
 ) -> None:
-    """Every recorded history could have happened one call after another, with the fences as the only judge."""
+    """Every recorded history is linearizable. Only the fencing tokens decide."""
     data, history, clock = str(tmp_path / "data"), tmp_path / "history", SharedClock(tmp_path / "clock")
     with handle.connect(config.load(engine_url, data_dir=data), clock=clock) as sf:
         tasks = [sf.tasks.add(f"task {n}").id for n in range(6)]

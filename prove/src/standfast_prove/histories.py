@@ -462,7 +462,7 @@ KINDS: dict[str, type[Thing]] = {
 def stepping(thing: Thing, *, served: bool = False) -> Callable[[Hashable, Asked, Any, bool], Any]:
     """The model of a thing, with deaths.
 
-    A server that is `served` what a process sends goes on with the last of it after the process has died.
+    A server that is `served` what a process sends continues with the last of it after the process has died.
     """
 
     def step(state: Any, asked: Asked, result: Any, seen: bool) -> Any:

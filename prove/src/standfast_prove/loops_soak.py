@@ -2,8 +2,8 @@
 
 Daemons are born, killed between any two of their steps, stopped past their leases, and moved to another
 host; two of them run at once; the machine reboots; the wall clock is set forward and back; people pause,
-resume, ask, cancel, add and remove. Those of this host are real processes that are really killed; those of
-the other host can only be judged by time. After every step the store and the model must agree on what
+resume, ask, cancel, add and remove. Daemons of this host are real processes that are killed. For those of the other
+host, only time decides. After every step the store and the model must agree on what
 there is to do, and at the end on every slot of every loop: one row each, no more, no less.
 
 The model knows nothing of the code it judges. Cron slots come from cronsim itself, step by step.

@@ -54,7 +54,7 @@ def send(url: str, place: str, number: int, count: int) -> None:
 
 
 def receive(url: str, place: str, number: int, senders: int) -> None:
-    """In a child, until nothing is left: take, and end it, give it back, or go on without a word."""
+    """In a child, until nothing is left: take, and end it, give it back, or continue without a word."""
     acked, draw = Told(place, f"receive{number}"), random.Random(number)
     # Every second one is an actor, whose leases end by time; the others are dead at once when killed.
     with opened(url, place, actor=f"worker {number % 3}", as_actor=number % 2 == 0) as sf:
@@ -146,7 +146,7 @@ def read(place: Path) -> list[dict[str, Any]]:
 
 
 def wrong(sf: standfast.Standfast, history: list[dict[str, Any]]) -> Iterator[str]:
-    """What a queue that loses nothing and doubles nothing could not have said."""
+    """Answers that are impossible for a queue without loss and duplicates."""
     mine = "SELECT * FROM mail WHERE scope = :scope AND box = :box"
     mails = {row["id"]: row for row in sf.rows(mine, {"scope": sf.scope, "box": BOX})}
     letters = {row["subject"]: row["reason"] for row in sf.rows("SELECT subject, reason FROM dead_letter")}

@@ -1,4 +1,4 @@
-"""What a campaign has to say at its end."""
+"""The result of a campaign."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def _seeds(found: Sequence[Result]) -> str:
 
 
 def _more(found: Sequence[Result]) -> Iterator[str]:
-    """What else was counted, and every violation in its own words."""
+    """Other counts, and the text of every violation."""
     one, counted = found[-1], dict[str, int]()
     for result in found:
         for what, number in result.seen.items():

@@ -75,7 +75,7 @@ def outside(function: Callable[[], T]) -> T:
 
 
 def prune(sf: Standfast, effect: str) -> None:
-    """What pruning leaves behind: the tombstone of its key."""
+    """The tombstone of its key, which pruning keeps."""
     id = sf.effects.get(effect).id
     sf._store.write(lambda tx: tx.one(PRUNE, id=id, now_us=tx.now_us()) and None)
 

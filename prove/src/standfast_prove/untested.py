@@ -1,4 +1,4 @@
-"""What the evaluation does not show, said plainly. Written by hand; the page quotes it."""
+"""Limits of the evaluation. Written by hand; the page quotes it."""
 
 UNTESTED = """
 ## What was not tested

@@ -1,4 +1,4 @@
-"""What a run was made with: versions of everything that matters, and of the source where it is known."""
+"""The versions that a run used, including that of the source if it is known."""
 
 from __future__ import annotations
 

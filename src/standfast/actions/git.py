@@ -115,7 +115,7 @@ def _pushed_to(place: Place) -> str:
 
 
 def _aim(spec: str, place: Place) -> tuple[str, str | None]:
-    """The remote's ref of a refspec, and the object that it is to have; None if it is to be deleted."""
+    """The remote's ref of a refspec, and the object that it is to have; None if it must be deleted."""
     source, colon, target = spec.removeprefix("+").partition(":")
     if colon and not source:
         return _full(target, place, HEADS), None

@@ -53,7 +53,7 @@ ANSWERS = {
 }
 """What answers each kind of call that the model waits for."""
 INLINE_MAX = 50
-"""More items than this at once are encoded on a worker thread, so that the loop goes on."""
+"""More items than this at once are encoded on a worker thread, so that the loop continues."""
 _TOLD = ("function_call", "custom_tool_call")
 """The calls whose answer is plain text, so that one can be made up for the model."""
 

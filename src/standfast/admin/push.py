@@ -1,7 +1,7 @@
 """`standfast store push TO`: copy the journal upward, to PostgreSQL, S3 or a directory.
 
 The events are durable here before they are sent, and nothing here waits for the other side. The cursor is what the
-target has, so an interrupted push goes on where it ended, from any process. A row is there once, by store id and
+target has, so an interrupted push continues where it ended, from any process. A row is there once, by store id and
 sequence number. Payloads go only with `payloads`, without known secrets. Nothing flows back, and nothing is deleted.
 """
 

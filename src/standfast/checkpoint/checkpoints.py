@@ -1,7 +1,7 @@
-"""Checkpoints: a long conversation folded into a few words, and the place to go on from.
+"""Checkpoints: a long conversation folded into a few words, and the place to continue from.
 
 A checkpoint replaces all messages of a node up to a position: its summary, any data the
-caller needs to go on (a cursor, prompt cache keys, the versions it was made with), and nothing that
+caller needs to continue (a cursor, prompt cache keys, the versions it was made with), and nothing that
 cannot be made again. The messages stay. Deleting every checkpoint loses time and nothing else, and a
 test deletes them all.
 
@@ -34,7 +34,7 @@ SQL = load(__name__)
 SIZE_MAX_BYTES = 1024 * 1024
 KEPT_PER_NODE = 20
 FOLD_MAX = 5000
-"""Messages one fold reads at most; call it again to go on."""
+"""Messages one fold reads at most; call it again to continue."""
 
 _EVERYTHING = 2**62
 _LINEAGE_MAX = 256
@@ -183,7 +183,7 @@ class Checkpoints(Resource):
 
     @query
     def context(self, tx: Tx, where: object, *, last: int = 200, versions: Mapping[str, str] | None = None) -> Context:
-        """The newest fold and the messages after it: what a model is given to go on."""
+        """The newest fold and the messages after it: what a model is given to continue."""
         node_id = _node_id(tx, self.scope, where)
         return _context(tx, node_id, last, dict(versions or {}))
 

@@ -47,7 +47,7 @@ backup = _Backup("backup", "Take, list, verify, test and forget copies of the st
 @option("--freeze", is_flag=True, help="Hold the store still while COMMAND copies its files.")
 @argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND]")
 def take(out: Out, to: str | None, note: str | None, no_verify: bool, freeze: bool, command: tuple[str, ...]) -> None:
-    """Take a copy of the store and verify it. Writers go on meanwhile."""
+    """Take a copy of the store and verify it. Writers continue meanwhile."""
     if freeze or command:
         raise click.exceptions.Exit(_freeze(freeze, command))
     with _opened() as sf:

@@ -52,7 +52,7 @@ def run(out: Out, workers: int, grace: str, again: bool) -> None:
     options = Options(workers, parse_duration(grace) / SECOND_US)
 
     def say(text: str) -> None:
-        with suppress(OSError, ValueError):  # the listener has exited; the work goes on
+        with suppress(OSError, ValueError):  # the listener has exited; the work continues
             print(printed(f"{strftime('%Y-%m-%dT%H:%M:%SZ', gmtime())} {text}"), file=sys.stderr, flush=True)
 
     ended = Service(settings_of(cwd), options, say, lambda: settings_of(cwd)).run()

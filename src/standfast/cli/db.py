@@ -164,7 +164,7 @@ def roles(out: Out, prefix: str, dry_run: bool) -> None:
 @argument("where", required=False, metavar="[PATH|URL]")
 @option("--env", "variable", help="Read the URL from this variable.")
 @option("--commit", is_flag=True, help="Move it. Without this, only the plan is shown.")
-@option("--wait", metavar="DURATION", help="Wait so long for effects and runs of live processes.")
+@option("--wait", metavar="DURATION", help="Wait up to this long for effects and runs of live processes.")
 @option("--confirm", metavar="HASH", help="The hash of the plan, where there is no terminal to ask on.")
 @option("--global", "everywhere", is_flag=True, help="Save the choice for this account instead of this project.")
 def move(

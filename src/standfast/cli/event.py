@@ -180,7 +180,7 @@ event.generate("streams", then="event list {name}", empty="no stream yet: standf
 @argument("stream", required=False)
 @option("--type", help="Only this type, or its first words.")
 @option("--after", help="From behind this version of the stream; without it, from now on.")
-@option("--idle", help="End once nothing has come for so long: 30s, 10m.  [default: never]")
+@option("--idle", help="End after this long without an event: 30s, 10m. [default: never]")
 def follow(out: Out, stream: str | None, type: str | None, after: str | None, idle: str | None) -> None:
     """Print events of STREAM, or of the whole journal, as they come. Nothing is remembered: see `consume`."""
     with opened() as sf, sf.events.follow(stream, type=type, after=after, idle=idle) as following:
@@ -205,7 +205,7 @@ def follow(out: Out, stream: str | None, type: str | None, after: str | None, id
 @option("--limit", type=click.IntRange(1), help="So many at most.")
 @option("--peek", is_flag=True, help="Look only: the place stays where it is.")
 @option("--follow", "waits", is_flag=True, help="Wait for more.")
-@option("--idle", help="With --follow: end once nothing has come for so long: 10m.")
+@option("--idle", help="With --follow: end after this long without an event: 10m.")
 @argument("command", nargs=-1, type=click.UNPROCESSED)
 def consume(
     out: Out,

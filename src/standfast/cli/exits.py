@@ -22,7 +22,7 @@ MEANINGS = {
     FAILED: "failed",
     USAGE: "the command line was not understood, or a value was refused",
     NOT_FOUND: "no such thing in this scope",
-    CONFLICT: "the world is not as the command assumed",
+    CONFLICT: "the stored state is not as the command assumed",
     NEEDS_A_PERSON: "a person has to say yes first",
     IN_DOUBT: "in doubt: sent, outcome unknown",
     ALREADY_DONE: "already done; its result is on stdout",

@@ -206,7 +206,7 @@ def _is_there(path: str) -> bool:
 
 
 class Hearing:
-    """One payload on its way."""
+    """One payload in flight."""
 
     def __init__(self, agent: str, payload: dict[str, Any], watch: Watch) -> None:
         import time

@@ -109,7 +109,9 @@ class _Add(Command):
     show_default=True,
     help="Due while the last run still goes: skip it, or let it wait.",
 )
-@option("--retries", type=click.IntRange(0, 100), default=0, show_default=True, help="Try a failed run so often again.")
+@option(
+    "--retries", type=click.IntRange(0, 100), default=0, show_default=True, help="Retry a failed run up to N times."
+)
 @option(
     "--backoff",
     type=DURATION,

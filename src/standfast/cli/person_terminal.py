@@ -54,7 +54,7 @@ def terminal_of_a_person(what: str, hint: str = "a person types it in a terminal
     except OSError:
         raise _no_terminal(what, "there is no terminal here", hint) from None
     try:
-        if os.tcgetpgrp(fd) != os.getpgrp():  # reading from there would stop this process for ever
+        if os.tcgetpgrp(fd) != os.getpgrp():  # reading from there would stop this process permanently
             raise _no_terminal(what, "this runs in the background of its terminal", hint)
         yield Terminal(fd)
     finally:

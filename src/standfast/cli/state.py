@@ -41,7 +41,9 @@ def written(function: Any) -> Any:
     for one in (
         _GLOBAL,
         option("--no-verify", is_flag=True, help="Take the key's command away."),
-        option("--verify", help="A command that compares the value with the world; only `state verify` runs it."),
+        option(
+            "--verify", help="A command that compares the value with the outside system. Only `state verify` runs it."
+        ),
         option("--no-schema", is_flag=True, help="Take the key's schema away."),
         option("--schema", type=click.Path(), help="A file with the JSON schema that every value has to fit."),
         option("--for", "for_", type=DURATION, help="It expires after this time: 30m, 2d.  [default: never]"),

@@ -102,7 +102,7 @@ def _recorded(sf: Standfast, one: Entry, verdict: str, evidence: str) -> Entry:
     asked: dict[str, Any] = {"version": one.version, "namespace": one.namespace}
     try:
         return sf.state.verified(one.key, verdict=verdict, evidence=evidence, **asked)
-    except (VersionConflict, NotFound) as error:  # the others are to be verified all the same
+    except (VersionConflict, NotFound) as error:  # the others must be verified all the same
         return one.replace(verdict=None, evidence=f"it changed meanwhile: {error.message}")
 
 

@@ -20,7 +20,7 @@ CONFIRMED_MAX = 10_000
 
 
 class Stored(NamedTuple):
-    """A command, where it would run, and everybody who may have stored it."""
+    """A command, where it would run, and all callers that may have stored it."""
 
     command: str
     cwd: str

@@ -1,6 +1,6 @@
 """Reading files that another user may have put there: regular files only, and nothing that would wait.
 
-A FIFO named `.git` would hold every command up for ever, a device may never end. O_NONBLOCK opens both at once, and
+A FIFO named `.git` would hold every command up permanently, a device may never end. O_NONBLOCK opens both at once, and
 `fstat` tells what was opened.
 """
 

@@ -97,7 +97,7 @@ def _from_path(store: Store, path: str) -> Iterator[bytes]:
 
 
 def _refuse_database(store: Store, path: str, seen: os.stat_result) -> None:
-    """Closing the database file, opened by anybody in this process, would drop SQLite's locks on it."""
+    """Closing the database file, opened by any process in this process, would drop SQLite's locks on it."""
     database: str | None = getattr(store.engine, "path", None)
     for own in (database, f"{database}-shm") if database else ():
         try:

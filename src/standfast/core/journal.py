@@ -59,7 +59,7 @@ class Event(Model):
 
 
 class Page(Model):
-    """Some events and the cursor to go on from. The cursor is valid also when nothing came."""
+    """Some events and the cursor to continue from. The cursor is valid also when nothing came."""
 
     events: list[Event]
     cursor: str

@@ -214,7 +214,7 @@ def may_act_for(tx: Tx, row: Row) -> bool:
 
 
 def since_renewal_us(tx: Tx, row: Row) -> int:
-    """How long nothing was heard of the holder of this lease: since it was taken or last renewed."""
+    """How long nothing was seen the holder of this lease: since it was taken or last renewed."""
     if tx.dialect == "postgres":
         return int(tx.now_us() - (row["lease_until_us"] - row["lease_for_us"]))
     return int(tx.caller.clock.mono_us() - (row["lease_mono_us"] - row["lease_for_us"]))

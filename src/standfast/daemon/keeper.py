@@ -2,7 +2,7 @@
 
     python -I -S keeper.py PLACE        then one JSON object on stdin, up to its end
 
-The daemon can be killed at any moment. The keeper goes on, enforces the timeout, and writes the result to PLACE,
+The daemon can be killed at any moment. The keeper continues, enforces the timeout, and writes the result to PLACE,
 where the next daemon finds it. It opens no store. If stdin ends empty, it never starts the command.
 
     PLACE/begun     the command has been started, or is about to be: from here on it may have acted

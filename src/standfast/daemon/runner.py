@@ -2,7 +2,7 @@
 
     claim ─▶ keeper started, waiting ─▶ started (the row names the keeper) ─▶ go ─▶ result ─▶ finish
 
-The process may be killed at each arrow. The next daemon reads the rows and the keepers' directories and goes on
+The process may be killed at each arrow. The next daemon reads the rows and the keepers' directories and continues
 from there (`keeper_client` lists the cases). No command starts twice: before `started` is recorded the keeper has
 received nothing, and after it the next daemon finds the keeper by its identity.
 

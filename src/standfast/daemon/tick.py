@@ -37,7 +37,7 @@ class Options(NamedTuple):
     workers_max: int = WORKERS_MAX
     """Commands that run at the same time at most."""
     grace_s: float = GRACE_S
-    """How long they may go on after SIGTERM."""
+    """How long they may continue after SIGTERM."""
 
 
 class Daemon:

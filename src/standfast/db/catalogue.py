@@ -1,6 +1,6 @@
 """The catalogue: every table, column, index and view of ours, read from the text of the migrations.
 
-`doctor` compares it with what a store has. Guard triggers go on these tables and on no others. An object that
+`doctor` compares it with what a store has. Guard triggers continue these tables and on no others. An object that
 is not in the catalogue (Litestream's tables, an index that a user made) is never touched.
 """
 

@@ -106,7 +106,7 @@ class Caller:
 
 
 class Numbered(Protocol):
-    """A row on its way into the store."""
+    """A row in flight into the store."""
 
     seq: int | None
 

@@ -57,7 +57,7 @@ class Store:
         """The record that this host has of this store, or None."""
         self._noted = 0
         self._newest: tuple[int, int, Numbered] | None = None
-        """The newest journal row that an engine of this handle acknowledged before it was given up."""
+        """The newest journal row that an engine of this handle acknowledged before it was abandoned."""
         self._changes = 0
         """The highest change counter that such an engine saw."""
         self.written = False

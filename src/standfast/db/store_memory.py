@@ -148,7 +148,7 @@ def stores(environ: Mapping[str, str] | None = None) -> list[Remembered]:
 
 
 def at(place: Place) -> list[Remembered]:
-    """The stores that are remembered at a place and were not given up, the one opened last first."""
+    """The remembered stores of a path that were not abandoned, the last opened first."""
     return [one for one in stores() if place in one.places and not one.given_up]
 
 
@@ -369,7 +369,7 @@ def path_of(store_id: str) -> str:
 
 @for_people("gives up a missing store")
 def give_up(place: Place) -> None:
-    """Another store may be created at this place: the stores that are remembered there are given up."""
+    """Another store may be created at this place: the stores that are remembered there are abandoned."""
     for known in at(place):
         _write(path_of(known.store_id), known._replace(given_up=True))
 

@@ -2,7 +2,7 @@
 
 The file is read to its end and checked before the first write: members by fixed names, sizes, hashes, then each row by
 its schema. All rows are one transaction. The bytes of artifacts follow, then the sessions are released: until then they
-say that the import is not finished, and a killed import goes on when you run it again.
+say that the import is not finished, and a killed import continues when you run it again.
 
 Sessions come as history: their effects, decisions and artifacts are in a scope of their own (`history_scope`), which no
 caller can choose. So no key or name of a bundle answers a call of this store. With `take` the sessions can be opened

@@ -275,7 +275,7 @@ class _Run:
         return place if place.head == row["head"] else self.importer.look(path)
 
     def _ready(self, path: str, row: Row | None, place: Place) -> Row | None:
-        """The source's row, ready to go on: made if it is new, begun again if the file is another one."""
+        """The source's row, ready to continue: made if it is new, begun again if the file is another one."""
         if row is None:
             self.store.write(lambda tx: _add(tx, self.importer, self.host, path, place))
             return self._row(path)

@@ -2,7 +2,7 @@
 
 Read only at the source. Values are moved as they are encoded, never made into objects, so that no type
 needs to be here and none is lost. A checkpoint that is here already stays as it is, a thread that was
-deleted here stays deleted, and an import that was interrupted goes on where it stopped.
+deleted here stays deleted, and an import that was interrupted continues where it stopped.
 """
 
 from __future__ import annotations

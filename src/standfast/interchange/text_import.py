@@ -8,7 +8,7 @@ Each record is compared three ways: as it was exported last (`.base.json`), as t
     both changed               a conflict: listed, and not taken unless you ask for the file's version
 
 A missing line deletes nothing. Records go through the ordinary methods, one transaction each: killed anywhere, the
-next import goes on. Effects and loops are never imported. An agent changes no gate.
+next import continues. Effects and loops are never imported. An agent changes no gate.
 """
 
 from __future__ import annotations

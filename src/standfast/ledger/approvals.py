@@ -320,7 +320,7 @@ class Approvals(Resource):
 
         - `why`: what the person should know.
         - `for_`: how long the request and its answer count.
-        - `again`: ask once more after a denial.
+        - `again`: ask again after a denial.
 
         Raises NotFound for an unknown effect and IllegalTransition for one that was sent.
         """

@@ -84,7 +84,7 @@ class Balance(Model):
 
     @property
     def place(self) -> tuple[str, str]:
-        """Where a list goes on: `after=`."""
+        """Where a list continues: `after=`."""
         return self.account, self.unit
 
 

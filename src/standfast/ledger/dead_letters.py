@@ -1,6 +1,6 @@
 """Dead letters: what could not be delivered or handled, kept with the reason until a person settles it.
 
-    buried ──▶ retried     the thing is handed out again, with its attempts counted from nought
+    buried ──▶ retried     the thing is handed out again, with its attempts counted from 0
        └─────▶ resolved    a person handled it in another way, and says how
 
 Mail and webhooks share this table: each says what it gives up with `bury` and takes it back with
@@ -36,7 +36,7 @@ _LAST = "ddl_z"  # sorts behind every id, in every collation: an id begins with 
 
 
 class DeadLetter(Model):
-    """One thing that was given up, and what became of it."""
+    """One thing that was abandoned, and what became of it."""
 
     id: str
     scope: str

@@ -130,7 +130,7 @@ def may_meet(gates: Sequence[Gate], text: str) -> list[Gate]:
 def flattened(text: str) -> str:
     """The text without quotes, escapes and what always expands to nothing.
 
-    A line that ends in a backslash goes on in the next, without a space between: `gi\\` and `t` are one word.
+    A line that ends in a backslash continues in the next, without a space between: `gi\\` and `t` are one word.
     """
     text = text.replace("\\\n", "")
     if "IFS" in text:

@@ -69,7 +69,7 @@ class Agent(Model):
 
     @property
     def place(self) -> tuple[str, str]:
-        """Where a list goes on: `after=`."""
+        """Where a list continues: `after=`."""
         return self.scope, self.name
 
     @staticmethod

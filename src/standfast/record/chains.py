@@ -63,7 +63,7 @@ class Chains(Resource):
 
     @query
     def heads(self, tx: Tx, after: tuple[int, str] | None = None) -> tuple[list[serial.Json], tuple[int, str] | None]:
-        """A page of heads, the newest first, and where the next one goes on; None at the end."""
+        """A page of heads, the newest first, and where the next one continues; None at the end."""
         before_us, before_id = after or (conversations.ALL, "")
         asked: Row = {"scope": self.scope, "key": HEAD, "before_us": before_us, "before_id": before_id}
         rows = tx.all(SQL.heads, **asked, limit=PAGE)

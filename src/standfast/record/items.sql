@@ -34,7 +34,7 @@ WHERE scope = :scope AND path = :path AND key = :key AND ttl_us IS NOT NULL AND 
 -- name: paths
 SELECT DISTINCT path FROM item WHERE scope = :scope AND (expires_us IS NULL OR expires_us > :now_us) ORDER BY path
 
--- A path with everything below it lies together: its text ends in a bracket where theirs go on with a comma.
+-- A path with everything below it lies together: its text ends in a bracket where theirs continue with a comma.
 -- name: page
 SELECT path, key, value, created_us, updated_us, ttl_us, expires_us - :now_us AS left_us FROM item
 WHERE scope = :scope AND (path, key) > (:after_path, :after_key) AND path <= :upto_path

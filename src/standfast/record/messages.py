@@ -1,9 +1,9 @@
-"""Messages: what was said in a session, in order, for good.
+"""Messages: what was said in a session, in order, permanently.
 
 A message has a position in its node, counted by the node itself, so that any number of
 processes may speak at once and no one reads the others to find the next number. With a `key` it
 is said once, however often the program that says it is run. The last N are read without
-the rest; in a fork they go on into the parent's, before the cut.
+the rest; in a fork they continue into the parent's, before the cut.
 
 Secrets of well-known shape are taken out of the content before it is stored (`redaction`).
 Under a key the hash of the original text is compared, not of the redacted text.
@@ -29,7 +29,7 @@ from standfast.record.nodes import POSITION_MAX, Segment
 SQL = load(__name__)
 
 LAST_MAX = 1000
-"""Messages in one page at most; `after=` goes on."""
+"""Messages in one page at most; `after=` continues."""
 ROLE_MAX = 50
 PREVIEW_MAX = 200
 

@@ -358,7 +358,7 @@ class NodeMethods:
         return checkpoints.fold(self._opening(), fn, keep_last=keep_last, **pins)
 
     def context(self, *, last: int = 200, versions: Mapping[str, str] | None = None) -> Context:
-        """The newest fold and what was said after it: what a model is given to go on."""
+        """The newest fold and what was said after it: what a model is given to continue."""
         from standfast.checkpoint import checkpoints
 
         return checkpoints.context(self._opening(), last=last, versions=versions)

@@ -188,8 +188,7 @@ class Session(NodeMethods):
 
     def _enter(self, resource: Sessions, name: _Name) -> None:
         """Only this thread opens it: no other thread of this process is opening it."""
-        # If no other object in this process has it, a hold in our name is one that was dropped, or
-        # one that `session run` took for us.
+        # A hold in our name that no object of this process has was dropped, or `session run` took it for us.
         alone = name not in _open_here
         try:
             opened = resource.open(self._given_key, agent=self._agent, alone=alone, join=os.environ.get(VARIABLE))

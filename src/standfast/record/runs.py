@@ -76,7 +76,7 @@ class Outcome(NamedTuple):
 
 
 class Runs(Resource):
-    """What became of each slot, and the work on those that are to be run."""
+    """What became of each slot, and the work on those that must be run."""
 
     __slots__ = ()
 
@@ -123,7 +123,7 @@ class Runs(Resource):
     ) -> Run:
         """Say how this attempt ended. Failed and with retries left, the run is queued again in its slot.
 
-        After `failures_max` runs in a row that failed for good the loop pauses itself, and that is
+        After `failures_max` runs in a row that failed permanently the loop pauses itself, and that is
         announced once. Raises LeaseLost if the run is another's now: what happened is recorded there.
         """
         state = "cancelled" if cancelled else "timed_out" if timed_out else "done" if exit_code == 0 else "failed"
@@ -160,7 +160,7 @@ class Runs(Resource):
         return [noun(tx, row) for row in tx.all(SQL.of_holder_seen, holder=tx.caller.holder, limit=page_size(limit))]
 
     def adopt(self, run_id: str, attempt: int) -> Run:
-        """Take an attempt over from a worker that is gone: its child goes on, and the attempt stays the same.
+        """Take an attempt over from a worker that is gone: its child continues, and the attempt stays the same.
 
         Raises InProgress while that worker may be alive, LeaseLost if the attempt does not count any more.
         """
@@ -302,7 +302,7 @@ def _claim(tx: Tx, host: str, run_id: str | None, accounts: tuple[str, ...]) -> 
 
 
 def _ended(tx: Tx, row: Row, outcome: Outcome) -> Ended:
-    """The one way out of `running`: over for good, or back into the queue in the same slot."""
+    """The one way out of `running`: over permanently, or back into the queue in the same slot."""
     again = _again(row, outcome)
     now_us = tx.now_us()
     state = "queued" if again else outcome.state

@@ -4,7 +4,7 @@ A step is known by its name and its arguments. The first time its function runs 
 is stored, in one durable write; later calls of any process return the stored result. For computation that changes
 nothing outside. A call that changes something outside is an effect.
 
-    (nothing) ──fn returns──▶ recorded ──▶ recorded, for good
+    (nothing) ──fn returns──▶ recorded ──▶ recorded, permanently
         └──fn raises──▶ (nothing): it runs again next time
 
 The same name and arguments again in one opening is `#2`, in order. Two at once are refused,

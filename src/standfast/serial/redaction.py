@@ -87,8 +87,8 @@ def redacted(text: str) -> str:
     return text
 
 
-# What to look for in a megabyte at once. Each begins with one letter that is rare in text, and goes on with a class of
-# one, so that the search is for that letter alone: a twentieth of decoding the text. Each finds what its shapes match.
+# Patterns to search in a megabyte at once. Each begins with one letter that is rare in text and then has a class, so
+# that the search is for that letter alone: a twentieth of decoding the text. Each finds what its shapes match.
 # A slash may be written `\/` in JSON. The text after it is checked before the text in front, which costs more.
 _CLUES = (
     (

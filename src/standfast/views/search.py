@@ -41,7 +41,7 @@ SNIPPET_CHARS = 160
 
 
 class Term(NamedTuple):
-    """A word, or words in a row; `begins` if the last one may go on."""
+    """A word, or words in a row; `begins` if the last one may continue."""
 
     phrase: str
     begins: bool = False
@@ -68,7 +68,7 @@ class Hit(Model):
 
 
 class Hits(Model):
-    """What was found, and the cursor to go on from."""
+    """What was found, and the cursor to continue from."""
 
     hits: list[Hit]
     next: str | None

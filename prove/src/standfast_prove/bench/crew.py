@@ -44,7 +44,7 @@ class Sample:
 
     @property
     def share(self) -> float:
-        """What the unluckiest caller got of the luckiest one's."""
+        """The throughput of the slowest caller as a share of the fastest caller's."""
         return min(self.counts) / max(self.counts) if max(self.counts) else 0.0
 
     def wait(self, share: float) -> float:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SHORT, LONG = 1_000, 100_000
 TAIL = 100
 SLICES = 5
-"""Rounds of a fifth of the time, and five times as many: what others do meanwhile then hits both alike."""
+"""Five times as many rounds of a fifth of the time, so that other load hits both sides alike."""
 SENT = 40
 CHUNK = 20_000
 PATIENCE_S = 60.0

@@ -33,7 +33,7 @@ class Plan:
     processes: tuple[int, ...] = (1, 4, 8)
     postgres_threads: tuple[int, ...] = (1, 8)
     rows_each: int = 5
-    """What each of many callers writes where everybody has to be served."""
+    """The number of writes per caller in tests of fairness."""
     patience_s: float = 0.0
     """How long to wait for a quiet moment before each measurement."""
 
@@ -128,7 +128,7 @@ def wait_for_quiet(patience_s: float) -> None:
 
 
 class Neighbours:
-    """What everybody else used of the machine since this was made: the figures are worth less for it."""
+    """The CPU that other processes used meanwhile. The more they used, the less the figures are worth."""
 
     def __init__(self) -> None:
         self._ticks = _machine_ticks()
@@ -232,7 +232,7 @@ def _row(cells: list[str], widths: list[int]) -> str:
 
 
 def summary(tables: Iterable[Table]) -> str:
-    """Every figure that has something to reach, once more, in one table."""
+    """Every figure that has a target, repeated in one table."""
     figures = Table("The figures to reach")
     for table in tables:
         figures.lines += [replace(line, label=f"{table.title}: {line.label}") for line in table.lines if line.reach]

@@ -170,7 +170,7 @@ def fill_bare(place: str, count: int) -> None:
 
 
 def _vacuum(place: str) -> None:
-    """What a server does by itself a little later, for both alike."""
+    """Vacuum, which a server runs by itself a little later. It is the same for both sides."""
     import psycopg
 
     with psycopg.connect(place, autocommit=True) as connection:

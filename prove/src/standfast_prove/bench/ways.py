@@ -56,7 +56,7 @@ class Way(ABC):
 
 
 class RawSync(Way):
-    """No database: overwrite a page in place, sync, again. What the disk gives a lone caller at most."""
+    """No database: overwrite a page in place, sync, again. The highest rate that the disk allows a single caller."""
 
     def writers(self, count: int) -> list[Write]:
         return [self._writer(number) for number in range(count)]
@@ -101,7 +101,7 @@ class ConnectionEach(Way):
 
 
 class BothRows(Way):
-    """The two rows of a record by hand: apsw and our statements, FULL, nothing else. What an engine cannot beat."""
+    """The two rows of a record by hand: apsw and our statements, FULL, nothing else. No engine can be faster."""
 
     def writers(self, count: int) -> list[Write]:
         return [self._writer() for _ in range(count)]

@@ -456,7 +456,7 @@ def _opened(asked: dict[str, Any], actor: str) -> Iterator[standfast.Standfast]:
 
 
 class Actor:
-    """What every child has: the store, the books, and perhaps a fuse."""
+    """The parts of every child: the store, the outside record, and optionally a crash point."""
 
     def __init__(self, sf: standfast.Standfast, asked: dict[str, Any]) -> None:
         self.sf, self.jobs, self._crowd = sf, asked["jobs"], asked["crowd"]
@@ -595,7 +595,7 @@ def _send(actor: Actor, s: Any, kind: str, job: int) -> None:
 
 
 def approve(**asked: Any) -> None:
-    """Answer the open requests. For each doubt, look at the world and resolve it."""
+    """Answer the open requests. For each doubt, look at the outside system and resolve it."""
     with _living(asked, "approver") as actor:
         while not actor.over():
             with actor.weather():

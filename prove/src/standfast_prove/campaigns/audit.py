@@ -98,7 +98,7 @@ def run(
 
 
 class Books:
-    """What happened, by those who did it; and the answers to what an auditor asks."""
+    """The events as the processes report them, and the answers to an auditor's questions."""
 
     def __init__(self) -> None:
         self.acked: list[Told] = []

@@ -109,7 +109,7 @@ class Recovered:
 
 
 class Lagging:
-    """Asynchronous failover: the standby loses its primary, the primary goes on and dies, the standby is promoted."""
+    """Asynchronous failover: the standby loses its primary, the primary continues and dies, the standby is promoted."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._primary = stack.enter_context(Server("wal_level = replica"))

@@ -1,7 +1,7 @@
 """A store is put back to a random moment, and its agents run again from the top.
 
-Two agents send effects until they are killed. The store is saved; the agents go on; the saved state comes back by one
-of these tools. Then the agents run again, are killed once more, and at last run to their end.
+Two agents send effects until they are killed. The store is saved and the agents continue. One of these tools then
+restores the saved state. Then the agents run again, are killed again, and at last run to their end.
 
     here          standfast backup, and restore --here; the replaced store can be read
     here, lost    the same after the store was deleted
@@ -144,7 +144,7 @@ def _database(url: str) -> Any:
 
 
 class Disaster:
-    """One store, one way back, and how its agents go on."""
+    """One store, one way back, and how its agents continue."""
 
     def __init__(
         self, outcome: Outcome, nursery: Nursery, place: Path, store: Store, chance: random.Random, forgetful: bool

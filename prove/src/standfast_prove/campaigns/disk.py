@@ -237,7 +237,7 @@ class _Program:
         try:
             act()
         except standfast.EffectInDoubt as known:
-            # In the next process: a person has to look into the world.
+            # In the next process: a person has to look into the outside system.
             self._told.note(f"!{known.code}")
         except standfast.StandfastError as refusal:
             if must:

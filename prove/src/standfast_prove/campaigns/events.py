@@ -42,7 +42,7 @@ def opened(url: str, data: str, scope: str) -> standfast.Standfast:
 
 
 def write(url: str, data: str, scope: str, number: int, rounds: int, acked: str) -> None:
-    """In a child: one event, several at once, in two streams at once, and once more with the same key."""
+    """In a child: one event, several at once, in two streams at once, and again with the same key."""
     draw = random.Random(number)
     note = os.open(acked, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     with opened(url, data, scope) as sf:

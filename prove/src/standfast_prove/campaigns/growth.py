@@ -115,7 +115,7 @@ def run(
     kills: int = 8,
     forged: bool = False,
 ) -> Outcome:
-    """`forged` is the control: a row of the journal is changed behind everybody's back."""
+    """`forged` is the control: a row of the journal is changed directly in the file."""
     outcome, where = Outcome("growth"), url or str(place / "standfast.db")
     with Nursery(words=place / "words") as nursery:
         warmed(nursery, postgres=url is not None)
@@ -175,7 +175,7 @@ class Growing:
             self._unit = last
 
     def _chunk(self, tx: Any, first: int, last: int) -> None:
-        # Positions and versions go on behind what real calls have added meanwhile.
+        # Positions and versions continue behind what real calls have added meanwhile.
         span, added = {"first": first, "last": last}, 2 * (last - first + 1)
         session = {"session_id": self._ids["session_id"]}
         position = tx.one(_NEXT, id=self._ids["node_id"])["next_position"]
@@ -303,7 +303,7 @@ def _verify(outcome: Outcome, sf: standfast.Standfast, receipt: str) -> None:
 
 
 def _judge_folds(outcome: Outcome, sf: standfast.Standfast) -> None:
-    """What was folded step by step is what everything together gives."""
+    """Folding step by step gives the same result as folding everything at once."""
     (row,) = sf.rows(SPAN, {"key": LONG})
     outcome.refuse(row["last"] - row["first"] + 1 != row["count"] and dict(row), "positions of messages")
     latest = sf.checkpoints.latest(LONG)

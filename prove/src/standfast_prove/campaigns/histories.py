@@ -106,7 +106,7 @@ class Death(NamedTuple):
 
 
 def _crew(nursery: Nursery, asked: dict[str, object], acked: Path, draw: random.Random, kills: int) -> list[Death]:
-    """Until everybody who was left alone is done."""
+    """Until all callers that were left alone are done."""
     alive: dict[int, str] = {}
     deaths: list[Death] = []
     numbers = count()
@@ -141,7 +141,7 @@ def _crew(nursery: Nursery, asked: dict[str, object], acked: Path, draw: random.
 
 
 def _begun(acked: Path) -> set[str]:
-    """Who has called anything yet: killed before that, a process shows nothing."""
+    """Processes that have made a call. A process killed earlier proves nothing."""
     return set(re.findall(r'"call": "(p[0-9]+)\.', acked.read_text())) if acked.exists() else set()
 
 

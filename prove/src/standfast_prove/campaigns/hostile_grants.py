@@ -115,7 +115,7 @@ class _Agent:
                     self._sf.effects.done(effect.id, {"status": "ok"})
 
     def person_answers(self) -> None:
-        """Grant one question. What it says is read from its parts and noted outside of the store."""
+        """Grant one question. The campaign reads its parts and records them outside the store."""
         waiting = self._sf.approvals.list(state="requested", limit=50)
         if not waiting:
             return

@@ -5,7 +5,7 @@ wraps and is checkpointed all the time. `faults/operations.c` writes down each w
 sync, and between them are the acknowledgements of the program. `faults/platter.py` then makes contents that
 a disk may hold if the power went there, and each is opened by the product's engine, read and written to:
 
-    what was acknowledged by then is there; what was sent to the world has its intent
+    what was acknowledged by then is there; what was sent to the outside system has its intent
     journal and rows agree, counters and rows agree, an artifact with a row has its bytes
     in every fourth image SQLite checks the whole file; every fortieth is opened as a user would
 

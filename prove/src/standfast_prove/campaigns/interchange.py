@@ -181,7 +181,7 @@ def _zips(outcome: Outcome, chance: random.Random, place: Path, seed: int, url: 
             outcome.count("inputs")
             if content is None:
                 outcome.refuse(state_of(sf) != before, f"a refused bundle changed the store ({named})")
-            elif damage is not _row:  # a row with another sound value is another sound bundle
+            elif damage is not _row:  # a row with another valid value gives another valid bundle
                 same = content == right and _is_sound(path, found)
                 outcome.refuse(not same, f"a damaged bundle was imported ({named})")
             before = state_of(sf)

@@ -5,7 +5,7 @@ Three kinds: Ctrl-C (SIGINT), a signal whose handler raises (SIGPROF), and an as
 held transaction and a read where the interpreter looks for it, then at the next place. Storms follow: exceptions
 at random moments in four of eight threads, and in the main thread beside three others.
 
-A caller that is hit may fail. Every other caller must go on without an error, nothing acknowledged may be
+A caller that is hit may fail. Every other caller must continue without an error, nothing acknowledged may be
 missing, and nothing may be there twice (RULES §15). The control lets callers lead their group commits: then an
 exception in one of them hangs or fails others.
 """

@@ -98,7 +98,8 @@ class _Scene:
         self._stores.built()
 
     def play(self, kills: list[int], outcome: Outcome, hours: int = 0) -> int:
-        """Killed there, and there again; then for good, so many hours later. How many places the migration has."""
+        """Kill at this statement twice, then restart many hours later. Returns how many statements the migration
+        has."""
         url, home = self._stores.copy()
         beside = self._nursery.start(HERE + "beside", url=url, home=str(home), schema=self._found)
         _until(home / "beside", "the old process that stays is not there")

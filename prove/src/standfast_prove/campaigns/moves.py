@@ -163,7 +163,7 @@ class _Pair:
             self._line.cut_after(self._chance.randint(1, messages), stays=kind == "away")
 
     def _judged(self, before: dict[str, Any] | None) -> dict[str, Any]:
-        """What two new processes find at both places."""
+        """The state that two new processes find in both stores."""
         answer = self._place / "answer.json"
         answer.unlink(missing_ok=True)
         self._child("judge", urls=[self._source, self._target], answer=str(answer))

@@ -178,7 +178,7 @@ class _Agent:
         self._told.note(line)
 
     def _settle(self, key: str) -> None:
-        """A person looks at the world and answers."""
+        """A person looks at the outside system and answers."""
         try:
             for effect in self._sf.effects.in_doubt(limit=100):
                 if effect.key == key:

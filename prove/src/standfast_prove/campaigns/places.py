@@ -233,7 +233,7 @@ class _World:
         request.with_suffix(".new").write_text(what)
         os.rename(request.with_suffix(".new"), request)
         while request.exists() or request.with_suffix(".taken").exists():
-            crash.point("effect.before_done")  # a program may die while its request is on its way
+            crash.point("effect.before_done")  # a program may die while its request is in flight
             time.sleep(0.02)
         return what
 

@@ -4,8 +4,7 @@ Twice, with the same writers. `run` uses a model of a disk (`faults/disk.c`): af
 there is what was synced, in files whose names were synced, and of everything else a random part of
 the sectors, or nothing. `run_cuts` uses a real ext4 that the kernel cuts off in the middle of its
 work. The log wraps all the time, so that checkpoints and restarts of the log fall into every
-loss. Each life of the store begins with what the one before left. What was acknowledged is
-written down elsewhere.
+loss. Each life of the store begins with what the one before left. Acknowledged writes are recorded outside the store.
 
 In the control the writers' own sync does nothing, which is SQLite with synchronous=NORMAL:
 consistent, and forgetful. If the control lost nothing, these campaigns could not see a loss.
@@ -119,7 +118,7 @@ class _Lives:
         return self._outcome
 
     def _write_until(self, loss: int, cut: Callable[[], None] | None) -> list[str]:
-        """What was acknowledged when the power went."""
+        """The writes that were acknowledged before the power loss."""
         oracles = [self._place / f"oracle.{loss}.{n}" for n in range(PROCESSES)]
         wrap = self._chance.choice(WRAP_EVERY_PAGES)
         pids = [self._start(oracle, f"k{loss}-{n}", wrap) for n, oracle in enumerate(oracles)]
@@ -150,7 +149,7 @@ class _Lives:
         )
 
     def _look(self) -> None:
-        """What a machine finds when it is started again: seen by a process on the same disk."""
+        """The state after a restart, as a process on the same disk reads it."""
         answer = self._place / "found.json"
         answer.unlink(missing_ok=True)
         code = self._nursery.wait(

@@ -197,7 +197,7 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _session(leader: int) -> list[int]:
-    """The command of a killed `once` goes on. It must end before the probe looks it up."""
+    """The command of a killed `once` continues. It must end before the probe looks it up."""
     return [pid for pid, _, session, state in _processes() if session == leader and state != "Z"]
 
 

@@ -76,7 +76,7 @@ def _write_until_cut(
     *,
     waits: bool,
 ) -> set[str]:
-    """What was acknowledged before the cut; the kernel may still answer while it cuts."""
+    """Writes that were acknowledged before the cut. The kernel may still answer during the cut."""
     oracles = [place / f"oracle.{loss}.{n}" for n in range(PROCESSES)]
     pids = [
         nursery.start(f"{SELF}:write", url=database, oracle=str(oracle), name=f"k{loss}-{n}", waits=waits)
@@ -96,7 +96,7 @@ def _write_until_cut(
 
 
 def _bury(point: Path) -> None:
-    """Backends that still run. One may wait for ever for another that was killed."""
+    """Backends that still run. One may wait permanently for another that was killed."""
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             with suppress(OSError):

@@ -137,7 +137,7 @@ def run(place: Path, *, seed: int, calls: int = 60, kills: int = 8, url: str | N
 
 
 def torment(nursery: Nursery, start: Any, history: Path, draw: random.Random, kills: int) -> int:
-    """Kill and pause until everybody who was left alone has made their calls."""
+    """Kill and pause until all callers that were left alone have made their calls."""
     alive, killed = [start() for _ in range(PROCESSES)], 0
     end = time.monotonic() + 120
     while alive:

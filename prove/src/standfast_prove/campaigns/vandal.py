@@ -79,7 +79,7 @@ class Scene(NamedTuple):
     writers: list[int]
     chance: random.Random
     undo: ExitStack
-    """What must be undone before the new process looks."""
+    """Changes to undo before the new process reads the store."""
 
 
 Act = Callable[[Scene], None]
@@ -165,7 +165,7 @@ def _mount_over(scene: Scene) -> None:
 
 
 def _chmod(suffix: str) -> Act:
-    """No process that starts now can open the file. Processes that have it open go on."""
+    """No process that starts now can open the file. Processes that have it open continue."""
 
     def act(scene: Scene) -> None:
         path = f"{scene.path}{suffix}"
@@ -283,7 +283,7 @@ def _made(nursery: Nursery, place: Path) -> _Made:
     given = {"home": str(place / "home"), "outbox": str(place / "made.box"), "careless": True}
     for path in made:
         assert nursery.wait(nursery.start(f"{SELF}:prepare", path=str(path), **given)) == 0
-    # What the first process loads, the others have.
+    # Modules that the first process loads are shared with its forks.
     answer, copy = place / "warm.json", place / "warm" / "standfast.db"
     copy.parent.mkdir()
     shutil.copyfile(made.store, copy)
@@ -377,7 +377,7 @@ class _Round:
         )
 
     def _lines(self, name: str) -> list[str]:
-        """What its callers were answered: no caller sees the error of a renewal."""
+        """The answers that its callers got. No caller sees the error of a renewal."""
         return [line for line in noted(self._place / f"answers.{name}") if not line.startswith("beat")]
 
     def _hear(self, names: list[str], wanted: dict[str, int], when: str) -> bool:
@@ -581,7 +581,7 @@ def write(*, path: str, oracle: str, name: str, home: str, outbox: str, careless
 
 
 def _fork_here() -> None:
-    """Both go on, with one handle that both inherited; the child ends with its parent."""
+    """Both continue, with one handle that both inherited; the child ends with its parent."""
     parent = os.getpid()
     if os.fork() == 0:
         die_with_parent()
@@ -608,7 +608,7 @@ def send(sf: Any, name: str, n: int, box: Oracle) -> None:
 
 
 def look(*, path: str, answer: str, home: str, outbox: str, careless: bool) -> None:
-    """A new process: which rows are there, is the file sound, and every effect once more."""
+    """A new process: which rows are there, is the file sound, and every effect again."""
     import standfast
 
     _settle_in(home, careless=careless)

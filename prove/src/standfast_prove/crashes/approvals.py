@@ -51,7 +51,7 @@ class Approvals(World):
             assert s.effect("open_pr", intent, by=("branch",), do=do, probe=asking, approve=True, settle=0) == "done"
 
     def person(self, sf: standfast.Standfast) -> None:
-        """Reads each request, decides and answers; it settles a doubt by looking at the world."""
+        """Reads each request, decides and answers; it settles a doubt by looking at the outside system."""
         for doubt in sf.effects.in_doubt():
             if self.sent:
                 sf.effects.resolve(doubt.id, "applied", result="done", evidence="looked: it is there")

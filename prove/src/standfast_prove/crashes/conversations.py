@@ -52,7 +52,7 @@ class Talks(World):
         self.sound()
 
     def check_story(self, sf: standfast.Standfast) -> None:
-        """What was said, taken back and cleared is in the journal, once each."""
+        """Each added, removed and cleared item is in the journal once."""
         id = sf.sessions.get(self.name).id
         events = Counter(event.type for event in sf.journal.tail(limit=1000).events if event.session_id == id)
         assert events["message.said"] == len(sf.sessions.messages(self.name, last=1000))

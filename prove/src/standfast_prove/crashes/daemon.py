@@ -32,7 +32,7 @@ class Scheduled(World):
 
     @property
     def data(self) -> Path:
-        """Of each schedule: a keeper outlives the daemon that was killed, and goes on writing there."""
+        """Of each schedule: a keeper outlives the daemon that was killed, and continues writing there."""
         return self.place / f"data{self.number}"
 
     @property
@@ -83,7 +83,7 @@ class Scheduled(World):
 
 
 class Sweeps(World):
-    """What the daemon sweeps: values whose time is over go, mail whose reader died comes back, and once each."""
+    """The daemon's sweep deletes expired values and returns mail of dead readers, each exactly once."""
 
     def live(self) -> None:
         with self.open() as sf:

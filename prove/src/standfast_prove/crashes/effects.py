@@ -2,7 +2,7 @@
 
 The world is a file that `do` appends to with one write; nothing in the store knows it. The agent
 words its requests differently in every life, as a model would. A person settles effects in
-doubt by looking into the world, as a person would, and never guesses.
+doubt by looking into the outside system, as a person would, and never guesses.
 
     plain        nothing but an intent: in doubt, a person looks
     probed       in doubt, its probe looks
@@ -71,7 +71,7 @@ class Agent(World):
 
     @property
     def books(self) -> Books:
-        """What lives saw acknowledged as done."""
+        """Effects that a process saw acknowledged."""
         return Books(self.now / "told.log")
 
     @property
@@ -133,7 +133,7 @@ class Agent(World):
             there = self.world.has("probed", call.intent["what"])
             return standfast.Applied(f"probed {call.intent['what']}") if there else standfast.NotApplied()
 
-        # What a dead life of this world sent has arrived.
+        # Requests of killed processes have arrived.
         return self._perform(s, "probed", what, probe=probe, settle=0, **options)
 
     def idempotent(self, s: Any, what: str, **options: Any) -> str:

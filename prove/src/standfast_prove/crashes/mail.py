@@ -1,4 +1,4 @@
-"""Killed at every crash point while mail is sent, taken, given back, given up, retried and done; and again after.
+"""Killed at every crash point while mail is sent, taken, given back, abandoned, retried and done; and again after.
 
 The oracle is a file outside the store: what was tried and what was acknowledged. After every
 kill: nothing acknowledged is missing, each mail ended once, every attempt has a row with its end,

@@ -2,7 +2,7 @@
 
 One schedule is a place where the program is killed with SIGKILL, and perhaps one where the recovery is. A
 world that passes 100 points has 100 first crashes and ten thousand second ones, so a run draws from
-them by its seed: the first crashes of one seed go on where those of the seed before ended, and the
+them by its seed: the first crashes of one seed continue where those of the seed before ended, and the
 second ones are drawn again. Every life is a process of its own, forked from one that has lived through
 the whole program once and holds nothing open.
 """
@@ -86,7 +86,7 @@ class _Sweep:
         return life.points
 
     def _go_on(self, kill: int = 0) -> int:
-        """Recover, killed or not; then recover for good, and judge. How many points the recovery passed."""
+        """Recover, killed or not; then recover permanently, and judge. How many points the recovery passed."""
         schedule = self._first
         if kill:
             life = crash._live(self._world.recover, kill, schedule, TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Killed at every crash point while events are delivered, handled, failed, given up and taken back, and credits
+"""Killed at every crash point while events are delivered, handled, failed, abandoned and taken back, and credits
 granted for them; and again in the recovery.
 
 The oracle is a file outside the store: what was tried and what was acknowledged. After every

@@ -1,4 +1,4 @@
-"""What goes wrong, made to go wrong: children to kill, disks that forget, fail and fill up.
+"""Fault injection: children to kill, and disks that lose writes, fail and fill up.
 
     children   processes with a conversation, and a nursery that forks them in milliseconds
     disk       a library loaded before libc: only synced bytes survive, syncs fail on command

@@ -188,7 +188,7 @@ class Nursery:
         return pids
 
     def load(self, modules: Sequence[str]) -> None:
-        """What a child was seen to need, so that the next ones need not load it."""
+        """Modules that a child needed. Later children need not load them."""
         self._ask(do="load", modules=list(modules))
 
     def wait(self, pid: int, timeout_s: float = PATIENCE_S) -> int | None:

@@ -56,7 +56,7 @@ class Later(SystemClock):
 
 
 def noting(witness: Path, then: str = "true") -> list[str]:
-    """A command that says in one write which run it is, and goes on."""
+    """A command that says in one write which run it is, and continues."""
     return ["sh", "-c", f'echo "$STANDFAST_LOOP $STANDFAST_SLOT_US $STANDFAST_ATTEMPT" >> {witness}; {then}']
 
 

@@ -3,8 +3,7 @@
 Certain is what a sync that has ended had found when it began. Of every write after that, each sector
 may be on the platter, or not, or be torn; a truncation and the length of a file may have come
 through or not; a file has its name only if its directory was synced, and may have it otherwise.
-What lies in the same sector and was not written stays as it was (drives have kept that since
-they keep any promise at all, and SQLite counts on it).
+Bytes of the same sector that were not written stay unchanged. Drives promise this, and SQLite relies on it.
 
     platter = Platter(files, directories)  what was there before
     for operation in recording: platter.apply(operation)
@@ -54,7 +53,7 @@ class File:
         self._pending.append((order, operation))
 
     def sync(self, order: int) -> None:
-        """What was done before `order` is certain now."""
+        """All operations before `order` are now durable."""
         done = [operation for begun, operation in self._pending if begun < order]
         self._pending = [one for one in self._pending if one[0] >= order]
         touched: set[int] = set()
@@ -81,7 +80,7 @@ class Platter:
     """The files of one directory and below, while a recording is played."""
 
     def __init__(self, files: dict[str, bytes], directories: list[str]) -> None:
-        """What was there before, all of it certain."""
+        """The durable state from before."""
         self._now: dict[str, File | None] = {name: File(data) for name, data in files.items()}
         self._now.update(dict.fromkeys(directories))  # None is a directory
         self._sure = dict(self._now)

@@ -143,8 +143,7 @@ class CuttableLine(_Server):
 class RotatingPooler(_Server):
     """A transaction pooler at its worst: each transaction of a client is served by the next session.
 
-    What a client leaves behind in a session, another one finds there; what it counts on is
-    somewhere else.
+    Another client finds the session state that a client leaves behind. A client's own state is in another session.
     """
 
     SESSIONS = 3
@@ -156,7 +155,7 @@ class RotatingPooler(_Server):
         self._pool = threading.Lock()
         self.transactions = 0
         self.impatient = 0
-        """How often a client went on before the server had ended its transaction: real poolers then
+        """How often a client continued before the server had ended its transaction: real poolers then
         mix up the answers."""
 
     def serve(self, client: socket.socket) -> None:

@@ -273,7 +273,7 @@ def _refusable(act: Callable[[], Any]) -> None:
 
 
 def requests(place: Path, garbage: Garbage, inputs: int) -> Iterator[object]:
-    """Requests that were good once, over stdio. The server answers or refuses, and goes on."""
+    """Requests that were good once, over stdio. The server answers or refuses, and continues."""
     try:
         import_module("mcp")
     except ImportError:

@@ -19,7 +19,7 @@ LEASE_M, STALE_M, NOTICE_M = 15, 60, 5
 
 @dataclass
 class Known:
-    """The model of one agent: what it said, when it was heard of, until when it holds its task."""
+    """The model of one agent: what it said, when it was seen, until when it holds its task."""
 
     said: str = "idle"
     seen: int = 0

@@ -52,11 +52,11 @@ class Model:
         return self.in_doubt and self.shared and self.passed != self.attempt
 
     def settle(self, there: bool) -> None:
-        """Its probe was asked because another effect is to be sent."""
+        """Its probe was asked because another effect must be sent."""
         self.state, self.result = ("acknowledged", "found") if there else ("failed", None)
 
     def call(self, kind: str, there: bool) -> str:
-        """What a call does: sends, answers from the record, finds it in the world, or is refused."""
+        """The outcome of a call: sent, replayed, found in the outside system, or refused."""
         if self.pruned or self.state in ("superseded", "compensated"):
             return "conflict"
         if self.state == "acknowledged":
@@ -117,7 +117,7 @@ class Program(Machine):
 
     @rule()
     def proceed(self) -> None:
-        """The program goes on without knowing: per doubt, and journalled."""
+        """The program continues without knowing: per doubt, and journalled."""
         with self.sf.session(SHARED) as s:
             passed = {effect.key for effect in s.proceed()}
         assert passed == {key for key, model in self.models.items() if model.stops}
@@ -125,7 +125,7 @@ class Program(Machine):
             self.models[key].passed = self.models[key].attempt
 
     def perform(self, key: str, kind: str, ending: str, shared: bool) -> str:
-        """What came of it, in one word; every request that arrives is booked by its attempt."""
+        """The outcome in one word. Each request that arrives is recorded by its attempt."""
 
         def do(call: standfast.Call) -> str:
             if ending != "no":

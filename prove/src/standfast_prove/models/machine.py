@@ -1,4 +1,4 @@
-"""What the state machines of all models have in common: a store, and a scope that no other program has."""
+"""Shared by the state machines of all models: a store, and a scope that no other program uses."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ MINUTES = st.integers(1, 12)
 
 
 class Model:
-    """What a session is: a state, an owner until a moment, a fence that grows, and what was said."""
+    """The model of a session: a state, an owner until a time, a growing fencing token, and its messages."""
 
     def __init__(self) -> None:
         self.state, self.until, self.fence = "", 0, 0

@@ -69,7 +69,7 @@ class Hunter:
         return said._replace(seconds=round(time.monotonic() - start, 1), **acked)
 
     def _noise(self, name: str) -> str:
-        """What the harness of this mutant says where there is no bug: asked once for each harness."""
+        """The result of this mutant's harness without the bug, computed once per harness."""
         mutant = registry.named(name)
         key = (mutant.harness, mutant.engine)
         if key not in self._quiet:

@@ -1,4 +1,4 @@
-"""What a mutant is made of: attributes exchanged for the length of a block, and the words about it."""
+"""The parts of a mutant: attributes replaced inside a block, and its description."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ MUTANTS: dict[str, Mutant] = {
 
 
 def found_by_the_simulation(mutant: Mutant, place: Any, *, simulations: int = 200) -> str | None:
-    """What the simulation says about it in this process, which has the bug meanwhile; None for nothing."""
+    """The violation that the simulation finds in this process with the bug, or None."""
     from standfast_prove.campaigns.simulation import run
     from standfast_prove.mutants.patching import Patching
 

@@ -35,7 +35,7 @@ class Scene(NamedTuple):
 
     name: str
     remote: str
-    """What it is looked up in, for the table."""
+    """The system in which the probe looks it up, for the table."""
     directory: Callable[[int], Path]
     command: Callable[[int], list[str]]
     happened: Callable[[int], int]
@@ -421,7 +421,7 @@ SCENES: dict[str, Make] = {
     "file-copy": file_copy,
 }
 SAMPLE = ("git-push-file", "git-commit", "keyed-post", "file-copy")
-"""What needs no server that has to be installed."""
+"""Scenes that need no installed server."""
 
 
 @contextmanager

@@ -63,7 +63,7 @@ class Outside:
         self._server.server_close()
 
     def wait(self, path: str = "") -> None:
-        """A request for this path, or its answer, is on its way."""
+        """A request for this path, or its answer, is in flight."""
         with self.lock:
             delay_s = self._random.uniform(0, self.late_s)
         time.sleep(delay_s)

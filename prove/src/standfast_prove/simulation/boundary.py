@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Killed(BaseException):
-    """This process is no more. What it had in memory goes with it, and nothing it still wants to write is written."""
+    """This process is no more. Its memory is lost, and its pending writes are not made."""
 
 
 class Boundary(Engine):

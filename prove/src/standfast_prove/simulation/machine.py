@@ -26,7 +26,7 @@ HERE, THERE, ACTOR = "here", "there", "actor"
 """A process that can be judged; one of another namespace, that cannot; an actor, whose commands come and go."""
 ASLEEP_MAX_US = 80 * SECOND_US
 """Less than two leases. A process of another host may sleep for longer, with an intent recorded and nothing sent yet.
-It may then send although it was given up. No store can prevent that; the docs say so, and no seed plays it."""
+It may then send although it was abandoned. No store can prevent that; the docs say so, and no seed plays it."""
 
 
 class Process:
@@ -40,7 +40,7 @@ class Process:
         self.stopped_at = -1
         self.stops = 0
         self.sending: str | None = None
-        """What it is about to send: the intent is recorded, and the world has not heard of it yet."""
+        """The request it is about to send. The intent is recorded, and nothing was sent yet."""
         self.strand: Strand
         clock = machine.clock
         self.holder = (
@@ -317,7 +317,7 @@ class Machine:
         self.counts[what] = self.counts.get(what, 0) + number
 
     def stat(self, pid: int) -> tuple[str, str]:
-        """What the system says about a process: it is there, or it is not."""
+        """Whether the system lists a process."""
         there = any(one.pid == pid and one.alive for one in self.processes)
         return ("S", str(pid)) if there else ("absent", "")
 
@@ -346,8 +346,8 @@ class Apart(MutableSet[Any]):
 
 @contextmanager
 def in_one_process(machine: Callable[[], Machine]) -> Iterator[None]:
-    """What the product asks the system about processes is answered by the machine; what it remembers for the
-    process it runs in is remembered apart for each."""
+    """The simulated machine answers the product's questions about processes, and keeps per-process state separately
+    for each."""
 
     def pid() -> int:
         current = machine().current

@@ -20,7 +20,7 @@ class Strand:
         threading.Thread(target=self._live, name="standfast-strand", daemon=True).start()
 
     def begin(self, body: Callable[[], None] | None) -> None:
-        """What to run when it is given the baton; None: it ends then."""
+        """The function to run at its next turn. None ends it."""
         self._body = body
 
     def _live(self) -> None:

@@ -1,4 +1,4 @@
-"""What goes on in a simulation, and the world's own books about it.
+"""The workload of a simulation, and an outside record of it.
 
 Each workload has its roles, says when everything of it is settled, and what must not be: by what the world has
 seen, not by what the store says about itself.
@@ -54,7 +54,7 @@ class Workload:
 
 
 class Asked(NamedTuple):
-    """Something to be done in the world, once."""
+    """Something to be done in the outside system, once."""
 
     name: str
     kind: str
@@ -110,7 +110,7 @@ class Payments(Workload):
     def ask(self, process: Process, session: Any, one: Asked) -> None:
         if one.denied and one.name in self.given_up:
             return
-        # What a model says around it differs from time to time; what a person agreed to does not.
+        # An LLM's description differs each time. The approved action does not.
         words = "please" if one.approve else self.draw.choice(("please", "quick", "now"))
         options: dict[str, Any] = {"approve": True} if one.approve else {}
         if one.kind == "probed":
@@ -224,7 +224,7 @@ class Payments(Workload):
 
 
 class Fences:
-    """Who was given what with which fence: each once."""
+    """The claims with their fencing tokens, each once."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine

@@ -139,7 +139,7 @@ class Shared:
 
 
 class _Beginning:
-    """The block in which a thread's first checkpoint is on its way."""
+    """The block in which a thread's first checkpoint is in flight."""
 
     def __init__(self, shared: Shared, thread: str, begins: bool) -> None:
         self._shared = shared

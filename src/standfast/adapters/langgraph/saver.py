@@ -276,7 +276,7 @@ class Saver(Opened, BaseCheckpointSaver[Any]):
     # -- versions ------------------------------------------------------------------------------------
 
     def get_next_version(self, current: Any, channel: None) -> Any:
-        """Whole numbers; a thread that began with another saver's text goes on in kind."""
+        """Whole numbers; a thread that began with another saver's text continues in kind."""
         if isinstance(current, str):
             return f"{int(current.split('.')[0]) + 1:032}.{0:016}"
         return 1 if current is None else int(current) + 1
@@ -318,7 +318,7 @@ def _config(thread: str, namespace: str, id: str) -> RunnableConfig:
 
 
 def _goes_on(config: RunnableConfig) -> bool:
-    """Whether a run of a graph goes on from the newest checkpoint: it says which thread, and asks for no older one."""
+    """Whether a run of a graph continues from the newest checkpoint: it names a thread and no older checkpoint."""
     told = config.get("metadata") or {}
     return bool(told.get("thread_id")) and not told.get("checkpoint_id")
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Each by itself: the harness is not everybody's, and may stand on an older pydantic-ai than the other needs."""
+    """Import each one separately: the harness is optional and may need an older pydantic-ai."""
     if name == "ConversationStore":
         from standfast.adapters.pydantic_ai.conversations import ConversationStore
 

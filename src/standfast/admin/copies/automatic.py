@@ -54,7 +54,7 @@ def before_migration(settings: Settings, store_id: str, found: int, latest: int)
 
 
 def before_command(settings: Settings, store_id: str, command: str) -> None:
-    """Before a destructive command. Without a copy it goes on with a warning: it moves the store and deletes none."""
+    """Before a destructive command. Without a copy it continues with a warning: it moves the store and deletes none."""
     try:
         before(settings, store_id, f"before {command}")
     except StorageError as error:

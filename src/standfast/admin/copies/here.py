@@ -1,6 +1,6 @@
 """`restore --here` and `restore promote`: a copy takes the place of the store and becomes the store to work in.
 
-    plan ─▶ the copy has the place, read only, epoch + 1 ─▶ promote: the gap is open, and work goes on
+    plan ─▶ the copy has the place, read only, epoch + 1 ─▶ promote: the gap is open, and work continues
                      │
                      └── what was there is kept aside; its ledger is carried over if it can be read
 

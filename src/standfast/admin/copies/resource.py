@@ -207,7 +207,7 @@ class Copies(Resource):
     ) -> Copy:
         """Take a copy, and verify it unless `verify` is false. Raises StorageError naming the copy.
 
-        Everything that was acknowledged before is in it. Writers go on meanwhile.
+        Everything that was acknowledged before is in it. Writers continue meanwhile.
         """
         refused_inside(self.store.held or self.tx, "copies.take")
         root = self._root(to)

@@ -1,7 +1,7 @@
 """A copy becomes a store in a place of its own: `restore --to DIR`, or `--to postgresql://…` for copies by rows.
 
 The restored store says which copy it is (`meta.copy_of`) and is read only: it knows nothing of what was sent after it
-was taken, so nothing may go on in it. The database gets its name last: killed before that, there is no store.
+was taken, so nothing may continue in it. The database gets its name last: killed before that, there is no store.
 """
 
 from __future__ import annotations

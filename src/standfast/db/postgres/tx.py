@@ -152,7 +152,7 @@ class PostgresTx(Tx):
             self._now_us = caller.clock.now_us()
 
     def begin(self) -> None:
-        """Queued like everything else: it leaves with the first question."""
+        """Queued, and sent with the first query."""
         self._send(self._mode.begin)
         self._send(self._mode.header, sink=self._read_header)
         if self._mode.writes:

@@ -45,7 +45,7 @@ class Facts(NamedTuple):
 def snapshot(path: str, to: str, progress: Callable[[int, int], object]) -> Facts:
     """Write one consistent snapshot of the database at `path` to the new file `to`, by SQLite's online backup.
 
-    Writers go on meanwhile. `progress` gets the bytes so far and all of them.
+    Writers continue meanwhile. `progress` gets the bytes so far and all of them.
     """
     with translated(path), closing(opened(path, apsw.SQLITE_OPEN_READONLY)) as source:
         return save(source, to, progress)

@@ -197,7 +197,7 @@ class SqliteEngine(Engine):
     def _heal(self) -> None:
         """An fsync failed in some process: the WAL may not be on disk, and the kernel believes it is.
 
-        So the log is written once more, byte for byte: that makes its pages dirty again, and the sync
+        So the log is written again, byte for byte: that makes its pages dirty again, and the sync
         that follows is an honest one. A checkpoint would not do: until the log is whole on disk, nothing
         of it may reach the database.
         """

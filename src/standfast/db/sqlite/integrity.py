@@ -80,7 +80,7 @@ def _complaints(connection: Any, ways: str) -> Iterator[str]:
 
 
 class _Report:
-    """Print how far the check is, five times a second, and let it go on."""
+    """Print how far the check is, five times a second, and let it continue."""
 
     def __init__(self) -> None:
         self._next_s = time.monotonic() + REPORT_EVERY_S

@@ -136,7 +136,7 @@ def unsafe(directory: str) -> str | None:
 
 
 def synced_by(directory: str) -> str | None:
-    """The ancestor that a file-sync program looks after, by its name or by the mark it leaves."""
+    """The ancestor directory of a file-sync program, found by its name or by its marker file."""
     home = os.path.realpath(os.path.expanduser("~"))
     while True:
         if _is_synced_name(os.path.basename(directory).lower()):

@@ -61,7 +61,7 @@ class Writer:
         self._lock = lock
         self._waiting: deque[Operation] = deque()
         self._claim = threading.Lock()
-        """Taken by the one thread that serves, for ever. A second thread ends at once."""
+        """Taken by the one thread that serves, permanently. A second thread ends at once."""
         self._wake = threading.Lock()
         self._wake.acquire()
         self._asleep = self._running = self._stopped = False

@@ -85,7 +85,7 @@ def judge(
 ) -> Gate | None:
     """Raise Refusal unless every gate this call meets has what it needs; `late` says that the time is over.
 
-    A gate is returned if its user is to be asked by the agent, which `can_ask`.
+    A gate is returned if its user must be asked by the agent, which `can_ask`.
     """
     gates = met([gate_of(row) for row in rows], asked.command, tool=asked.tool, texts=asked.texts, late=late)
     if not gates:

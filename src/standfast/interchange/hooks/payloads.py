@@ -217,7 +217,7 @@ def asks(payload: dict[str, Any]) -> bool:
 def can_ask(agent: str, environ: Mapping[str, str]) -> bool:
     """Whether the agent can ask its user in its own prompt: Claude Code with a person in front of it.
 
-    `claude -p` and the SDKs name themselves in this variable, and would refuse without a word about how to go on.
+    `claude -p` and the SDKs name themselves in this variable, and would refuse without a word about how to continue.
     Codex takes the answer "ask" for a mistake and makes the call.
     """
     return agent == "claude-code" and environ.get("CLAUDE_CODE_ENTRYPOINT") in _PROMPTING

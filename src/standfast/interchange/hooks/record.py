@@ -151,7 +151,7 @@ class Hooks(Resource):
 
     @query
     def session_of(self, tx: Tx, actor: str) -> str | None:
-        """The session of an agent that is known by `<agent>:<native id>`; None if nothing was heard of it."""
+        """The session of an agent that is known by `<agent>:<native id>`; None if nothing was seen it."""
         agent, _, native = actor.partition(":")
         row = tx.maybe(SQL.thread, agent=agent, native_id=native)
         return row["session_id"] if row is not None else None

@@ -26,7 +26,7 @@ SELECT id, scope, key, state, holder, fence, updated_us, git_dir, origin FROM se
 -- name: whose
 SELECT scope, git_dir, origin FROM session WHERE id = :id
 
--- A sign of life: the hold goes on, and the session is as new as this.
+-- A sign of life: the hold continues, and the session is as new as this.
 -- name: extend
 UPDATE session
 SET lease_until_us = :lease_until_us, lease_boot = :lease_boot, lease_mono_us = :lease_mono_us,

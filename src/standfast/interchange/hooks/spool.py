@@ -407,7 +407,7 @@ _STATUSES = (None, "pending", "ok", "error", "cancelled", "unknown")
 
 
 def _fits(value: dict[str, Any], actor: Any, scope: Any, label: Label) -> bool:
-    """Whether a line says what the store can hold: it may have been written by anybody."""
+    """Whether a line says what the store can hold: it may have been written by any process."""
     from standfast.interchange.hooks.record import TYPES
 
     words = (actor, scope, value.get("agent"), value.get("kind"), value.get("name"), value.get("native"))

@@ -1,4 +1,4 @@
--- The last calls of a session, and what was heard of them.
+-- The last calls of a session, and what was seen them.
 
 -- name: recent
 SELECT seq, type, subject, state, occurred_us, summary, data

@@ -1,4 +1,4 @@
-"""Transcripts of coding agents, read as they lie on the disk and kept for good.
+"""Transcripts of coding agents, read as they lie on the disk and kept permanently.
 
     claude_code codex gemini_cli opencode     one reader per agent: records in, a neutral shape out
     files                                     files, in pieces: where each record begins and ends

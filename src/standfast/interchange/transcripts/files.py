@@ -31,7 +31,7 @@ PIECE_LINES = 2000
 DOCUMENT_MAX_BYTES = 256 * 1024 * 1024
 HEAD_BYTES = 4096
 FILE_MAX_S = 600.0
-"""How long one run reads one source; it stops between two pieces, says so, and the next run goes on there."""
+"""How long one run reads one source; it stops between two pieces, says so, and the next run continues there."""
 FILES_MAX = 200_000
 SIZE_UNKNOWN = 2**62
 
@@ -135,7 +135,7 @@ class Importer(ABC):
 
     @abstractmethod
     def reader(self, path: str, carry: dict[str, Any], counts: dict[str, Any]) -> Reader:
-        """A reader that goes on where `carry` was left."""
+        """A reader that continues where `carry` was left."""
 
     def in_order(self, paths: list[str]) -> list[str]:
         """The order to read them in, where they lie under several roots."""

@@ -123,7 +123,7 @@ TABLES = ("session", "message", "part")
 
 @contextmanager
 def _opened(path: str) -> Iterator[foreign.ForeignDatabase]:
-    """The database, if its three tables are tables: a view could run for ever."""
+    """The database, if its three tables are tables: a view could run permanently."""
     with foreign.opened(path, within_s=FILE_MAX_S) as database:
         for table in TABLES:
             if not database.has(table):

@@ -84,7 +84,7 @@ class Unwritten(Model):
 
     @property
     def place(self) -> str:
-        """Where a list goes on after it."""
+        """Where a list continues after it."""
         return self.effect_id
 
     @staticmethod

@@ -88,4 +88,4 @@ class Unknown:
 
 
 class RepeatedEffect(UserWarning):
-    """The same effect twice in one opening of a session: the second time it was answered from the record."""
+    """The same effect twice in one opening of a session. The second call returned the stored result."""

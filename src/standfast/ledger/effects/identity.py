@@ -33,7 +33,7 @@ KEY_MAX: Final = 500
 TOOL_MAX: Final = 200
 PER: Final = (None, "session", "store")
 SETTLE_US = 0 if crash.TRACE in os.environ else 10 * SECOND_US
-"""A request of a dead process may still be on its way: a probe's "not there" counts only this long after it."""
+"""A request of a dead process may still be in flight: a probe's "not there" counts only this long after it."""
 FAR_FUTURE_US: Final = 2**62
 """`idempotent=True`: there is no moment after which the remote forgets the key."""
 

@@ -344,7 +344,7 @@ def _ended(store: Store, row: Row, error: BaseException, record: Callable[[Tx], 
     """Record how the attempt ended. A store that fails here must not hide the error of the function.
 
     Of an attempt that was taken over it changes nothing: raises LeaseLost from the error. An error that is no Exception
-    (Ctrl-C, a cancelled task) goes on as it is.
+    (Ctrl-C, a cancelled task) continues as it is.
     """
     try:
         store.write(record)

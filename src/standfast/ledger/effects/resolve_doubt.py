@@ -1,7 +1,7 @@
 """In doubt: the probe, then the same key again if the remote knows it, then a person.
 
 Never a silent second run, never a silent skip. A probe's "not there" counts only `settle` after the last attempt could
-send: its request may still be on its way. The call waits until then, and asks once more.
+send: its request may still be in flight. The call waits until then, and asks again.
 
 An effect that is called while another one of its session is in doubt asks about that one first (`settle_first`).
 Only a probe that this process knows can be asked: the declared one of that tool, or the one that was given when

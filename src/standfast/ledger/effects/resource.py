@@ -2,7 +2,7 @@
 
 A function can be called between intent and result; a shell, a hook or an MCP client cannot hand
 us one. It says `begin`, acts, and says `done` or `fail`. The holder is then the actor, whose
-lease ends by time. `plan` stops before anything is sent; `dispatch` goes on from there.
+lease ends by time. `plan` stops before anything is sent; `dispatch` continues from there.
 
 A person settles a doubt with `resolve` and gives the evidence.
 """

@@ -1,4 +1,4 @@
-"""Working on events: claimed by one handler, done, failed and tried again, given up, taken back.
+"""Working on events: claimed by one handler, done, failed and tried again, abandoned, taken back.
 
 Every change is on a row that its transaction has locked; `core/claims.py` says who may change it.
 """
@@ -29,12 +29,12 @@ BACKOFF_US = 30 * SECOND_US
 BACKOFF_MAX_US = HOUR_US
 AGAIN_MAX_US = 30 * DAY_US
 BURIED_MAX = 50
-"""Events whose last handler died, given up in passing by one claim."""
+"""Events whose last handler died, abandoned in passing by one claim."""
 SLASHES_MAX = 10
 
 
 class Changed(NamedTuple):
-    """What a change came to: the event, or why not; and what was given up on the way."""
+    """What a change came to: the event, or why not; and what was abandoned on the way."""
 
     event: WebhookEvent | StandfastError | None
     letters: tuple[DeadLetter, ...] = ()
@@ -86,7 +86,7 @@ find, locked = CLAIMS.find, CLAIMS.locked
 
 
 def claim_next(tx: Tx, *, source: str, kind: str, for_us: int | None) -> Changed:
-    """The one that has waited longest, or none. What its last handler died of is given up in passing."""
+    """The one that has waited longest, or none. What its last handler died of is abandoned in passing."""
     crash.point("webhook.before_claim")
     CLAIMS.expire_dead(tx)
     letters: list[DeadLetter] = []
@@ -115,7 +115,7 @@ def claim(tx: Tx, which: Which, for_us: int | None) -> Changed:
         raise InProgress(refusal.message, f"wait for it: {hints.command('webhook', 'show', short(row['id']))}")
     if row["attempts"] >= row["attempts_max"]:
         given_up = _give_up(tx, row, _abandoned(tx, row))
-        return given_up._replace(event=_over(row | {"state": "dead"}, "claimed"))  # it was given up: that is kept
+        return given_up._replace(event=_over(row | {"state": "dead"}, "claimed"))  # it was abandoned: that is kept
     return Changed(_taken(tx, row, for_us))
 
 

@@ -60,7 +60,7 @@ class Webhooks(Resource):
 
         With `do`, handle it at once: `do(event)` is called outside any transaction, and its result
         recorded; delivered again, the recorded result comes back and nothing is called. What `do`
-        raises is recorded as a failed attempt and goes on; the next delivery, or `handle`, tries again.
+        raises is recorded as a failed attempt and continues; the next delivery, or `handle`, tries again.
 
         Raises KeyConflict if the payload is another one; `ignore` names fields of it that do not
         count. With `do`, also InProgress while another worker has it, and IllegalTransition for a dead one.

@@ -70,7 +70,7 @@ class Waiting(ABC):
     """An iterator that waits for the next event. Close it, or use `with`."""
 
     patience_s: float | None
-    """How long it waits for the next one; None: for ever."""
+    """How long it waits for the next one; None: permanently."""
     _watch: Watch | None = None
 
     @abstractmethod

@@ -142,7 +142,7 @@ class Consumer(Model):
 
     @property
     def place(self) -> tuple[str, str]:
-        """Where a list goes on: `after=`."""
+        """Where a list continues: `after=`."""
         return self.name, self.stream
 
     @staticmethod

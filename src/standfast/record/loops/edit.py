@@ -147,7 +147,7 @@ def by(account: str) -> Row:
 
 
 def pause(tx: Tx, row: Row, reason: str) -> Loop:
-    """No slot is run until it is resumed; what waits is cancelled, what runs goes on."""
+    """No slot is run until it is resumed; what waits is cancelled, what runs continues."""
     if row["state"] == "paused":
         return loop(row)
     if row["state"] != "active":

@@ -80,7 +80,7 @@ def plan(when: schedule.Schedule, slot_us: int, now_us: int, *, catch_up: str, c
 
 
 def passed_over(when: schedule.Schedule, slot_us: int, now_us: int) -> Plan:
-    """The same where none of them is to be run."""
+    """The same where none of them must be run."""
     newest = when.newest(slot_us, now_us, SINGLE_MAX + 1)
     if not newest or (len(newest) <= SINGLE_MAX and newest[0] != slot_us):
         newest = [slot_us, *newest]

@@ -64,7 +64,7 @@ class Loop(Model):
     backoff_us: int
     failures_max: int
     failures: int
-    """Runs that failed for good since the last one that did not."""
+    """Runs that failed permanently since the last one that did not."""
     state: str
     """active, paused, finished (its one moment is past) or removed."""
     reason: str | None
@@ -162,7 +162,7 @@ class Run(Model):
 
     @property
     def place(self) -> str:
-        """Where a list goes on: `after=`."""
+        """Where a list continues: `after=`."""
         return f"{self.slot_us}:{self.id}"
 
 

@@ -16,7 +16,7 @@ full box was never accepted.
 
     addresses.py   who a mail is for
     send.py        into the box, once per key, within the bound
-    claims.py      out of the box: leased, read, done, given back, given up
+    claims.py      out of the box: leased, read, done, given back, abandoned
     queries.py     pages, threads, receipts, boxes
     follow.py      mail as it comes
     envelope.py    a mail as text that an agent can be given

@@ -193,7 +193,7 @@ def _defer(mails: Mails, one: Mail, error: Exception, reason: str) -> None:
 def _reply(mails: Mails, one: Mail, body: serial.Json, session: str) -> None:
     """The reply and the end of the mail, in one transaction. It expires when its asker no longer waits.
 
-    A mail that is itself a reply gets none: two agents that answer would write to each other for ever.
+    A mail that is itself a reply gets none: two agents that answer would write to each other permanently.
     """
     if one.reply_to_id is not None:
         mails.done(one, note="a reply is not answered")

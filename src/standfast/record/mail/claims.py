@@ -225,7 +225,7 @@ def refuse(tx: Tx, which: Which, reason: str) -> tuple[Mail, DeadLetter | None]:
 
 
 def lose(tx: Tx, row: Row) -> Row | DeadLetter:
-    """Its holder is gone or late: an attempt, with the reason. Free again, or given up after the last."""
+    """Its holder is gone or late: an attempt, with the reason. Free again, or abandoned after the last."""
     if row["attempts"] >= row["attempts_max"]:
         reason = _how_lost(tx, row)
         end_attempt(tx, row, "lost", reason)

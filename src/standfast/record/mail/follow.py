@@ -3,7 +3,7 @@
 A follower sleeps until the store notifies it, then takes ready mail. Asking for the next
 mail says that the one before was read, in the same transaction that takes the next; whether it is
 done is for the reader to say. What was read and not done comes back after its lease, because
-a reader that went on has stopped renewing it.
+a reader that continued has stopped renewing it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Follow:
         self._claim = claim
         self._ready = ready
         self.patience_s = timeout_s
-        """How long to wait for the next mail before it is over; None for ever."""
+        """How long to wait for the next mail before it is over; None permanently."""
         self._watch: Watch | None = None
         self._held: Mail | None = None
         self._begun = self._closed = False

@@ -74,7 +74,7 @@ class Mail(Model):
 
     @property
     def place(self) -> str:
-        """Where a list goes on: `after=`."""
+        """Where a list continues: `after=`."""
         return self.id
 
     def rendered(self) -> str:
@@ -126,7 +126,7 @@ class Delivery(Model):
 
     @property
     def place(self) -> str:
-        """Where a list goes on: `after=`."""
+        """Where a list continues: `after=`."""
         return self.id
 
     @property

@@ -516,7 +516,7 @@ class Mails(Resource):
         return True
 
     def _handed(self, claimed: claims.Claimed) -> Mail | None:
-        """After the transaction: tell of what was given up, renew what was taken."""
+        """After the transaction: tell of what was abandoned, renew what was taken."""
         for letter in claimed.buried:
             self._tell(letter)
         if claimed.mail is not None:

@@ -61,7 +61,7 @@ class SessionRecord(Model):
 
     @property
     def place(self) -> str:
-        """Where a list goes on: `after=`."""
+        """Where a list continues: `after=`."""
         return f"{self.updated_us}:{self.id}"
 
 

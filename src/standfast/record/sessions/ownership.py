@@ -77,7 +77,7 @@ def open_again(tx: Tx, row: Row, wanted: Row, *, alone: bool, joins: bool) -> Op
 
 
 def _ours(tx: Tx, row: Row, *, alone: bool) -> bool:
-    """Whether a live hold is ours to go on with: dropped by this process, or its actor's own."""
+    """Whether a live hold is ours to continue with: dropped by this process, or its actor's own."""
     if row["holder"] == tx.caller.holder:
         return alone
     return bool(row["holder"] == leases.actor_holder(tx.caller.actor))
@@ -167,7 +167,7 @@ def _signal_name(number: int) -> str:
 
 
 def expected(tx: Tx, row: Row, stops: Stops | None = None) -> str | None:
-    """What a person has to settle before the session can go on; `stops` has what stopped this opening's calls."""
+    """What a person has to settle before the session can continue; `stops` has what stopped this opening's calls."""
     for effect_id, (code, message) in (stops or {}).items():
         effect = tx.maybe(SQL.effect, id=effect_id)
         open_as = ("dispatched",) if code == EffectInDoubt.code else ("planned", "failed")

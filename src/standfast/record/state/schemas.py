@@ -2,7 +2,7 @@
 
 Small on purpose: code inside a transaction has to end soon, and an unchecked value must not
 look as if it were. A keyword that is not in the tables below is refused by its name when the
-schema is given. `pattern` is among those: a regular expression can take for ever. Keywords that
+schema is given. `pattern` is among those: a regular expression can take permanently. Keywords that
 say nothing about validity (`title`, `description`, `format` …) are kept and not checked.
 """
 

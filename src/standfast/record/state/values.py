@@ -200,7 +200,7 @@ def _journal(tx: Tx, made: Entry, type: str, place: Place) -> Entry:
 
 
 def _journalled(made: Entry) -> dict[str, serial.Json]:
-    """A value that ends by itself leaves only a salted hash in the journal, which is kept for good."""
+    """A value that ends by itself leaves only a salted hash in the journal, which is kept permanently."""
     said: dict[str, serial.Json] = {"version": made.version, "expires_us": made.expires_us}
     if not made.expires_us:
         return {**said, "value": made.value}

@@ -93,7 +93,7 @@ class Task(Model):
 
     @property
     def place(self) -> str:
-        """Where a list goes on: `after=`."""
+        """Where a list continues: `after=`."""
         return f"{self.priority}:{self.created_us}:{self.id}:{len(self.scope)}:{self.scope}{self.repository}"
 
 

@@ -37,7 +37,7 @@ from standfast.record.threads.values import Cache, Known, Part, built, made, spl
 PAGE = 20
 CHAIN_MAX = 100_000
 CLOSED = "closed"
-"""The type of the row that ends a segment for good."""
+"""The type of the row that ends a segment permanently."""
 _STEPS = 3
 """A put from memory, one from the stored rows, and one that builds on nothing."""
 
@@ -188,7 +188,7 @@ class Threads(Resource):
             return None
         row, pieces, writes = asked
         known = self._known([row], pieces, seal)
-        self._cache.keep(known)  # most likely the next put goes on from here
+        self._cache.keep(known)  # most likely the next put continues from here
         return self._checkpoint(thread, row, known, writes, seal)
 
     @query

@@ -63,7 +63,7 @@ SET parent_id = :parent_id, run_id = :run_id, header = :header, parts = :parts, 
 INSERT INTO thread_value (thread_seq, segment, n, type, data)
 VALUES (:thread_seq, :segment, 0, :type, :data)
 
--- Only behind the value it was compared with, and only if no other process went on from there.
+-- Only behind the value it was compared with, and only if no other process continued from there.
 -- name: put_piece
 INSERT INTO thread_value (thread_seq, segment, n, type, data)
 SELECT v.thread_seq, v.segment, v.n + 1, CAST(:type AS TEXT), :data
@@ -191,7 +191,7 @@ SELECT segment, MAX(n) AS n FROM thread_value WHERE thread_seq = :thread_seq AND
 -- name: drop_pieces
 DELETE FROM thread_value WHERE thread_seq = :thread_seq AND segment = :segment AND n > :n
 
--- A segment whose end was cut off, or that another thread goes on with, is closed: no name is given twice.
+-- A segment whose end was cut off, or that another thread continues with, is closed: no name is given twice.
 -- name: close
 INSERT INTO thread_value (thread_seq, segment, n, type, data)
 VALUES (:thread_seq, :segment, :n, 'closed', :nothing)

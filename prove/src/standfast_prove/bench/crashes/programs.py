@@ -1,6 +1,6 @@
 """One agent, three effects, in every way of being durable. Each `live` begins at the top, as a restarted process does.
 
-`act(n)` sends request n to the world. What a framework needs to know is asked of it, never remembered here.
+`act(n)` sends request n to the outside system. The programs ask the framework for its state and store none themselves.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def standfast_live(place: Path, url: str | None, name: str, act: Act) -> None:
 
 
 def standfast_settle(place: Path, url: str | None, name: str, arrived: Callable[[int], bool]) -> None:
-    """`standfast effect resolve`: a person looks at the world and answers."""
+    """`standfast effect resolve`: a person looks at the outside system and answers."""
     import standfast
 
     with standfast.open(url or str(place / "standfast.db"), data_dir=place) as sf:
@@ -148,7 +148,7 @@ def dbos_live(place: Path, url: str | None, name: str, act: Act) -> None:
         for n in EFFECTS:
             step(n)
 
-    DBOS.launch()  # goes on with what was pending
+    DBOS.launch()  # continues with what was pending
     with SetWorkflowID(name):
         handle = DBOS.start_workflow(agent)
     handle.get_result()
@@ -206,7 +206,7 @@ async def _openai(place: Path, name: str, act: Act) -> None:
             raise NotImplementedError
 
     def post(n: int) -> str:
-        """Post n to the world."""
+        """Post n to the outside system."""
         return act(n)
 
     agent = Agent(name="worker", model=Script(), tools=[function_tool(post, failure_error_function=None)])
