@@ -9,7 +9,19 @@ import takes 10 ms of CPU, because it imports `inspect`, and agents start hooks 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Self, dataclass_transform
+from typing import TYPE_CHECKING, Any, Self, dataclass_transform
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+DURATIONS = frozenset(
+    (
+        *("backoff_us", "cool_down_us", "duration_us", "for_us", "idempotent_us", "lease_for_us", "lease_mono_us"),
+        *("left_us", "settle_us", "timeout_us", "ttl_us", "wait_us"),
+    )
+)
+"""Fields in microseconds that are no time."""
+YEAR_10000_US = 253_402_300_800_000_000
 
 
 class _Fields:
@@ -90,6 +102,21 @@ class Model:
     def as_dict(self) -> dict[str, Any]:
         """The fields by name; nested models stay models."""
         return dict(self.__dict__)
+
+    def time(self, name: str) -> datetime | None:
+        """One of its times as a datetime in UTC: `task.time("due")` reads `task.due_us`. None if it is not set."""
+        times = {one.removesuffix("_us"): one for one in self.field_names() if one.endswith("_us")}
+        if times.get(name) is None or times[name] in DURATIONS:
+            from standfast.errors import NoAttribute
+
+            known = [time for time, field in times.items() if field not in DURATIONS]
+            raise NoAttribute(f"{type(self).__name__!r} object", name, known, f"its times are: {', '.join(known)}")
+        us = getattr(self, times[name])
+        if us is None or not 0 < us < YEAR_10000_US:
+            return None
+        from datetime import UTC, datetime, timedelta
+
+        return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=us)
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed."""

@@ -7,6 +7,7 @@ import dataclasses
 import pickle
 import subprocess
 import sys
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -62,6 +63,22 @@ def test_a_model_is_frozen() -> None:
         del point.x
     assert dataclasses.replace(point, x=7) == point.replace(x=7) == Point(7, 2)
     assert point == Point(1, 2)
+
+
+class Timed(Model):
+    due_us: int | None
+    ready_us: int
+    settle_us: int
+
+
+def test_a_model_gives_its_times_as_datetimes() -> None:
+    """002-20: in Python a time is a datetime; a field that is no time is refused with the names of those that are."""
+    timed = Timed(due_us=1_767_225_600_000_001, ready_us=0, settle_us=5)
+    assert timed.time("due") == datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=UTC)
+    assert timed.time("ready") is timed.replace(due_us=None).time("due") is None
+    for name in ("settle", "due_us", "created"):
+        with pytest.raises(AttributeError, match=f"no attribute '{name}': its times are: due, ready"):
+            timed.time(name)
 
 
 def test_a_model_is_no_tuple() -> None:

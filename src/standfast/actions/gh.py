@@ -319,7 +319,7 @@ def _action(command: str, tool: str, by: str, compensate: str, cannot: str, look
     )
 
 
-_TWICE = "which of two equal texts is this one, if both were written since"
+_TWICE = "whose text it is, if another program has written the same one since; two of them are unknown"
 ACTIONS = (
     _action(
         "pr create",

@@ -13,8 +13,9 @@ from standfast.cli.frame import argument, command, option
 from standfast.cli.open_store import opened
 from standfast.cli.output import Out
 from standfast.cli.render import Column
-from standfast.cli.values import DURATIONS, FIELD, iso_time
+from standfast.cli.values import FIELD, iso_time
 from standfast.errors import InvalidInput
+from standfast.models import DURATIONS
 
 QUERY_MAX_CHARACTERS = 1_000_000
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from standfast.models import DURATIONS, YEAR_10000_US
+
 if TYPE_CHECKING:
     from standfast.cli.render import Column
 
@@ -16,14 +18,6 @@ else:
 
 DIGEST_SHOWN = 19
 TEXT_SHOWN = 200
-YEAR_10000_US = 253_402_300_800_000_000
-DURATIONS = frozenset(
-    (
-        *("backoff_us", "cool_down_us", "duration_us", "for_us", "idempotent_us", "lease_for_us", "lease_mono_us"),
-        *("left_us", "settle_us", "timeout_us", "ttl_us", "wait_us"),
-    )
-)
-"""Fields in microseconds that are no time."""
 
 
 class _Parsed(_Type):

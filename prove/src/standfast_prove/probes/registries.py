@@ -1,11 +1,12 @@
 """Real servers on loopback, each in a process of its own. Raises Unavailable where one is not installed.
 
 `STANDFAST_PROBES_PATH` names directories with programs that are not on PATH: verdaccio, pypi-server, docker-registry,
-gh, podman, dockerd, twine, uv.
+gh, podman, dockerd, twine, uv, sshd.
 """
 
 from __future__ import annotations
 
+import getpass
 import os
 import shutil
 import socket
@@ -13,6 +14,7 @@ import subprocess
 import tempfile
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -74,7 +76,11 @@ def serving(words: list[str], url: str, directory: Path, **variables: str) -> It
 
 
 def _answers(url: str) -> bool:
+    at = urllib.parse.urlsplit(url)
     try:
+        if at.scheme == "tcp":
+            socket.create_connection((at.hostname or "", at.port or 0), timeout=5).close()
+            return True
         with urllib.request.urlopen(url, timeout=5):
             return True
     except urllib.error.HTTPError:
@@ -130,6 +136,24 @@ def docker_daemon(directory: Path) -> Iterator[str]:
         words = [found, *places, *network, f"--exec-root={short}", "--tls=false", "-H", f"tcp://127.0.0.1:{port}"]
         with serving(words, f"http://127.0.0.1:{port}/_ping", directory):
             yield f"tcp://127.0.0.1:{port}"
+
+
+@contextmanager
+def git_over_ssh(root: Path) -> Iterator[tuple[str, str]]:
+    """Debian's `sshd` for the repositories under `root`: their URL, and the ssh command that has the key."""
+    port, keygen = free_port(), program("ssh-keygen")
+    host, caller = root / "host_key", root / "key"
+    for key in (host, caller):
+        subprocess.run([keygen, "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    settings = {"Port": port, "ListenAddress": "127.0.0.1", "HostKey": host, "AuthorizedKeysFile": f"{caller}.pub"}
+    settings |= {"PidFile": "none", "UsePAM": "no", "StrictModes": "no", "PasswordAuthentication": "no"}
+    (root / "sshd_config").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
+    known = root / "known_hosts"
+    known.write_text(f"[127.0.0.1]:{port} {Path(f'{host}.pub').read_text()}")
+    ssh = f"ssh -F none -i {caller} -o IdentitiesOnly=yes -o UserKnownHostsFile={known}"
+    words = [program("sshd"), "-D", "-e", "-f", str(root / "sshd_config")]
+    with serving(words, f"tcp://127.0.0.1:{port}", root):
+        yield f"ssh://{getpass.getuser()}@127.0.0.1:{port}{root}", ssh
 
 
 @contextmanager

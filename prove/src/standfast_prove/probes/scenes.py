@@ -124,6 +124,13 @@ def git_push_http(place: Path, late_s: float, seed: int) -> Iterator[Scene]:
         yield Scene("git push", "git http-backend", kept.tree, kept.push, kept.pushed, AUTHOR)
 
 
+def git_push_ssh(place: Path, late_s: float, seed: int) -> Iterator[Scene]:
+    with registries.git_over_ssh(place) as (url, ssh):
+        kept = _Repositories(place, late_s, url)
+        variables = {**AUTHOR, "GIT_SSH_COMMAND": ssh}
+        yield Scene("git push", "Debian's sshd", kept.tree, kept.push, kept.pushed, variables)
+
+
 def git_commit(place: Path, late_s: float, seed: int) -> Iterator[Scene]:
     kept = _Repositories(place, late_s)
     yield Scene("git commit", "repository", kept.tree, kept.commit, kept.committed, AUTHOR)
@@ -402,6 +409,7 @@ def file_copy(place: Path, late_s: float, seed: int) -> Iterator[Scene]:
 SCENES: dict[str, Make] = {
     "git-push-file": git_push_file,
     "git-push-http": git_push_http,
+    "git-push-ssh": git_push_ssh,
     "git-commit": git_commit,
     "git-tag": git_tag,
     "gh-pr-create": gh_pr_create,
