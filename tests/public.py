@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from standfast.db.store import Resource
-from standfast.handle import Resources, Standfast
+from standfast.handle import LazyResource, Resources, Standfast
 from standfast.ledger.decisions import Deciding
 from standfast.record.node_methods import SessionArtifacts, Subagent
 from standfast.record.open_session import Session
@@ -20,7 +20,7 @@ HANDED = (Session, Subagent, SessionArtifacts, SessionState, Deciding)
 def resources() -> dict[str, type[Resource]]:
     """The class of each resource, by its name on the handle."""
     handle = Resources(None)  # type: ignore[arg-type]  # no store is opened: only the classes are asked for
-    found = {name: getattr(handle, name) for name, one in vars(Resources).items() if isinstance(one, property)}
+    found = {name: getattr(handle, name) for name, one in vars(Resources).items() if isinstance(one, LazyResource)}
     return {name: type(one) for name, one in found.items()}
 
 

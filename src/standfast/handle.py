@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from standfast import clock as clocks
 from standfast import config, log, modules
@@ -241,8 +242,61 @@ def _open_engine(
     )
 
 
+class LazyResource(Generic[R]):
+    """A resource of the handle. Its class is imported on first use, by a thread of ours (`modules.load`)."""
+
+    def __init__(self, place: str) -> None:
+        self._module, _, self._name = place.partition(":")
+        self._kind: type[R] | None = None
+
+    @overload
+    def __get__(self, handle: None, owner: object) -> Self: ...
+    @overload
+    def __get__(self, handle: Resources, owner: object) -> R: ...
+    def __get__(self, handle: Resources | None, owner: object) -> Self | R:
+        if handle is None:
+            return self
+        if self._kind is None:
+            modules.load(self._module)
+            self._kind = getattr(import_module(self._module), self._name)
+        resource: R = handle._resource(self._kind)
+        return resource
+
+    def __set__(self, handle: Resources, value: object) -> None:
+        raise AttributeError(f"{self._name} of a store cannot be set")
+
+
 class Resources:
     """The resources of a handle; each is imported on first use."""
+
+    agents: LazyResource[Agents] = LazyResource("standfast.record.agents:Agents")
+    approvals: LazyResource[Approvals] = LazyResource("standfast.ledger.approvals:Approvals")
+    gates: LazyResource[Gates] = LazyResource("standfast.ledger.gates:Gates")
+    sessions: LazyResource[Sessions] = LazyResource("standfast.record.sessions:Sessions")
+    state: LazyResource[State] = LazyResource("standfast.record.state:State")
+    effects: LazyResource[Effects] = LazyResource("standfast.ledger.effects.resource:Effects")
+    tasks: LazyResource[Tasks] = LazyResource("standfast.record.tasks:Tasks")
+    items: LazyResource[Items] = LazyResource("standfast.record.items:Items")
+    threads: LazyResource[Threads] = LazyResource("standfast.record.threads:Threads")
+    copies: LazyResource[Copies] = LazyResource("standfast.admin.copies.resource:Copies")
+    removed: LazyResource[Removed] = LazyResource("standfast.admin.undo:Removed")
+    events: LazyResource[Events] = LazyResource("standfast.record.events:Events")
+    webhooks: LazyResource[Webhooks] = LazyResource("standfast.ledger.webhooks:Webhooks")
+    credits: LazyResource[Credits] = LazyResource("standfast.ledger.credits:Credits")
+    budgets: LazyResource[Budgets] = LazyResource("standfast.ledger.budgets:Budgets")
+    usage: LazyResource[Usage] = LazyResource("standfast.views.usage:Usage")
+    mail: LazyResource[Mails] = LazyResource("standfast.record.mail:Mails")
+    loops: LazyResource[Loops] = LazyResource("standfast.record.loops:Loops")
+    runs: LazyResource[Runs] = LazyResource("standfast.record.runs:Runs")
+    recovery: LazyResource[Recovery] = LazyResource("standfast.views.recovery:Recovery")
+    search_index: LazyResource[SearchIndex] = LazyResource("standfast.checkpoint.search_index:SearchIndex")
+    artifacts: LazyResource[Artifacts] = LazyResource("standfast.core.artifacts:Artifacts")
+    checkpoints: LazyResource[Checkpoints] = LazyResource("standfast.checkpoint.checkpoints:Checkpoints")
+    decisions: LazyResource[Decisions] = LazyResource("standfast.ledger.decisions:Decisions")
+    imports: LazyResource[Imports] = LazyResource("standfast.interchange.imports:Imports")
+    journal: LazyResource[Journal] = LazyResource("standfast.core.journal:Journal")
+    knowledge: LazyResource[KnowledgeStore] = LazyResource("standfast.record.knowledge:KnowledgeStore")
+    leases: LazyResource[Leases] = LazyResource("standfast.core.leases:Leases")
 
     def __init__(self, store: Store, tx: Tx | None = None) -> None:
         self._store = store
@@ -264,146 +318,6 @@ class Resources:
             resource = self._resources[kind] = kind(self._store, self._tx)
         assert isinstance(resource, kind)
         return resource
-
-    @property
-    def agents(self) -> Agents:
-        modules.load("standfast.record.agents")
-        from standfast.record.agents import Agents
-
-        return self._resource(Agents)
-
-    @property
-    def approvals(self) -> Approvals:
-        modules.load("standfast.ledger.approvals")
-        from standfast.ledger.approvals import Approvals
-
-        return self._resource(Approvals)
-
-    @property
-    def gates(self) -> Gates:
-        modules.load("standfast.ledger.gates")
-        from standfast.ledger.gates import Gates
-
-        return self._resource(Gates)
-
-    @property
-    def sessions(self) -> Sessions:
-        modules.load("standfast.record.sessions")
-        from standfast.record.sessions import Sessions
-
-        return self._resource(Sessions)
-
-    @property
-    def state(self) -> State:
-        modules.load("standfast.record.state")
-        from standfast.record.state import State
-
-        return self._resource(State)
-
-    @property
-    def effects(self) -> Effects:
-        modules.load("standfast.ledger.effects.resource")
-        from standfast.ledger.effects.resource import Effects
-
-        return self._resource(Effects)
-
-    @property
-    def tasks(self) -> Tasks:
-        modules.load("standfast.record.tasks")
-        from standfast.record.tasks import Tasks
-
-        return self._resource(Tasks)
-
-    @property
-    def items(self) -> Items:
-        modules.load("standfast.record.items")
-        from standfast.record.items import Items
-
-        return self._resource(Items)
-
-    @property
-    def threads(self) -> Threads:
-        modules.load("standfast.record.threads")
-        from standfast.record.threads import Threads
-
-        return self._resource(Threads)
-
-    @property
-    def copies(self) -> Copies:
-        modules.load("standfast.admin.copies.resource")
-        from standfast.admin.copies.resource import Copies
-
-        return self._resource(Copies)
-
-    @property
-    def removed(self) -> Removed:
-        modules.load("standfast.admin.undo")
-        from standfast.admin.undo import Removed
-
-        return self._resource(Removed)
-
-    @property
-    def events(self) -> Events:
-        modules.load("standfast.record.events")
-        from standfast.record.events import Events
-
-        return self._resource(Events)
-
-    @property
-    def webhooks(self) -> Webhooks:
-        modules.load("standfast.ledger.webhooks")
-        from standfast.ledger.webhooks import Webhooks
-
-        return self._resource(Webhooks)
-
-    @property
-    def credits(self) -> Credits:
-        modules.load("standfast.ledger.credits")
-        from standfast.ledger.credits import Credits
-
-        return self._resource(Credits)
-
-    @property
-    def budgets(self) -> Budgets:
-        modules.load("standfast.ledger.budgets")
-        from standfast.ledger.budgets import Budgets
-
-        return self._resource(Budgets)
-
-    @property
-    def usage(self) -> Usage:
-        modules.load("standfast.views.usage")
-        from standfast.views.usage import Usage
-
-        return self._resource(Usage)
-
-    @property
-    def mail(self) -> Mails:
-        modules.load("standfast.record.mail")
-        from standfast.record.mail import Mails
-
-        return self._resource(Mails)
-
-    @property
-    def loops(self) -> Loops:
-        modules.load("standfast.record.loops")
-        from standfast.record.loops import Loops
-
-        return self._resource(Loops)
-
-    @property
-    def runs(self) -> Runs:
-        modules.load("standfast.record.runs")
-        from standfast.record.runs import Runs
-
-        return self._resource(Runs)
-
-    @property
-    def recovery(self) -> Recovery:
-        modules.load("standfast.views.recovery")
-        from standfast.views.recovery import Recovery
-
-        return self._resource(Recovery)
 
     def timeline(
         self,
@@ -481,62 +395,6 @@ class Resources:
             limit=limit,
             progress=progress,
         )
-
-    @property
-    def search_index(self) -> SearchIndex:
-        modules.load("standfast.checkpoint.search_index")
-        from standfast.checkpoint.search_index import SearchIndex
-
-        return self._resource(SearchIndex)
-
-    @property
-    def artifacts(self) -> Artifacts:
-        modules.load("standfast.core.artifacts")
-        from standfast.core.artifacts import Artifacts
-
-        return self._resource(Artifacts)
-
-    @property
-    def checkpoints(self) -> Checkpoints:
-        modules.load("standfast.checkpoint.checkpoints")
-        from standfast.checkpoint.checkpoints import Checkpoints
-
-        return self._resource(Checkpoints)
-
-    @property
-    def decisions(self) -> Decisions:
-        modules.load("standfast.ledger.decisions")
-        from standfast.ledger.decisions import Decisions
-
-        return self._resource(Decisions)
-
-    @property
-    def imports(self) -> Imports:
-        modules.load("standfast.interchange.imports")
-        from standfast.interchange.imports import Imports
-
-        return self._resource(Imports)
-
-    @property
-    def journal(self) -> Journal:
-        modules.load("standfast.core.journal")
-        from standfast.core.journal import Journal
-
-        return self._resource(Journal)
-
-    @property
-    def knowledge(self) -> KnowledgeStore:
-        modules.load("standfast.record.knowledge")
-        from standfast.record.knowledge import KnowledgeStore
-
-        return self._resource(KnowledgeStore)
-
-    @property
-    def leases(self) -> Leases:
-        modules.load("standfast.core.leases")
-        from standfast.core.leases import Leases
-
-        return self._resource(Leases)
 
 
 class Transaction(Resources):
