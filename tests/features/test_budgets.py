@@ -15,7 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import standfast
+from standfast.admin.copies.places import Directory
+from standfast.admin.copies.resource import read
+from standfast.admin.copies.restore import restore
 from standfast.clock import DAY_US, HOUR_US, ManualClock
+from standfast.config.target import Target
 from standfast.errors import Conflict, IllegalTransition, InProgress, InvalidInput, KeyConflict, LeaseLost, NotFound
 from standfast.ledger.budgets import amounts
 from standfast.ledger.budgets.amounts import AMOUNT_MAX, PERIODS, Amounts, window_us
@@ -483,3 +487,26 @@ def test_a_reservation_waits_for_the_one_before_it_and_sees_it(pg_database: str,
                 pass
         thread.join(60)
         assert (ends, sf.budgets.get("all").held.tokens) == (["budget_exhausted"], 10)
+
+
+def test_budgets_holds_usage_and_facts_come_back_from_a_copy_and_from_a_bundle(
+    sf: standfast.Standfast, tmp_path: Path
+) -> None:
+    """003-13: a restored store refuses what the first one refused, and finds what it knew."""
+    sf.budgets.set("team", tokens=9_000, per="month")
+    with sf.session("fix-7", agent="coder") as s:
+        hold = sf.budgets.give_up(sf.budgets.reserve("team", tokens=3_000, key="call:1"))
+        s.model_call("m-1", prompt="plan", response="split it", usage={"input_tokens": 80, "output_tokens": 4})
+    fact = sf.knowledge.add("CI needs node 20", tags=["ci"], embedding=[0.6, 0.8])
+    copy = sf.backup()
+    place = Directory(copy.place)
+    restore(read(place, copy.id), place, Target("sqlite", str(tmp_path / "other")), lambda *told: None)
+    with standfast.open(data_dir=tmp_path / "other") as other:
+        assert other.budgets.get("team").left == sf.budgets.get("team").left
+        assert [(one.id, one.in_doubt, one.most) for one in other.budgets.holds()] == [(hold.id, True, hold.most)]
+        assert [one.id for one in other.knowledge.search("", embedding=[0.6, 0.8])] == [fact.id]
+        assert other.usage.list(everywhere=True) == sf.usage.list(everywhere=True)
+    sf.export("fix-7", to=tmp_path / "fix-7.zip")
+    with standfast.open(data_dir=tmp_path / "third") as third:
+        third.imports.bundle(tmp_path / "fix-7.zip")
+        assert [one.input_tokens for one in third.usage.list(everywhere=True)] == [80]

@@ -15,7 +15,8 @@ import standfast
 from standfast import config, handle, when
 from standfast.clock import DAY_US, HOUR_US
 from standfast.errors import Conflict, InvalidInput, KeyConflict, NotFound
-from standfast.ledger.credits import AMOUNT_MAX, SQL, Balance
+from standfast.ledger import credits
+from standfast.ledger.credits import AMOUNT_MAX, SQL, SUMS, Balance
 from standfast_prove.faults.children import Nursery
 
 PROCESSES = 4
@@ -79,22 +80,31 @@ def test_what_has_happened_is_recorded_below_zero_too(sf: standfast.Standfast) -
         sf.credits.spend("ada", 1, key="s")
 
 
-def test_a_spend_reads_only_what_was_added_since_the_last_one(sf: standfast.Standfast) -> None:
-    """However long an account's history is, the other writers do not wait while it is added up."""
-    for n in range(5):
-        sf.credits.grant("ada", 10, key=f"g{n}")
-    sf.credits.spend("ada", 1, key="s1")
-    asked: list[int] = []
-    whole = sf._store.write
+def test_a_new_process_reads_only_what_was_added_since_the_last_stored_sum(
+    engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long an account's history is, its first spend and its first balance read at most so many entries."""
+    monkeypatch.setattr(credits, "SUMMED_AT", 5)
+    with standfast.open(engine_url, data_dir=tmp_path / "data") as sf:
+        for n in range(23):
+            sf.credits.grant("ada", 10, key=f"g{n}")
+    with standfast.open(engine_url, data_dir=tmp_path / "data") as sf:
+        asked: list[int] = []
+        whole = sf._store.write
 
-    def watching(body: Any, **options: Any) -> Any:
-        return whole(lambda tx: body(_Watched(tx, asked)), **options)
+        def watching(body: Any, **options: Any) -> Any:
+            return whole(lambda tx: body(_Watched(tx, asked)), **options)
 
-    sf._store.write = watching  # type: ignore[method-assign]
-    sf.credits.grant("ada", 10, key="g9")
-    sf.credits.spend("ada", 1, key="s2")
-    assert asked == [sf.credits.get("g9").seq], "summed from there on, inside the transaction"
-    assert sf.credits.balance("ada").balance == 58
+        sf._store.write = watching  # type: ignore[method-assign]
+        sf.credits.spend("ada", 1, key="s")
+        (since,) = asked
+        added = sf.rows("SELECT count(*) AS n FROM credit_entry WHERE seq > :since", {"since": since})
+        assert 0 < next(iter(added))["n"] <= 6
+        before = sf.credits.balance("ada")
+        assert (before.balance, before.entries) == (229, 24)
+        sf._store.write = whole  # type: ignore[method-assign]
+        sf._store.write(lambda tx: tx.run(SQL.drop_sums, scope="", fold=SUMS, stream="credits ada", version=10**9))
+        assert sf.credits.balance("ada") == before, "a stored sum can be deleted"
 
 
 class _Watched:
@@ -235,7 +245,11 @@ def test_the_largest_amounts_add_up(sf: standfast.Standfast) -> None:
 def test_the_ledger_is_only_ever_added_to() -> None:
     """Append-only: no statement changes or removes an entry."""
     texts = [text for statement in SQL for text in (statement.sqlite, statement.postgres)]  # type: ignore[attr-defined]
-    assert not [text for text in texts if "UPDATE " in text.upper() or "DELETE " in text.upper()]
+    assert not [
+        text
+        for text in texts
+        if "UPDATE CREDIT_ENTRY" in text.upper() or "FROM CREDIT_ENTRY" in text.upper().partition("DELETE ")[2]
+    ]
 
 
 def test_awaited_the_names_are_the_same(engine_url: str, tmp_path: Path) -> None:

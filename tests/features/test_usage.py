@@ -26,7 +26,13 @@ def used(sf: standfast.Standfast) -> Callable[..., None]:
     """Write one row as an importer does."""
 
     def use(session: str, model: str | None, tokens: int, *, cost: int | None = None, at_us: int = NOON_US) -> None:
-        row = {"session_id": sf.sessions.get(session).id, "node_id": None, "model": model, "import_seq": None}
+        row = {
+            "session_id": sf.sessions.get(session).id,
+            "node_id": None,
+            "model": model,
+            "import_seq": None,
+            "price": None,
+        }
         counts = {"cached_input_tokens": 1, "cache_write_tokens": 2, "reasoning_tokens": 3, "cost_microusd": cost}
         counts |= {"input_tokens": tokens, "output_tokens": tokens // 10}
         given = {"id": new_id("usg"), "response": new_id("usg"), "occurred_us": at_us}
@@ -106,3 +112,49 @@ def test_the_command_prints_the_same(sf: standfast.Standfast, used: Callable[...
 def test_a_store_without_usage_has_none(tmp_path: Path) -> None:
     with standfast.open(tmp_path / "s.db", data_dir=tmp_path) as sf:
         assert sf.usage.list() == []
+
+
+@pytest.fixture
+def own_prices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "prices.toml").write_text('["m-1"]\ninput = 3.0\noutput = 15\ncached_input = 0.3\n')
+    monkeypatch.setenv("STANDFAST_PRICES", str(tmp_path / "prices.toml"))
+
+
+def test_recorded_usage_counts_in_budgets_once_and_a_list_price_is_labelled(
+    sf: standfast.Standfast, used: Callable[..., None], own_prices: None
+) -> None:
+    """000-38, 001-26: a cost that the caller does not tell is the list price, under its own name."""
+    sf.budgets.set("agent:coder", tokens=10_000, usd=1)
+    counts = {"input_tokens": 1000, "output_tokens": 100}
+    first = sf.usage.record("fix-1", "m-1", **counts, cached_input_tokens=500, key="a")
+    assert (first.cost_microusd, first.price) == (1500 + 150 + 1500, "list price, own table")
+    again = sf.usage.record("fix-1", "m-1", **counts, cached_input_tokens=500, key="a")
+    assert again == first.replace(receipt=None)
+    told = sf.usage.record("fix-1", "m-1", **counts, usd="0.5")
+    assert (told.cost_microusd, told.price) == (500_000, None)
+    unknown = sf.usage.record("fix-1", "m-unknown", **counts)
+    assert (unknown.cost_microusd, unknown.price) == (None, None)
+    (total,) = sf.usage.list()
+    assert (total.responses, total.cost_microusd, total.list_price_microusd) == (3, 500_000, 3150)
+    spent = sf.budgets.get("agent:coder").spent
+    assert (spent.tokens, spent.microusd, spent.calls) == (3300, 503_150, 3)
+    with pytest.raises(standfast.KeyConflict):
+        sf.usage.record("fix-1", "m-1", input_tokens=1, output_tokens=1, key="a")
+
+
+def test_recorded_usage_settles_a_hold(sf: standfast.Standfast, used: Callable[..., None]) -> None:
+    sf.budgets.set("team", tokens=5000)
+    hold = sf.budgets.reserve("team", tokens=3000)
+    made = sf.usage.record("fix-2", "m-unknown", input_tokens=800, output_tokens=12, hold=hold.id)
+    team = sf.budgets.get("team")
+    assert (made.hold_id, team.spent.tokens, team.held.tokens) == (hold.id, 812, 0)
+
+
+def test_prices_of_genai_prices_name_their_version() -> None:
+    from standfast.ledger.prices import list_price
+
+    pytest.importorskip("genai_prices")
+    found = list_price("claude-sonnet-4-5", fresh=1_000_000, cached=0, cache_write=0, output=0)
+    assert found is not None
+    assert found.microusd > 0
+    assert found.label.startswith("list price, genai-prices 0.")

@@ -89,6 +89,10 @@ def filled(url: str, data: Path) -> dict[str, Any]:
         sf.events.commit(batch)
         sf.artifacts.put(b"x" * 300_000, name="big")
         sf.leases.acquire("deploy", for_="1h")
+        sf.budgets.set("team", tokens=9_000, per="month", action="block")
+        sf.budgets.give_up(sf.budgets.reserve("team", tokens=3_000, key="call:1"))
+        sf.usage.record("pay", "m-1", input_tokens=80, output_tokens=4, usd="0.01")
+        sf.knowledge.add("CI needs node 20", tags=["ci"], embedding=[0.6, 0.8])
         return {"receipt": str(task.receipt), "next": [event.seq for event in sf.events.poll("billing").events]}
 
 

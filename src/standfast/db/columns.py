@@ -85,7 +85,7 @@ _TEXTS = {
         seq thread_seq namespace checkpoint_id task_id task_path idx channel type data""",
     "usage": """
         id session_id node_id response model input_tokens cached_input_tokens cache_write_tokens output_tokens
-        reasoning_tokens cost_microusd occurred_us context_tokens prompt_id response_id hold_id""",
+        reasoning_tokens cost_microusd occurred_us context_tokens prompt_id response_id hold_id price""",
     "webhook_event": """
         id scope source event_id kind hash payload state result error deliveries attempts attempts_max
         ready_us LEASE fence received_us ended_us""",

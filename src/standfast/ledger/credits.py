@@ -23,9 +23,9 @@ from standfast.clock import Time, iso
 from standfast.core import gap, journal, keys
 from standfast.core.checks import REASON_MAX, page_size, past_us
 from standfast.core.receipts import Receipt
-from standfast.db.contract import Engine, Row, Tx
+from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.db.store import Resource, Store, query, transactional
+from standfast.db.store import Resource, query, transactional
 from standfast.errors import Conflict, InvalidInput, KeyConflict, NotFound
 from standfast.ids import is_id, new_id
 from standfast.models import Model
@@ -39,8 +39,10 @@ KEY_MAX = 450
 """Shorter than other keys: a refund's is longer by its first word."""
 AMOUNT_MAX = 10**12
 """Of one entry. Nine million of the largest still fit into a balance."""
-SUMS_MAX = 1000
-"""Accounts whose sum a handle remembers, so that the next spend reads only what was added since."""
+SUMMED_AT = 200
+"""So many entries since the last stored sum: the next entry stores a sum. A caller reads at most about as many."""
+SUMS = "standfast.credits"
+"""The name under which `snapshot` has sums. They can be deleted: entries never change."""
 REFUND = "refund:"
 
 
@@ -107,29 +109,19 @@ class _Wanted(NamedTuple):
         return serial.hash({"account": self.account, "unit": self.unit, "amount": self.amount})
 
 
-class _Known(NamedTuple):
-    """The sum of an account's entries up to one of them. Entries never change, so it stays true.
-
-    All of an account's entries up to `seq` are in it: they take turns, each is committed before the
-    next one gets its number.
-    """
+class _Sum(NamedTuple):
+    """All entries of an account up to one of them: each is committed before the next one gets its number."""
 
     balance: int
+    entries: int
+    last_us: int | None
     seq: int
-
-
-_NOTHING = _Known(0, 0)
 
 
 class Credits(Resource):
     """Grant, spend, refund, each once per key; and the balance that comes of it."""
 
-    __slots__ = ("_engine", "_sums")
-
-    def __init__(self, store: Store, tx: Tx | None = None) -> None:
-        super().__init__(store, tx)
-        self._sums: dict[tuple[str, str], _Known] = {}
-        self._engine: Engine | None = None
+    __slots__ = ()
 
     @transactional
     def grant(
@@ -180,22 +172,7 @@ class Credits(Resource):
         """
         occurred_us = past_us(occurred, self.store.caller.clock.now_us(), "occurred")
         wanted = _wanted(account, -_amount(amount), key, unit, reason, occurred_us)
-        known = None if below_zero else self._known(wanted)
-        return self._write(lambda tx: _add(tx, self.scope, wanted, "credit.spent", known=known))
-
-    def _known(self, wanted: _Wanted) -> _Known:
-        """A sum over most of the account's entries, made before the transaction, where no caller waits for it."""
-        if self.tx is not None:
-            return _NOTHING
-        place: Row = {"scope": self.scope, "account": wanted.account, "unit": wanted.unit}
-        if self.store.engine is not self._engine or len(self._sums) >= SUMS_MAX:
-            # After it was opened again it may be another store, for example a restored one.
-            self._engine, self._sums = self.store.engine, {}
-        known = self._sums.get((wanted.account, wanted.unit), _NOTHING)
-        row = self.store.read(lambda tx: tx.one(SQL.balance_since, seq=known.seq, **place))
-        known = _Known(known.balance + row["balance"], max(known.seq, row["last_seq"]))
-        self._sums[wanted.account, wanted.unit] = known
-        return known
+        return self._write(lambda tx: _add(tx, self.scope, wanted, "credit.spent", covered=not below_zero))
 
     @transactional
     def refund(
@@ -304,16 +281,18 @@ class Credits(Resource):
 # -- adding ------------------------------------------------------------------------------------------
 
 
-def _add(tx: Tx, scope: str, wanted: _Wanted, type: str, *, known: _Known | None = None) -> CreditEntry:
-    """One entry; with `known`, only if the balance, which begins with that sum, covers it."""
+def _add(tx: Tx, scope: str, wanted: _Wanted, type: str, *, covered: bool = False) -> CreditEntry:
+    """One entry; with `covered`, only if the balance covers it."""
     crash.point("credit.before_add")
     # Entries of one account take turns: on PostgreSQL two spends would not see each other.
     tx.run(SQL.alone, name=f"credit {scope}\n{wanted.account}\n{wanted.unit}")
     found = tx.maybe(SQL.by_key, scope=scope, key=wanted.key)
     if found is None:
         gap.refuse(tx, f"credit {wanted.key!r}")
-    if found is None and known is not None:
-        _refuse_uncovered(tx, scope, wanted, known)
+    place: Row = {"scope": scope, "account": wanted.account, "unit": wanted.unit}
+    before, unsummed = (None, 0) if found is not None else _summed(tx, place)
+    if before is not None and covered:
+        _refuse_uncovered(wanted, before.balance)
     row = found or tx.maybe(
         SQL.add,
         id=new_id("crd"),
@@ -331,12 +310,35 @@ def _add(tx: Tx, scope: str, wanted: _Wanted, type: str, *, known: _Known | None
     )
     if found is not None or row is None:  # the key has its entry: before, or for another account at this moment
         return _same_or_conflict(found or tx.one(SQL.by_key, scope=scope, key=wanted.key), wanted)
+    if before is not None and unsummed >= SUMMED_AT:
+        _keep_sum(tx, place, before)
     return _entry(row).replace(fresh=True, receipt=_told(tx, row, type))
 
 
-def _refuse_uncovered(tx: Tx, scope: str, wanted: _Wanted, known: _Known) -> None:
-    row = tx.one(SQL.balance_since, scope=scope, account=wanted.account, unit=wanted.unit, seq=known.seq)
-    balance = known.balance + row["balance"]
+def _summed(tx: Tx, place: Row) -> tuple[_Sum, int]:
+    """The sum of an account, and how many of its entries no stored sum has."""
+    kept = tx.maybe(SQL.kept_sum, scope=place["scope"], fold=SUMS, stream=_stream(place))
+    known = _Sum(0, 0, None, 0) if kept is None else _Sum(*serial.loads(kept["data"]), kept["version"])
+    row = tx.one(SQL.balance_since, seq=known.seq, **place)
+    last_us = max((us for us in (known.last_us, row["last_us"]) if us is not None), default=None)
+    found = _Sum(
+        known.balance + row["balance"], known.entries + row["entries"], last_us, max(known.seq, row["last_seq"])
+    )
+    return found, row["entries"]
+
+
+def _keep_sum(tx: Tx, place: Row, found: _Sum) -> None:
+    asked: Row = {"scope": place["scope"], "fold": SUMS, "stream": _stream(place), "version": found.seq}
+    data = serial.dumps([found.balance, found.entries, found.last_us], what="data")
+    tx.run(SQL.keep_sum, data=data, now_us=tx.now_us(), **asked)
+    tx.run(SQL.drop_sums, **asked)
+
+
+def _stream(place: Row) -> str:
+    return f"{place['unit']} {place['account']}"
+
+
+def _refuse_uncovered(wanted: _Wanted, balance: int) -> None:
     if balance + wanted.amount >= 0:
         return
     raise Conflict(
@@ -394,9 +396,9 @@ def _wanted(
 def _balance(tx: Tx, scope: str, account: str, unit: str, at_us: int | None) -> Balance:
     place: Row = {"scope": scope, "account": _account(account), "unit": _unit(unit)}
     if at_us is None:
-        row = tx.one(SQL.balance, **place)
-    else:
-        row = tx.one(SQL.balance_at, at_us=_moment(at_us), **place)
+        found, _ = _summed(tx, place)
+        return Balance(place["account"], place["unit"], found.balance, found.entries, found.last_us)
+    row = tx.one(SQL.balance_at, at_us=_moment(at_us), **place)
     return Balance(place["account"], place["unit"], row["balance"], row["entries"], row["last_us"])
 
 

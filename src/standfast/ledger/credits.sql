@@ -25,16 +25,27 @@ SELECT {columns:credit_entry}
 FROM credit_entry
 WHERE id = :id
 
--- name: balance
-SELECT CAST(COALESCE(SUM(amount), 0) AS bigint) AS balance, COUNT(*) AS entries, MAX(occurred_us) AS last_us
-FROM credit_entry
-WHERE scope = :scope AND account = :account AND unit = :unit
-
 -- Entries that were added after an entry with a known sum.
 -- name: balance_since
-SELECT CAST(COALESCE(SUM(amount), 0) AS bigint) AS balance, COALESCE(MAX(seq), 0) AS last_seq
+SELECT CAST(COALESCE(SUM(amount), 0) AS bigint) AS balance, COUNT(*) AS entries, MAX(occurred_us) AS last_us,
+       COALESCE(MAX(seq), 0) AS last_seq
 FROM credit_entry
 WHERE scope = :scope AND account = :account AND unit = :unit AND seq > :seq
+
+-- name: kept_sum
+SELECT version, data
+FROM snapshot
+WHERE scope = :scope AND fold = :fold AND stream = :stream
+ORDER BY version DESC
+LIMIT 1
+
+-- name: keep_sum
+INSERT INTO snapshot (scope, fold, stream, version, data, created_us)
+VALUES (:scope, :fold, :stream, :version, :data, :now_us)
+ON CONFLICT (scope, fold, stream, version) DO NOTHING
+
+-- name: drop_sums
+DELETE FROM snapshot WHERE scope = :scope AND fold = :fold AND stream = :stream AND version < :version
 
 -- name: balance_at
 SELECT CAST(COALESCE(SUM(amount), 0) AS bigint) AS balance, COUNT(*) AS entries, MAX(occurred_us) AS last_us

@@ -19,16 +19,18 @@ from standfast.core.checks import NAME_MAX, page_size, whole
 from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.errors import InvalidInput, KeyConflict
+from standfast.errors import InvalidInput, KeyConflict, StandfastError
 from standfast.ids import new_id
+from standfast.ledger import prices
 from standfast.ledger.budgets import amounts
 from standfast.ledger.budgets.amounts import AMOUNT_MAX, Amounts
 from standfast.ledger.budgets.block import Spending, subjects_of
 from standfast.ledger.budgets.models import Hold
-from standfast.ledger.budgets.resource import count, end_hold
+from standfast.ledger.budgets.resource import Subjects, count, end_hold
 from standfast.models import Model
 from standfast.record import messages
 from standfast.record.messages import Utterance
+from standfast.record.sessions import queries
 
 if TYPE_CHECKING:
     from standfast.record.node_methods import NodeMethods
@@ -87,6 +89,8 @@ class ModelCall(Model):
     output_tokens: int
     reasoning_tokens: int
     cost_microusd: int | None
+    price: str | None
+    """None: the provider told the cost. Otherwise where it is from: list price, with its source."""
     hold_id: str | None
     """The hold that it settled."""
     occurred_us: int
@@ -101,6 +105,7 @@ class _Asked(NamedTuple):
     context_tokens: int | None
     hold: Hold | None
     key: str | None
+    price: str | None
 
 
 def record(
@@ -120,14 +125,16 @@ def record(
     if context_tokens is not None:
         whole(context_tokens, "context_tokens", least=0, most=AMOUNT_MAX)
     own_key = None if key is None else f"{opening.session_id}:{keys.checked(key, 'key')}"
+    used, price = priced(model, usage_of(usage))
     asked = _Asked(
         keys.checked(model, "model", limit=NAME_MAX),
         _said(node, "prompt", prompt),
         _said(node, "response", response),
-        usage_of(usage),
+        used,
         context_tokens,
         hold,
         own_key,
+        price,
     )
     place = node.subagent(NODE)
     return opening.store.write(lambda tx: _record(tx, node, place, asked))
@@ -163,9 +170,10 @@ def _record(tx: Tx, node: NodeMethods, place: NodeMethods, asked: _Asked) -> Mod
         "prompt_id": prompt.id,
         "response_id": answer.id,
         "hold_id": None if asked.hold is None else asked.hold.id,
+        "price": asked.price,
         **counts,
     }
-    tx.run(SQL.add, now_us=tx.now_us(), price=None, **row)
+    tx.run(SQL.add, now_us=tx.now_us(), **row)
     used = Amounts(asked.usage.tokens, asked.usage.cost_microusd, 1)
     if asked.hold is not None:
         end_hold(tx, opening.scope, asked.hold, "settled", used, None)
@@ -184,14 +192,21 @@ def _record(tx: Tx, node: NodeMethods, place: NodeMethods, asked: _Asked) -> Mod
 
 
 def _same(tx: Tx, before: Row, asked: _Asked) -> ModelCall:
-    counts = asked.usage.as_dict()
-    if before["model"] != asked.model or any(before[name] != value for name, value in counts.items()):
+    return ModelCall.from_row(_checked_same(before, asked.model, asked.usage))
+
+
+def _checked_same(before: Row, model: str, usage: ModelUsage) -> Row:
+    """The row that has the key already. Raises KeyConflict if it is of another call."""
+    counts = usage.as_dict()
+    if before["price"] is not None:
+        del counts["cost_microusd"]  # a list price may have changed since
+    if before["model"] != model or any(before[name] != value for name, value in counts.items()):
         raise KeyConflict(
             f"the key of this model call has {before['input_tokens']:,} tokens in and {before['output_tokens']:,} out "
             f"of {before['model']}",
             "another call needs another key",
         )
-    return ModelCall.from_row(before)
+    return before
 
 
 def listed(tx: Tx, session_id: str, *, after: str, limit: int) -> list[ModelCall]:
@@ -209,6 +224,70 @@ def response_of(node: NodeMethods, key: str) -> str | None:
     if row["format"] == "text":
         return str(row["content"])
     return node.artifacts.get(str(serial.loads(row["content"])["artifact"])).decode()
+
+
+def priced(model: str, usage: ModelUsage) -> tuple[ModelUsage, str | None]:
+    """The usage with its list price, where the cost is not known, and the label of that price."""
+    if usage.cost_microusd is not None:
+        return usage, None
+    cached, cache_write = usage.cached_input_tokens, usage.cache_write_tokens
+    fresh = prices.fresh_input(model, usage.input_tokens, cached, cache_write)
+    price = prices.list_price(model, fresh=fresh, cached=cached, cache_write=cache_write, output=usage.output_tokens)
+    return (usage, None) if price is None else (usage.replace(cost_microusd=price.microusd), price.label)
+
+
+class UsageRecord(Model):
+    """Usage that a program recorded itself, without its texts."""
+
+    id: str
+    session_id: str
+    model: str
+    input_tokens: int
+    cached_input_tokens: int
+    output_tokens: int
+    cost_microusd: int | None
+    """None: the cost is not known."""
+    price: str | None
+    """None: the caller told the cost. Otherwise where it is from: list price, with its source."""
+    hold_id: str | None
+    occurred_us: int
+    receipt: Receipt | None = None
+
+
+def record_usage(
+    tx: Tx,
+    scope: str,
+    session: str,
+    model: str,
+    usage: ModelUsage,
+    price: str | None,
+    key: str | None,
+    hold: str | None,
+) -> UsageRecord:
+    """Store the usage of one call, once per key, and book it in the budgets or settle its hold."""
+    row = queries.find(tx, session)
+    id = new_id("usg")
+    response = id if key is None else f"{row['id']}:{key}"
+    before = None if key is None else tx.maybe(SQL.by_response, response=response)
+    if before is not None:
+        return UsageRecord.from_row(_checked_same(before, model, usage))
+    used = Amounts(usage.tokens, usage.cost_microusd, 1)
+    made: Row = {"id": id, "session_id": row["id"], "model": model, "price": price, **usage.as_dict()}
+    made["hold_id"] = None
+    if hold is None:
+        agent = row["agent"] or row["actor"]
+        count(tx, row["scope"], Subjects("", f"session:{row['key']}", f"agent:{agent}", row["id"]), used)
+    else:
+        ended = end_hold(tx, scope, hold, "settled", used, None)
+        made["hold_id"] = None if isinstance(ended, StandfastError) else ended.id
+    nothing: Row = dict.fromkeys(("node_id", "context_tokens", "prompt_id", "response_id"))
+    tx.run(SQL.add, now_us=tx.now_us(), response=response, **nothing, **made)
+    receipt = journal.append(
+        tx, "usage.recorded", id, session_id=row["id"], source="said",
+        summary=f"{model}: {usage.input_tokens:,} tokens in, {usage.output_tokens:,} out",
+        data={name: value for name, value in usage.as_dict().items() if value},
+    )  # fmt: skip
+    return UsageRecord.from_row(made | {"occurred_us": tx.now_us()}).replace(receipt=receipt)
 
 
 # -- usage as providers tell it ---------------------------------------------------------------------------

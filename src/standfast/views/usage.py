@@ -1,18 +1,21 @@
-"""Usage: tokens and cost as the importers found them, summed by session, agent, model, day or repository. Read only.
+"""Usage: tokens and cost as importers and programs recorded them, summed by session, agent, model, day or repository.
 
-Nothing is estimated: a cost is there only where the agent's own transcript has one.
+A cost is what the transcript or the caller told. Where neither told one, the list price of the model stands beside it,
+under its own name.
 """
 
 from __future__ import annotations
 
 from standfast.clock import Time
-from standfast.core import repositories
-from standfast.core.checks import page_size, past_us
+from standfast.core import keys, repositories
+from standfast.core.checks import NAME_MAX, page_size, past_us
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Resource, query
 from standfast.errors import InvalidInput
+from standfast.ledger.budgets.amounts import Usd
 from standfast.models import Model
+from standfast.record.model_calls import UsageRecord, priced, record_usage, usage_of
 
 SQL = load(__name__)
 
@@ -25,6 +28,7 @@ _COUNTS = (
     "output_tokens",
     "reasoning_tokens",
     "cost_microusd",
+    "list_price_microusd",
 )
 _QUARTER_S = 900
 """Rows are summed by quarter of an hour first: every time zone's day begins at one."""
@@ -44,19 +48,59 @@ class UsageTotal(Model):
     reasoning_tokens: int
     cost_microusd: int | None
     """In millionths of a US dollar; None if no transcript has a cost."""
+    list_price_microusd: int | None = None
+    """Of the calls whose cost is not known, by the list price of their model; None if no price is known."""
 
     @property
     def cost(self) -> str:
-        return "" if self.cost_microusd is None else f"${self.cost_microusd / 1_000_000:,.2f}"
+        return _dollars(self.cost_microusd)
+
+    @property
+    def list_price(self) -> str:
+        return _dollars(self.list_price_microusd)
+
+
+def _dollars(microusd: int | None) -> str:
+    return "" if microusd is None else f"${microusd / 1_000_000:,.2f}"
 
 
 UsageList = list[UsageTotal]
 
 
 class Usage(Resource):
-    """Tokens and imported cost."""
+    """Tokens and cost: sum and record."""
 
     __slots__ = ()
+
+    def record(
+        self,
+        session: str,
+        model: str,
+        *,
+        input_tokens: int,
+        output_tokens: int,
+        cached_input_tokens: int = 0,
+        usd: Usd | None = None,
+        key: str | None = None,
+        hold: str | None = None,
+    ) -> UsageRecord:
+        """Record the tokens of one call of MODEL in SESSION, and count them in its budgets.
+
+        - `session`: its key or id.
+        - `model`: the name of the model.
+        - `usd`: the cost in US dollars; without it, the list price of the model if one is known.
+        - `key`: once per key: a repeated call returns the first record.
+        - `hold`: the hold of the call, which is settled with this usage; without it, the usage counts afterwards.
+
+        Raises NotFound, KeyConflict if the key has other counts, and as `budgets.settle` for the hold.
+        """
+        counts = {"input_tokens": input_tokens, "output_tokens": output_tokens}
+        cost = {} if usd is None else {"cost_usd": usd}
+        told = usage_of({**counts, "cached_input_tokens": cached_input_tokens, **cost})
+        name = keys.checked(model, "model", limit=NAME_MAX)
+        own_key = None if key is None else keys.checked(key, "key")
+        used, price = priced(name, told)
+        return self._write(lambda tx: record_usage(tx, self.scope, session, name, used, price, own_key, hold))
 
     @query
     def list(

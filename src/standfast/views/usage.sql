@@ -13,7 +13,8 @@ SELECT COALESCE(CASE CAST(:by AS TEXT)
        CAST(SUM(u.cache_write_tokens) AS BIGINT) AS cache_write_tokens,
        CAST(SUM(u.output_tokens) AS BIGINT) AS output_tokens,
        CAST(SUM(u.reasoning_tokens) AS BIGINT) AS reasoning_tokens,
-       CAST(SUM(u.cost_microusd) AS BIGINT) AS cost_microusd
+       CAST(SUM(CASE WHEN u.price IS NULL THEN u.cost_microusd END) AS BIGINT) AS cost_microusd,
+       CAST(SUM(CASE WHEN u.price IS NOT NULL THEN u.cost_microusd END) AS BIGINT) AS list_price_microusd
 FROM usage AS u
 JOIN session AS s ON s.id = u.session_id
 WHERE u.occurred_us >= :since_us AND (:everywhere = 1 OR s.scope = :scope) AND {here:s}

@@ -17,7 +17,7 @@ from standfast_prove.bench.postgres import server
 ROWS = 100_000
 DIMENSIONS = 384
 AGENTS = 10
-BATCH = 250
+BATCH = 50
 """Texts of one transaction: a caller may hold one for 5 s."""
 QUERIES = 20
 CHECKED = 5

@@ -1,8 +1,8 @@
 """`attention.json` in the data directory: which agents have nothing waiting, so that their hooks need no store.
 
 A hook that opens the store writes the entry of its session: the store, the keyspaces whose gates apply, and what waits
-(gates, mail, exhausted budgets). Until the entry is 60 s old, a hook that only reports reads it, and `gates.json`, and spools its
-record. An entry is per session: the hook that finds it old also renews the leases of that session's agent.
+(gates, mail, exhausted budgets). Until the entry is 60 s old, a hook that only reports reads it, and `gates.json`, and
+spools its record. An entry is per session: the hook that finds it old also renews the leases of that session's agent.
 
 The file is a copy. It is replaced as a whole and without a lock: if two hooks write at once, one entry is lost, and
 the next hook of that session opens the store.

@@ -29,15 +29,20 @@ if TYPE_CHECKING:
 
 SQL = load(__name__)
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 AGENTS: Final = ("claude-code", "codex")
 """Agents whose hooks name a transcript that has their usage."""
-_READING: Final = frozenset(
+_READING: Final = _words(
     "Read Glob Grep LS NotebookRead BashOutput TodoRead TodoWrite TaskOutput AskUserQuestion ExitPlanMode "
     "read grep glob list todoread todowrite question read_file search_file_content glob_files list_directory "
-    "read_many_files view_image update_plan".split()
+    "read_many_files view_image update_plan"
 )
-_COMMANDS: Final = frozenset("cat cd echo false grep head ls pwd rg standfast stat tail test true wc".split())
-_GIT: Final = frozenset("add branch commit diff log ls-files rev-parse show stash status".split())
+_COMMANDS: Final = _words("cat cd echo false grep head ls pwd rg standfast stat tail test true wc")
+_GIT: Final = _words("add branch commit diff log ls-files rev-parse show stash status")
 
 
 class Limits(NamedTuple):

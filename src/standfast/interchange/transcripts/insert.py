@@ -21,6 +21,7 @@ from standfast.db.sql import load
 from standfast.ids import new_id
 from standfast.interchange.transcripts.files import Place
 from standfast.interchange.transcripts.model import Batch, Folded, Said, Thread, Used
+from standfast.ledger import prices
 from standfast.ledger.budgets.amounts import Amounts
 from standfast.ledger.budgets.resource import Subjects, count
 from standfast.record import nodes
@@ -415,9 +416,16 @@ def _merge(row: Row, told: dict[str, Any], positions: dict[str, int]) -> None:
 
 def _use(tx: Tx, batch: Batch, homes: dict[Thread, _Home], seq: int) -> None:
     now_us = tx.now_us()
+    told = {used.thread for used in batch.used.values() if used.cost_microusd is not None}
 
     def row(id: str, used: Used) -> Row:
         home = homes[used.thread]
+        cost, label = used.cost_microusd, None
+        if used.thread not in told:  # else the agent tells the cost of all its responses in one record
+            fresh = prices.fresh_input(used.model, used.input, used.cached, used.cache_write)
+            counts = {"fresh": fresh, "cached": used.cached, "cache_write": used.cache_write, "output": used.output}
+            price = prices.list_price(used.model, **counts)
+            cost, label = price or (None, None)
         return {
             "id": id,
             "session_id": home.session_id,
@@ -429,7 +437,8 @@ def _use(tx: Tx, batch: Batch, homes: dict[Thread, _Home], seq: int) -> None:
             "cache_write_tokens": used.cache_write,
             "output_tokens": used.output,
             "reasoning_tokens": used.reasoning,
-            "cost_microusd": used.cost_microusd,
+            "cost_microusd": cost,
+            "price": label,
             "occurred_us": used.occurred_us,
             "now_us": now_us,
             "import_seq": seq,

@@ -129,9 +129,10 @@ SET tool = COALESCE(tool_call.tool, excluded.tool),
 -- One response is in several records, and again in every fork: of each field the largest is the true one.
 -- name: usage_largest
 INSERT INTO usage (id, session_id, node_id, response, model, input_tokens, cached_input_tokens, cache_write_tokens,
-                   output_tokens, reasoning_tokens, cost_microusd, occurred_us, created_us, import_seq)
+                   output_tokens, reasoning_tokens, cost_microusd, price, occurred_us, created_us,
+                   import_seq)
 VALUES (:id, :session_id, :node_id, :response, :model, :input_tokens, :cached_input_tokens, :cache_write_tokens,
-        :output_tokens, :reasoning_tokens, :cost_microusd, :occurred_us, :now_us, :import_seq)
+        :output_tokens, :reasoning_tokens, :cost_microusd, :price, :occurred_us, :now_us, :import_seq)
 ON CONFLICT (response) DO UPDATE
 SET input_tokens = CASE WHEN excluded.input_tokens > usage.input_tokens
                         THEN excluded.input_tokens ELSE usage.input_tokens END,
@@ -143,19 +144,21 @@ SET input_tokens = CASE WHEN excluded.input_tokens > usage.input_tokens
                          THEN excluded.output_tokens ELSE usage.output_tokens END,
     reasoning_tokens = CASE WHEN excluded.reasoning_tokens > usage.reasoning_tokens
                             THEN excluded.reasoning_tokens ELSE usage.reasoning_tokens END,
+    price = CASE WHEN excluded.cost_microusd IS NULL THEN usage.price ELSE excluded.price END,
     cost_microusd = COALESCE(excluded.cost_microusd, usage.cost_microusd)
 
 -- A running total: the newest counts.
 -- name: usage_newest
 INSERT INTO usage (id, session_id, node_id, response, model, input_tokens, cached_input_tokens, cache_write_tokens,
-                   output_tokens, reasoning_tokens, cost_microusd, occurred_us, created_us, import_seq)
+                   output_tokens, reasoning_tokens, cost_microusd, price, occurred_us, created_us,
+                   import_seq)
 VALUES (:id, :session_id, :node_id, :response, :model, :input_tokens, :cached_input_tokens, :cache_write_tokens,
-        :output_tokens, :reasoning_tokens, :cost_microusd, :occurred_us, :now_us, :import_seq)
+        :output_tokens, :reasoning_tokens, :cost_microusd, :price, :occurred_us, :now_us, :import_seq)
 ON CONFLICT (response) DO UPDATE
 SET model = COALESCE(excluded.model, usage.model), input_tokens = excluded.input_tokens,
     cached_input_tokens = excluded.cached_input_tokens, cache_write_tokens = excluded.cache_write_tokens,
     output_tokens = excluded.output_tokens, reasoning_tokens = excluded.reasoning_tokens,
-    cost_microusd = excluded.cost_microusd, occurred_us = excluded.occurred_us
+    cost_microusd = excluded.cost_microusd, price = excluded.price, occurred_us = excluded.occurred_us
 
 -- name: limited
 SELECT 1 AS limited FROM budget WHERE removed_us IS NULL LIMIT 1
