@@ -206,6 +206,18 @@ def test_the_table_of_the_page_is_true(command: str, met: bool) -> None:
     assert meets(command) == met
 
 
+def not_seen() -> list[str]:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "concepts" / "gates.md").read_text()
+    row = page.partition("| words put together at run time |")[2].partition("\n")[0]
+    return re.findall(r"`([^`]+)`", row.replace("\\|", "|"))
+
+
+def test_words_put_together_at_run_time_pass_as_the_page_says() -> None:
+    """R20: the page lists what a gate cannot see, and claims no more."""
+    assert len(not_seen()) >= 7
+    assert [command for command in not_seen() if meets(command)] == []
+
+
 PUBLISHING = ["git push*", "npm publish*", "twine upload*", "uv publish*", "terraform apply*", "kubectl delete*"]
 ORDINARY = [
     "git status --short && git diff --stat",

@@ -60,7 +60,7 @@ WRITERS = 4
 EFFECTS = 8
 EFFECT_EVERY = 4
 PATIENCE_S = 120.0
-"""A write waits up to 30 s for its turn, and the first one after `rm` takes a copy: a process silent for longer hangs."""
+"""A write waits up to 30 s for its turn, and the first after `rm` takes a copy: a process silent for longer hangs."""
 ANSWERS = 6
 """So many answers each process waits for after the act."""
 PAUSE_S = 0.002
