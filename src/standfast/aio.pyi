@@ -82,7 +82,7 @@ from standfast.record.loops.resource import AbsentList, LoopList
 from standfast.record.mail.models import Delivery, Mail
 from standfast.record.mail.resource import BoxList, DeliveryList, MailList
 from standfast.record.messages import Message
-from standfast.record.model_calls import ModelCall
+from standfast.record.model_calls import ModelCall, UsageRecord
 from standfast.record.node_methods import A, DeclareEffectFirst, Given, NameFunctionArguments, NameIntentDoOptions, P
 from standfast.record.nodes import Node
 from standfast.record.sessions import ownership
@@ -125,7 +125,7 @@ class AsyncStandfast:
     ) -> Applied:
         """What a specification (a mapping, or the path of a TOML or JSON file) would change; nothing is written."""
     async def backup(self, to: str | os.PathLike[str] | None = ..., *, note: str | None = ...) -> Copy:
-        """Take a copy of the store and verify it: `sf.backup("/mnt/nas/agents")`. Writers go on meanwhile."""
+        """Take a copy of the store and verify it: `sf.backup("/mnt/nas/agents")`. Writers continue meanwhile."""
     @property
     def engine(self) -> Engine: ...
     @overload
@@ -281,7 +281,7 @@ class AsyncNodeMethods:
     ) -> standfast.checkpoint.checkpoints.Checkpoint:
         """Let a few words stand for everything said up to position `upto`, or so far. The messages stay."""
     async def context(self, *, last: int = ..., versions: Mapping[str, str] | None = ...) -> Context:
-        """The newest fold and what was said after it: what a model is given to go on."""
+        """The newest fold and what was said after it: what a model is given to continue."""
     def decide(
         self,
         what: str,
@@ -1409,6 +1409,19 @@ class AsyncUsage:
         self, *, by: str = ..., since: Time | None = ..., everywhere: bool = ..., limit: int = ...
     ) -> UsageList:
         """Sum tokens and imported cost by session, agent, model, day or repository."""
+    async def record(
+        self,
+        session: str,
+        model: str,
+        *,
+        input_tokens: int,
+        output_tokens: int,
+        cached_input_tokens: int = ...,
+        usd: Usd | None = ...,
+        key: str | None = ...,
+        hold: str | None = ...,
+    ) -> UsageRecord:
+        """Record the tokens of one call of MODEL in SESSION, and count them in its budgets."""
 
 @type_check_only
 class AsyncMails:
@@ -1593,7 +1606,7 @@ class AsyncRuns:
     async def abandon_dead(self, *, limit: int = ...) -> standfast.record.runs.RunList:
         """End what runs under a worker that is known dead or out of time: abandoned, or queued again."""
     async def adopt(self, run_id: str, attempt: int) -> Run:
-        """Take an attempt over from a worker that is gone: its child goes on, and the attempt stays the same."""
+        """Take an attempt over from a worker that is gone: its child continues, and the attempt stays the same."""
     async def ask(self, name: str) -> Run:
         """A run now, of a loop in any state, after its runs that are queued or running."""
     async def cancel(self, run: str, reason: str = ...) -> Run:
@@ -1712,7 +1725,7 @@ class AsyncCheckpoints:
     ) -> standfast.checkpoint.checkpoints.Checkpoint:
         """Fold everything said up to position `upto`; without it, everything said so far. The messages stay."""
     async def context(self, where: object, *, last: int = ..., versions: Mapping[str, str] | None = ...) -> Context:
-        """The newest fold and the messages after it: what a model is given to go on."""
+        """The newest fold and the messages after it: what a model is given to continue."""
     async def delete_all(self, session: object = ..., *, everywhere: bool = ...) -> int:
         """Delete the checkpoints of a session, or of this scope; how many there were. Nothing else is lost."""
     async def latest(
