@@ -50,7 +50,7 @@ def in_repository(sf: standfast.Standfast, origin: str | None) -> None:
 
 
 def test_outside_a_repository_everything_is_shown_and_inside_one_the_rest_is_counted(sf: standfast.Standfast) -> None:
-    """000-17, 000-50: an effect in doubt is reported wherever one looks from."""
+    """000-17, 000-50: every list and search reports an effect in doubt, in every repository."""
     in_repository(sf, "example.org/shop")
     in_doubt(sf)
     report = sf.recovery.report()

@@ -543,7 +543,7 @@ def test_the_hash_of_a_hook_is_the_one_codex_shows(event: str, hash: str) -> Non
 
 
 def test_claude_code_refuses_a_call_whose_hook_does_not_answer() -> None:
-    """R15: only the hook that judges calls blocks, on its handler; an installation without it is brought up to date."""
+    """R15: only the hook that judges calls may block. An older installation without this hook is updated."""
     text = hook_entries.installed(CLAUDE, None, PATH)
     closed = {
         event: [handler.get("onFailure") for group in groups for handler in group["hooks"]]

@@ -252,7 +252,7 @@ class _Server:
         code = 1
         try:
             die_with_parent()
-            os.dup2(2, 1)  # our stdout is the conversation of the nursery
+            os.dup2(2, 1)  # our stdout carries the protocol with the parent
             os.close(self._gate[1])
             if gate:
                 os.read(self._gate[0], 1)  # returns when the last writer closes: all at once
