@@ -34,7 +34,7 @@ def arguments_dropped(m: Setter) -> None:
 def waiting_in_a_thread(m: Setter) -> None:
     """Each waiting call keeps one of the threads that all calls share."""
 
-    def approval_wait(self: Any, id: str, timeout_s: int = 30) -> Any:
+    def approval_wait(self: Any, id: str, timeout_s: int = 30) -> dict[str, Any]:
         with suppress(ApprovalRequired):
             self.sf.approvals.wait(id, timeout_s)
         return {"id": id}
