@@ -20,7 +20,7 @@ from standfast import serial
 from standfast.errors import InvalidInput
 from standfast.interchange.transcripts.files import Importer, Piece, Place, Reader, Record, document, in_pieces, walk
 from standfast.interchange.transcripts.gemini_cli import whole
-from standfast.interchange.transcripts.model import Batch, Thread, fit, moment, short_id, text_of
+from standfast.interchange.transcripts.model import Batch, Thread, fit, loaded, moment, short_id, text_of
 
 NAMES = ("id", "session_id", "sessionId", "key", "name")
 TIMES = ("timestamp", "created_at", "time", "ts", "date")
@@ -151,7 +151,7 @@ class _Reader(Reader):
             function = call.get("function")
             function = function if isinstance(function, dict) else call
             call_id, tool = short_id(call.get("id") or native), short_id(function.get("name") or "(unnamed)")
-            batch.call(thread, native, call_id, tool, _loaded(function.get("arguments")), at_us, offset)
+            batch.call(thread, native, call_id, tool, loaded(function.get("arguments")), at_us, offset)
             tools.append({"call": call_id, "tool": tool})
         if value.get("tool_call_id"):
             call_id = short_id(value["tool_call_id"])
@@ -192,12 +192,3 @@ def _told(value: Any) -> str:
 
 def _optional(value: Any) -> str | None:
     return fit(value)[:2000] if isinstance(value, str) and value else None
-
-
-def _loaded(text: Any) -> Any:
-    if not isinstance(text, str):
-        return text
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text

@@ -47,7 +47,7 @@ def removed(agent: Agent, text: str, before: str | None = None) -> str | None:
         text = _without(agent, text, event, keep_empty=event in had.get("hooks", {}))
     if now.get("hooks") and not jsonc.plain(text)["hooks"] and "hooks" not in had:
         root = jsonc.parse(text)
-        text = jsonc.remove(text, root, _index(root, "hooks"))
+        text = jsonc.remove(text, root, index(root, "hooks"))
     return text
 
 
@@ -128,7 +128,7 @@ def _without(agent: Agent, text: str, event: str, *, keep_empty: bool = False) -
         elif len(groups.value) > 1 or keep_empty:
             text = jsonc.remove(text, groups, at)
         else:
-            text = jsonc.remove(text, hooks, _index(hooks, event))
+            text = jsonc.remove(text, hooks, index(hooks, event))
 
 
 def _ours(agent: Agent, value: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -154,7 +154,7 @@ def _had(before: str | None) -> dict[str, Any]:
         return {}
 
 
-def _index(container: jsonc.Place, name: str) -> int:
+def index(container: jsonc.Place, name: str) -> int:
     return next(n for n, member in enumerate(container.members) if member.name == name)
 
 

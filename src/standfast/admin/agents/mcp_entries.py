@@ -18,7 +18,7 @@ from typing import Any
 
 from standfast.admin.agents import jsonc
 from standfast.admin.agents.catalogue import Agent
-from standfast.admin.agents.hook_entries import State
+from standfast.admin.agents.hook_entries import State, index
 
 NAME = "standfast"
 MARK = "# standfast: written and removed by `standfast install`"
@@ -89,11 +89,11 @@ def removed(agent: Agent, text: str, before: str | None = None) -> str:
     root = jsonc.parse(text)
     servers = root.get(_member(agent))
     assert servers is not None
-    text = jsonc.remove(text, servers, _index(servers, NAME))
+    text = jsonc.remove(text, servers, index(servers, NAME))
     had = values(agent, before) if before and before.strip() else {}
     if len(servers.members) == 1 and _member(agent) not in had:
         root = jsonc.parse(text)
-        text = jsonc.remove(text, root, _index(root, _member(agent)))
+        text = jsonc.remove(text, root, index(root, _member(agent)))
     return text
 
 
@@ -201,10 +201,6 @@ def _brought_up(text: str, ours: jsonc.Place, wanted: dict[str, Any]) -> str:
             if one.value != new:
                 text = text[: one.start] + json.dumps(new, ensure_ascii=False) + text[one.end :]
     return text
-
-
-def _index(container: jsonc.Place, name: str) -> int:
-    return next(n for n, member in enumerate(container.members) if member.name == name)
 
 
 # -- TOML ----------------------------------------------------------------------------------------------

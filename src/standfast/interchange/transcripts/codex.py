@@ -13,7 +13,6 @@ inherited are the parent's. Cold files are compressed; a path may change its for
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -37,6 +36,7 @@ from standfast.interchange.transcripts.model import (
     Folded,
     Thread,
     Used,
+    loaded,
     moment,
     name_of,
     number,
@@ -311,7 +311,7 @@ class _Reader(Reader):
 
     def _call(self, record: Record, value: dict[str, Any], item: dict[str, Any], kind: str, batch: Batch) -> None:
         given = item.get("arguments", item.get("input", item.get("action")))
-        arguments = _loaded(given) if kind == "function_call" else given
+        arguments = loaded(given) if kind == "function_call" else given
         function = item.get("function")
         name = item.get("name") or (function.get("name") if isinstance(function, dict) else None)
         tool = short_id(name or ("local_shell" if kind == "local_shell_call" else "(unnamed)"))
@@ -451,7 +451,7 @@ def _outcome(output: Any) -> tuple[str, int | None, bool]:
         output = output.get("content")
     text = text_of(output)
     if text.startswith("{"):
-        inner = _loaded(text)
+        inner = loaded(text)
         if isinstance(inner, dict) and isinstance(inner.get("metadata"), dict):
             code = inner["metadata"].get("exit_code")
             text = inner["output"] if isinstance(inner.get("output"), str) else text
@@ -468,15 +468,6 @@ def _duration_us(item: dict[str, Any]) -> int | None:
     if isinstance(duration, int | float) and 0 <= duration < 1e12:
         return round(duration * 1000)
     return None
-
-
-def _loaded(text: Any) -> Any:
-    if not isinstance(text, str):
-        return text
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 def _str(value: Any) -> str | None:

@@ -301,3 +301,13 @@ def listed(known: list[str], name: object) -> None:
     """Remember a distinct name, as long as there is resource."""
     if isinstance(name, str) and name and name not in known and len(known) < LISTED_MAX:
         known.append(name[:ID_MAX])
+
+
+def loaded(text: Any) -> Any:
+    """The value of a JSON text; anything else as it is."""
+    if not isinstance(text, str):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
