@@ -82,7 +82,7 @@ from standfast.record.loops.resource import AbsentList, LoopList
 from standfast.record.mail.models import Delivery, Mail
 from standfast.record.mail.resource import BoxList, DeliveryList, MailList
 from standfast.record.messages import Message
-from standfast.record.model_calls import ModelCall
+from standfast.record.model_calls import ModelCall, UsageRecord
 from standfast.record.node_methods import A, DeclareEffectFirst, Given, NameFunctionArguments, NameIntentDoOptions, P
 from standfast.record.nodes import Node
 from standfast.record.sessions import ownership
@@ -1700,6 +1700,19 @@ class AsyncUsage:
         self, *, by: str = ..., since: Time | None = ..., everywhere: bool = ..., limit: int = ...
     ) -> UsageList:
         """Sum tokens and imported cost by session, agent, model, day or repository."""
+    async def record(
+        self,
+        session: str,
+        model: str,
+        *,
+        input_tokens: int,
+        output_tokens: int,
+        cached_input_tokens: int = ...,
+        usd: Usd | None = ...,
+        key: str | None = ...,
+        hold: str | None = ...,
+    ) -> UsageRecord:
+        """Record the tokens of one call of MODEL in SESSION, and count them in its budgets."""
 
 @type_check_only
 class AsyncMails:
