@@ -58,8 +58,8 @@ def list_(out: Out, by: str, since: str | None, limit: int, scope_choice: str | 
 def _recorded(sf: Standfast, made: UsageRecord) -> One:
     cost = "" if made.cost_microusd is None else f", ${made.cost_microusd / 1_000_000:,.6f}"
     label = f" ({made.price})" if made.price else ""
-    told = f"{made.input_tokens:,} tokens in, {made.output_tokens:,} out{cost}{label}"
-    return One(made, [f"{made.model}: {told}"], then="usage")
+    text = f"{made.input_tokens:,} tokens in, {made.output_tokens:,} out{cost}{label}"
+    return One(made, [f"{made.model}: {text}"], then="usage")
 
 
 usage.generate(

@@ -318,7 +318,8 @@ def _add(tx: Tx, scope: str, wanted: _Wanted, type: str, *, covered: bool = Fals
 def _summed(tx: Tx, place: Row) -> tuple[_Sum, int]:
     """The sum of an account, and how many of its entries no stored sum has."""
     kept = tx.maybe(SQL.kept_sum, scope=place["scope"], fold=SUMS, stream=_stream(place))
-    known = _Sum(0, 0, None, 0) if kept is None else _Sum(*serial.loads(kept["data"]), kept["version"])
+    balance, entries, at_us = (0, 0, None) if kept is None else serial.loads(kept["data"])
+    known = _Sum(balance, entries, at_us, 0 if kept is None else kept["version"])
     row = tx.one(SQL.balance_since, seq=known.seq, **place)
     last_us = max((us for us in (known.last_us, row["last_us"]) if us is not None), default=None)
     found = _Sum(

@@ -90,7 +90,7 @@ class ModelCall(Model):
     reasoning_tokens: int
     cost_microusd: int | None
     price: str | None
-    """None: the provider told the cost. Otherwise where it is from: list price, with its source."""
+    """None: the provider reported the cost. Otherwise where it is from: list price, with its source."""
     hold_id: str | None
     """The hold that it settled."""
     occurred_us: int
@@ -248,7 +248,7 @@ class UsageRecord(Model):
     cost_microusd: int | None
     """None: the cost is not known."""
     price: str | None
-    """None: the caller told the cost. Otherwise where it is from: list price, with its source."""
+    """None: the caller reported the cost. Otherwise where it is from: list price, with its source."""
     hold_id: str | None
     occurred_us: int
     receipt: Receipt | None = None

@@ -1,6 +1,6 @@
 """Usage: tokens and cost as importers and programs recorded them, summed by session, agent, model, day or repository.
 
-A cost is what the transcript or the caller told. Where neither told one, the list price of the model stands beside it,
+A cost is reported by the transcript or the caller. Where neither reports one, the list price of the model is beside it,
 under its own name.
 """
 
@@ -96,10 +96,10 @@ class Usage(Resource):
         """
         counts = {"input_tokens": input_tokens, "output_tokens": output_tokens}
         cost = {} if usd is None else {"cost_usd": usd}
-        told = usage_of({**counts, "cached_input_tokens": cached_input_tokens, **cost})
+        given = usage_of({**counts, "cached_input_tokens": cached_input_tokens, **cost})
         name = keys.checked(model, "model", limit=NAME_MAX)
         own_key = None if key is None else keys.checked(key, "key")
-        used, price = priced(name, told)
+        used, price = priced(name, given)
         return self._write(lambda tx: record_usage(tx, self.scope, session, name, used, price, own_key, hold))
 
     @query

@@ -416,12 +416,12 @@ def _merge(row: Row, told: dict[str, Any], positions: dict[str, int]) -> None:
 
 def _use(tx: Tx, batch: Batch, homes: dict[Thread, _Home], seq: int) -> None:
     now_us = tx.now_us()
-    told = {used.thread for used in batch.used.values() if used.cost_microusd is not None}
+    reported = {used.thread for used in batch.used.values() if used.cost_microusd is not None}
 
     def row(id: str, used: Used) -> Row:
         home = homes[used.thread]
         cost, label = used.cost_microusd, None
-        if used.thread not in told:  # else the agent tells the cost of all its responses in one record
+        if used.thread not in reported:  # else the agent reports the cost of all its responses in one record
             fresh = prices.fresh_input(used.model, used.input, used.cached, used.cache_write)
             counts = {"fresh": fresh, "cached": used.cached, "cache_write": used.cache_write, "output": used.output}
             price = prices.list_price(used.model, **counts)
