@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Any, Literal, TextIO
 
@@ -88,6 +89,8 @@ class Out:
     def say(self, *lines: str) -> None:
         """Words for a person; stderr, so that they never mix with data."""
         self._clear()
+        with suppress(OSError, ValueError):  # the write at the end reports a closed pipe or a full disk
+            sys.stdout.flush()  # in the order of the terminal also where both streams go into one file
         for line in lines:
             print(render.printed(line), file=sys.stderr)
 
