@@ -12,13 +12,13 @@ import pytest
 
 import standfast
 from standfast import config
-from standfast.admin.copies.child import quiet
 from standfast.admin.copies.places import Directory
 from standfast.admin.copies.resource import read
 from standfast.admin.copies.restore import restore
 from standfast.config.target import Target
 from standfast.core import artifact_files
 from standfast.core.buckets import Bucket
+from standfast.core.progress import quiet
 from standfast.errors import Corrupt, NotFound, StorageError
 from tests import s3
 from tests.features.test_artifacts import chunk_count

@@ -12,11 +12,11 @@ import pytest
 import standfast
 from standfast import config
 from standfast.admin.copies import automatic
-from standfast.admin.copies.child import quiet
 from standfast.admin.copies.places import Directory
 from standfast.admin.copies.resource import listed
 from standfast.admin.copies.take import Order, Source, take
 from standfast.clock import DAY_US, HOUR_US, ManualClock
+from standfast.core.progress import quiet
 from standfast.db.migrations import MIGRATIONS
 from standfast.db.sql import statement
 from standfast_prove.campaigns.boot import LATER, engine_of

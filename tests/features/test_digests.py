@@ -11,13 +11,13 @@ import pytest
 
 import standfast
 from standfast import Standfast, ids
-from standfast.admin.copies.child import quiet
 from standfast.admin.copies.places import Directory
 from standfast.admin.copies.restore import restore
 from standfast.admin.copies.take import Order, Source, take
 from standfast.cli import app
 from standfast.config.target import Target
 from standfast.core import digests, journal
+from standfast.core.progress import quiet
 from standfast.core.receipts import Receipt, row_hash
 from standfast_prove.campaigns.digests import Vandal
 

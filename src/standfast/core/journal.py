@@ -200,8 +200,9 @@ class Journal(Resource):
     ) -> Checked:
         """Compare every journal row with its digest and with a witness: `digest` in the manifest of a copy."""
         from standfast.core import digests
+        from standfast.core.progress import quiet
 
-        return digests.check(self.store, against, progress)
+        return digests.check(self.store, against, progress or quiet)
 
 
 def following(tx: Tx, after: str | None, limit: int) -> list[Row]:

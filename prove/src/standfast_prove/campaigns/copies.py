@@ -18,7 +18,6 @@ from typing import Any
 import standfast
 from standfast.admin.copies import check
 from standfast.admin.copies import take as taking
-from standfast.admin.copies.child import quiet
 from standfast.admin.copies.manifest import Manifest, name_of
 from standfast.admin.copies.places import Directory
 from standfast.admin.copies.resource import listed, read
@@ -27,6 +26,7 @@ from standfast.admin.copies.take import Order, Source, take
 from standfast.clock import SYSTEM
 from standfast.config.target import Target
 from standfast.core.buckets import Entry
+from standfast.core.progress import quiet
 from standfast.errors import StandfastError, StorageError
 from standfast_prove.crashes.copies import _tasks
 from standfast_prove.faults.children import Nursery

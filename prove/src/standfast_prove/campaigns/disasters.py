@@ -29,8 +29,8 @@ import standfast
 from standfast import config
 from standfast.admin import gap_changes
 from standfast.admin.copies import here, resource
-from standfast.admin.copies.child import quiet
 from standfast.admin.copies.places import opened as opened_place
+from standfast.core.progress import quiet
 from standfast.errors import Conflict, EffectInDoubt, InProgress, StorageError
 from standfast_prove.campaigns.places import _burn
 from standfast_prove.campaigns.vandal import _settle_in

@@ -29,9 +29,9 @@ from urllib.parse import urlsplit
 import standfast
 from standfast import config
 from standfast.admin import move as moving
-from standfast.admin.copies.child import quiet
 from standfast.admin.copies.here import look
 from standfast.config import parse_db_target
+from standfast.core.progress import quiet
 from standfast.db.tables import Sum, line
 from standfast.errors import StorageError
 from standfast_prove.campaigns.places import _burn

@@ -9,11 +9,11 @@ from __future__ import annotations
 import shutil
 
 from standfast.admin.copies import check
-from standfast.admin.copies.child import quiet
 from standfast.admin.copies.places import CopyPlace, opened
 from standfast.admin.copies.resource import chosen, listed, read
 from standfast.admin.copies.restore import restore
 from standfast.config.target import Target
+from standfast.core.progress import quiet
 from standfast.crash import Schedule
 from standfast_prove.crashes.world import World
 
