@@ -14,7 +14,6 @@ from standfast.actions import github, http
 plan = standfast.step(world.plan)
 edit = standfast.step(world.edit)
 URL = os.environ.get("WORLD_URL", "")
-approved_post = http.post.with_options(approve=True, wait="10m")
 
 
 def coder() -> None:
@@ -25,7 +24,7 @@ def coder() -> None:
         verdict = s.ask("reviewer", {"pr": pr.number}, key="review", timeout="10m")
         with s.decide("deploy v42", why=f"the reviewer says: {verdict}"):
             deploy = {"order": "v42"}
-            approved_post(f"{URL}/v1/deployments", deploy, name="v42")
+            s.effect(http.post, f"{URL}/v1/deployments", deploy, name="v42", approve=True, wait="10m")
 
 
 def review(number: int) -> str:

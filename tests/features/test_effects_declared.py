@@ -421,7 +421,7 @@ def test_a_request_takes_its_reason_from_the_enclosing_decision(sf: standfast.St
         with pytest.raises(standfast.ApprovalRequired):
             refund("3")
         with pytest.raises(standfast.ApprovalRequired), s.decide("refund 4", why="asked twice"):
-            refund.with_options(why="its own")("4")
+            s.effect(refund, "4", why="its own")
     assert reasons() == ["refund 1: it arrived broken", "refund 2", None, "its own"]
 
 

@@ -140,7 +140,7 @@ def test_settle_is_declared_beside_the_function_or_set_with_options(
         orphan(timed, begun.id)
         asked.clear()
         with timed.session("a") as s:
-            s.effect(pay.with_options(**given, key=f"k{waited_us}"))
+            s.effect(pay.with_options(**given), key=f"k{waited_us}")
         assert asked[-1] - asked[0] == waited_us
 
 

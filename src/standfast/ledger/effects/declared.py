@@ -109,6 +109,9 @@ class Options(NamedTuple):
         return self._replace(**given)
 
 
+CALL_OPTIONS = ("again", "key", "approve", "wait", "why")
+"""The options of one call, in `s.effect(open_pr, …)`; `with_options` sets the others."""
+
 _declared: dict[str, list[ref[Declared[Any]]]] = {}
 """The declarations of each tool in this process, the latest last. One inside a function ends with its caller."""
 
@@ -149,7 +152,7 @@ class Declared(Generic[F_co]):
         from standfast.ledger.effects.perform import perform
 
         opening = current.required(self.name).opening
-        call = functools.partial(perform, opening, self, args, kwargs)
+        call = functools.partial(perform, opening, self, args, kwargs, options=False)
         return cast("R", awaited(call, self.function) if self.is_async else call())
 
     def plain(self: Declared[Callable[P, R]], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -294,9 +297,14 @@ class Declared(Generic[F_co]):
         return parameter.default
 
     def _options(self, unknown: list[str]) -> str:
-        """Where the options among unknown keywords go."""
-        ours = [f"{name}=…" for name in unknown if name in Options._fields]
-        return f"; options go to {self.function.__name__}.with_options({', '.join(ours)})(…)" if ours else ""
+        """Where the options among unknown keywords go; without any, the options of `s.effect`."""
+        ours = [name for name in unknown if name in Options._fields]
+        called = self.function.__name__
+        if not ours:
+            return f"; the options of s.effect are: {', '.join(CALL_OPTIONS)}" if unknown else ""
+        if ours[0] in CALL_OPTIONS:
+            return f"; options go to s.effect({called}, …, {ours[0]}=…)"
+        return f"; this option goes to {called}.with_options({ours[0]}=…)"
 
     def _plain_call(self, slot: str) -> Any:
         """What the function gets in place of its Call: its own default, or a Call without a session."""

@@ -14,7 +14,7 @@ from standfast.errors import InvalidInput
 from standfast.ledger import current
 from standfast.ledger.effects import identity
 from standfast.ledger.effects.call import Applied, Call, NotApplied
-from standfast.ledger.effects.declared import Declared, Options, declared
+from standfast.ledger.effects.declared import CALL_OPTIONS, Declared, Options, declared
 from standfast.ledger.effects.identity import Asking, Request
 from standfast.ledger.effects.signatures import fill, parameters_of
 
@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from standfast.ledger.opening_counts import Opening
 
 
-def prepare(opening: Opening, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Request:
-    """The request of one call in a session. Raises InvalidInput naming what cannot be an effect."""
+def prepare(opening: Opening, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, options: bool) -> Request:
+    """The request of one call in a session; `options` says whether options may be among its keywords.
+
+    Raises InvalidInput naming what cannot be an effect.
+    """
     if isinstance(what, Declared):
-        made = _of_declared(opening, what, args, kwargs)
+        made = _of_declared(opening, what, args, kwargs, _given(what, kwargs) if options else {})
     elif isinstance(what, str):
         made = _of_name(opening, what, args, dict(kwargs))
     else:
@@ -99,11 +102,24 @@ def request(
 # -- a declared function ------------------------------------------------------------------------------------
 
 
-def _of_declared(opening: Opening, what: Declared[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Request:
+def _given(what: Declared[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The options among the keywords; a parameter of the function's own comes first."""
+    own = what.signature.parameters
+    return {name: kwargs[name] for name in kwargs if name in CALL_OPTIONS and name not in own}
+
+
+def _of_declared(
+    opening: Opening,
+    what: Declared[Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    given: dict[str, Any],
+) -> Request:
+    options = what.options.with_(dict(given)) if given else what.options
     refuse_async(what.function)
-    arguments = what.arguments(args, kwargs)
+    arguments = what.arguments(args, {name: value for name, value in kwargs.items() if name not in given})
     intent = serial.encode({name: arguments[name] for name in arguments if name not in what.left_out}, what="intent")
-    options = _asked_for(opening, what.options, lambda asks, call: fill(asks, (), arguments, call), intent)
+    options = _asked_for(opening, options, lambda asks, call: fill(asks, (), arguments, call), intent)
     returns = options.returns if options.returns is not None else what.returns
 
     def act(recorded: serial.Json, call: Call) -> Any:

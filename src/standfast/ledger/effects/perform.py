@@ -44,8 +44,10 @@ RETRY_US = SECOND_US
 RETRY_MAX_US = 60 * SECOND_US
 
 
-def perform(opening: Opening, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def perform(opening: Opening, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, options: bool = True) -> Any:
     """Call it once; later calls return the recorded result. It is never sent blindly a second time.
+
+    Unless `options`, every keyword belongs to the function.
 
     Raises InProgress while a live holder is sending it, EffectInDoubt if only a person can tell,
     ApprovalRequired before a grant, KeyConflict for a key that names another effect, LeaseLost for
@@ -54,14 +56,14 @@ def perform(opening: Opening, what: Any, args: tuple[Any, ...], kwargs: dict[str
     opening.usable()
     refused_inside(opening.store.held, "effect")
     user_code.refuse_nested(f"effect {name_of_tool(what)}")
-    wanted = prepare(opening, what, args, kwargs)
+    wanted = prepare(opening, what, args, kwargs, options=options)
     if wanted.again:
         text, repeated = _numbered(opening, wanted), False
     else:
         text, replayed = walk(opening.store, _nth(opening, wanted, 1))
         repeated = not _counted(opening, wanted.key) and replayed
     if repeated:
-        _warn(wanted, what)
+        _warn(wanted)
     return serial.decode(serial.read(text), wanted.returns, what=f"{wanted.tool}: result")
 
 
@@ -84,13 +86,12 @@ def _counted(opening: Opening, key: str) -> bool:
     return False
 
 
-def _warn(wanted: Request, what: Any) -> None:
+def _warn(wanted: Request) -> None:
     by = ", ".join(wanted.by) if wanted.by is not None else "its arguments"
-    again = "s.effect(…, again=True)" if isinstance(what, str) else f"{what.__name__}.with_options(again=True)(…)"
     warnings.warn(
         f"{wanted.shown} was called twice in this opening of the session, with the same {by}: the second call "
         'returned the recorded result. Name the field that differs in by=(…), for example by=("branch", "head"), '
-        f"or call it with {again}.",
+        "or call it with s.effect(…, again=True).",
         RepeatedEffect,
         stacklevel=_caller(),
     )
