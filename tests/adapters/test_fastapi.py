@@ -114,6 +114,7 @@ def test_an_error_of_the_endpoint_reaches_the_session(app: Any, engine_url: str,
     assert states(engine_url, tmp_path) == {"fix-1": "failed", "fix-2": "waiting"}
 
 
+@pytest.mark.slow
 def test_no_session_is_left_in_the_task_that_answers_the_next_request(app: Any) -> None:
     """002-10: after the response, an effect outside a session is refused."""
 

@@ -227,6 +227,7 @@ def test_a_line_cut_inside_a_held_transaction_is_an_error_and_nothing_is_run_aga
     assert keys(far) == []
 
 
+@pytest.mark.slow
 def test_lines_that_went_stale_while_idle_are_replaced_unseen(far: PostgresEngine, line: CuttableLine) -> None:
     put(far, "a")
     line.cut()

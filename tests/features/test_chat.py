@@ -353,6 +353,7 @@ def guide_loop(provider: str) -> str:
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])
+@pytest.mark.slow
 def test_the_loop_of_the_guide_runs_with_the_client_of_the_provider(
     provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

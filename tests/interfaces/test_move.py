@@ -269,6 +269,7 @@ def test_choosing_another_store_says_how_many_rows_stay(shell: Run, home: Path) 
     assert "standfast db move" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_daemon_of_a_store_that_moved_ends(shell: Run, home: Path) -> None:
     """003-21: it has nothing under way, or the move would be refused."""
     a, b = str(home / "data" / "standfast.db"), str(home / "other" / "standfast.db")

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import standfast
 from standfast import testing
 
@@ -189,6 +191,7 @@ def run_pytest(directory: Path, file: str, exit_code: int = 0) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_fixtures_do_what_their_docs_say(tmp_path: Path) -> None:
     """000-45: a user's agent is shown to survive, offline, with nothing but the plugin; async agents too."""
     (tmp_path / "agent.py").write_text(AGENT)

@@ -42,6 +42,7 @@ def _grow(value: int, name: str) -> int:
     return value * 10 + len(name)
 
 
+@pytest.mark.slow
 def test_five_dependent_tasks_killed_at_every_boundary_end_the_same(tmp_path: Path) -> None:
     """001-78: interrupted anywhere they resume at the right task, and the end is the same."""
     count = 0

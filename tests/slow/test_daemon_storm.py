@@ -17,11 +17,13 @@ def held(outcome: object) -> None:
     assert not outcome.bad, str(outcome)  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_killed_every_second_it_loses_and_doubles_nothing(tmp_path: Path) -> None:
     """000-11, 000-37, 000-50: kill -9 every second while loops fire and mail flows."""
     held(daemons.kills(tmp_path, seconds=3, seed=1))
 
 
+@pytest.mark.slow
 def test_a_write_lock_held_for_seconds_loses_no_slot(tmp_path: Path) -> None:
     """000-13: a daemon tolerates its own database being busy."""
     held(daemons.locked_out(tmp_path, seconds=2.5))
@@ -40,6 +42,7 @@ def test_a_server_that_is_away_is_waited_for(tmp_path: Path, pg_database: str) -
     held(daemons.server_away(tmp_path, url=pg_database, seconds=1.5))
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
     with or_skip():
         held(daemons.full_disk(tmp_path, seconds=1.0))

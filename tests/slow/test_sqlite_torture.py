@@ -15,6 +15,7 @@ from tests.skipping import or_skip
 
 
 @pytest.mark.parametrize(("old", "rounds"), [(False, 20), (True, 9)], ids=["fresh", "old"])
+@pytest.mark.slow
 def test_eight_processes_open_one_store_at_once_again_and_again(tmp_path: Path, old: bool, rounds: int) -> None:
     """003-18: all 160 succeed, and each migration is applied once."""
     outcome = boot.run(tmp_path, rounds=rounds, old=old)
@@ -31,6 +32,7 @@ def test_torture_loses_no_acknowledged_row_and_keeps_no_failed_one(tmp_path: Pat
     assert outcome.seen["failed on purpose"] > 20
 
 
+@pytest.mark.slow
 def test_torture_without_the_guard_goes_wrong(tmp_path: Path) -> None:
     """The control: rows are lost, or the check of the log stops the writers before they are."""
 
@@ -42,6 +44,7 @@ def test_torture_without_the_guard_goes_wrong(tmp_path: Path) -> None:
     assert any(goes_wrong(tmp_path / str(attempt)) for attempt in range(4))
 
 
+@pytest.mark.slow
 def test_checkpoints_beside_writers_damage_nothing(tmp_path: Path) -> None:
     """000-1: with the library that is linked here."""
     assert checkpoints.run(tmp_path, seconds=2).bad == []
@@ -69,6 +72,7 @@ def test_power_loss_on_a_disk_that_fails_to_sync_takes_no_acknowledged_row(tmp_p
     assert outcome.seen["unknown"] > 5
 
 
+@pytest.mark.slow
 def test_a_real_file_system_cut_off_takes_no_acknowledged_row(tmp_path: Path) -> None:
     """000-1: ext4, cut off by the kernel in the middle of its work."""
     with or_skip():
