@@ -17,6 +17,7 @@ from standfast.daemon.keeper import Ends
 
 LINGER_S = 1.0
 """After the command has ended: another process with its output open may still be writing."""
+LOOK_S = 1.0
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
 
@@ -117,7 +118,7 @@ class Child:
     def wait(self) -> int:
         """Pass signals on until it ends; its exit code, negative for a signal."""
         while self._ended is None:
-            number, from_terminal = _next_signal()
+            number, from_terminal = next_signal(SIGNALS)
             if number == signal.SIGCHLD:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
                 self._ended = os.waitstatus_to_exitcode(status) if pid else None
@@ -227,11 +228,14 @@ class _Terminal:
                 return
 
 
-def _next_signal() -> tuple[int, bool]:
-    if not hasattr(signal, "sigwaitinfo"):
-        number = int(signal.sigwait(SIGNALS))
+def next_signal(wanted: set[signal.Signals]) -> tuple[int, bool]:
+    """The next of `wanted`, which this thread blocks, and whether the terminal sent it to the whole group."""
+    if not hasattr(signal, "sigtimedwait"):
+        number = int(signal.sigwait(wanted))
         return number, number in _FROM_THE_TERMINAL
-    info = signal.sigwaitinfo(SIGNALS)
+    info = signal.sigtimedwait(wanted, LOOK_S)
+    if info is None:  # the kernel may give SIGCHLD to a thread that does not block it: look at the child anyway
+        return signal.SIGCHLD, False
     return info.si_signo, info.si_signo in _FROM_THE_TERMINAL and info.si_code == _SI_KERNEL
 
 

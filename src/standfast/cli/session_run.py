@@ -29,8 +29,6 @@ PASSED_ON = {
     getattr(signal, name)
     for name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGQUIT", "SIGCONT", "SIGWINCH")
 }
-_FROM_THE_TERMINAL = {signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH}
-_SI_KERNEL = 0x80
 
 
 def run_in_session(out: Out, key: str, command: tuple[str, ...], *, agent: str | None, cwd: str) -> int:
@@ -100,9 +98,11 @@ class Child:
 
     def wait(self) -> int:
         """Pass signals on until it ends; its exit code, negative for a signal."""
+        from standfast.cli.once_child import next_signal
+
         wanted = {*PASSED_ON, signal.SIGCHLD}
         while self._ended is None:
-            number, from_terminal = _next_signal(wanted)
+            number, from_terminal = next_signal(wanted)
             if number == signal.SIGCHLD:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
                 self._ended = os.waitstatus_to_exitcode(status) if pid else None
@@ -114,14 +114,6 @@ class Child:
         if self._tell >= 0:
             os.close(self._tell)
             self._tell = -1
-
-
-def _next_signal(wanted: set[signal.Signals]) -> tuple[int, bool]:
-    if not hasattr(signal, "sigwaitinfo"):
-        number = int(signal.sigwait(wanted))
-        return number, number in _FROM_THE_TERMINAL
-    info = signal.sigwaitinfo(wanted)
-    return info.si_signo, info.si_signo in _FROM_THE_TERMINAL and info.si_code == _SI_KERNEL
 
 
 def _become(command: tuple[str, ...], cwd: str, mask: set[signal.Signals] | set[int], told: int) -> NoReturn:
