@@ -463,5 +463,7 @@ def test_a_hook_judges_by_the_gates_of_its_session_and_of_its_directory(
             kept = Hooks(sf._store).keep(heard)
             sessions.add(kept.session_id)
             judged.append({gate["pattern"] for gate in kept.gates})
+            rows = sf.rows("SELECT DISTINCT origin FROM event WHERE session_id = :id", {"id": kept.session_id})
+            assert [row["origin"] for row in rows] == ["github.com/shop/shop"]
     assert len(sessions) == 1
     assert judged == [{"git push*"}, {"git push*", "rm *"}]
