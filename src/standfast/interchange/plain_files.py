@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from standfast.record.state import Entry, State
 
 BATCH = 500
+STATE_BATCH = 100
+"""Keys in one transaction: each takes a few round trips to a server, and a transaction may take 5 s."""
 TYPE = "file.row"
 
 
@@ -82,9 +84,9 @@ def _into_state(sf: Any, namespace: str, value: dict[str, Any], dry_run: bool) -
     new = [key for key in value if key not in there]
     different = [key for key in value if key in there and there[key] != serial.canonical(value[key])]
     if not dry_run:
-        for start in range(0, len(new), BATCH):
+        for start in range(0, len(new), STATE_BATCH):
             with sf.transaction() as tx:
-                for key in new[start : start + BATCH]:
+                for key in new[start : start + STATE_BATCH]:
                     tx.state.swap(key, value[key], version=0, namespace=namespace)
             crash.point("import.after_batch")
     return len(new), len(value) - len(new) - len(different), different
