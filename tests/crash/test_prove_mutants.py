@@ -23,6 +23,7 @@ SCENES = effect_scenes.SCENES | view_scenes.SCENES
 SAMPLE = (
     "act before the intent is recorded",
     "no fence at the end",
+    "a missing store is created",
     "lost rows are not noticed",
     "an older state is not noticed",
     "doctor runs quick_check only",

@@ -34,6 +34,7 @@ def test_on_a_full_disk_nothing_is_acknowledged_that_is_not_there(tmp_path: Path
     assert outcome.seen["errors"] > 0
     assert outcome.seen["receipts verified"] > 0
     assert outcome.seen["receipts named as lost"] == 0
+    assert outcome.seen["receipts of a store that refused to open"] == 0
 
 
 @pytest.mark.slow

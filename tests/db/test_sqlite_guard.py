@@ -22,6 +22,7 @@ from standfast.db.contract import Tx
 from standfast.db.sql import statement
 from standfast.db.sqlite import library
 from standfast_prove.faults.children import Child, Nursery, heard, say
+from standfast_prove.faults.daemons import until
 from standfast_prove.faults.limits import set_limit
 from standfast_prove.faults.mounts import bound
 from standfast_prove.faults.rows import inserting, integrity, keys, put
@@ -409,9 +410,11 @@ def test_what_other_programs_rightly_do_raises_no_alarm(
         back_up(path, tmp_path / f"backup-{n}.db")
         Path(f"{path}-wal").chmod(0o600)
         os.utime(f"{path}-wal")
+        before = len(written)
+        until(lambda: len(written) > before or not writer.is_alive())  # noqa: B023
     stop.set()
     assert writer.done() is None
-    assert len(written) > 20
+    assert len(written) >= 4
     assert sf.engine is engine
 
 

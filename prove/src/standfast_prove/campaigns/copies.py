@@ -36,6 +36,7 @@ SELF = "standfast_prove.campaigns.copies"
 WRITERS = 2
 CALLS_MAX = 14
 """A copy of the store here calls its place fewer times than this."""
+PATIENCE_S = 120.0
 
 
 def run(
@@ -56,6 +57,10 @@ def run(
     copies = {**asked, "to": str(place / "copies"), "store_id": store_id, "manifest_first": manifest_first}
     with Nursery(words=place / "words") as nursery:
         writing = [nursery.start(f"{SELF}:write", name=f"{place.name}-{n}", **asked) for n in range(WRITERS)]
+        end = time.monotonic() + PATIENCE_S
+        while not os.path.exists(asked["books"]) or not os.path.getsize(asked["books"]):
+            assert time.monotonic() < end, (place / "words").read_text()[-1500:]
+            time.sleep(0.01)
         for _ in range(kills):
             pid = nursery.start(f"{SELF}:copy", calls=[], **copies)
             time.sleep(chance.uniform(0.3, 1.5))

@@ -83,8 +83,8 @@ def _break(
         elif kind == "swallowed":
             before = line.cuts
             line.cut_at("COMMIT")
-            if not _until(lambda: line.cuts > before, 5.0):  # noqa: B023
-                continue
+            swallowed = _until(lambda: line.cuts > before, PATIENCE_S)  # noqa: B023
+            outcome.refuse(not swallowed, f"no agent committed within {PATIENCE_S:g} s")
         elif kind == "broken off":
             line.break_off()
             time.sleep(chance.uniform(0.0, 0.1))

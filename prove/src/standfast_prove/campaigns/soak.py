@@ -44,7 +44,7 @@ def run(place: Path, *, seconds: float, seed: int, url: str | None = None) -> Ou
     with Nursery(words=place / "words") as nursery:
         warmed(nursery, postgres=url is not None)
         crew = _Crew(nursery, asked, draw, outcome, firsts)
-        crew.play(time.monotonic() + seconds, Path(str(asked["place"])) / "data", str(asked["url"]))
+        crew.play(seconds, Path(str(asked["place"])) / "data", str(asked["url"]))
     with _opened(asked, "judge") as sf:
         _judge(outcome, sf, place, asked)
         daemons.judge(outcome, sf, place, firsts, crew.until_us, answered=False)
@@ -62,9 +62,10 @@ class _Crew:
         self._alive: dict[int, str] = {}
         self._life = 0
 
-    def play(self, end: float, data: Path, url: str) -> None:
+    def play(self, seconds: float, data: Path, url: str) -> None:
         for role in CAST * EACH:
             self._start(role)
+        end = time.monotonic() + seconds  # on a slow machine, starting them takes as long
         while time.monotonic() < end and not self._outcome.bad:
             with Running(data, STANDFAST_DB_URL=url):
                 self._torment(end)

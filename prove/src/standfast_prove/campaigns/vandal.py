@@ -362,6 +362,9 @@ class _Round:
             names.append("late")
             self._outcome.count("acts")
             self._hear(names, {name: len(self._lines(name)) + ANSWERS for name in names}, "after the act")
+            if self._name == FULL:
+                # Until the database must grow, writes fit into the frames of the WAL that were checkpointed.
+                self._wait(lambda: [] if self._failed(names[:WRITERS]) else names, "without an error on a full disk")
             for pid in [*writers, beside]:
                 self._nursery.kill(pid)
         self._judge(names, began_ns, ended_ns)
@@ -382,8 +385,14 @@ class _Round:
 
     def _hear(self, names: list[str], wanted: dict[str, int], when: str) -> bool:
         """Wait until each has been answered so often."""
+        return self._wait(lambda: [name for name in names if len(self._lines(name)) < wanted[name]], when)
+
+    def _failed(self, names: list[str]) -> bool:
+        return any(line.startswith("err") for name in names for line in self._lines(name))
+
+    def _wait(self, missing: Callable[[], list[str]], when: str) -> bool:
         end = time.monotonic() + PATIENCE_S
-        while silent := [name for name in names if len(self._lines(name)) < wanted[name]]:
+        while silent := missing():
             if time.monotonic() > end:
                 self._refuse(silent, f"hung {when}: {(self._place.parent / 'words').read_text()[-400:]}")
                 return False

@@ -108,6 +108,17 @@ def check_interrupted_import(sf: standfast.Standfast) -> None:
         assert child.end(50) == ["[]"], "an interrupted import hangs another thread"
 
 
+def check_missing_store(sf: standfast.Standfast) -> None:
+    """The directory of the store is removed under this process, which tries to write again."""
+    with _store_of_its_own(sf) as own:
+        own.state.set("before", 1)
+        _in_another_process(own, "import os, shutil; shutil.rmtree(os.path.dirname(sys.argv[1]))")
+        for _ in range(2):
+            with raising(standfast.StorageError):
+                own.state.set("later", 1)
+        assert not os.path.exists(own.settings.target.location), "a second store was created"
+
+
 def check_lost_rows(sf: standfast.Standfast) -> None:
     """The WAL is truncated, and the thread that renews leases gets the first error, which it ignores."""
     stock_sqlite(sf, "PRAGMA wal_checkpoint(TRUNCATE)")
@@ -143,19 +154,27 @@ def check_older_copy(sf: standfast.Standfast) -> None:
 
 def check_older_state(sf: standfast.Standfast) -> None:
     """Another process sends an effect; then a copy from before is put in place. This process itself lost no row."""
-    home = os.path.join(sf.settings.data_dir, "home")
-    os.mkdir(home, 0o700)
-    older = os.path.join(home, "older.db")
-    with _remembering(home), standfast.open(os.path.join(home, "own.db"), data_dir=home) as own:
+    older = os.path.join(sf.settings.data_dir, "older.db")
+    with _store_of_its_own(sf) as own:
         own.state.set("before", 1)
         stock_sqlite(own, "PRAGMA wal_checkpoint(TRUNCATE)")
         _in_another_process(own, "import shutil; shutil.copyfile(sys.argv[1], sys.argv[2])", older)
-        _in_another_process(own, SEND, home)
+        _in_another_process(own, SEND, own.settings.data_dir)
         _in_another_process(own, PUT_BACK, older)
         with raising(standfast.CommitUnknown):
             own.state.set("later", 1)
         with raising(standfast.StorageError):
             own.state.set("later", 1)
+
+
+@contextmanager
+def _store_of_its_own(sf: standfast.Standfast) -> Iterator[standfast.Standfast]:
+    """Another store, which is remembered."""
+    home = os.path.join(sf.settings.data_dir, "home")
+    os.mkdir(home, 0o700)
+    directory = os.path.join(home, "store")
+    with _remembering(home), standfast.open(os.path.join(directory, "own.db"), data_dir=directory) as own:
+        yield own
 
 
 @contextmanager

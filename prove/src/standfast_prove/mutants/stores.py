@@ -42,9 +42,8 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "a missing store is created": Mutant(
         "after rm a reopen makes an empty store",
-        "campaign vandal",
+        "check missing_store",
         swapped(handle, "_open_engine", creating),
-        _acts("rm"),
     ),
     "stores are not remembered": Mutant(
         "a new process begins again after rm",
