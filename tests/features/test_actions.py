@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 import time
@@ -378,6 +379,45 @@ def test_a_stored_row_sends_no_token_to_a_host_of_its_own(monkeypatch: pytest.Mo
     assert re.match("set GH_HOST=evil.example", found.evidence)
 
 
+MARKED = "LGTM <!-- standfast:review-1 -->"
+
+
+@pytest.mark.parametrize(
+    ("command", "written", "happened"),
+    [
+        (["comment", "1", "-b", MARKED], ["LGTM", MARKED], True),
+        (["comment", "1", "-b", MARKED], [f"{MARKED} Edited."], True),
+        (["comment", "1", "-F", "marked"], [f"Edited. {MARKED}"], True),
+        (["comment", "1", "-b", MARKED], ["LGTM", "LGTM <!-- standfast:review-10 -->"], False),
+        (["comment", "1", "-b", MARKED], [MARKED, MARKED], None),
+        (["comment", "1", "-b", "LGTM"], ["LGTM"], True),
+        (["comment", "1", "-b", "LGTM"], ["LGTM", "LGTM"], None),
+        (["comment", "1", "-b", "LGTM"], ["LGTM "], True),
+        (["comment", "1", "-b", "LGTM"], ["no"], False),
+        (["comment", "1", "-b", "LGTM"], ["Edited."], None),
+        (["create", "-t", "bug", "-b", MARKED], [f"Edited. {MARKED}"], True),
+        (["create", "-t", "bug", "-b", MARKED], ["Edited."], False),
+        (["create", "-t", "bug", "-b", "LGTM"], ["Edited."], None),
+    ],
+)
+def test_a_text_is_found_by_its_marker_or_by_its_hash_and_time(
+    command: list[str], written: list[str], happened: bool | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """002-15: a marker stays when the text is edited; without one, an edited text of that time is unknown."""
+    with Outside() as server:
+        (tmp_path / "gh").write_text(f'#!/bin/sh\nexec curl -si -X "$4" "http://localhost:{server.port}/$5"\n')
+        (tmp_path / "gh").chmod(0o755)
+        (tmp_path / "marked").write_text(MARKED)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        sent_us = time.time_ns() // 1000
+        facts = around(["gh", "issue", *command, "-R", "a/b"], tmp_path).before()
+        for text in written:
+            made = server.comment(1, text) if command[0] == "comment" else server.issue("a/b", "bug", text)
+            made["updated_at"] = "2099-01-01T00:00:00Z" if "Edited." in text else made["created_at"]
+        found = table.check(facts, Place(str(tmp_path), sent_us))
+    assert found.happened is happened, found.evidence
+
+
 class PrivateRegistry(BaseHTTPRequestHandler):
     """A registry that answers only to the login me:hunter2, without a token service."""
 
@@ -402,17 +442,23 @@ class PrivateRegistry(BaseHTTPRequestHandler):
         ({}, None),
     ],
 )
-def test_the_login_of_a_registry_comes_from_dockers_own_file(
+def test_the_login_of_a_registry_comes_from_the_environment_alone(
     auth: dict[str, str], happened: bool | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Without a login there, a private registry is unknown and not empty."""
+    """002-15: docker's own file is not read. Without a login, a private registry is unknown and not empty."""
     with ThreadingHTTPServer(("127.0.0.1", 0), PrivateRegistry) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         host = f"127.0.0.1:{server.server_port}"
-        (tmp_path / "config.json").write_text(json.dumps({"auths": {host: auth}, "credsStore": "desktop"}))
+        (tmp_path / "config.json").write_text(
+            json.dumps({"auths": {host: {"auth": b64encode(b"me:hunter2").decode()}}})
+        )
         monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-        facts = {"action": "docker push", "target": f"{host}/a/b:1", "plain": True, "id": "sha256:" + "a" * 64}
-        found = table.check({**facts, "was": None}, Place(str(tmp_path), time.time_ns() // 1000))
+        monkeypatch.setenv("DOCKER_AUTH_CONFIG", json.dumps({"auths": {host: auth}}))
+        (tmp_path / "docker").write_text(f"#!/bin/sh\necho sha256:{'a' * 64}\n")
+        (tmp_path / "docker").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        facts = around(["docker", "push", f"{host}/a/b:1"], tmp_path).before()
+        found = table.check(facts, Place(str(tmp_path), time.time_ns() // 1000))
         server.shutdown()
     assert found.happened is happened, found.evidence
-    assert happened or found.evidence == "the registry answered 401"
+    assert happened or found.evidence.startswith("the registry answered 401: set DOCKER_AUTH_CONFIG")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -249,6 +250,7 @@ def test_a_refusal_names_both_repositories_the_account_and_the_way_out(
     assert caught.value.code == "other_repository"
     for part in ("github.com/shop/shop", "github.com/else/where", "ann@laptop", "scope="):
         assert part in said
+    assert re.search(r"written by ann@laptop.* at \d{4}-\d\d-\d\dT[\d:.]+Z\. This is ", said)
     if engine_url.startswith("postgres"):
         with standfast.open(engine_url, data_dir=data) as sf:
             (row,) = sf.rows("SELECT session_user AS account")

@@ -7,6 +7,7 @@ import os
 import re
 from base64 import b64encode
 from collections.abc import Sequence
+from contextlib import suppress
 from urllib.parse import urlencode
 
 from standfast.actions import web
@@ -49,7 +50,8 @@ def _before(facts: Facts, place: Place) -> Facts:
         raise CannotTell(f"{facts['program']} has no image {facts['image'][:60]!r}: {ended.why}")
     found = {"target": facts["target"], "plain": facts["plain"], "id": f"sha256:{id}", "was": None}
     if place.sent_us is None:
-        found["was"] = _manifest(found, place)[0]
+        with suppress(CannotTell):  # then another digest in the registry is unknown, and may be the old one
+            found["was"] = _manifest(found, place)[0]
     return found
 
 
@@ -76,6 +78,8 @@ def _manifest(facts: Facts, place: Place) -> tuple[str | None, list[str]]:
     reply = _read(f"{scheme}://{host}/v2/{name}/manifests/{tag}", parts["host"] or "https://index.docker.io/v1/", place)
     if reply.status == 404:
         return None, []
+    if reply.status in (401, 403):
+        raise CannotTell(f"the registry answered {reply.status}: set DOCKER_AUTH_CONFIG to a login that may read")
     if reply.status != 200:
         raise CannotTell(f"the registry answered {reply.status}")
     found = reply.json()
@@ -104,13 +108,14 @@ def _read(url: str, host: str, place: Place) -> web.Reply:
 
 
 def _account(host: str) -> dict[str, str]:
-    """The caller's login to a registry, where docker keeps it as text."""
-    directory = os.environ.get("DOCKER_CONFIG") or os.path.expanduser("~/.docker")
+    """The login of the caller's environment: DOCKER_AUTH_CONFIG has the text of a docker `config.json`.
+
+    docker's own file is not read.
+    """
     try:
-        with open(os.path.join(directory, "config.json"), encoding="utf-8") as file:
-            found = json.load(file)["auths"][host]
+        found = json.loads(os.environ["DOCKER_AUTH_CONFIG"])["auths"][host]
         auth = found.get("auth") or b64encode(f"{found['username']}:{found['password']}".encode()).decode()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return {}
     return {"Authorization": f"Basic {auth}"}
 

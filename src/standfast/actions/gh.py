@@ -1,7 +1,8 @@
 """The commands of `gh`, GitHub's own client: `gh pr`, `gh issue` and `gh release`.
 
-Each is looked up with `gh api`, which reads with the credentials that `gh` has. A text is found by its hash and its
-time: GitHub's answer has its own clock (`Date`), so that a wrong clock of this machine does not matter.
+Each is looked up with `gh api`, which reads with the credentials that `gh` has. A text with a marker, an HTML comment
+`<!-- standfast:… -->`, is found by it. Any other text is found by its hash and its time: GitHub's answer has its own
+clock (`Date`), so that a wrong clock of this machine does not matter.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from standfast.actions.programs import run
 REPO = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
 _SLUG = re.compile(r"(?:([a-z0-9.:-]+)/)?([A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+)")
 _URL = re.compile(r"https?://([^/]+)/([^/]+/[^/]+)/(?:pull|issues)/(\d+)/?")
+MARKER = re.compile(r"<!-- standfast:[^\n]{1,200}? -->")
 HERE = "{owner}/{repo}"
 """`gh api` fills this in from the remotes of the repository it is run in."""
 PAGE = 100
@@ -121,7 +123,13 @@ def _body(words: Words) -> Facts | None:
     text, file = words.value("-b", "--body"), words.value("-F", "--body-file")
     if (text is None) == (file is None) or file == "-":
         return None
-    return {"body": _hashed(text)} if text is not None else {"file": file}
+    return _identified(text) if text is not None else {"file": file}
+
+
+def _identified(text: str) -> Facts:
+    """How a text will be found: by the marker in it, or by its hash."""
+    found = MARKER.search(text)
+    return {"body": _hashed(text), **({"marker": found[0]} if found else {})}
 
 
 def _read_body(facts: Facts, place: Place) -> Facts:
@@ -129,7 +137,7 @@ def _read_body(facts: Facts, place: Place) -> Facts:
         return facts
     try:
         with open(os.path.join(place.cwd, facts["file"]), encoding="utf-8") as file:
-            return {**{name: facts[name] for name in facts if name != "file"}, "body": _hashed(file.read())}
+            return {**{name: facts[name] for name in facts if name != "file"}, **_identified(file.read())}
     except (OSError, ValueError) as error:
         raise CannotTell(str(error)) from None
 
@@ -251,16 +259,25 @@ def _find_issue(facts: Facts, place: Place) -> Answer:
 
 
 def _texts(got: Got, facts: Facts, place: Place, where: str) -> Answer:
-    """The text that was written since, by its hash and title."""
+    """The text with the marker; without one, the text that was written since, by its hash and title."""
     listed = _listed(got)
     if place.sent_us is None:
         raise CannotTell("it is not known when it was sent")
-    same = [one for one in listed if _hashed(one.get("body") or "") == facts["body"]]
-    same = [one for one in same if facts.get("title") in (None, one.get("title")) and _since(got, one, place)]
+    mark = facts.get("marker")
+    since = [one for one in listed if facts.get("title") in (None, one.get("title")) and _since(got, one, place)]
+    if mark is not None:
+        same = [one for one in listed if mark in (one.get("body") or "")]
+    else:
+        same = [one for one in since if _hashed(one.get("body") or "") == facts["body"]]
     if len(same) == 1:
         return arrived(f"it is there: {same[0]['html_url']}", same[0]["html_url"])
     if same:
-        return unknown(f"{len(same)} equal texts were written since")
+        return unknown(
+            f"{len(same)} texts with this marker are there" if mark else f"{len(same)} equal texts are there"
+        )
+    edited = [one for one in since if one.get("updated_at") not in (None, one["created_at"])]
+    if edited and mark is None:
+        return unknown(f"a text that was written since was edited: {edited[0]['html_url']}")
     if len(listed) >= PAGE:
         return unknown(f"{PAGE} or more texts were written since")
     return absent(f"there is no such text {where}")
@@ -319,7 +336,7 @@ def _action(command: str, tool: str, by: str, compensate: str, cannot: str, look
     )
 
 
-_TWICE = "whose text it is, if another program has written the same one since; two of them are unknown"
+_TWICE = "without a marker: whose text it is, if another program has written the same one since"
 ACTIONS = (
     _action(
         "pr create",
@@ -346,7 +363,7 @@ ACTIONS = (
     _action(
         "pr comment",
         "github.comment",
-        "the number, the text and the time",
+        "the number, and a marker in the text; without one, the text and the time",
         "delete the comment",
         _TWICE,
         "issues/{number}/comments",
@@ -357,7 +374,7 @@ ACTIONS = (
     _action(
         "issue comment",
         "github.comment",
-        "the number, the text and the time",
+        "the number, and a marker in the text; without one, the text and the time",
         "delete the comment",
         _TWICE,
         "issues/{number}/comments",
@@ -368,7 +385,7 @@ ACTIONS = (
     _action(
         "issue create",
         "github.open_issue",
-        "the title, the text and the time",
+        "a marker in the text; without one, the title, the text and the time",
         "gh issue close",
         _TWICE,
         "issues",

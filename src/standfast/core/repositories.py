@@ -13,6 +13,7 @@ depend on it.
 from __future__ import annotations
 
 from standfast import serial
+from standfast.clock import iso
 from standfast.config.scope import Keyspace, Label
 from standfast.db.contract import Caller, Row, Tx
 from standfast.db.sql import load
@@ -122,11 +123,12 @@ def other(tx: Tx, row: Row, here: Label) -> str:
 
 
 def _written(tx: Tx, row: Row) -> str:
-    """The account that wrote it: on a shared PostgreSQL a colleague, who may be asked."""
-    account = tx.maybe(SQL.account, subject=row["id"])
-    names = [row["actor"], account["db_user"] if account is not None else None]
+    """The account that wrote it, and when: on a shared PostgreSQL a colleague, who may be asked."""
+    first = tx.maybe(SQL.first_event, subject=row["id"])
+    names = [row["actor"], first["db_user"] if first is not None else None]
     said = " as ".join(serial.clean(name, 80) for name in names if name)
-    return f", written by {said}" if said else ""
+    when = f" at {iso(first['time_us'])}" if first is not None else ""
+    return f", written{f' by {said}' if said else ''}{when}" if said or when else ""
 
 
 def listed(tx: Tx, label: Label) -> bool:

@@ -10,7 +10,7 @@ random place and dies at a random crash point. A book outside the store has a li
     unnamed      the control: errors name neither the effect in doubt nor the repositories
 
 Judged: nothing sent, handled or granted twice, nothing left out. Each refusal names the effect in doubt, or the key and
-both repositories, and the next command.
+both repositories; who sent or wrote it, and when; and the next command.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import time
@@ -49,6 +50,8 @@ PROBED = ("sent post", "sent charge")
 SETTLE = "2s"
 GRANTED = 100
 PATIENCE_S = 120.0
+AT = r" at \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
+WHY = "|".join(map(re.escape, texts.WHY.values()))
 
 
 def run(
@@ -407,6 +410,7 @@ def _names_key_and_repositories(stop: dict[str, Any]) -> bool:
     keys = {"_session": f"session 'job-{stop['job']}'", "_loop": f"loop 'nightly-{stop['job']}'"}
     message: str = stop["message"]
     named = message.count("github.com/else/where") == 1 and message.count("/.git") == 2
+    named = named and re.search(rf", written by \S+( as \S+)?{AT}\. This is ", message) is not None
     return message.startswith(keys.get(stop["part"], "?")) and named and "standfast --scope NAME" in stop["hint"]
 
 
@@ -418,11 +422,12 @@ def _names_the_doubt(sf: standfast.Standfast, stop: dict[str, Any]) -> bool:
     answers = [
         hints.command("effect", "resolve", short(effect.id), answer) for answer in ("--applied", "--not-applied")
     ]
+    sender = re.escape(effect.agent or "?")
     parts = [f"session 'job-{stop['job']}' is stopped, so {wanted} was not sent"] if wanted != doubt else []
-    return (
+    return bool(
         effect.intent["what"].split()[2] == str(stop["job"])
         and "effect.resolved" in {event.type for event in sf.journal.about(effect.id)}
-        and stop["message"].startswith(f"{doubt} is in doubt: attempt ")
+        and re.match(rf"{re.escape(doubt)} is in doubt: attempt \d+ was sent{AT} by {sender}, ({WHY})", stop["message"])
         and all(part in stop["message"] for part in parts)
         and all(answer in stop["hint"] for answer in answers)
         and ("s.proceed()" in stop["hint"]) == bool(parts)

@@ -210,7 +210,7 @@ def gh_pr_comment(place: Path, late_s: float, seed: int) -> Iterator[Scene]:
 
     def words(n: int, outside: Outside) -> list[str]:
         numbers[n] = _opened(n, outside)
-        return [str(numbers[n]), "-b", "looks good"]
+        return [str(numbers[n]), "-b", "looks good <!-- standfast:review -->"]
 
     yield from _gh("gh pr comment", words, lambda n: f"comment {numbers[n]} looks good")(place, late_s, seed)
 
