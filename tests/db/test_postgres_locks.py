@@ -279,7 +279,32 @@ def an_edit_undone(sf: Handle) -> Do:
     return lambda: sf.undo(receipt)
 
 
+def a_budget_again(sf: Handle) -> Do:
+    sf.budgets.set("set again", tokens=100)
+    return lambda: sf.budgets.set("set again", tokens=50)
+
+
+def the_budgets_of_a_call(sf: Handle) -> Do:
+    sf.budgets.set("reserved", tokens=100)
+    return lambda: sf.budgets.reserve("reserved", tokens=10)
+
+
+def a_hold_settled(sf: Handle) -> Do:
+    sf.budgets.set("settled", tokens=100)
+    hold = sf.budgets.reserve("settled", tokens=10)
+    return lambda: sf.budgets.settle(hold, tokens=5)
+
+
+def a_fact_forgotten(sf: Handle) -> Do:
+    id = sf.knowledge.add("CI needs node 20").id
+    return lambda: sf.knowledge.forget(id)
+
+
 WAITS: dict[Callable[[Handle], Do], tuple[str, str]] = {
+    a_budget_again: ("budget", "FROM budget"),
+    the_budgets_of_a_call: ("budget", "FROM chain"),
+    a_hold_settled: ("hold", "FROM hold"),
+    a_fact_forgotten: ("knowledge", "FROM knowledge"),
     a_lock: ("lease", "FROM lease"),
     a_lock_released: ("lease", "FROM lease"),
     an_effect_by_key: ("effect", "FROM effect"),
@@ -325,7 +350,7 @@ def test_a_method_waits_at_the_statement_that_locks_its_row(
         waiting = waits_in(admin, beside)
     answer = beside.end()
     assert not isinstance(answer, standfast.StandfastError), answer
-    assert waiting.startswith("SELECT"), waiting or "it did not wait"
+    assert waiting.startswith(("SELECT", "WITH")), waiting or "it did not wait"
     assert text in waiting
     assert waiting.endswith(("FOR UPDATE", "FOR SHARE"))
 

@@ -21,7 +21,7 @@ def main() -> None:
     place = root / ".mutate"
     if options.gaps or options.repairs:
         file = "gaps.toml" if options.gaps else "repairs.toml"
-        sys.exit(0 if _run_listed(file, root, place) else 1)
+        sys.exit(0 if _run_listed(file, options.only, root, place) else 1)
     tests = CallMap(root, place / "map")
     if not options.recorded:
         tests.record(tree.make(root, place / "tree-map"))
@@ -42,17 +42,17 @@ def main() -> None:
     _print_score(chosen, equivalent, results)
 
 
-def _run_listed(file: str, root: Path, place: Path) -> bool:
+def _run_listed(file: str, only: str, root: Path, place: Path) -> bool:
+    chosen = [gap for gap in gaps.listed(file) if only in (str(gap.group), "") or (only and only in gap.file)]
     with TemporaryPostgres() as server:
-        say = partial(print, flush=True)
-        return gaps.run_all(gaps.listed(file), root=root, place=place, server=server.url, say=say)
+        return gaps.run_all(chosen, root=root, place=place, server=server.url, say=partial(print, flush=True))
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make mutate ARGS=", description=__doc__)
     parser.add_argument("--seed", type=int, help="repeat or continue the sample of this seed")
     parser.add_argument("--count", type=int, default=400, help="how many mutants (default: 400)")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only files whose name contains TEXT")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only files whose name contains TEXT, or one group")
     parser.add_argument("--seconds", type=float, default=300.0, help="tests per mutant, in recorded seconds")
     parser.add_argument("--recorded", action="store_true", help="use only the tests that were recorded before")
     parser.add_argument("--again", action="store_true", help="run the mutants again that survived")
