@@ -8,6 +8,6 @@ import pytest
 from _pytest.mark import ParameterSet
 
 
-def sampled(names: Iterable[str], *sample: str) -> list[ParameterSet]:
+def sampled(names: Iterable[object], *sample: object) -> list[ParameterSet]:
     """Each as a parameter: the sample for every run, the others slow."""
     return [pytest.param(name, marks=() if name in sample else pytest.mark.slow) for name in names]

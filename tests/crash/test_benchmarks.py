@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from standfast_prove import results
-from standfast_prove.bench import measure, peers
+from standfast_prove.bench import measure, opening, peers, start
 from standfast_prove.bench.areas import AREAS, area
 from standfast_prove.bench.measure import Line, Plan, Table, at_least, at_most
 from standfast_prove.bench.start import with_postgres
@@ -27,7 +27,7 @@ def smallest(tmp_path: Path) -> Plan:
         window_s=0.05,
         starts=1,
         openings=1,
-        rows=2_000,
+        rows=1_000,
         threads=(2,),
         tasks=2,
         processes=(2,),
@@ -41,6 +41,8 @@ def test_each_area_measures_something_against_something(
     name: str, smallest: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(peers, "installed", lambda requirement: None)  # tests use no network
+    monkeypatch.setattr(opening, "PROCESSES", 2)  # the command is tested with all of them
+    monkeypatch.setattr(start, "TASKS", 1)
     tables = area(name)(smallest)
     assert tables
     for table in tables:
@@ -137,7 +139,7 @@ def test_steps_on_postgres_are_counted_by_the_server(
     # Rounded: the two openings that are subtracted may differ by a transaction or two.
     assert 1 <= round(counted["step: transactions each"]) < 3
     assert 2 <= round(counted["effect: transactions each"]) < 8
-    assert [line.label for line in resumed.lines] == ["of 100 messages", "of 2,000 messages", "large / small"]
+    assert [line.label for line in resumed.lines] == ["of 100 messages", "of 1,000 messages", "large / small"]
 
 
 def test_rounds_alternate_so_that_nobody_is_always_first() -> None:

@@ -111,7 +111,7 @@ def _writers(plan: Plan, sf: standfast.Standfast, place: Path) -> Table:
         "beside": beside,
     }
     interleaved(1, contestants)
-    found = interleaved(max(plan.rounds, WRITER_ROUNDS), contestants, patience_s=plan.patience_s)
+    found = interleaved(plan.at_least(WRITER_ROUNDS), contestants, patience_s=plan.patience_s)
     note = (
         "One caller, from the start of a copy until it is verified. On some virtual machines an fsync is several times "
         "faster while another process computes; the second ratio leaves that out."
@@ -139,7 +139,7 @@ def _salt(plan: Plan, sf: standfast.Standfast) -> Table:
 
     contestants = {"salted": lambda: records(16), "plain": lambda: records(0)}
     interleaved(1, contestants)
-    found = interleaved(max(plan.rounds, SALT_ROUNDS), contestants, patience_s=plan.patience_s)
+    found = interleaved(plan.at_least(SALT_ROUNDS), contestants, patience_s=plan.patience_s)
     table = Table("SQLite, the salt of a journal row: CPU", f"{RECORDS} durable records by one caller.")
     table.add("without a salt", found["plain"], "s")
     table.add("with 16 bytes", found["salted"], "s")

@@ -37,6 +37,10 @@ class Plan:
     patience_s: float = 0.0
     """How long to wait for a quiet moment before each measurement."""
 
+    def at_least(self, rounds: int) -> int:
+        """More rounds where one differs from the next by more than what is measured; one round stays one."""
+        return max(self.rounds, rounds) if self.rounds > 1 else 1
+
     def fresh(self, name: str) -> Path:
         """A new directory for one store, on the file system that is measured."""
         for number in range(1000):

@@ -9,6 +9,7 @@ import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
+import standfast
 from standfast_prove.bench.measure import Plan, Reach, Table, at_most, interleaved
 from standfast_prove.bench.postgres import server
 from standfast_prove.faults import Unavailable
@@ -99,7 +100,10 @@ def _environment(plan: Plan) -> dict[str, str]:
     """As after an installation: modules are compiled once, and no setting of the interpreter's is in the way."""
     place = plan.fresh("start")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return {**inherited, "STANDFAST_DATA_DIR": str(place), "PYTHONPYCACHEPREFIX": str(place / "compiled")}
+    environment = {**inherited, "STANDFAST_DATA_DIR": str(place)}
+    if not os.access(standfast.__path__[0], os.W_OK):
+        environment["PYTHONPYCACHEPREFIX"] = str(place / "compiled")
+    return environment
 
 
 def _cpu(command: list[str], environment: dict[str, str], given: bytes) -> Callable[[], float]:
