@@ -135,7 +135,7 @@ def here(settings: Settings, manifest: Manifest, place: CopyPlace, what: Plan, p
     if settings.target.engine == "postgres":
         restore(manifest, place, settings.target, progress, meta=meta, aside=what.to, carried=carried)
     else:
-        from standfast.db.sqlite import copying
+        from standfast.db.sqlite import copying, integrity
         from standfast.db.sqlite.move_aside import swap
 
         path = settings.target.location
@@ -144,13 +144,17 @@ def here(settings: Settings, manifest: Manifest, place: CopyPlace, what: Plan, p
         shutil.rmtree(incoming, ignore_errors=True)  # a restore that was killed
 
         def carry() -> None:
-            texts = tables.carrying_over(manifest.schema, "old", manifest.seq)
-            copying.put_meta(new, carried(copying.carry_over(new, path, texts)))
+            texts, lacking = (
+                tables.carrying_over(manifest.schema, "old", manifest.seq),
+                tables.lacking("old", manifest.seq),
+            )
+            copying.put_meta(new, carried(copying.carry_over(new, path, lacking, texts) if sound else None))
 
+        sound = os.path.lexists(path) and not integrity.check(path, quick=True, progress=progress)
         try:
             restore(manifest, place, Target("sqlite", incoming), progress, meta=meta)
             _merge(os.path.join(incoming, ARTIFACTS), artifact_files.directory(path))
-            swap(path, new, what.to, carry)
+            swap(path, new, what.to, carry, sound=sound)
         finally:
             shutil.rmtree(incoming, ignore_errors=True)  # on a full disk the store needs the space
     crash.point("restore.before_promote")

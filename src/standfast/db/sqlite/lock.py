@@ -64,9 +64,7 @@ class FileLock:
         return int.from_bytes(os.pread(self._fd, 4, 0), "big")
 
     def noted(self) -> tuple[int, int, int]:
-        """As `note` wrote it; 0 for each number that is not noted."""
-        changes, salt, base = _NOTE.unpack(os.pread(self._fd, _NOTE.size, 0).ljust(_NOTE.size, b"\0"))
-        return changes, salt, base
+        return noted(self._fd)
 
     def note(self, changes: int, salt: int, base: int) -> None:
         """The change counter now, the salt of the WAL, and the change counter when that WAL began. For the lock's
@@ -86,6 +84,12 @@ class FileLock:
             os.close(fd)
 
     __del__ = close
+
+
+def noted(fd: int) -> tuple[int, int, int]:
+    """As `note` wrote it into the open file; 0 for each number that is not noted."""
+    changes, salt, base = _NOTE.unpack(os.pread(fd, _NOTE.size, 0).ljust(_NOTE.size, b"\0"))
+    return changes, salt, base
 
 
 def busy(path: str, timeout_s: float) -> Busy:

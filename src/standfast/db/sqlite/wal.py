@@ -39,7 +39,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from standfast.db.sqlite.lock import ALARM, FileLock
+from standfast.db.sqlite.lock import ALARM, FileLock, noted
 from standfast.db.sqlite.migrate import APPLICATION_ID
 from standfast.db.store_memory import OVERWRITTEN
 from standfast.errors import CommitUnknown, StorageError
@@ -112,7 +112,7 @@ class Probe:
     def refuse_foreign_log(self, lock: FileLock) -> None:
         """Before SQLite opens the files. Raises StorageError if the database was replaced and its WAL was not."""
         wal = self.path + SIDE_FILES[0]
-        if _LINUX and not self.shared and is_foreign(self.database.fd, wal, lock):
+        if _LINUX and not self.shared and is_foreign(self.database.fd, wal, lock.noted()):
             raise foreign_log(self.path)
 
     def close(self) -> None:
@@ -120,9 +120,15 @@ class Probe:
             descriptor.close()
 
 
-def is_foreign(database: int, wal: str, lock: FileLock) -> bool:
+def foreign(path: str) -> bool:
+    """`is_foreign` for a process that does not have the file open."""
+    with open(path, "rb", buffering=0) as database, open(path + ".lock", "rb", buffering=0) as lock:
+        return _LINUX and is_foreign(database.fileno(), path + SIDE_FILES[0], noted(lock.fileno()))
+
+
+def is_foreign(database: int, wal: str, note: tuple[int, int, int]) -> bool:
     """Whether the WAL began when the database had a later state than it has now. No process has the store open."""
-    changes, salt, base = lock.noted()
+    changes, salt, base = note
     try:
         with open(wal, "rb", buffering=0) as file:  # no SQLite lock lives on the WAL
             found = file.read(_WAL_HEADER_BYTES + 1)
