@@ -393,3 +393,4 @@ def test_a_store_is_restored_and_moved_from_python(home: Path, monkeypatch: pyte
         assert [task.title for task in sf.tasks.list()] == ["one"]
     with pytest.raises(standfast.StorageError, match="this store moved to"):
         standfast.open()
+    assert standfast.restore().moved == str(there)

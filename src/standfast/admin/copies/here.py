@@ -36,6 +36,7 @@ from standfast.core.leases import this_process
 from standfast.core.progress import Progress
 from standfast.db import store_memory, tables
 from standfast.db.contract import Caller, Engine, Tx
+from standfast.db.moved import KEY, Moved, loads
 from standfast.db.sqlite.move_aside import left
 from standfast.errors import Conflict, InvalidInput
 from standfast.models import Model
@@ -51,6 +52,8 @@ class Plan(Model):
     """The range that the copy lacks: from its last row to the highest sequence number that this host has seen."""
     to: str
     """Where the store that is there goes, or its log alone; empty if nothing is there."""
+    moved: str = ""
+    """The place to which the store that is there was moved."""
 
     @property
     def hash(self) -> str:
@@ -66,6 +69,11 @@ class There(NamedTuple):
     seq: int
     """Its last sequence number."""
     meta: dict[str, str]
+
+    @property
+    def moved(self) -> Moved | None:
+        """Where it goes, or went."""
+        return loads(self.meta[KEY]) if KEY in self.meta else None
 
 
 def plan(settings: Settings, manifest: Manifest) -> Plan:
@@ -92,7 +100,8 @@ def plan(settings: Settings, manifest: Manifest) -> Plan:
         else f"{target.location}.before-{stamp}"
     )
     taken = there is not None or (target.engine == "sqlite" and bool(left(target.location)))
-    return Plan(manifest.id, target.shown, epoch, gap._asdict(), aside if taken else "")
+    away = there.moved.to if there is not None and there.moved is not None else ""
+    return Plan(manifest.id, target.shown, epoch, gap._asdict(), aside if taken else "", away)
 
 
 def _seen(manifest: Manifest, there: There | None, known: store_memory.Remembered | None) -> int:
