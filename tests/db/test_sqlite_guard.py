@@ -234,6 +234,44 @@ def test_an_older_copy_is_noticed_by_a_process_that_did_not_see_the_checkpoint(
                 standfast.open(path, data_dir=tmp_path)
 
 
+@pytest.mark.parametrize("how", ["older", "another store", "both files"])
+def test_a_database_that_was_replaced_beside_its_log_is_not_opened(path: Path, tmp_path: Path, how: str) -> None:
+    """003-13: SQLite would mix the pages of both, and an effect in the ones that are gone would be sent again."""
+    other = tmp_path / "other" / "standfast.db"
+    if how == "another store":
+        standfast.open(other, data_dir=tmp_path).close()
+        grown(other, rows=40)  # its change counter is higher: only its id shows that it is another one
+        checkpoint(other)
+    with standfast.open(path, data_dir=tmp_path) as sf:
+        put(sf, "k-before")
+        kept = [shutil.copyfile(f"{path}{suffix}", tmp_path / f"older{suffix}") for suffix in ("", "-wal")]
+    grown(path)
+    shutil.copyfile(other if how == "another store" else kept[0], path)
+    if how == "both files":
+        shutil.copyfile(kept[1], f"{path}-wal")
+    else:
+        with pytest.raises(standfast.StorageError, match=r"was replaced and .*-wal was not") as caught:
+            standfast.open(path, data_dir=tmp_path)
+        assert caught.value.code == "files_replaced"
+        Path(f"{path}-wal").unlink()
+    standfast.open(path, data_dir=tmp_path).close()
+    assert integrity(path) == "ok"
+
+
+def grown(path: Path, rows: int = 20) -> None:
+    """Rows of which a checkpoint brought the first into the database; the WAL has only the last."""
+    with Child("tests.db.test_sqlite_guard:grow", path=str(path), rows=rows) as writer:
+        writer.expect("grown")
+
+
+def grow(path: str, rows: int) -> None:
+    set_limit("CHECKPOINT_FRAMES", 3)
+    sf = standfast.open(path, data_dir=os.path.dirname(path))
+    for n in range(rows):
+        put(sf, f"k-grown-{n}", "y" * 3000)
+    say("grown")
+
+
 def write_once_heard(path: str) -> None:
     sf = standfast.open(path, data_dir=os.path.dirname(path))
     say("open")

@@ -218,6 +218,30 @@ def test_killed_anywhere_one_store_is_the_authority(shell: Run, two: tuple[str, 
         assert error(shell, a, "task", "add", "three") == (78, "store_moved")
 
 
+def test_a_killed_move_is_finished_although_the_store_moved_on_and_back(shell: Run, home: Path) -> None:
+    """002-11: A to B, killed before A was sealed; then B to C and back. A must not become a second authority."""
+    a, b, c = (str(home / name / "standfast.db") for name in ("data", "b", "c"))
+    answer(shell, a, "task", "add", "one")
+    assert move(shell, a, b, STANDFAST_CRASH_AT="move.after_commit").returncode == -9
+    for source, target in ((b, c), (c, b)):
+        plan = standfast.move(target, url=source, data_dir=home / "data")
+        standfast.move(target, url=source, data_dir=home / "data", confirm=plan.hash)
+    assert error(shell, a, "task", "add", "two") == (78, "store_moved")
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_killed_move_is_settled_by_the_next_move(shell: Run, home: Path, same: bool) -> None:
+    """002-11: the same command again, or another target. No open of the source is needed in between."""
+    a, b = str(home / "data" / "standfast.db"), str(home / "b" / "standfast.db")
+    answer(shell, a, "task", "add", "one")
+    assert move(shell, a, b, STANDFAST_CRASH_AT="move.after_mark").returncode == -9
+    target = b if same else str(home / "c" / "standfast.db")
+    done = move(shell, a, target)
+    assert done.returncode == 0, done.stderr
+    assert [task["title"] for task in answer(shell, target, "task", "list")] == ["one"]
+    assert list((home / ".local/state/standfast/moves").iterdir()) == []
+
+
 def test_what_is_under_way_is_waited_for_and_nothing_moves(shell: Run, two: tuple[str, str], home: Path) -> None:
     """003-21: refused while a live process sends; a place with another store is refused; agents are refused."""
     a, b = two

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -193,6 +194,44 @@ def test_the_ledger_of_a_readable_store_is_carried_over(shell: Run, home: Path) 
     assert sent(shell, "other", **variables) == 6
 
 
+def put_back(url: str, directory: Path) -> Iterator[None]:
+    """Save the store, and put it back as `cp` or the server does, without a command of ours."""
+    if "://" in url:
+        server, _, name = url.rpartition("/")
+        with psycopg.connect(f"{server}/postgres", autocommit=True) as admin:
+            admin.execute(f"CREATE DATABASE {name}_saved TEMPLATE {name}".encode())
+            yield
+            admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+            admin.execute(f"ALTER DATABASE {name}_saved RENAME TO {name}".encode())
+    else:
+        shutil.copytree(Path(url).parent, directory)
+        yield
+        shutil.rmtree(Path(url).parent)
+        shutil.copytree(directory, Path(url).parent)
+
+
+@pytest.mark.parametrize("opened", [True, False])
+def test_a_store_that_went_back_does_not_replace_the_ledger_of_its_copy(
+    shell: Run, url: str, home: Path, opened: bool
+) -> None:
+    """003-42: it lacks what the copy has, so nothing is carried over from it, and credits wait."""
+    variables = {"OUTSIDE": str(home / "outside.txt")}
+    prepared(shell)
+    saved = put_back(url, home / "saved")
+    next(saved)
+    assert sent(shell, "charge", **variables) == 0
+    assert shell("credit", "add", "ann", "5", "--key", "topup:1").returncode == 0
+    answer(shell, "backup")
+    next(saved, None)
+    if opened:
+        assert answer(shell, "credit", "list", "ann") == []  # the gap is open, and the journal continues after it
+    assert here(shell).returncode == 0
+    assert sent(shell, "charge", **variables) == 0
+    assert (home / "outside.txt").read_text() == "charge\n"
+    assert answer(shell, "credit", "balance", "ann")[0]["balance"] == 5
+    assert error(shell, "credit", "add", "ann", "5", "--key", "topup:2") == (4, "gap_open")
+
+
 def test_two_processes_that_notice_the_same_gap_both_go_on(
     shell: Run, url: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,3 +393,4 @@ def test_a_store_is_restored_and_moved_from_python(home: Path, monkeypatch: pyte
         assert [task.title for task in sf.tasks.list()] == ["one"]
     with pytest.raises(standfast.StorageError, match="this store moved to"):
         standfast.open()
+    assert standfast.restore().moved == str(there)

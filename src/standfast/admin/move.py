@@ -5,8 +5,9 @@
                                         before it the source is the authority, after it the target
 
 The mark stops every writer of the source. The target becomes visible in one step: the commit of one transaction on
-PostgreSQL, a rename on SQLite. It has the token of the move. A process that opens a source with the mark of a dead
-process asks the target for that token: there, it seals the source; not there, it removes the mark.
+PostgreSQL, a rename on SQLite. It has the tokens of this move and of all before it. A process that opens a source with
+the mark of a dead process asks the target for that token: there, it seals the source; not there, it removes the mark.
+The same command again does so too.
 """
 
 from __future__ import annotations
@@ -69,6 +70,8 @@ def plan(settings: Settings, target: Target) -> Plan:
         raise NotFound(f"there is no store at {settings.target.shown}", "standfast db")
     if "copy_of" in there.meta:
         raise Conflict(f"{settings.target.shown} is a read-only copy", "standfast restore promote")
+    if there.moved is not None and there.moved.state == "moved":
+        raise moved.moved_away(there.meta[moved.KEY])
     if target.location == settings.target.location:
         raise InvalidInput(f"the store is at {target.shown} already", "standfast db")
     stamp = str(SYSTEM.now_us())
@@ -86,8 +89,7 @@ def _aside(store_id: str, target: Target, stamp: str) -> str:
         if there:
             raise Conflict(f"there is a file {there[0]} that is no store", "standfast db move sqlite PATH")
         return ""
-    state = moved.loads(found.meta[moved.KEY]).state if moved.KEY in found.meta else ""
-    if found.store_id != store_id or state != "moved":
+    if found.store_id != store_id or found.moved is None or found.moved.state != "moved":
         raise Conflict(f"{target.shown} has the store {found.store_id}", "move to an empty file or database")
     return f"standfast_moved_{stamp}" if target.engine == "postgres" else f"{target.location}.moved-{stamp}"
 
@@ -95,10 +97,17 @@ def _aside(store_id: str, target: Target, stamp: str) -> str:
 @for_people("moves the store")
 def move(settings: Settings, target: Target, what: Plan, progress: Progress) -> None:
     """Do what the plan says. A person has been asked. Raises Conflict while a live process sends or runs something."""
+    there = look(settings.target)
+    if there is not None and there.moved is not None:
+        resolve(settings, there.meta[moved.KEY], target)
     mark = Moved("moving", target.shown, secrets.token_hex(16), this_process(SYSTEM))
-    _record(what.store, target)
+    _record(mark.token, target)
     crash.point("move.before_mark")
-    _change(settings, lambda tx: _marked(tx, mark))
+    try:
+        _change(settings, lambda tx: _marked(tx, mark))
+    except (Busy, Conflict):  # nothing was written
+        _forget(mark.token)
+        raise
     crash.point("move.after_mark")
     try:
         with _reading(settings.target) as source:
@@ -110,7 +119,7 @@ def move(settings: Settings, target: Target, what: Plan, progress: Progress) -> 
     crash.point("move.after_commit")
     _change(settings, lambda tx: _sealed(tx, mark))
     crash.point("move.after_seal")
-    _forget(what.store)
+    _forget(mark.token)
 
 
 # -- the mark of the source ---------------------------------------------------------------------------
@@ -150,30 +159,34 @@ def _sealed(tx: Tx, mark: Moved) -> None:
 
 def _settle(settings: Settings, target: Target, mark: Moved) -> bool:
     """Ask the target: it has the token, so the source is sealed; or it has not, and the mark is removed."""
-    if complete(target, mark.token):
-        _change(settings, lambda tx: _sealed(tx, mark))
-        return True
-    _change(settings, lambda tx: tx.run(SQL.remove_mark))
-    return False
+    there = look(settings.target)
+    done = there is not None and complete(target, there.store_id, mark.token)
+    _change(settings, lambda tx: _sealed(tx, mark) if done else tx.run(SQL.remove_mark))
+    _forget(mark.token)
+    return done
 
 
-def complete(target: Target, token: str) -> bool:
-    """Whether the target has every row of the move `token`. Waits until no transaction can bring them any more."""
+def complete(target: Target, store_id: str, token: str) -> bool:
+    """Whether the store is at the target: it has the token, or is in use there and so was not moved away since.
+
+    Waits until no transaction of the move can commit any more.
+    """
     if target.engine == "postgres":
         from standfast.db.postgres import moving as server
 
-        return server.token(target.location) == token
-    found = look(target)
-    return found is not None and found.meta.get(moved.TOKEN) == token
+        meta = server.meta(target.location)
+    else:
+        found = look(target)
+        meta = found.meta if found is not None else {}
+    return token in meta.get(moved.TOKEN, "").split(",") or (meta.get("store_id") == store_id and moved.KEY not in meta)
 
 
-def resolve(settings: Settings, text: str) -> None:
+def resolve(settings: Settings, text: str, known: Target | None = None) -> None:
     """A store with a mark was opened: finish or undo the move of a dead process. Raises if the store moved, moves
-    now, or its target cannot be asked."""
+    now, or its target cannot be asked. `known` is a place that may be its target."""
     mark = moved.loads(text)
     if mark.state == "moving" and is_gone(mark.holder, SYSTEM):
-        there = look(settings.target)
-        target = _recorded(there.store_id) if there is not None else None
+        target = _recorded(mark.token) or known
         if target is None or target.shown != mark.to:
             raise StorageError(
                 f"a move of this store to {mark.to} was interrupted, and that place is not known here",
@@ -186,28 +199,28 @@ def resolve(settings: Settings, text: str) -> None:
     raise moved.moved_away(mark.dumps())
 
 
-def _path(store_id: str) -> str:
-    return os.path.join(state_dir(os.environ), "moves", f"{store_id}.json")
+def _path(token: str) -> str:
+    return os.path.join(state_dir(os.environ), "moves", f"{token}.json")
 
 
-def _record(store_id: str, target: Target) -> None:
+def _record(token: str, target: Target) -> None:
     """Keep the address of the target, which may have a password, for the process that settles a killed move."""
-    make_private(os.path.dirname(_path(store_id)))
+    make_private(os.path.dirname(_path(token)))
     url = target.location if target.engine == "postgres" else f"sqlite:{target.location}"
-    write_file(_path(store_id), json.dumps({"target": url}) + "\n")
+    write_file(_path(token), json.dumps({"target": url}) + "\n")
 
 
-def _recorded(store_id: str) -> Target | None:
+def _recorded(token: str) -> Target | None:
     try:
-        with open(_path(store_id), encoding="utf-8") as file:
+        with open(_path(token), encoding="utf-8") as file:
             return parse_db_target(json.load(file)["target"], default_path="")
     except (OSError, ValueError, KeyError):
         return None
 
 
-def _forget(store_id: str) -> None:
+def _forget(token: str) -> None:
     with suppress(FileNotFoundError):
-        os.unlink(_path(store_id))
+        os.unlink(_path(token))
 
 
 # -- rows ---------------------------------------------------------------------------------------------
@@ -232,7 +245,8 @@ def _load(source: Any, old: Target, target: Target, what: Plan, token: str, prog
     """Bring every row and artifact to the target, compare, and make them visible in one step."""
     sums: dict[str, Sum] = {}
     bounds = ",".join(part for part in (source.meta.get("settled_seq", ""), str(what.seq)) if part and part != "0")
-    meta = {moved.TOKEN: token, "settled_seq": bounds}
+    tokens = [*filter(None, source.meta.get(moved.TOKEN, "").split(",")), token]
+    meta = {moved.TOKEN: ",".join(tokens), "settled_seq": bounds}
     rows = _counted(source, sums, what.rows, progress)
     schema = int(source.meta.get("schema_version") or source.schema)
     if target.engine == "postgres":

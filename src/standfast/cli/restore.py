@@ -119,6 +119,7 @@ def _here(
         f"Restore {what.copy} of {iso(manifest.taken_us)} to {what.place}.",
         f"The present store moves to {what.to}." if what.to else "No store is there.",
         f"Rows {manifest.seq + 1} to {what.gap['seen']} of the journal are not in the copy.",
+        *([f"This store moved to {what.moved}: if it is in use there, both would send."] if what.moved else []),
         f"plan {what.hash}",
     ]
     command = ["restore", manifest.id, "--here"]

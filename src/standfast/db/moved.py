@@ -13,7 +13,7 @@ from standfast.errors import Busy, StorageError
 
 KEY = "moved"
 TOKEN = "move"
-"""The key of `meta` by which a target says which move brought it."""
+"""The key of `meta` by which a target says which moves brought it, the last one at the end."""
 
 
 class Moved(NamedTuple):

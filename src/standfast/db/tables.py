@@ -126,6 +126,20 @@ CARRIED_OVER = ("effect", "approval", "webhook_event", "dead_letter", "credit_en
 """Tables of the ledger whose rows a restore takes from the store that it replaces: what they say has happened."""
 
 
+CONTINUES_ROWS = 1000
+"""Rows of the journal that are compared: PostgreSQL commits numbers out of order, but not over such a distance."""
+
+
+def lacking(old: str, seq: int) -> str:
+    """Counts the last rows of a copy that ends at `seq` which the store in the schema `old` lacks. One that was put
+    back in time, or another's history, lacks some: then its ledger is not newer than the copy's."""
+    return (
+        f"SELECT count(*) FROM event AS own WHERE own.seq > {seq - CONTINUES_ROWS} AND own.seq <= {seq} AND NOT EXISTS"
+        f" (SELECT 1 FROM {old}.event AS other WHERE other.seq = own.seq AND other.time_us = own.time_us"
+        " AND other.type = own.type)"
+    )
+
+
 def carrying_over(schema: int, old: str, seq: int) -> Iterator[str]:
     """Statements that take the ledger of the store in the schema `old`, with its journal rows after `seq`."""
     found = {one.name: (one.name, ", ".join(one.columns)) for one in carried(schema)}

@@ -36,6 +36,7 @@ from standfast.core.leases import this_process
 from standfast.core.progress import Progress
 from standfast.db import store_memory, tables
 from standfast.db.contract import Caller, Engine, Tx
+from standfast.db.moved import KEY, Moved, loads
 from standfast.db.sqlite.move_aside import left
 from standfast.errors import Conflict, InvalidInput
 from standfast.models import Model
@@ -51,6 +52,8 @@ class Plan(Model):
     """The range that the copy lacks: from its last row to the highest sequence number that this host has seen."""
     to: str
     """Where the store that is there goes, or its log alone; empty if nothing is there."""
+    moved: str = ""
+    """The place to which the store that is there was moved."""
 
     @property
     def hash(self) -> str:
@@ -66,6 +69,11 @@ class There(NamedTuple):
     seq: int
     """Its last sequence number."""
     meta: dict[str, str]
+
+    @property
+    def moved(self) -> Moved | None:
+        """Where it goes, or went."""
+        return loads(self.meta[KEY]) if KEY in self.meta else None
 
 
 def plan(settings: Settings, manifest: Manifest) -> Plan:
@@ -92,7 +100,8 @@ def plan(settings: Settings, manifest: Manifest) -> Plan:
         else f"{target.location}.before-{stamp}"
     )
     taken = there is not None or (target.engine == "sqlite" and bool(left(target.location)))
-    return Plan(manifest.id, target.shown, epoch, gap._asdict(), aside if taken else "")
+    away = there.moved.to if there is not None and there.moved is not None else ""
+    return Plan(manifest.id, target.shown, epoch, gap._asdict(), aside if taken else "", away)
 
 
 def _seen(manifest: Manifest, there: There | None, known: store_memory.Remembered | None) -> int:
@@ -135,7 +144,7 @@ def here(settings: Settings, manifest: Manifest, place: CopyPlace, what: Plan, p
     if settings.target.engine == "postgres":
         restore(manifest, place, settings.target, progress, meta=meta, aside=what.to, carried=carried)
     else:
-        from standfast.db.sqlite import copying
+        from standfast.db.sqlite import copying, integrity
         from standfast.db.sqlite.move_aside import swap
 
         path = settings.target.location
@@ -144,13 +153,17 @@ def here(settings: Settings, manifest: Manifest, place: CopyPlace, what: Plan, p
         shutil.rmtree(incoming, ignore_errors=True)  # a restore that was killed
 
         def carry() -> None:
-            texts = tables.carrying_over(manifest.schema, "old", manifest.seq)
-            copying.put_meta(new, carried(copying.carry_over(new, path, texts)))
+            texts, lacking = (
+                tables.carrying_over(manifest.schema, "old", manifest.seq),
+                tables.lacking("old", manifest.seq),
+            )
+            copying.put_meta(new, carried(copying.carry_over(new, path, lacking, texts) if sound else None))
 
+        sound = os.path.lexists(path) and not integrity.check(path, quick=True, progress=progress)
         try:
             restore(manifest, place, Target("sqlite", incoming), progress, meta=meta)
             _merge(os.path.join(incoming, ARTIFACTS), artifact_files.directory(path))
-            swap(path, new, what.to, carry)
+            swap(path, new, what.to, carry, sound=sound)
         finally:
             shutil.rmtree(incoming, ignore_errors=True)  # on a full disk the store needs the space
     crash.point("restore.before_promote")

@@ -138,7 +138,8 @@ def _into_server(
             copying.put_chunks(connection, digest, _checked(place.read(artifact_name(digest)), digest))
         if aside and carried is not None:
             texts = tables.carrying_over(manifest.schema, aside, manifest.seq)
-            copying.put_meta(connection, carried(copying.carry_over(connection, aside, texts)))
+            lacking = tables.lacking(aside, manifest.seq)
+            copying.put_meta(connection, carried(copying.carry_over(connection, aside, lacking, texts)))
         crash.point("restore.before_rename")
 
 

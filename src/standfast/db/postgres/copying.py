@@ -141,11 +141,13 @@ def put_meta(connection: psycopg.Connection[Any], values: Mapping[str, str]) -> 
         connection.execute(text, pair)
 
 
-def carry_over(connection: psycopg.Connection[Any], aside: str, texts: Iterable[str]) -> int | None:
-    """Run statements that read the schema `aside`, in the transaction of `loading`; its last sequence number, or None
-    if its tables are others: then nothing was changed."""
+def carry_over(connection: psycopg.Connection[Any], aside: str, lacking: str, texts: Iterable[str]) -> int | None:
+    """Run statements that read the schema `aside`, in the transaction of `loading`; its last sequence number. None if
+    its tables are others, or `lacking` counts rows that it should have: then nothing was changed."""
     try:
         with connection.transaction():
+            if connection.execute(lacking.encode()).fetchall()[0][0]:
+                return None
             for text in texts:
                 connection.execute(text.encode())
             missing = "digest IN (SELECT digest FROM artifact) AND digest NOT IN (SELECT digest FROM artifact_chunk)"

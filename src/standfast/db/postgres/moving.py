@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from standfast.db.moved import TOKEN
 from standfast.db.postgres import copying, migrate
 from standfast.db.postgres.driver import psycopg
 from standfast.db.tables import Table, carried
@@ -37,10 +36,9 @@ def loading(
         yield Made(connection, schema)
 
 
-def token(url: str) -> str:
-    """The move that brought the store in this database; empty for none. Waits until no other move can commit."""
+def meta(url: str) -> dict[str, str]:
+    """The facts of the store in this database; empty if there is none. Waits until no other move can commit."""
     with copying.locked(url) as connection:
         if connection.execute(b"SELECT to_regclass('standfast.meta') IS NULL").fetchall()[0][0]:
-            return ""
-        row = connection.execute(b"SELECT value FROM standfast.meta WHERE key = %s", (TOKEN,)).fetchone()
-        return str(row[0]) if row else ""
+            return {}
+        return dict(connection.execute(b"SELECT key, value FROM standfast.meta").fetchall())

@@ -174,12 +174,14 @@ def identified(path: str) -> tuple[str, int, int] | None:
         return None
 
 
-def carry_over(path: str, old: str, texts: Iterable[str]) -> int | None:
-    """Run statements on `path` that read the database `old` as `old`; its last sequence number, or None if it cannot
-    be read: then nothing was changed."""
+def carry_over(path: str, old: str, lacking: str, texts: Iterable[str]) -> int | None:
+    """Run statements on `path` that read the database `old` as `old`; its last sequence number. None if it cannot be
+    read, or `lacking` counts rows that it should have: then nothing was changed."""
     try:
         with closing(opened(path, apsw.SQLITE_OPEN_READWRITE)) as connection:
             connection.execute("PRAGMA synchronous=FULL; ATTACH ? AS old", (old,)).fetchall()
+            if connection.execute(lacking).get:
+                return None
             with connection:
                 for text in texts:
                     connection.execute(text).fetchall()

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -51,7 +52,13 @@ def check(path: str, *, quick: bool, progress: Progress) -> list[str]:
 def main(path: str, ways: str) -> None:
     import apsw
 
+    from standfast.db.sqlite import wal
+
     assert ways in (FULL, QUICK)
+    with suppress(OSError):  # of a copy without a log: there is nothing to compare
+        if wal.foreign(path):
+            print(json.dumps([wal.foreign_log(path).message]))
+            return
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
     connection.set_busy_timeout(10_000)
     said = [line for line in _complaints(connection, ways) if line != "ok"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import struct
 import time
 from contextlib import suppress
 
@@ -17,6 +18,8 @@ from standfast.errors import Busy, StorageError
 TRIES = 5
 """Tries before the writer thread queues: processes hold the lock for about 50 µs. More tries would starve waiters."""
 _POLL_S = 0.001
+ALARM = 0xFFFFFFFF
+_NOTE = struct.Struct(">III")
 _NOW = fcntl.LOCK_EX | fcntl.LOCK_NB
 _flock = fcntl.flock
 
@@ -60,10 +63,19 @@ class FileLock:
         """The change counter that the last checkpoint of an engine left in the database; 0 if none is noted."""
         return int.from_bytes(os.pread(self._fd, 4, 0), "big")
 
-    def note_changes(self, changes: int) -> None:
-        """For the lock's holder. On a full disk no number is noted: the processes then know only what they saw."""
+    def noted(self) -> tuple[int, int, int]:
+        return noted(self._fd)
+
+    def note(self, changes: int, salt: int, base: int) -> None:
+        """The change counter now, the salt of the WAL, and the change counter when that WAL began. For the lock's
+        holder. On a full disk nothing is noted: the processes then know only what they saw."""
         with suppress(OSError):
-            os.pwrite(self._fd, changes.to_bytes(4, "big"), 0)
+            os.pwrite(self._fd, _NOTE.pack(changes, salt, base), 0)
+
+    def note_alarm(self) -> None:
+        """No database has so high a change counter: every process that compares it gets the alarm."""
+        with suppress(OSError):
+            os.pwrite(self._fd, ALARM.to_bytes(4, "big"), 0)
 
     def close(self) -> None:
         """Also in a forked child: an inherited descriptor would keep the parent's lock after its death."""
@@ -72,6 +84,12 @@ class FileLock:
             os.close(fd)
 
     __del__ = close
+
+
+def noted(fd: int) -> tuple[int, int, int]:
+    """As `note` wrote it into the open file; 0 for each number that is not noted."""
+    changes, salt, base = _NOTE.unpack(os.pread(fd, _NOTE.size, 0).ljust(_NOTE.size, b"\0"))
+    return changes, salt, base
 
 
 def busy(path: str, timeout_s: float) -> Busy:

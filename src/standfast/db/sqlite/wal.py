@@ -20,6 +20,10 @@ that found no index may have truncated the WAL.
 change counter that the checkpoint left in the `.lock` file. So a process that did not see the checkpoint still knows
 that an older copy of the database is not the store's.
 
+*The WAL at open.* SQLite applies any WAL that it finds beside a database. If the database alone was replaced, the pages
+of both would be mixed. So the `.lock` file also has the salt of the WAL, and the change counter when that WAL began. A
+database with a lower one is not opened with that WAL, nor is a database whose own pages say that it is another store.
+
 Nothing here opens and closes the database file while SQLite has it open.
 """
 
@@ -28,13 +32,14 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import struct
 import sys
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from standfast.db.sqlite.lock import FileLock
+from standfast.db.sqlite.lock import ALARM, FileLock, noted
 from standfast.db.sqlite.migrate import APPLICATION_ID
 from standfast.db.store_memory import OVERWRITTEN
 from standfast.errors import CommitUnknown, StorageError
@@ -49,6 +54,12 @@ _LINUX = sys.platform == "linux"
 _TRIES = 100
 """Reads of a file that another process may be changing at this moment, a millisecond apart."""
 _INDEX = struct.Struct("=14xHII8x8s56xI28xI4x")
+_WAL_HEADER_BYTES = 32
+_ID = re.compile(rb".{5,13}store_id(sto_[0-9a-z]+)", re.DOTALL)
+"""The row of `meta` with the id of the store, as a page has it."""
+_INTERIOR, _LEAF = 0x05, 0x0D
+"""The first byte of a page of a table."""
+_DEPTH_MAX = 8
 SIDE_FILES = ("-wal", "-shm")
 
 
@@ -98,9 +109,49 @@ class Probe:
             raise Replaced([database + suffix for suffix, there in pairs if not there])
         self.shared = marked[0]
 
+    def refuse_foreign_log(self, lock: FileLock) -> None:
+        """Before SQLite opens the files. Raises StorageError if the database was replaced and its WAL was not."""
+        wal = self.path + SIDE_FILES[0]
+        if _LINUX and not self.shared and is_foreign(self.database.fd, wal, lock.noted()):
+            raise foreign_log(self.path)
+
     def close(self) -> None:
         for descriptor in reversed(self._found):
             descriptor.close()
+
+
+def foreign(path: str) -> bool:
+    """`is_foreign` for a process that does not have the file open."""
+    with open(path, "rb", buffering=0) as database, open(path + ".lock", "rb", buffering=0) as lock:
+        return _LINUX and is_foreign(database.fileno(), path + SIDE_FILES[0], noted(lock.fileno()))
+
+
+def is_foreign(database: int, wal: str, note: tuple[int, int, int]) -> bool:
+    """Whether the WAL began when the database had a later state than it has now. No process has the store open."""
+    changes, salt, base = note
+    try:
+        with open(wal, "rb", buffering=0) as file:  # no SQLite lock lives on the WAL
+            found = file.read(_WAL_HEADER_BYTES + 1)
+    except FileNotFoundError:
+        return False
+    if len(found) <= _WAL_HEADER_BYTES:
+        return False
+    now = int.from_bytes(found[16:20], "big")
+    least = base if now == salt else changes if now == _next(salt) else 0
+    return 0 <= Header.read(database).changes < least  # a torn header is read from the WAL
+
+
+def foreign_log(path: str) -> StorageError:
+    return StorageError(
+        f"{path} was replaced and {path}-wal was not: that log has pages of another database",
+        f"standfast restore --here; or, to open the replaced file alone: mv {path}-wal {path}-wal.old",
+        code="files_replaced",
+    )
+
+
+def _next(salt: int) -> int:
+    """SQLite adds 1 to the salt when it begins the WAL again."""
+    return (salt + 1) & 0xFFFFFFFF
 
 
 class Replaced(BlockingIOError):
@@ -151,7 +202,7 @@ class Files:
         if probe.shared and self.changes < lock.changes():
             raise Replaced([path])
         if not probe.shared:  # the file may have been restored while no process used it
-            lock.note_changes(max(self.changes, 0))
+            self._note(restored=True)
 
     @property
     def changes(self) -> int:
@@ -246,11 +297,42 @@ class Files:
         """After a checkpoint, under the lock: every engine compares the database with what it left."""
         if _LINUX:
             self._check_contents()
-            self._lock.note_changes(self.changes)
+            self._note()
+
+    def _note(self, *, restored: bool = False) -> None:
+        """Note the change counter and the WAL. `restored`: both files may be others than at the last note."""
+        changes, salt, base = self._lock.noted()
+        now = int.from_bytes(_read_index(self._shm.fd)[3][:4], "big")
+        if now != salt:  # this WAL began after the last note
+            base = changes if changes != ALARM and (not restored or now == _next(salt)) else 0
+        self._lock.note(max(self.changes, 0), now, base)
+
+    def refuse_other_store(self, root: int, store_id: str) -> None:
+        """Raises StorageError if the database file has `meta`, whose first page is `root`, of another store, and the
+        id that SQLite reads is from the WAL."""
+        if _LINUX and self.frames() and self._own_id(root) not in ("", store_id):
+            raise foreign_log(os.fsdecode(self._names[0]))
+
+    def _own_id(self, root: int) -> str:
+        """The id of the store in the pages of the database file; empty if it is not found."""
+        size = self._seen[0].page_size
+        for _ in range(_DEPTH_MAX):
+            page = os.pread(self._database, size, (root - 1) * size)
+            if not size or len(page) < size or page[0] not in (_INTERIOR, _LEAF):
+                return ""
+            count, first = int.from_bytes(page[3:5], "big"), 12 if page[0] == _INTERIOR else 8
+            cells = struct.unpack_from(f">{count}H", page, first) if count <= size // 2 - first else ()
+            if page[0] == _LEAF:
+                found = [match[1] for match in (_ID.match(page, at) for at in cells) if match is not None]
+                return found[0].decode() if found else ""
+            if not cells:
+                return ""
+            root = int.from_bytes(page[cells[0] : cells[0] + 4], "big")  # the id is one of the first rows
+        return ""
 
     def _overwritten(self) -> CommitUnknown:
         """The other processes get the alarm too: no header has a change counter as high as the one noted now."""
-        self._lock.note_changes(0xFFFFFFFF)
+        self._lock.note_alarm()
         return _alarm(os.fsdecode(self._names[0]), "was overwritten or truncated", code=OVERWRITTEN)
 
     def _is_whole(self, size: int, salt: bytes) -> bool:
