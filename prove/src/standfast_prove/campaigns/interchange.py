@@ -238,11 +238,11 @@ def lines(place: Path, *, seed: int = 0, url: str | None = None, inputs: int = 2
     return outcome
 
 
-def _file_by_file(store: Any, directory: str, *, commit: bool, theirs: bool) -> list[Any]:
+def _file_by_file(store: Any, directory: str, *, commit: bool, theirs: bool, progress: Any) -> list[Any]:
     done = []
     for kind, path in text_import._paths(directory):
         found = list(text_records.parsed(kind, text_export.member(directory, path).split(b"\n"), path))
-        done.append(text_import.taken(store, directory, found, {}, commit=commit, theirs=theirs))
+        done.append(text_import.taken(store, directory, found, {}, commit=commit, theirs=theirs, progress=progress))
     return done
 
 
