@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 
 import standfast
 from standfast.clock import ManualClock
+from standfast.db.contract import Tx
+from standfast.db.sql import statement
 from standfast.errors import InvalidInput, NotFound
 from standfast.record import knowledge as module
 from standfast.testing import hashing_embedder
@@ -106,6 +109,17 @@ def test_a_search_by_vector_is_exact(sf: standfast.Standfast, library: str, monk
         of_one = {text: made for text, made in rows.items() if int(text[5:]) % 4 == 1}
         found = sf.knowledge.search("", embedding=query, agent="agent-1", k=5)
         assert [one.text for one in found] == nearest(query, of_one, 5)
+
+
+def test_a_search_for_one_agent_reads_only_its_rows(tmp_path: Path) -> None:
+    asked = re.sub(r":(\w+)", "NULL", module._nearest(DIMENSIONS, of_one=True).sqlite)
+
+    def explain(tx: Tx) -> list[str]:
+        assert tx.compares_vectors()
+        return [row["detail"] for row in tx.all(statement(f"EXPLAIN QUERY PLAN {asked}"))]
+
+    with standfast.open(data_dir=tmp_path) as sf:
+        assert any("(scope=? AND agent=?)" in step for step in sf._store.read(explain))
 
 
 def test_too_many_vectors_for_python_name_the_library(sf: standfast.Standfast, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 import standfast
-from standfast import config
+from standfast import config, files
 from standfast.admin.copies.here import look, promote
 from standfast.admin.copies.places import Directory
 from standfast.admin.copies.resource import read
@@ -24,6 +24,7 @@ from standfast.config.target import Target
 from standfast.db.postgres import copying as server
 from standfast.db.sqlite import moving
 from standfast.db.tables import Sum, line
+from standfast.interchange import plain_files
 from tests import remembering
 
 Run = Callable[..., Any]
@@ -76,6 +77,9 @@ def hashes(url: str) -> dict[str, tuple[int, str]]:
     return found
 
 
+PLAN = {f"k{n}": {"n": n, "text": "ä\t\n\"'", "list": [None, 1.5, True, {}]} for n in range(20)}
+
+
 def filled(url: str, data: Path) -> dict[str, Any]:
     """A store with rows of several kinds; what a later look has to find."""
     with standfast.open(url, data_dir=data) as sf:
@@ -93,6 +97,9 @@ def filled(url: str, data: Path) -> dict[str, Any]:
         sf.budgets.give_up(sf.budgets.reserve("team", tokens=3_000, key="call:1"))
         sf.usage.record("pay", "m-1", input_tokens=80, output_tokens=4, usd="0.01")
         sf.knowledge.add("CI needs node 20", tags=["ci"], embedding=[0.6, 0.8])
+        data.mkdir(exist_ok=True)
+        files.write(data / "plan.json", PLAN)
+        plain_files.run(sf, str(data / "plan.json"))
         return {"receipt": str(task.receipt), "next": [event.seq for event in sf.events.poll("billing").events]}
 
 
@@ -102,6 +109,10 @@ def check(url: str, data: Path, wanted: dict[str, Any]) -> None:
         assert [event.seq for event in sf.events.poll("billing").events] == wanted["next"]
         assert len(sf.artifacts.read(sf.artifacts.list()[0].id)) == 300_000
         assert sf.journal.check().findings == []
+        assert [one.text for one in sf.knowledge.search("", embedding=[0.6, 0.8])] == ["CI needs node 20"]
+        assert [(one.in_doubt, one.most.tokens) for one in sf.budgets.holds("team")] == [(True, 3_000)]
+        files.write(data / "back.json", {one.key: one.value for one in sf.state.list(namespace="plan")})
+        assert (data / "back.json").read_bytes() == (data / "plan.json").read_bytes()
         with sf.session("pay") as s:
             assert s.effect("charge", {"n": 1}, do=lambda call: "again").startswith("sf_")
 
@@ -114,7 +125,7 @@ def two(request: pytest.FixtureRequest, pg_database: str, home: Path) -> tuple[s
 
 
 def test_there_and_back_every_row_is_the_same(shell: Run, two: tuple[str, str], home: Path) -> None:
-    """001-52, 003-21: ids, numbers, keys, fences, receipts, artifacts and the next events of a consumer."""
+    """001-39, 001-52, 003-21: a file's records, ids, fences, receipts, artifacts and a consumer's next events."""
     a, b = two
     wanted = filled(a, home / "data")
     before = hashes(a)

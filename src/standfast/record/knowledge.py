@@ -361,7 +361,8 @@ def _by_vector(tx: Tx, given: _Embedded, limit: int, filters: Row) -> list[int]:
     if tx.compares_vectors():
         direction = given.vector[vectors.HEADER_BYTES :]
         vector = direction if tx.dialect == "sqlite" else str(list(vectors.direction(given.vector)))
-        return [row["seq"] for row in tx.all(_sized(given.dimensions), vector=vector, limit=limit, **asked)]
+        nearest = _nearest(given.dimensions, of_one=asked["agent"] is not None)
+        return [row["seq"] for row in tx.all(nearest, vector=vector, limit=limit, **asked)]
     rows = tx.all(SQL.vectors, limit=VECTORS_MAX + 1, **asked)
     if len(rows) > VECTORS_MAX:
         raise InvalidInput(
@@ -373,8 +374,10 @@ def _by_vector(tx: Tx, given: _Embedded, limit: int, filters: Row) -> list[int]:
 
 
 @cache
-def _sized(dimensions: int) -> Statement:
-    return SQL.by_vector.replaced("vector(16)", f"vector({dimensions})")
+def _nearest(dimensions: int, *, of_one: bool) -> Statement:
+    """The statement for so many dimensions. For one agent it has no OR, so that SQLite reads only that agent's rows."""
+    sized = SQL.by_vector.replaced("vector(16)", f"vector({dimensions})")
+    return sized.replaced("(CAST(:agent AS text) IS NULL OR k.agent = :agent)", "k.agent = :agent") if of_one else sized
 
 
 def _joined_ranks(by_words: Sequence[int], by_vector: Sequence[int]) -> list[tuple[int, float, str]]:

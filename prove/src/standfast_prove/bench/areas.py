@@ -19,6 +19,8 @@ OURS = {
     "growth": f"{_HERE}.growth",
     "history": f"{_HERE}.growth",
     "history_postgres": f"{_HERE}.growth",
+    "budgets": f"{_HERE}.budgets",
+    "budgets_postgres": f"{_HERE}.budgets",
     "copies": f"{_HERE}.copies",
     "knowledge": f"{_HERE}.knowledge",
     "knowledge_postgres": f"{_HERE}.knowledge",

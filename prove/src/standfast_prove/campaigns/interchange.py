@@ -21,6 +21,8 @@ from typing import Any
 
 import standfast
 from standfast import Standfast
+from standfast.db.contract import Row
+from standfast.db.sql import statement
 from standfast.errors import StandfastError
 from standfast.ids import new_id
 from standfast.interchange import bundle_import, bundles, text_export, text_import, text_records
@@ -67,9 +69,12 @@ def filled(sf: Standfast, key: str = "far") -> None:
     sf.gates.add("git push*")
 
 
-def state_of(sf: Standfast) -> list[int]:
-    counted = ", ".join(f"(SELECT count(*) FROM {table}) AS {table}_rows" for table in TABLES)
-    return list(next(iter(sf.rows(f"SELECT {counted}"))).values())
+COUNTS = statement(f"SELECT {', '.join(f'(SELECT count(*) FROM {table}) AS {table}_rows' for table in TABLES)}")
+
+
+def state_of(sf: Standfast) -> Row:
+    """Rows of each table. Every change of a row adds one to `event`."""
+    return sf._store.read(lambda tx: tx.one(COUNTS))
 
 
 # -- bundles -------------------------------------------------------------------------------------------
@@ -233,11 +238,11 @@ def lines(place: Path, *, seed: int = 0, url: str | None = None, inputs: int = 2
     return outcome
 
 
-def _file_by_file(store: Any, directory: str, *, commit: bool, theirs: bool) -> list[Any]:
+def _file_by_file(store: Any, directory: str, *, commit: bool, theirs: bool, progress: Any) -> list[Any]:
     done = []
     for kind, path in text_import._paths(directory):
         found = list(text_records.parsed(kind, text_export.member(directory, path).split(b"\n"), path))
-        done.append(text_import.taken(store, directory, found, {}, commit=commit, theirs=theirs))
+        done.append(text_import.taken(store, directory, found, {}, commit=commit, theirs=theirs, progress=progress))
     return done
 
 

@@ -24,7 +24,7 @@ class HotState(Resource):
     __slots__ = ("_server",)
 
     def set(self, key: str, value: serial.Json, *, for_: Duration | None = None) -> bool:
-        """Set a value for a time, one hour by default. False if no server took it: then it reads as None.
+        """Set a value for a time, one hour by default. False if no server confirmed it.
 
         - `for_`: how long it lasts.
         """
