@@ -8,11 +8,11 @@ import takes 10 ms of CPU, because it imports `inspect`, and agents start hooks 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self, dataclass_transform
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
 DURATIONS = frozenset(
     (
@@ -105,18 +105,32 @@ class Model:
 
     def time(self, name: str) -> datetime | None:
         """One of its times as a datetime in UTC: `task.time("due")` reads `task.due_us`. None if it is not set."""
-        times = {one.removesuffix("_us"): one for one in self.field_names() if one.endswith("_us")}
-        if times.get(name) is None or times[name] in DURATIONS:
-            from standfast.errors import NoAttribute
-
-            known = [time for time, field in times.items() if field not in DURATIONS]
-            raise NoAttribute(f"{type(self).__name__!r} object", name, known, f"its times are: {', '.join(known)}")
-        us = getattr(self, times[name])
+        us = self._microseconds(name, "times", lambda field: field not in DURATIONS)
         if us is None or not 0 < us < YEAR_10000_US:
             return None
         from datetime import UTC, datetime, timedelta
 
         return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=us)
+
+    def duration(self, name: str) -> timedelta | None:
+        """One of its durations: `loop.duration("timeout")` reads `loop.timeout_us`. None if it is not set."""
+        us = self._microseconds(name, "durations", lambda field: field in DURATIONS)
+        if us is None:
+            return None
+        from datetime import timedelta
+
+        return timedelta(microseconds=us)
+
+    def _microseconds(self, name: str, kind: str, fits: Callable[[str], bool]) -> int | None:
+        known = {one.removesuffix("_us"): one for one in self.field_names() if one.endswith("_us") and fits(one)}
+        if name not in known:
+            from standfast.errors import NoAttribute
+
+            raise NoAttribute(
+                f"{type(self).__name__!r} object", name, list(known), f"its {kind} are: {', '.join(known)}"
+            )
+        us: int | None = getattr(self, known[name])
+        return us
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed."""

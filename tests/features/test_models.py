@@ -7,7 +7,7 @@ import dataclasses
 import pickle
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -79,6 +79,14 @@ def test_a_model_gives_its_times_as_datetimes() -> None:
     for name in ("settle", "due_us", "created"):
         with pytest.raises(AttributeError, match=f"no attribute '{name}': its times are: due, ready"):
             timed.time(name)
+
+
+def test_a_model_gives_its_durations_as_timedeltas() -> None:
+    """002-20: in Python a duration is a timedelta; every integer of microseconds is one or the other."""
+    timed = Timed(due_us=None, ready_us=0, settle_us=1_500_000)
+    assert timed.duration("settle") == timedelta(seconds=1.5)
+    with pytest.raises(AttributeError, match=r"no attribute 'due': its durations are: settle"):
+        timed.duration("due")
 
 
 def test_a_model_is_no_tuple() -> None:

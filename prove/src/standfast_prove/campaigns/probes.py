@@ -126,7 +126,7 @@ class Tries:
         while process.poll() is None:
             for pid in _descendants(process.pid):
                 line = _command_line(pid)
-                if (line.endswith(tail) and b"standfast" not in line) or line.startswith(title):
+                if (line.endswith(tail) and b"\0standfast\0once\0" not in line) or line.startswith(title):
                     return time.monotonic()
             time.sleep(0.002)
         return time.monotonic()
