@@ -62,6 +62,16 @@ def test_a_misspelt_name_gets_the_nearest_one(case: str, named: Standfast, capsy
     assert meant in capsys.readouterr().out
 
 
+def test_the_title_of_a_task_gets_its_id(named: Standfast) -> None:
+    """003-40: "did you mean" with the same words would help no one."""
+    title = "flaky test in the parser"
+    id = named.tasks.add(title).id[-6:]
+    with pytest.raises(standfast.NotFound) as refused:
+        named.tasks.done(title)
+    assert refused.value.message == f"a task is named by its id, and {title!r} has the id {id}"
+    assert refused.value.hint == f"standfast task show {id}"
+
+
 @pytest.mark.parametrize("noun", ["sessions", "loops", "tasks"])
 def test_a_name_that_is_near_to_none_gets_the_list(
     noun: str, named: Standfast, capsys: pytest.CaptureFixture[str]

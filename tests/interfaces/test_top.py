@@ -48,8 +48,16 @@ def test_waiting_sessions_come_first_and_a_crashed_one_has_the_line_that_resumes
         assert by_key["claude-code:old"].command == "cd /srv/shop && claude --resume old"
         assert by_key["claude-code:works"].doing == "Bash pytest -q"
         assert "needs a key" in by_key["waits"].doing
+        assert [by_key[key].about for key in ("waits", "claude-code:works")] == ["waits", PROMPT["prompt"]]
         crashed = {item.command for item in sf.recovery.report(everywhere=True).of("session_crashed")}
         assert "cd /srv/shop && claude --resume old" in crashed
+
+
+def test_a_session_of_a_command_shows_its_key_and_the_command(sf: standfast.Standfast) -> None:
+    """000-16: neither has a prompt or a tool call."""
+    sf.sessions.open("nightly", command=["make", "all"])
+    found = {member.key: member for member in Fleets(sf._store).look(everywhere=True).members}
+    assert (found["nightly"].about, found["nightly"].doing) == ("nightly", "make all")
 
 
 def test_each_known_agent_has_its_own_line(monkeypatch: pytest.MonkeyPatch) -> None:

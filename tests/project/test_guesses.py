@@ -21,7 +21,7 @@ Guess = dict[str, str]
 TABLE: dict[str, list[Any]] = tomllib.loads((Path(__file__).parents[1] / "guesses.toml").read_text())
 GUESSES: list[Guess] = TABLE["guesses"]
 WRONG: list[dict[str, Any]] = TABLE["wrong"]
-TO_COME = {"erase", "export", "prune", "ui"}
+TO_COME = {"erase", "ui"}
 """Commands of DESIGN that do not exist yet."""
 OPTIONS = ("--version", "--help")
 

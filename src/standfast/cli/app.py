@@ -197,7 +197,7 @@ def _guarded(out: Out, words: list[str], action: Callable[[], int]) -> int:
     except click.UsageError as error:
         if isinstance(error, click.NoSuchOption):
             error = unknown_option(error, words)
-        out.error("usage", error.format_message(), _usage_hint(error))
+        out.error("usage", " ".join(error.format_message().split()), _usage_hint(error))  # Click breaks long choices
         return exits.USAGE
     except click.ClickException as error:
         out.error("failed", error.format_message())

@@ -214,11 +214,15 @@ def _counted(data: dict[str, Any]) -> str:
 
 
 def _amount(table: str, n: int, most: int) -> str:
-    return f"{n}{'+' if n >= most else ''} {table.replace('_', ' ') if n == 1 else _plural(table)}"
+    return f"{n}{'+' if n >= most else ''} {_name(table) if n == 1 else _plural(table)}"
+
+
+def _name(table: str) -> str:
+    return "undoable change" if table == "removed" else table.replace("_", " ")
 
 
 def _plural(table: str) -> str:
-    name = table.replace("_", " ")
-    if name in ("mail", "usage", "state", "removed", "knowledge"):
+    name = _name(table)
+    if name in ("mail", "usage", "state", "knowledge"):
         return name
     return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"

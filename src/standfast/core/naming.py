@@ -57,6 +57,9 @@ def unknown(tx: Tx, noun: str, name: object, hint: str = "") -> NotFound:
     """The refusal of a name that nothing has here. Of a session, loop or task it shows the nearest one."""
     message = f"there is no {noun} {serial.clean(str(name), 80)!r} in this scope"
     for near, word in _nearest(tx, noun, str(name)):
+        if near == name:  # the title or fingerprint of a task
+            message = f"a {noun} is named by its id, and {serial.clean(near, 80)!r} has the id {word}"
+            return NotFound(message, hints.command(noun, "show", word))
         return NotFound(f"{message}; did you mean {serial.clean(near, 80)!r}?", hints.command(noun, "show", word))
     return NotFound(message, hint or f"standfast {noun} list --all")
 

@@ -10,6 +10,7 @@ A crashed session comes with the line that continues it. `standfast top` shows t
 from __future__ import annotations
 
 import os
+import shlex
 
 from standfast import hints, serial
 from standfast.config.scope import Label
@@ -44,9 +45,9 @@ class Member(Model):
     since_us: int
     """When it was last heard of; of an approval, when it was asked for."""
     about: str
-    """Its title, or its first prompt."""
+    """Its title, its first prompt, or the key that its caller chose."""
     doing: str
-    """What it waits for, or its last tool call."""
+    """What it waits for, its last tool call, or the command that runs in it."""
     command: str
     """What a person types next."""
 
@@ -90,7 +91,7 @@ def _member(tx: Tx, row: Row, places: Places) -> Member:
         agent=row["agent"] or row["actor"] or "",
         where=_where(places.label(row), row),
         since_us=since_us,
-        about=serial.clean(row["title"] or row["preview"] or "", DOING_MAX),
+        about=serial.clean(_about(row), DOING_MAX),
         doing=serial.clean(doing, DOING_MAX),
         command=command,
     )
@@ -101,6 +102,11 @@ def _where(label: Label, row: Row) -> str:
     path = os.path.dirname(label.git_dir) if label.git_dir else row["cwd"] or ""
     name = "/".join(label.origin.split("/")[-2:]) if label.origin else os.path.basename(path)
     return f"{name} in scope {row['scope']}" if row["scope"] else name
+
+
+def _about(row: Row) -> str:
+    made = str(row["key"]).startswith(f"{row['agent']}:")  # by a hook, from the agent's own id
+    return row["title"] or row["preview"] or ("" if made else row["key"])
 
 
 def _doing(tx: Tx, row: Row, state: str, asked: Row | None) -> tuple[str, str, int]:
@@ -116,7 +122,8 @@ def _doing(tx: Tx, row: Row, state: str, asked: Row | None) -> tuple[str, str, i
     if state == "waits":
         return why_it_waits(tx, row["id"], said=str) or "waits", show, row["updated_us"]
     if state == "works":
-        return last, show, row["updated_us"]
+        run = shlex.join(serial.read(row["command"])) if row["command"] else ""
+        return last or run, show, row["updated_us"]
     resume = resume_line(row["agent"], row["key"], row["cwd"])
     if not resume and row["command"]:
         resume = hints.command("session", "resume", row["key"])

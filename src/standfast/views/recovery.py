@@ -304,7 +304,7 @@ def _locks(places: Places, gone: _Gone, rows: Iterator[Row]) -> Iterator[Item]:
         if gone.live(row):
             continue
         place = places.of(row)
-        what = f"the lock {row['name']!r} was never given back"
+        what = f"the lock {row['name']!r} was not released"
         then = _in_scope(place, row, "lock", row["name"], "--release")
         if row["scope"] == "" and row["name"].startswith(f"{DAEMON}:"):
             what, then = "the daemon was killed: no loop is fired until one runs again", "standfast daemon start"

@@ -131,7 +131,7 @@ def _retention(agent: Agent, facts: Facts | None, env: Mapping[str, str]) -> Wor
     """When the agent's own transcripts vanish, and whether they are kept here by then."""
     id = f"transcripts-{agent.name}"
     days = retention_days(agent, env)
-    text = "keeps its transcripts" if days is None else f"deletes its transcripts after {days} days, without a word"
+    text = "keeps its transcripts" if days is None else f"deletes its transcripts after {days} days"
     if facts is not None and facts.imported:
         return Word(id, "ok", f"{text}; {facts.imported} of its files are imported")
     if days is None:

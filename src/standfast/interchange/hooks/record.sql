@@ -15,7 +15,7 @@ SELECT id FROM session WHERE scope = :scope AND key = :key
 -- name: add_session
 INSERT INTO session (id, scope, key, state, reason, agent, cwd, openings, actor, fence, created_us, updated_us,
                      ended_us, git_dir, origin)
-VALUES (:id, :scope, :key, 'completed', 'heard of afterwards', :agent, :cwd, 0, :actor, 0, :at_us, :at_us, :at_us,
+VALUES (:id, :scope, :key, 'completed', 'recorded after it ended', :agent, :cwd, 0, :actor, 0, :at_us, :at_us, :at_us,
         :git_dir, :origin)
 ON CONFLICT (scope, key) DO NOTHING
 
