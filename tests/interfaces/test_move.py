@@ -284,13 +284,13 @@ def test_a_server_that_is_away_is_named(shell: Run, home: Path) -> None:
     assert [task["title"] for task in answer(shell, a, "task", "list")] == ["one"]
 
 
-def test_choosing_another_store_says_how_many_rows_stay(shell: Run, home: Path) -> None:
+def test_choosing_another_store_says_how_many_rows_stay(shell: Run, home: Path, pg_database: str) -> None:
     """003-21: `db sqlite` and `db pg` move nothing, and name the command that does."""
     a = str(home / "data" / "standfast.db")
     answer(shell, a, "task", "add", "one")
-    done = shell(a, "db", "sqlite", str(home / "other.db"), "--global")
-    assert "journal rows stay in" in done.stderr
-    assert "standfast db move" in done.stderr
+    for engine, place in (("sqlite", str(home / "other.db")), ("pg", pg_database)):
+        done = shell(a, "db", engine, place, "--global")
+        assert f"1 journal rows stay in {a}; to take them along: standfast db move {engine}" in done.stderr
 
 
 @pytest.mark.slow
