@@ -153,11 +153,12 @@ def here(settings: Settings, manifest: Manifest, place: CopyPlace, what: Plan, p
         shutil.rmtree(incoming, ignore_errors=True)  # a restore that was killed
 
         def carry() -> None:
-            texts, lacking = (
-                tables.carrying_over(manifest.schema, "old", manifest.seq),
+            lacking, texts = (
                 tables.lacking("old", manifest.seq),
+                tables.carrying_over(manifest.schema, "old", manifest.seq),
             )
-            copying.put_meta(new, carried(copying.carry_over(new, path, lacking, texts) if sound else None))
+            last = copying.carry_over(new, path, lacking, texts) if sound else None
+            copying.put_meta(new, carried(last))
 
         sound = os.path.lexists(path) and not integrity.check(path, quick=True, progress=progress)
         try:
