@@ -15,12 +15,14 @@ import pytest
 
 import standfast
 from standfast import config
+from standfast.admin.copies import automatic
 from standfast.admin.copies.here import look, promote
 from standfast.admin.copies.places import Directory
 from standfast.admin.copies.resource import read
 from standfast.admin.copies.restore import restore
-from standfast.admin.move import normal
+from standfast.admin.move import SQL, normal
 from standfast.config.target import Target
+from standfast.db.moved import Moved
 from standfast.db.postgres import copying as server
 from standfast.db.sqlite import moving
 from standfast.db.tables import Sum, line
@@ -240,6 +242,23 @@ def test_a_killed_move_is_settled_by_the_next_move(shell: Run, home: Path, same:
     assert done.returncode == 0, done.stderr
     assert [task["title"] for task in answer(shell, target, "task", "list")] == ["one"]
     assert list((home / ".local/state/standfast/moves").iterdir()) == []
+
+
+def test_a_copy_taken_during_a_move_restores(home: Path, two: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """002-11, 000-37: the copy has the mark of the killed move; the restored store does not move."""
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("STANDFAST_REMEMBER")
+    a, b = two
+    given = {"url": a, "data_dir": home / "data"}
+    with standfast.open(**given) as sf:
+        sf.tasks.add("one")
+        crashed = Moved("moving", b, "token", sf._store.caller.holder)
+        sf._store.write(lambda tx: tx.run(SQL.set_mark, value=crashed.dumps()))
+        assert automatic.before(sf.settings, sf._store.pin[0], "before db move") is not None
+    standfast.restore(confirm=standfast.restore(**given).hash, **given)
+    with standfast.open(**given) as sf:
+        assert [task.title for task in sf.tasks.list()] == ["one"]
+        sf.tasks.add("two")
 
 
 def test_what_is_under_way_is_waited_for_and_nothing_moves(shell: Run, two: tuple[str, str], home: Path) -> None:
