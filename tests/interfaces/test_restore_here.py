@@ -373,8 +373,13 @@ def test_a_store_is_restored_and_moved_from_python(home: Path, monkeypatch: pyte
     monkeypatch.delenv("STANDFAST_DATA_DIR")
     with standfast.open() as sf:
         receipt = sf.tasks.add("one").receipt
+        kept = sf.artifacts.put(b"kept", name="kept")
         sf.backup()
         sf.tasks.add("two")
+    (file,) = [
+        path for path in (home / ".standfast" / "artifacts").rglob("*") if path.is_file() and path.stat().st_size
+    ]
+    file.write_bytes(b"lost")
     assert standfast.restore(to=home / "look", receipt=str(receipt)).to == str(home / "look")
     with standfast.open(data_dir=home / "look") as look:
         assert [task.title for task in look.tasks.list()] == ["one"]
@@ -386,12 +391,14 @@ def test_a_store_is_restored_and_moved_from_python(home: Path, monkeypatch: pyte
     assert standfast.restore(confirm=plan.hash).copy == plan.copy
     with standfast.open() as sf:
         assert ([task.title for task in sf.tasks.list()], sf.engine.epoch) == (["one"], 2)
+        assert sf.artifacts.read(kept.id) == b"kept"  # the damaged file was replaced
     there = home / "other" / "standfast.db"
     moved = standfast.move(there)
     assert (moved.rows > 0, there.exists()) == (True, False)
     standfast.move(there, confirm=moved.hash)
     with standfast.open(there) as sf:
         assert [task.title for task in sf.tasks.list()] == ["one"]
+        assert sf.artifacts.read(kept.id) == b"kept"
     with pytest.raises(standfast.StorageError, match="this store moved to"):
         standfast.open()
     assert standfast.restore().moved == str(there)
