@@ -204,8 +204,9 @@ def _went_back(store: Store) -> bool:
 
 
 def _settled(settings: config.Settings, engine: Engine, again: Callable[[], Engine]) -> Engine:
-    """The engine, unless its store moved. The move of a dead process is finished or undone first."""
-    if not engine.moved:
+    """The engine, unless its store moved. The move of a dead process is finished or undone first. A restored copy has
+    not moved: it was taken during a move."""
+    if not engine.moved or engine.copy_of:
         return engine
     from standfast.admin import move
 

@@ -11,7 +11,8 @@ import psycopg
 import pytest
 
 import standfast
-from standfast.admin import gap_changes
+from standfast.admin import doctor, gap_changes
+from standfast.cli.status import status
 from standfast.ids import new_id
 from standfast_prove.faults import mounts
 from tests import remembering
@@ -87,6 +88,8 @@ def test_a_store_put_back_by_another_tool_opens_its_gap(
         assert sf.engine.epoch == 2
         assert sf.tasks.add("new").receipt.seq > last
         assert sf.loops.get("nightly").state == "paused"
+        assert "has no record of the time" in status(sf)["gap"]
+        assert doctor._gap(sf._store).remedy == "standfast restore finish"
         with sf.session("pay") as s:
             s.effect("charge", {"n": 1}, do=lambda call: got.append(1))
             with pytest.raises(standfast.EffectInDoubt):

@@ -15,12 +15,14 @@ import pytest
 
 import standfast
 from standfast import config, files
+from standfast.admin.copies import automatic
 from standfast.admin.copies.here import look, promote
 from standfast.admin.copies.places import Directory
 from standfast.admin.copies.resource import read
 from standfast.admin.copies.restore import restore
-from standfast.admin.move import normal
+from standfast.admin.move import SQL, normal
 from standfast.config.target import Target
+from standfast.db.moved import Moved
 from standfast.db.postgres import copying as server
 from standfast.db.sqlite import moving
 from standfast.db.tables import Sum, line
@@ -253,6 +255,23 @@ def test_a_killed_move_is_settled_by_the_next_move(shell: Run, home: Path, same:
     assert list((home / ".local/state/standfast/moves").iterdir()) == []
 
 
+def test_a_copy_taken_during_a_move_restores(home: Path, two: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """002-11, 000-37: the copy has the mark of the killed move; the restored store does not move."""
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("STANDFAST_REMEMBER")
+    a, b = two
+    given = {"url": a, "data_dir": home / "data"}
+    with standfast.open(**given) as sf:
+        sf.tasks.add("one")
+        crashed = Moved("moving", b, "token", sf._store.caller.holder)
+        sf._store.write(lambda tx: tx.run(SQL.set_mark, value=crashed.dumps()))
+        assert automatic.before(sf.settings, sf._store.pin[0], "before db move") is not None
+    standfast.restore(confirm=standfast.restore(**given).hash, **given)
+    with standfast.open(**given) as sf:
+        assert [task.title for task in sf.tasks.list()] == ["one"]
+        sf.tasks.add("two")
+
+
 def test_what_is_under_way_is_waited_for_and_nothing_moves(shell: Run, two: tuple[str, str], home: Path) -> None:
     """003-21: refused while a live process sends; a place with another store is refused; agents are refused."""
     a, b = two
@@ -295,13 +314,13 @@ def test_a_server_that_is_away_is_named(shell: Run, home: Path) -> None:
     assert [task["title"] for task in answer(shell, a, "task", "list")] == ["one"]
 
 
-def test_choosing_another_store_says_how_many_rows_stay(shell: Run, home: Path) -> None:
+def test_choosing_another_store_says_how_many_rows_stay(shell: Run, home: Path, pg_database: str) -> None:
     """003-21: `db sqlite` and `db pg` move nothing, and name the command that does."""
     a = str(home / "data" / "standfast.db")
     answer(shell, a, "task", "add", "one")
-    done = shell(a, "db", "sqlite", str(home / "other.db"), "--global")
-    assert "journal rows stay in" in done.stderr
-    assert "standfast db move" in done.stderr
+    for engine, place in (("sqlite", str(home / "other.db")), ("pg", pg_database)):
+        done = shell(a, "db", engine, place, "--global")
+        assert f"1 journal rows stay in {a}; to take them along: standfast db move {engine}" in done.stderr
 
 
 @pytest.mark.slow

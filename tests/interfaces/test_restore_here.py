@@ -17,6 +17,7 @@ import pytest
 import standfast
 from standfast import crash
 from tests import remembering
+from tests.db.test_sqlite_guard import grown
 from tests.places import git
 
 Run = Callable[..., Any]
@@ -372,8 +373,13 @@ def test_a_store_is_restored_and_moved_from_python(home: Path, monkeypatch: pyte
     monkeypatch.delenv("STANDFAST_DATA_DIR")
     with standfast.open() as sf:
         receipt = sf.tasks.add("one").receipt
+        kept = sf.artifacts.put(b"kept", name="kept")
         sf.backup()
         sf.tasks.add("two")
+    (file,) = [
+        path for path in (home / ".standfast" / "artifacts").rglob("*") if path.is_file() and path.stat().st_size
+    ]
+    file.write_bytes(b"lost")
     assert standfast.restore(to=home / "look", receipt=str(receipt)).to == str(home / "look")
     with standfast.open(data_dir=home / "look") as look:
         assert [task.title for task in look.tasks.list()] == ["one"]
@@ -385,12 +391,44 @@ def test_a_store_is_restored_and_moved_from_python(home: Path, monkeypatch: pyte
     assert standfast.restore(confirm=plan.hash).copy == plan.copy
     with standfast.open() as sf:
         assert ([task.title for task in sf.tasks.list()], sf.engine.epoch) == (["one"], 2)
+        assert sf.artifacts.read(kept.id) == b"kept"  # the damaged file was replaced
     there = home / "other" / "standfast.db"
     moved = standfast.move(there)
     assert (moved.rows > 0, there.exists()) == (True, False)
     standfast.move(there, confirm=moved.hash)
     with standfast.open(there) as sf:
         assert [task.title for task in sf.tasks.list()] == ["one"]
+        assert sf.artifacts.read(kept.id) == b"kept"
     with pytest.raises(standfast.StorageError, match="this store moved to"):
         standfast.open()
     assert standfast.restore().moved == str(there)
+
+
+def test_a_database_that_was_replaced_beside_its_log_comes_back(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """003-42: `cp` of an older file leaves the WAL. Nothing of that mixture is carried over."""
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("STANDFAST_REMEMBER")
+    monkeypatch.delenv("STANDFAST_DATA_DIR")
+    path, got = home / ".standfast" / "standfast.db", []
+
+    def charge(sf: standfast.Standfast) -> None:
+        with sf.session("pay") as s:
+            s.effect("charge", {"n": 1}, do=lambda call: got.append(1))
+
+    with standfast.open() as sf:
+        sf.tasks.add("one")
+    older = shutil.copyfile(path, home / "older.db")
+    with standfast.open() as sf:
+        charge(sf)
+    grown(path)
+    with standfast.open() as sf:
+        sf.backup()
+    shutil.copyfile(older, path)
+    with pytest.raises(standfast.StorageError, match="restore --here"):
+        standfast.open()
+    done = standfast.restore(confirm=standfast.restore().hash)
+    assert (Path(done.to) / "standfast.db-wal").stat().st_size > 0  # both files as they were
+    with standfast.open() as sf:
+        charge(sf)
+        assert sf.journal.check().findings == []
+    assert got == [1]

@@ -46,6 +46,8 @@ def open_gap(tx: Tx, gap: Gap, epochs: Epochs, salt: bytes) -> bool:
     copy = tx.maybe(SQL.forget_copy)
     if left is None or (epochs.old == epochs.new and copy is None):
         return False
+    if copy is not None:
+        tx.run(SQL.forget_move)
     before = gaps.read(tx)
     if before is not None:  # put back again before it was closed: one gap from the first moment to the last
         seen, from_us = max(gap.seen, before.seen), min(gap.from_us, before.from_us)

@@ -9,6 +9,10 @@ INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE 
 -- name: forget_copy
 DELETE FROM meta WHERE key = 'copy_of' RETURNING value
 
+-- A copy that was taken during a move does not move.
+-- name: forget_move
+DELETE FROM meta WHERE key = 'moved'
+
 -- name: last
 SELECT seq, time_us FROM event ORDER BY seq DESC LIMIT 1
 

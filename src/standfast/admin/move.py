@@ -21,7 +21,6 @@ from typing import Any
 
 from standfast import crash, serial
 from standfast.admin.copies.here import look, open_engine
-from standfast.admin.copies.take import write
 from standfast.clock import SYSTEM
 from standfast.config import Settings, parse_db_target
 from standfast.config.files import write as write_file
@@ -261,12 +260,10 @@ def _load(source: Any, old: Target, target: Target, what: Plan, token: str, prog
     from standfast.db.sqlite import moving
 
     root = artifact_files.directory(target.location)
-    for digest in source.artifacts:
-        path = artifact_files.path_of(root, digest)
-        if not os.path.exists(path):
-            make_private(os.path.dirname(path))
-            write(f"{path}.moving", _blocks(source, old, digest), digest)
-            os.rename(f"{path}.moving", path)
+    make_private(os.path.dirname(root))
+    for digest, size_bytes in source.artifacts.items():
+        if not artifact_files.is_sound(root, digest, size_bytes):
+            artifact_files.keep(root, digest, _blocks(source, old, digest), SYSTEM.now_us())
     with moving.loading(target.location, schema, rows, meta, what.aside) as made:
         _compare(sums, made)
         crash.point("move.before_commit")

@@ -111,6 +111,24 @@ def received(root: str, blocks: Iterable[bytes], now_us: int) -> Iterator[Incomi
         incoming.discard()
 
 
+def keep(root: str, digest: str, blocks: Iterable[bytes], now_us: int) -> None:
+    """Store bytes from elsewhere under their digest, durably. Raises Corrupt if they have another one."""
+    with received(root, blocks, now_us) as incoming:
+        if incoming.digest != digest:
+            raise damaged(digest)
+        incoming.settle()
+
+
+def is_sound(root: str, digest: str, size_bytes: int) -> bool:
+    """Whether the bytes are there and have this digest. Reads all of them."""
+    try:
+        for _ in read(root, digest, size_bytes):
+            pass
+    except Corrupt:
+        return False
+    return True
+
+
 def _write(incoming: Incoming, fd: int, blocks: Iterable[bytes], now_us: int) -> None:
     from hashlib import sha256
 

@@ -21,7 +21,7 @@ from standfast import crash, serial
 from standfast.admin import gap_changes
 from standfast.admin.copies.automatic import before_command
 from standfast.admin.copies.manifest import Manifest
-from standfast.admin.copies.places import CopyPlace
+from standfast.admin.copies.places import CopyPlace, sync
 from standfast.admin.copies.restore import DATABASE, restore
 from standfast.admin.copies.take import ARTIFACTS
 from standfast.admin.gap_changes import Epochs
@@ -37,6 +37,7 @@ from standfast.core.progress import Progress
 from standfast.db import store_memory, tables
 from standfast.db.contract import Caller, Engine, Tx
 from standfast.db.moved import KEY, Moved, loads
+from standfast.db.sqlite.location import make_private
 from standfast.db.sqlite.move_aside import left
 from standfast.errors import Conflict, InvalidInput
 from standfast.models import Model
@@ -153,11 +154,12 @@ def here(settings: Settings, manifest: Manifest, place: CopyPlace, what: Plan, p
         shutil.rmtree(incoming, ignore_errors=True)  # a restore that was killed
 
         def carry() -> None:
-            texts, lacking = (
-                tables.carrying_over(manifest.schema, "old", manifest.seq),
+            lacking, texts = (
                 tables.lacking("old", manifest.seq),
+                tables.carrying_over(manifest.schema, "old", manifest.seq),
             )
-            copying.put_meta(new, carried(copying.carry_over(new, path, lacking, texts) if sound else None))
+            last = copying.carry_over(new, path, lacking, texts) if sound else None
+            copying.put_meta(new, carried(last))
 
         sound = os.path.lexists(path) and not integrity.check(path, quick=True, progress=progress)
         try:
@@ -171,13 +173,14 @@ def here(settings: Settings, manifest: Manifest, place: CopyPlace, what: Plan, p
 
 
 def _merge(source: str, target: str) -> None:
-    """Artifacts have the name of their content: those that are there stay."""
+    """Artifacts have the name of their content. Those of the copy were compared: they replace damaged ones."""
     for parent, _, names in os.walk(source):
-        into = os.path.join(target, os.path.relpath(parent, source))
-        os.makedirs(into, 0o700, exist_ok=True)
+        into = os.path.normpath(os.path.join(target, os.path.relpath(parent, source)))
+        make_private(into)
         for name in names:
-            if not os.path.exists(os.path.join(into, name)):
-                os.rename(os.path.join(parent, name), os.path.join(into, name))
+            os.replace(os.path.join(parent, name), os.path.join(into, name))
+        sync(into)
+        sync(os.path.dirname(into))
 
 
 # -- promoting ----------------------------------------------------------------------------------------

@@ -82,8 +82,9 @@ class Directory:
         make_private(os.path.dirname(final))
         sync(path)
         os.replace(path, final)
-        sync(os.path.dirname(final))
-        sync(self.path)
+        while final != self.path:  # a directory on the way may be new itself
+            final = os.path.dirname(final)
+            sync(final)
 
     def put_bytes(self, name: str, data: bytes) -> None:
         with self.working() as work:

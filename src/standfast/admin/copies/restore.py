@@ -14,7 +14,8 @@ from standfast import crash
 from standfast.admin.copies import packing
 from standfast.admin.copies.manifest import Manifest, damaged, failed
 from standfast.admin.copies.places import CopyPlace, reason, sync
-from standfast.admin.copies.take import ARTIFACTS, artifact_name, write
+from standfast.admin.copies.take import ARTIFACTS, artifact_name
+from standfast.clock import SYSTEM
 from standfast.config.target import Target
 from standfast.core import artifact_files
 from standfast.core.progress import Progress
@@ -82,7 +83,7 @@ def _named(manifest: Manifest, place: CopyPlace) -> Iterator[None]:
     except OSError as error:
         raise failed(manifest.id, place.shown, "restored from", reason(error)) from error
     except StorageError as error:
-        if error.code != "disk_full":
+        if error.code not in ("disk_full", "not_stored"):
             raise
         raise failed(manifest.id, place.shown, "restored from", error.message) from error
 
@@ -108,9 +109,8 @@ def _into_directory(
     copying.put_meta(incoming, {**meta, "copy_of": manifest.id})
     for done, digest in enumerate(manifest.artifacts):
         progress("restoring artifacts", done, len(manifest.artifacts))
-        path = artifact_files.path_of(os.path.join(directory, ARTIFACTS), digest)
-        make_private(os.path.dirname(path))
-        write(path, place.read(artifact_name(digest)), digest)
+        blocks = place.read(artifact_name(digest))
+        artifact_files.keep(os.path.join(directory, ARTIFACTS), digest, blocks, SYSTEM.now_us())
     crash.point("restore.before_rename")
     sync(incoming)
     os.rename(incoming, final)

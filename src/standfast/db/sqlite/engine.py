@@ -185,7 +185,6 @@ class SqliteEngine(Engine):
             self.store_id, self.epoch, _, self.copy_of, self.moved = migrate.identity(connection)
             self._files = files = Files(probe, self.lock)
             self._frames = files.frames()
-            files.refuse_other_store(migrate.root_of_meta(connection), self.store_id)
             self._heal()  # the kernel reports a failed fsync only to descriptors that were open then
             self._bell = notify.Bell(self.path + ".bell")
         except BaseException:

@@ -70,11 +70,6 @@ def identity(connection: apsw.Connection) -> tuple[str, int, int, str, str]:
     return meta.get("store_id", ""), *numbers, meta.get("copy_of", ""), meta.get("moved", "")
 
 
-def root_of_meta(connection: apsw.Connection) -> int:
-    """The first page of the table `meta`."""
-    return int(connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'meta'").get)
-
-
 def refuse_foreign(connection: apsw.Connection, found: int) -> None:
     """A database of another program is left alone."""
     application = int(connection.execute("PRAGMA application_id").get)

@@ -22,7 +22,7 @@ that an older copy of the database is not the store's.
 
 *The WAL at open.* SQLite applies any WAL that it finds beside a database. If the database alone was replaced, the pages
 of both would be mixed. So the `.lock` file also has the salt of the WAL, and the change counter when that WAL began. A
-database with a lower one is not opened with that WAL, nor is a database whose own pages say that it is another store.
+database with a lower one is not opened with that WAL.
 
 Nothing here opens and closes the database file while SQLite has it open.
 """
@@ -32,7 +32,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import re
 import struct
 import sys
 import time
@@ -55,11 +54,6 @@ _TRIES = 100
 """Reads of a file that another process may be changing at this moment, a millisecond apart."""
 _INDEX = struct.Struct("=14xHII8x8s56xI28xI4x")
 _WAL_HEADER_BYTES = 32
-_ID = re.compile(rb".{5,13}store_id(sto_[0-9a-z]+)", re.DOTALL)
-"""The row of `meta` with the id of the store, as a page has it."""
-_INTERIOR, _LEAF = 0x05, 0x0D
-"""The first byte of a page of a table."""
-_DEPTH_MAX = 8
 SIDE_FILES = ("-wal", "-shm")
 
 
@@ -306,29 +300,6 @@ class Files:
         if now != salt:  # this WAL began after the last note
             base = changes if changes != ALARM and (not restored or now == _next(salt)) else 0
         self._lock.note(max(self.changes, 0), now, base)
-
-    def refuse_other_store(self, root: int, store_id: str) -> None:
-        """Raises StorageError if the database file has `meta`, whose first page is `root`, of another store, and the
-        id that SQLite reads is from the WAL."""
-        if _LINUX and self.frames() and self._own_id(root) not in ("", store_id):
-            raise foreign_log(os.fsdecode(self._names[0]))
-
-    def _own_id(self, root: int) -> str:
-        """The id of the store in the pages of the database file; empty if it is not found."""
-        size = self._seen[0].page_size
-        for _ in range(_DEPTH_MAX):
-            page = os.pread(self._database, size, (root - 1) * size)
-            if not size or len(page) < size or page[0] not in (_INTERIOR, _LEAF):
-                return ""
-            count, first = int.from_bytes(page[3:5], "big"), 12 if page[0] == _INTERIOR else 8
-            cells = struct.unpack_from(f">{count}H", page, first) if count <= size // 2 - first else ()
-            if page[0] == _LEAF:
-                found = [match[1] for match in (_ID.match(page, at) for at in cells) if match is not None]
-                return found[0].decode() if found else ""
-            if not cells:
-                return ""
-            root = int.from_bytes(page[cells[0] : cells[0] + 4], "big")  # the id is one of the first rows
-        return ""
 
     def _overwritten(self) -> CommitUnknown:
         """The other processes get the alarm too: no header has a change counter as high as the one noted now."""
