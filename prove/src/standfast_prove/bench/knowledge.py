@@ -73,8 +73,8 @@ def _unit(chance: random.Random) -> array[float]:
 
 def _fill(sf: standfast.Standfast, rows: Vectors) -> None:
     """The first row by the method, the others by its statement: without journal, in large transactions."""
-    sf.knowledge.add("fact 0", agent="agent-0", embedding=rows[0])
-    same = sf._store.read(lambda tx: tx.one(SQL.image, id=sf.knowledge.list()[0].id))
+    first = sf.knowledge.add("fact 0", agent="agent-0", embedding=rows[0])
+    same = sf._store.write(lambda tx: tx.one(SQL.image, id=first.id))
     for start in range(1, len(rows), BATCH):
         made = [_row(same, n, rows[n]) for n in range(start, min(start + BATCH, len(rows)))]
         sf._store.write(lambda tx, made=made: tx.many(SQL.add, made))  # type: ignore[misc]
