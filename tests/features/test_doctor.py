@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import itertools
 import json
 import os
@@ -23,6 +24,7 @@ from standfast.admin.doctor import Finding, examine, size
 from standfast.cli import app, progress
 from standfast.cli.open_store import opened
 from standfast.clock import SYSTEM
+from standfast.record import knowledge
 from standfast_prove.mutants.shell_scenes import CHANGE, HIDE, SHOW
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,6 +86,21 @@ def test_both_engines_are_examined(engine_url: str, store: Path, monkeypatch: py
     assert {finding.state for finding in found.values()} == {"ok"}
     assert {"config", "engine", "schema", "clock"} <= found.keys()
     assert found["engine"].text.startswith("postgres" if engine_url.startswith("postgres") else "sqlite")
+
+
+def test_what_compares_vectors_is_named(engine_url: str, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STANDFAST_DB_URL", engine_url)
+    with standfast.open(engine_url, data_dir=store.parent) as sf:
+        sf.knowledge.add("CI needs node 20", embedding=[0.6, 0.8])
+    if engine_url.startswith("postgres"):
+        assert findings()["vectors"].remedy == "CREATE EXTENSION vector"
+    else:
+        assert findings()["vectors"].text == "sqlite-vec compares the stored vectors (1)"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    found = findings()["vectors"]
+    assert (found.state, found.text) == ("ok", "Python compares the stored vectors (1): exact, and refused past 5,000")
+    monkeypatch.setattr(knowledge, "VECTORS_MAX", 0)
+    assert findings()["vectors"].state == "warn"
 
 
 def test_a_missing_store_is_no_error_and_is_not_made(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import textwrap
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,6 +67,32 @@ def test_a_schema_without_the_removed_field_takes_old_and_new_records(sf: Standf
         sf.state.set("person", RECORDS[1])
     sf.state.set("person", RECORDS[1], json_schema=schema)
     sf.state.set("person", RECORDS[0])
+
+
+def test_a_value_of_state_is_rebuilt_whole_or_not_at_all(sf: Standfast) -> None:
+    """001-60: a new form with its schema in one write; a version in the value says that it was done."""
+    old = {"type": "object", "properties": {"people": {"type": "array"}}, "required": ["people"]}
+    new = {"type": "object", "properties": {"by_name": {"type": "object"}}, "required": ["version", "by_name"]}
+    sf.state.set("team", {"people": RECORDS}, json_schema=old)
+
+    def rebuilt(data: dict[str, Any]) -> dict[str, Any]:
+        people = [New(one["name"], one.get("mail", one.get("email", ""))) for one in data["people"]]
+        return {"version": 2, "by_name": {one.name: one.mail for one in people}}
+
+    with suppress(ZeroDivisionError), sf.transaction() as tx:
+        tx.state.set("team", rebuilt(sf.state.get("team").value), json_schema=new)
+        raise ZeroDivisionError
+    assert sf.state.get("team").value == {"people": RECORDS}
+    with pytest.raises(InvalidInput, match="people"):
+        sf.state.set("team", rebuilt(sf.state.get("team").value))  # the old schema protects the old form
+    for _ in range(2):  # the second run changes nothing
+        found = sf.state.get("team").value
+        if found.get("version", 1) < 2:
+            sf.state.set("team", rebuilt(found), json_schema=new)
+        assert sf.state.get("team").version == 2
+    assert sf.state.get("team").value["by_name"] == {"Ada": "ada@example.org", "Ben": "ben@example.org"}
+    with pytest.raises(InvalidInput, match="version"):
+        sf.state.set("team", {"people": RECORDS})
 
 
 REBUILD = textwrap.dedent("""

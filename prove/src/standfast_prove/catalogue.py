@@ -495,7 +495,7 @@ _INPUTS = (
     Campaign("inputs-apply", "inputs", "inputs:run", "inputs", 1, BOTH, {"door": "apply", "inputs": 500}),
     Campaign("inputs-config", "inputs", "inputs:run", "inputs", 0.5, ONLY_SQLITE, {"door": "config", "inputs": 2000}),
     Campaign("inputs-transcripts", "inputs", "inputs:run", "inputs", 1, BOTH, {"door": "transcripts", "inputs": 300}),
-    Campaign("inputs-bundles", "inputs", "interchange:zips", "inputs", 1, BOTH, {"inputs": 200}),
+    Campaign("inputs-bundles", "inputs", "interchange:zips", "inputs", 1, BOTH, {"inputs": 1000}),
     Campaign(
         "inputs-bundles-control",
         "inputs",
@@ -506,7 +506,7 @@ _INPUTS = (
         {"inputs": 200, "unhashed": True},
         control="the hashes of the members",
     ),
-    Campaign("inputs-text", "inputs", "interchange:lines", "inputs", 1, BOTH, {"inputs": 200}),
+    Campaign("inputs-text", "inputs", "interchange:lines", "inputs", 1, BOTH, {"inputs": 1000}),
     Campaign(
         "inputs-text-control",
         "inputs",

@@ -49,6 +49,11 @@ _NOT_CHECKED: dict[str, dict[str, str]] = {
 _KEEP = "stop every process that writes, keep all the files, and restore a copy: standfast restore --to DIR"
 
 
+_VECTORS = statement(
+    "SELECT (SELECT count(*) FROM knowledge WHERE vector IS NOT NULL) + (SELECT count(*) FROM item_vector) AS n"
+)
+
+
 class Finding(NamedTuple):
     """One thing that was looked at, and what would help where it is not well."""
 
@@ -222,6 +227,7 @@ def _inside(store: OpenStore, settings: Settings, ways: Ways, unchecked: dict[st
     yield from _readable("duplicates", lambda: _duplicates(store), unchecked)
     yield from _readable("loops", lambda: _loops(store, settings), unchecked)
     yield from _readable("imports", lambda: _imports(store), unchecked)
+    yield from _readable("vectors", lambda: _vectors(store), unchecked)
     yield from _readable("copies", lambda: [_copies(store, settings)], unchecked)
     yield from _readable("gap", lambda: [_gap(store)], unchecked)
     if store.engine.name == "sqlite":
@@ -341,6 +347,22 @@ def _imports(store: OpenStore) -> Iterator[Finding]:
     text = store.read(overview)
     if text is not None:
         yield Finding("imports", "ok", text)
+
+
+def _vectors(store: OpenStore) -> Iterator[Finding]:
+    """What compares the vectors of knowledge and items, if there are any."""
+    from standfast.record.knowledge import VECTORS_MAX
+
+    count, ready = store.read(lambda tx: (tx.one(_VECTORS)["n"], tx.compares_vectors()))
+    sqlite = store.engine.name == "sqlite"
+    if count and ready:
+        yield Finding(
+            "vectors", "ok", f"{'sqlite-vec' if sqlite else 'pgvector'} compares the stored vectors ({count:,})"
+        )
+    elif count:
+        state: State = "warn" if count > VECTORS_MAX else "ok"
+        text = f"Python compares the stored vectors ({count:,}): exact, and refused past {VECTORS_MAX:,}"
+        yield Finding("vectors", state, text, modules.install("vectors") if sqlite else "CREATE EXTENSION vector")
 
 
 def _copies(store: OpenStore, settings: Settings) -> Finding:

@@ -62,8 +62,9 @@ def direction(data: bytes) -> array[float]:
 
 
 def as_array(data: bytes) -> str:
-    """The direction of a stored vector as PostgreSQL reads an array."""
-    return "{" + ",".join(map(repr, direction(data))) + "}"
+    """The direction of a stored vector as PostgreSQL reads an array. Nine digits are enough for a number of 32 bits."""
+    numbers = direction(data)
+    return "{" + ",".join(["%.9g"] * len(numbers)) % tuple(numbers) + "}"
 
 
 def _parted(vector: Sequence[float], what: str) -> tuple[float, list[float]]:

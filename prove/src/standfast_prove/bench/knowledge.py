@@ -21,6 +21,7 @@ from standfast_prove.bench.postgres import server
 
 ROWS = 100_000
 DIMENSIONS = 384
+TOPICS = 256
 AGENTS = 10
 BATCH = 500
 QUERIES = 20
@@ -60,9 +61,21 @@ def knowledge_postgres(plan: Plan) -> list[Table]:
     return [exact, hnsw]
 
 
-def _vectors(count: int) -> Vectors:
-    chance = random.Random(5)
-    return [_unit(chance) for _ in range(count)]
+class Texts:
+    """Vectors as an embedder makes them: each text is about a few of many topics."""
+
+    def __init__(self, seed: int) -> None:
+        chance = random.Random(TOPICS)
+        self._topics = [_unit(chance) for _ in range(TOPICS)]
+        self._chance = random.Random(seed)
+
+    def __next__(self) -> array[float]:
+        chance = self._chance
+        about = chance.sample(self._topics, 4)
+        a, b, c, d = (chance.uniform(0.2, 1.2) for _ in about)
+        return array(
+            "f", (a * one + b * two + c * three + d * four for one, two, three, four in zip(*about, strict=True))
+        )
 
 
 def _unit(chance: random.Random) -> array[float]:
@@ -71,10 +84,15 @@ def _unit(chance: random.Random) -> array[float]:
     return array("f", (number / length for number in numbers))
 
 
+def _vectors(count: int, seed: int = 5) -> Vectors:
+    texts = Texts(seed)
+    return [next(texts) for _ in range(count)]
+
+
 def _fill(sf: standfast.Standfast, rows: Vectors) -> None:
     """The first row by the method, the others by its statement: without journal, in large transactions."""
-    sf.knowledge.add("fact 0", agent="agent-0", embedding=rows[0])
-    same = sf._store.read(lambda tx: tx.one(SQL.image, id=sf.knowledge.list()[0].id))
+    first = sf.knowledge.add("fact 0", agent="agent-0", embedding=rows[0])
+    same = sf._store.write(lambda tx: tx.one(SQL.image, id=first.id))
     for start in range(1, len(rows), BATCH):
         made = [_row(same, n, rows[n]) for n in range(start, min(start + BATCH, len(rows)))]
         sf._store.write(lambda tx, made=made: tx.many(SQL.add, made))  # type: ignore[misc]
@@ -87,8 +105,7 @@ def _row(same: Row, n: int, vector: array[float]) -> Row:
 
 def _measure(table: Table, sf: standfast.Standfast, rows: Vectors, *, whole_ms: float | None, recall: float) -> None:
     """On SQLite the search runs in this process: its CPU time is the time that it needs on a quiet machine."""
-    chance = random.Random(6)
-    queries = [_unit(chance) for _ in range(QUERIES)]
+    queries = _vectors(QUERIES, seed=6)
     cpu = sf.engine.name == "sqlite"
     for label, agent, most_ms in (("all agents", None, whole_ms), ("one agent of ten", "agent-3", 60)):
         waits, used = _waits(lambda query, agent=agent: sf.knowledge.search("", embedding=query, agent=agent), queries)  # type: ignore[misc]
@@ -112,6 +129,6 @@ def _waits(ask: Callable[[array[float]], object], queries: Vectors) -> tuple[lis
 
 
 def _recall(sf: standfast.Standfast, rows: Vectors, query: array[float]) -> float:
-    best = nlargest(10, range(len(rows)), key=lambda n: sum(map(mul, rows[n], query)))
+    best = nlargest(10, range(len(rows)), key=lambda n: sum(map(mul, rows[n], query)) / math.hypot(*rows[n]))
     found = {one.text for one in sf.knowledge.search("", embedding=query)}
     return len(found & {f"fact {n}" for n in best}) / len(best)
