@@ -169,6 +169,11 @@ def mail(sf: standfast.Standfast) -> str:
     return found.id
 
 
+def reply(sf: standfast.Standfast) -> str:
+    sent = sf.mail.send("editor", {"pr": 2}, key="note:43")
+    return sf.mail.reply(sent.id, "looks good", key="answer:43").id
+
+
 def event_stream(sf: standfast.Standfast) -> str:
     sf.events.append("orders", "order.paid", {"n": 1}, key="order:1")
     (found,) = sf.events.read("orders")
@@ -200,6 +205,22 @@ def model_call(sf: standfast.Standfast) -> str:
     with sf.session("models") as s:
         used = {"input_tokens": 8, "output_tokens": 2}
         return s.model_call("large-2", prompt="hi", response="hello", usage=used, key="first").id
+
+
+def usage(sf: standfast.Standfast) -> str:
+    with sf.session("tokens") as s:
+        return sf.usage.record(s.key, "large-2", input_tokens=8, output_tokens=2, key="first").id
+
+
+def session_log(sf: standfast.Standfast) -> str:
+    with sf.session("logs") as s:
+        logged = s.log("plan.made", {"n": 1}, key="plan")
+        return f"{logged.stream} {logged.version}"
+
+
+def session_budget(sf: standfast.Standfast) -> str:
+    with sf.session("spends") as s, s.budget(tokens=10, key="call:3") as spending:
+        return spending.hold.id
 
 
 def agent(sf: standfast.Standfast) -> str:
@@ -276,6 +297,9 @@ KEYED: dict[str, Operation] = {
     "subagent": subagent,
     "message": message,
     "model call": model_call,
+    "usage": usage,
+    "session log": session_log,
+    "session budget": session_budget,
     "ask": ask,
     "effect": effect,
     "effect key": effect_key,
@@ -291,6 +315,7 @@ SHARED: dict[str, Operation] = {
     "spend": spend,
     "lock": lock,
     "mail": mail,
+    "reply": reply,
     "event stream": event_stream,
     "consumer": consumer,
     "artifact": artifact,

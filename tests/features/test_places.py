@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import os
 import re
@@ -21,6 +22,7 @@ from tests import places
 from tests.db.test_migrations import expected_columns
 from tests.interfaces.test_sessions_cli import STANDFAST, Shell
 from tests.places import ALL, KEYED, ORIGIN, OTHER_ORIGIN, OWNED, Reached, reach
+from tests.public import methods
 
 ROOT = Path(__file__).parents[2]
 
@@ -103,6 +105,38 @@ def differences(relation: str, first: dict[str, Reached], second: dict[str, Reac
         if not right or sent or before.thing.startswith("other_repository"):
             wrong.append(f"{name}: {wanted} thing, and {before} became {now}")
     return wrong
+
+
+def test_every_method_that_takes_a_key_is_in_the_table() -> None:
+    """000-2: a new method with a key gets an operation. A sub-agent's methods are those of its session."""
+    takes = {name for name, method in methods().items() if "key" in inspect.signature(method).parameters}
+    states = {name for name in takes if name.startswith(("State.", "SessionState."))}
+    assert {name for name in takes - states if not name.startswith("Subagent.")} == set(WITH_KEYS)
+    assert {one for operations in WITH_KEYS.values() for one in operations} <= set(ALL)
+
+
+WITH_KEYS = {
+    "Budgets.reserve": ["budget hold"],
+    "Credits.grant": ["credit"],
+    "Credits.spend": ["spend"],
+    "Effects.begin": ["once"],
+    "Events.append": ["event stream", "consumer"],
+    "Events.append_many": ["event stream"],
+    "Items.get": ["item"],
+    "Mails.reply": ["reply"],
+    "Mails.send": ["mail"],
+    "Session.ask": ["ask"],
+    "Session.budget": ["session budget"],
+    "Session.log": ["session log"],
+    "Session.model_call": ["model call"],
+    "Session.say": ["message"],
+    "Sessions.open": ["session"],
+    "Sessions.say": ["message"],
+    "Standfast.apply": ["apply"],
+    "Standfast.session": ["session"],
+    "Usage.record": ["usage"],
+}
+"""The operations of each method. Values of a state have the place of their state: a repository or a session."""
 
 
 @pytest.mark.parametrize("where", PLACES)
