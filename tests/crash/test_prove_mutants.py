@@ -25,6 +25,7 @@ SAMPLE = (
     "act before the intent is recorded",
     "no fence at the end",
     "a missing store is created",
+    "another store is not noticed",
     "lost rows are not noticed",
     "doctor runs quick_check only",
     "MCP waits in a thread",

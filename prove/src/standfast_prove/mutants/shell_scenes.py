@@ -119,6 +119,18 @@ def check_missing_store(sf: standfast.Standfast) -> None:
         assert not os.path.exists(own.settings.target.location), "a second store was created"
 
 
+def check_another_store(sf: standfast.Standfast) -> None:
+    """Another store takes the place of one that this process has open, and to which it has written nothing."""
+    other = os.path.join(sf.settings.data_dir, "other.db")
+    with standfast.open(other, data_dir=sf.settings.data_dir) as there:
+        stock_sqlite(there, "PRAGMA wal_checkpoint(TRUNCATE)")
+    with _store_of_its_own(sf) as own:
+        _in_another_process(own, PUT_BACK, other)
+        for _ in range(2):
+            with raising(standfast.StorageError):
+                own.state.set("later", 1)
+
+
 def check_lost_rows(sf: standfast.Standfast) -> None:
     """The WAL is truncated, and the thread that renews leases gets the first error, which it ignores."""
     stock_sqlite(sf, "PRAGMA wal_checkpoint(TRUNCATE)")

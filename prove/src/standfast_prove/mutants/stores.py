@@ -36,9 +36,8 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "another store is not noticed": Mutant(
         "a handle continues in any store that it finds",
-        "campaign vandal",
+        "check another_store",
         without(Store, "_check_pin"),
-        _acts("replace"),
     ),
     "a missing store is created": Mutant(
         "after rm a reopen makes an empty store",
