@@ -93,10 +93,18 @@ def is_open(text: str, was_open: bool) -> bool:
     return (was_open or bool(ends)) and END.search(text, max(ends, default=0)) is None
 
 
+TEMPLATE = re.compile(rf"{COMMAND.pattern}[^;,)\n]*\{{[a-z_]+\}}")
+"""A text for `.format`, wherever that is called."""
+
+
 def quoted_by_hand(source: str) -> list[int]:
     """Lines where a value is put into a command without `hints.command`, which quotes it."""
-    found = []
-    for line, parts in texts_with_values(ast.parse(source)):
+    if "standfast " not in source:
+        return []
+    tree = ast.parse(source)
+    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    found = [node.lineno for node in texts if "standfast " in node.value and TEMPLATE.search(node.value)]
+    for line, parts in texts_with_values(tree):
         command = False
         for part in parts:
             if part is None and command:
@@ -120,6 +128,7 @@ def test_a_command_that_is_quoted_by_hand_is_found() -> None:
         '"standfast mail read " + id',
         '"run: standfast mail read %s" % id',
         '"standfast approve {}".format(id)',
+        'hint("standfast task claim {id}")',
     ):
         assert quoted_by_hand(source) == [1], source
     for source in (

@@ -46,7 +46,7 @@ class Claims(Generic[M]):
     """The claims of one table.
 
     `by_key` looks up a name that is no id, `otherwise` one that is no end of an id either. `hints` say how to
-    list, how to claim `{id}`, and what to do about its holder. `renewal` is what a renewal sets besides the lease.
+    list, how to claim an id, and what to do about its holder. `renewal` is what a renewal sets besides the lease.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Claims(Generic[M]):
         noun: str,
         by_key: Callable[[Tx, str], Row | None],
         named: Callable[[Row], str],
-        hints: tuple[str, str, str],
+        hints: tuple[str, Callable[[str], str], Callable[[str], str]],
         otherwise: Callable[[Tx, str], Row | None] = lambda tx, name: None,
         renewal: str = "",
     ) -> None:
@@ -137,7 +137,7 @@ class Claims(Generic[M]):
         return LeaseLost(
             f"{self._named(row)} is held by {leases.holder_text(row['holder'])} with fence {row['fence']},"
             f" not by {tx.caller.actor}",
-            self._held_hint.format(id=short(row["id"])),
+            self._held_hint(short(row["id"])),
         )
 
     def own(self, tx: Tx, which: str | M) -> Row:
@@ -158,7 +158,7 @@ class Claims(Generic[M]):
             return
         if row["holder"] is not None:
             raise self._held_by_another(tx, row)
-        hint = self._claim_hint.format(id=short(row["id"]))
+        hint = self._claim_hint(short(row["id"]))
         raise LeaseLost(f"{self._named(row)} is not held by {tx.caller.actor}", hint)
 
     def ended_by_caller(self, tx: Tx, row: Row, which: str | M) -> bool:

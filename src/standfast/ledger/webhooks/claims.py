@@ -75,8 +75,8 @@ CLAIMS = Claims(
     named=named,
     hints=(
         "standfast webhook list --all",
-        "standfast webhook claim {id}",
-        "standfast webhook show {id}",
+        lambda id: hints.command("webhook", "claim", id),
+        lambda id: hints.command("webhook", "show", id),
     ),
 )
 find, locked = CLAIMS.find, CLAIMS.locked

@@ -59,8 +59,8 @@ CLAIMS = Claims(
     named=named,
     hints=(
         "standfast mail list --state any --all",
-        "standfast mail read {id}",
-        "it comes back if its holder does not end it; see standfast mail show {id}",
+        lambda id: hints.command("mail", "read", id),
+        lambda id: f"it comes back if its holder does not end it; see {hints.command('mail', 'show', id)}",
     ),
     renewal=", kept = 1",
 )

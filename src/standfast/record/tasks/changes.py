@@ -51,8 +51,8 @@ CLAIMS = Claims(
     named=named,
     hints=(
         "standfast task list --all",
-        "standfast task claim {id}",
-        "wait for its holder, or end the hold: standfast task release {id} --force",
+        lambda id: hints.command("task", "claim", id),
+        lambda id: f"wait for its holder, or end the hold: {hints.command('task', 'release', id, '--force')}",
     ),
 )
 find, locked = CLAIMS.find, CLAIMS.locked
