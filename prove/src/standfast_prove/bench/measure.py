@@ -38,7 +38,7 @@ class Plan:
     """How long to wait for a quiet moment before each measurement."""
 
     def at_least(self, rounds: int) -> int:
-        """More rounds where one differs from the next by more than what is measured; one round stays one."""
+        """More rounds for a noisy measurement; a plan of one round stays at one."""
         return max(self.rounds, rounds) if self.rounds > 1 else 1
 
     def fresh(self, name: str) -> Path:
