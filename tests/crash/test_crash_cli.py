@@ -6,9 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+
+from standfast.cli.crash import compared
 
 CARELESS = """
 import standfast
@@ -56,6 +59,25 @@ def test_an_agent_with_a_lookup_is_seen_once_at_every_point(tmp_path: Path) -> N
     done = crash(tmp_path, "--points", "effect.*", "--", sys.executable, "agent.py")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "twice at 0, missed something at 0; the second run did not exit 0 at 0" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("usual", "seen", "twice", "missing"),
+    [
+        ("a b", "a b", 0, 0),
+        ("a", "a a", 1, 0),
+        ("a b", "a a", 1, 1),
+        ("a", "", 0, 1),
+        ("key1", "key2", 0, 0),
+        ("key1", "key2 key3", 1, 0),
+        ("key1 key2", "key3", 0, 1),
+    ],
+)
+def test_a_line_that_differs_in_each_run_takes_the_place_of_another(
+    usual: str, seen: str, twice: int, missing: int
+) -> None:
+    """000-45: an idempotency key or a time in a line is no second request."""
+    assert compared(Counter(usual.split()), Counter(seen.split())) == (twice, missing)
 
 
 def test_a_shell_script_that_uses_once_sends_once_or_asks(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import click
 import pytest
 
 from standfast.cli import app, exits
@@ -165,8 +166,85 @@ timeline --problems
 install --check
 completion bash
 daemon status
+status
+task list
+session list
+session take fix-43 --yes
+decision show {dec}
+decision unwritten fix-42
+state set attempts 3
+state get attempts
+state namespaces
+knowledge add "CI needs node 20" --source https://ci.example.com/41
+knowledge list
+knowledge search node
+knowledge show {knw}
+knowledge forget {knw}
+usage record fix-42 m-1 --input-tokens 800 --output-tokens 12
+usage list
+artifact put note.txt
+artifact get {art}
+artifact collect
+mail send tester "and the docs"
+mail read --to tester
+mail release {mal} --reason "not for me"
+mail read --to tester
+mail done {mal}
+mail send tester "and the site"
+mail read --to tester
+mail refuse {mal} --reason "no site"
+mail resolve {mal} --note "looked by hand"
+webhook receive stripe note.json --event-id e3
+webhook claim --source stripe
+webhook renew {whk}
+webhook fail {whk} --reason "no invoice" --dead
+webhook dead
+webhook retry {whk}
+webhook claim --source stripe
+webhook fail {whk} --reason "no invoice" --dead
+webhook resolve {whk} --note "refunded by hand"
+loop add weekly --every 1w -- true
+loop run weekly
+loop cancel {run}
+agent name boss
+event consumers
+event diff orders --from 0
+credit balance
+credit show c1
+gate add --preset git-push
+gate pause "git push*" --for 2h --why "release day"
+gate list
+gate resume "git push*"
+budget set agent:coder --tokens 5000 --per day
+budget reserve agent:coder --tokens 3000 --key call:7
+budget show agent:coder
+budget holds
+budget settle call:7 --tokens 812
+budget reserve agent:coder --tokens 3000 --key call:8
+budget doubt call:8
+budget release call:8
+budget list
+budget remove agent:coder
+backup take
+backup show {cpy}
+backup audit look
+store push pushed
+import bundle fix-42.zip
+db status
+db sqlite
 store create other
 """
+NOT_TYPED = {
+    *("approval wait", "daemon run", "event follow", "mail follow", "mcp", "hook"),  # wait
+    *("bench", "crash", "demo", "prove"),  # take longer than a test may
+    *("daemon install", "daemon start", "daemon stop", "loop output"),  # need a daemon
+    *("db move", "db pg", "db roles", "knowledge index"),  # need a server
+    *("import beads", "import claude-code", "import codex", "import gemini-cli", "import json", "import langgraph"),
+    *("import opencode", "effect check"),  # need the files of another program
+    *("effect compensate", "help", "store show"),  # need real streams, print examples, need a store that is remembered
+    *("backup forget", "db trust", "store reset"),  # ask a person
+}
+"""Commands that the script leaves out."""
 
 FILES = {
     "note.txt": "hello",
@@ -248,6 +326,17 @@ def test_every_hint_after_a_command_that_writes_can_be_pasted(
     assert parsed.stderr == ""
     assert len(lines) > 80
     assert [line for line in lines if line.startswith("standfast deny ")]
+
+
+def test_the_script_has_every_command() -> None:
+    root = app.build()
+    commands = set()
+    for name in BY_NAME:
+        found = root.get_command(click.Context(root), name)
+        verbs = found.list_commands(click.Context(found)) if isinstance(found, click.Group) else []
+        commands |= {f"{name} {verb}" for verb in verbs} or {name}
+    typed = {" ".join(line.split()[:n]) for line in SCRIPT.strip().splitlines() for n in (1, 2)}
+    assert commands - typed == NOT_TYPED
 
 
 @pytest.mark.parametrize("name", ["", *BY_NAME])

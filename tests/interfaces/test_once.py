@@ -403,11 +403,23 @@ def test_compensate_runs_a_command_with_the_result_on_stdin(run: Run, tmp_path: 
     run("effect", "begin", "deploy", "--key", "d")
     run("effect", "done", "d", '{"run": 7}')
     compensate = ("effect", "compensate", "d", "--", "sh", "-c", f"cat >> {tmp_path / 'undone'}; test -e ready")
-    assert run(*compensate).returncode == 1
+    refused = run(*compensate)
+    assert (refused.returncode, refused.stderr.splitlines()[0]) == (1, "standfast: not compensated: sh exited 1")
     (tmp_path / "ready").touch()
     assert "compensated" in run(*compensate).stdout
     assert run(*compensate).returncode == 0
     assert (tmp_path / "undone").read_text() == '{"run": 7}' * 2
+
+
+def test_a_compensation_that_a_signal_ended_is_in_doubt(run: Run) -> None:
+    run("effect", "begin", "deploy", "--key", "d")
+    run("effect", "done", "d")
+    killed = run("effect", "compensate", "d", "--", "sh", "-c", "kill -9 $$")
+    assert (killed.returncode, killed.stderr.splitlines()) == (
+        6,
+        ["standfast: sh ended by SIGKILL: the compensation is in doubt", "  standfast effect list --in-doubt"],
+    )
+    assert "compensate:deploy" in run("effect", "list", "--in-doubt").stdout
 
 
 def test_bad_words_are_refused_by_name(run: Run) -> None:

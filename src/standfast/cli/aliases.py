@@ -363,6 +363,8 @@ ALIASES = {
     "example": "demo",
     "completions": "completion",
     "hooks": "install",
+    "git-hooks": "install git-hooks",
+    "install git-hook": "install git-hooks",
     "import claude": "import claude-code",
     "import claudecode": "import claude-code",
     "import gemini": "import gemini-cli",

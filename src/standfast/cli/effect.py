@@ -186,14 +186,22 @@ def compensate(out: Out, effect: str, command: tuple[str, ...]) -> None:
     Exit 0 means compensated. Another exit code means not compensated: try again. If a signal ends the command,
     the compensation is in doubt.
     """
-    from standfast.cli.once_run import compensating
+    from standfast.cli.once_run import Killed, compensating
+    from standfast.ledger.effects.call import NotApplied
 
+    again = f"{hints.command('effect', 'compensate', effect)} -- COMMAND …"
     if not command:
-        raise InvalidInput(
-            "effect compensate needs the command that reverses the effect", f"effect compensate {effect} -- COMMAND …"
-        )
+        raise InvalidInput("effect compensate needs the command that reverses the effect", again)
     with _opened(process=True) as sf:
-        compensated = sf.effects.compensate(effect, compensating(command))
+        try:
+            compensated = sf.effects.compensate(effect, compensating(command))
+        except NotApplied as error:
+            out.error("failed", f"not compensated: {error}", f"correct the command, then try again: {again}")
+            raise click.exceptions.Exit(exits.FAILED) from None
+        except Killed as error:
+            in_doubt = hints.command("effect", "list", "--in-doubt")
+            out.error("effect_in_doubt", f"{command[0]} {error}: the compensation is in doubt", in_doubt)
+            raise click.exceptions.Exit(exits.IN_DOUBT) from None
     show(out, _ended(compensated))
 
 

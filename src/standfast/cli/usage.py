@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from standfast import hints
 from standfast.cli.answers import One
 from standfast.cli.frame import Noun, option, scope_options
 from standfast.cli.open_store import opened
@@ -41,6 +42,9 @@ def list_(out: Out, by: str, since: str | None, limit: int, scope_choice: str | 
     """Sum tokens and cost by session, agent, model, day or repository. A list price is no bill."""
     with opened(load(outside=scope_choice == "global"), create=False) as sf:
         found = sf.usage.list(by=by, since=since, everywhere=scope_choice == "all", limit=limit)
+    other = hints.command(
+        "usage", "--by", "day" if by == "model" else "model", *[f"--{scope_choice}"] * bool(scope_choice)
+    )
     columns = ("responses", "input_tokens", "cached_input_tokens", "output_tokens")
     out.rows(
         [one.as_dict() | {"cost": one.cost, "list_price": one.list_price} for one in found],
@@ -51,7 +55,7 @@ def list_(out: Out, by: str, since: str | None, limit: int, scope_choice: str | 
             Column("list_price", "list price"),
         ],
         empty="no usage was recorded" + ("" if scope_choice == "all" else " here; everywhere: standfast usage --all"),
-        then="standfast import claude-code" if not found else "",
+        then=other if found else "standfast import claude-code",
     )
 
 

@@ -23,7 +23,7 @@ from standfast.admin.agents import hook_entries, jsonc, mcp_entries, skills
 from standfast.admin.agents.catalogue import AGENTS, ALIASES, BY_NAME, Agent, Scope
 from standfast.config import regular_files
 from standfast.config.people import for_people
-from standfast.errors import Conflict, InvalidInput, StandfastError
+from standfast.errors import Conflict, InvalidInput, StandfastError, close_matches
 
 BACKUP = ".standfast-backup"
 FILE_MAX_BYTES = 8 << 20
@@ -76,7 +76,9 @@ def agent_named(name: str) -> Agent:
     """An agent by its name, or by what people call it. Raises InvalidInput."""
     found = BY_NAME.get(ALIASES.get(name.lower(), name.lower()))
     if found is None:
-        raise InvalidInput(f"standfast does not know the agent {name!r}", f"one of: {', '.join(BY_NAME)}")
+        names = (*BY_NAME, "git-hooks")
+        meant = "".join(f"; did you mean {near}?" for near in close_matches(name.lower(), names))
+        raise InvalidInput(f"standfast does not know the agent {name!r}{meant}", f"one of: {', '.join(names)}")
     return found
 
 
