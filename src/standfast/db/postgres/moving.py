@@ -13,7 +13,7 @@ from standfast.db.tables import Table, carried
 
 
 class Made:
-    """The rows that were brought, in the transaction that brings them."""
+    """Read the loaded rows, in the transaction that loads them."""
 
     def __init__(self, connection: psycopg.Connection[Any], schema: int) -> None:
         self._connection = connection
@@ -38,7 +38,9 @@ def loading(
 
 
 def token(url: str) -> str:
-    """The move that brought the store in this database; empty for none. Waits until no other move can commit."""
+    """The id of the move that created the store in this database. Empty if there was none. Waits until no other move
+    can commit.
+    """
     with copying.locked(url) as connection:
         if connection.execute(b"SELECT to_regclass('standfast.meta') IS NULL").fetchall()[0][0]:
             return ""
