@@ -61,7 +61,9 @@ class FileLock:
         return int.from_bytes(os.pread(self._fd, 4, 0), "big")
 
     def note_changes(self, changes: int) -> None:
-        """For the lock's holder. On a full disk no number is noted: the processes then know only what they saw."""
+        """For the lock's holder. On a full disk no number is noted. Then each process knows only the checkpoints that
+        it saw.
+        """
         with suppress(OSError):
             os.pwrite(self._fd, changes.to_bytes(4, "big"), 0)
 
@@ -75,7 +77,7 @@ class FileLock:
 
 
 def busy(path: str, timeout_s: float) -> Busy:
-    """The refusal after a deadline: who is in the way, as far as this process can see."""
+    """The error after a deadline. It names the holder, if this process can see it."""
     pid = holder(path)
     who = f"process {pid} ({_command(pid)}) holds it" if pid else "a process outside this container holds it"
     return Busy(
@@ -114,7 +116,7 @@ def _open(path: str) -> int:
 
 
 def cannot_open(path: str, error: OSError) -> StorageError:
-    """The refusal of a file of the store that the system does not give us."""
+    """The error for a file of the store that the system did not open."""
     if isinstance(error, NotADirectoryError):
         return StorageError(
             f"{os.path.dirname(path)} is not a directory",
