@@ -1,4 +1,4 @@
-"""Findings of `doctor` about the daemon: whether it runs, whether it is well, and whether a loop needs it."""
+"""Findings of `doctor` about the daemon: whether it runs, whether its parts fail, and whether a loop needs it."""
 
 from __future__ import annotations
 

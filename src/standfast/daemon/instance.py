@@ -1,12 +1,12 @@
 """One daemon per data directory: a locked file that is never deleted.
 
-The kernel releases the lock when its holder dies, so a stale file, a
-recycled pid or garbage inside cannot keep a daemon from starting, nor make a dead one look alive.
-The text in the file only says who: pid, host, boot, pid namespace and start time, so that
-`daemon stop` never signals a process that merely got the number of a dead one. On a full disk the
-file may stay empty; the lock holds all the same, and the kernel is asked for the pid.
+The kernel releases the lock when its holder dies, so a stale file, a recycled pid or garbage in the file never keeps a
+daemon from starting. It never makes a dead daemon look alive.
+The text in the file only names the holder: pid, host, boot, pid namespace and start time. So `daemon stop` never
+signals a process that reuses the pid of a dead daemon. On a full disk the file may stay empty. The lock works then
+too, and the kernel names the pid.
 
-A file cannot see another machine. For that the daemon also holds the lease `daemon` in the store.
+The file does not show daemons of other machines, so the daemon also holds the lease `daemon` in the store.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 NAME = "daemon.pid"
 PADDED_BYTES = 256
-"""Written over in place, so that the next daemon needs no new space on a full disk."""
+"""Overwritten in place, so that the next daemon needs no new space on a full disk."""
 PATIENCE_S = 0.5
-"""A reader holds a shared lock for a moment."""
+"""A reader holds a shared lock for a short time."""
 
 
 class Found(NamedTuple):
@@ -65,7 +65,7 @@ class Instance:
                 raise
 
     def valid(self) -> bool:
-        """Whether the path still has the file that we lock. A lock on a deleted file excludes no other daemon."""
+        """Whether the path still names the file that we locked. A lock on a deleted file excludes no other daemon."""
         return _same(self._fd, self.path)
 
     def close(self) -> None:
@@ -81,9 +81,9 @@ class Instance:
 
 
 def find(directory: str, clock: Clock) -> Found:
-    """Who is the daemon of this data directory. Changes nothing.
+    """The daemon of this data directory. Changes nothing.
 
-    Raises UnsafeStorage if the file is a link or no file at all.
+    Raises UnsafeStorage if the file is a link or no regular file.
     """
     path = os.path.join(directory, NAME)
     try:
@@ -133,7 +133,7 @@ def running_already(found: Found) -> InProgress:
 
 
 def _open(path: str, flags: int) -> int:
-    """Open it, but no link, no special file and no file of another user."""
+    """Open it. Refuses a link, a special file and a file of another user."""
     try:
         fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except OSError as error:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from standfast.handle import Standfast
 
 FIRE_EVERY_US = 10 * SECOND_US
-"""At the latest: the clock may have been set."""
+"""The longest time between two checks, because the clock may have been set."""
 FIRE_ROUNDS = 100
 SWEEP_EVERY_US = 30 * SECOND_US
 COLLECT_EVERY_US = 6 * HOUR_US
@@ -70,7 +70,7 @@ class Firing:
 
 
 class Sweeping:
-    """Remove expired rows and unused rows. One sweep that fails delays no other."""
+    """Remove expired rows and unused rows. A failed sweep does not delay the others."""
 
     def __init__(self, sf: Standfast) -> None:
         self._clock = sf._store.caller.clock
@@ -110,7 +110,7 @@ def _bring_home(sf: Standfast) -> None:
 
 
 class Watching:
-    """Whether this process still serves the store it should, and still has its own lock."""
+    """Whether this process still serves the configured store and still holds its lock."""
 
     def __init__(self, settings: Settings, reload: Callable[[], Settings], guard: Instance) -> None:
         self._target = settings.target

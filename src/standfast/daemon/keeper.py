@@ -1,14 +1,14 @@
 """The keeper: a process beside each command of a loop. It stores the command's output and how the command ended.
 
-    python -I -S keeper.py PLACE        then one JSON object on stdin, up to its end
+    python -I -S keeper.py PLACE        then one JSON object on stdin, until its end
 
-The daemon can be killed at any moment. The keeper continues, enforces the timeout, and writes the result to PLACE,
+The daemon can be killed at any time. The keeper continues, enforces the timeout, and writes the result to PLACE,
 where the next daemon finds it. It opens no store. If stdin ends empty, it never starts the command.
 
-    PLACE/begun     the command has been started, or is about to be: from here on it may have acted
+    PLACE/begun     the command was started or is about to start: it may have acted
     PLACE/stdout    the first and last part of the output; the middle is counted and left out
     PLACE/stderr
-    PLACE/result    JSON, written last and whole: how it ended
+    PLACE/result    JSON: how the command ended; written last, by one rename
 
 The command is the leader of a process group in the keeper's session. At its timeout, or on
 request, the group gets SIGTERM, and SIGKILL after a grace period. A `lease` file has the
@@ -72,7 +72,7 @@ class Keeper:
         self.streams: dict[int, Ends] = {}
         self.ends = {"stdout": Ends(), "stderr": Ends()}
         self.why: str | None = None
-        """Why the keeper ended it: timed_out, cancelled or lost. None if it ended by itself."""
+        """Why the keeper ended the command: timed_out, cancelled or lost. None if it ended by itself."""
         self.failure: str | None = None
         self.pid = 0
         self.code: int | None = None

@@ -1,4 +1,4 @@
-"""The daemon's side of a keeper: started stopped, released, adopted, ended, read.
+"""The daemon's side of a keeper: start it, let its command begin, adopt it, end it, read its result.
 
 A keeper exists, and its identity is recorded, before the command does anything:
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 SPOOL = "runs"
 LEASE = "lease"
 NEVER_MAX_S = 10.0
-"""How long a keeper that is not wanted may take to end by itself."""
+"""How long a keeper may take to end by itself when the daemon no longer needs it."""
 RESULT_MAX_BYTES = 1024 * 1024
 
 
 class Result(NamedTuple):
-    """How a command ended, as its keeper wrote it down."""
+    """How a command ended, as its keeper recorded it."""
 
     code: int | None
     """Its exit code, negative for a signal; None if it never began."""
@@ -73,7 +73,7 @@ class RunOutputs:
         return os.path.join(self.directory, SPOOL, f"{run_id}.{attempt}")
 
     def start(self, run_id: str, attempt: int) -> Child:
-        """A keeper that waits for its command. It must not inherit anything of ours."""
+        """Start a keeper that waits for its command. It must not inherit descriptors or signals of the daemon."""
         place = self.place(run_id, attempt)
         shutil.rmtree(place, ignore_errors=True)
         os.mkdir(place, 0o700)
@@ -93,8 +93,9 @@ class RunOutputs:
         return Child(self, run_id, attempt, identity, self._ours.get(identity))
 
     def promise(self, until_us: int) -> float:
-        """Tell every keeper until when, in time awake, no other process may take over its run; that time on its
-        clock."""
+        """Send every keeper the time until which no other process may take over its run. Returns that time, by a clock
+        that stops while the machine sleeps.
+        """
         moment = keeper.now() + max(0, until_us - self.clock.mono_us()) / SECOND_US
         fd = os.open(self.lease + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         with open(fd, "w") as file:
@@ -116,7 +117,7 @@ class RunOutputs:
 
 
 class Child:
-    """One keeper: ours, or a predecessor's."""
+    """One keeper, of this daemon or of a dead one."""
 
     def __init__(
         self, spool: RunOutputs, run_id: str, attempt: int, identity: str, popen: subprocess.Popen[bytes] | None = None
@@ -161,20 +162,22 @@ class Child:
 
     @property
     def gone(self) -> bool:
-        """Whether it is known to be dead. A keeper of another machine is neither here nor gone."""
+        """Whether it is known to be dead. For a keeper of another machine the answer is unknown."""
         if self._popen is not None:
             return self._popen.poll() is not None
         return self.rebooted or is_gone(self.process, self.spool.clock)
 
     @property
     def rebooted(self) -> bool:
-        """Of this machine and data directory, before it was restarted: no process of that time is alive."""
+        """It belongs to this machine and data directory, before a restart. No process from before the restart is
+        alive.
+        """
         found, ours = parse_process(self.process), process(os.getpid(), self.spool.clock)
         return found is not None and found.host == ours.host and found.boot != ours.boot and self.known
 
     @property
     def known(self) -> bool:
-        """Whether its directory is here. A keeper of another data directory writes its result there."""
+        """Whether its directory is in our data directory. Otherwise it writes its result into another one."""
         return os.path.isdir(self.place)
 
     @property
@@ -228,7 +231,7 @@ class Child:
 
 
 def _signal(identity: str, clock: Clock, number: signal.Signals) -> None:
-    """To exactly this process: the descriptor is taken first, the identity compared after."""
+    """Send a signal to exactly this process: open its descriptor first, then compare the identity."""
     found = parse_process(identity)
     if found is None:
         return

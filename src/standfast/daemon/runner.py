@@ -46,7 +46,7 @@ _OURS_ALONE = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "
 
 
 class Going(NamedTuple):
-    """A run of ours and its keeper."""
+    """A run of this daemon and its keeper."""
 
     run: Run
     child: Child
@@ -74,7 +74,7 @@ class Work:
         self._host = os.uname().nodename
         self._going: dict[tuple[str, int], Going] = {}
         self._released: set[tuple[str, int]] = set()
-        """Runs whose keeper was released; adopted ones as well."""
+        """Runs whose keeper may start its command, adopted ones too."""
         self._look_us: int | None = None
         self.draining = False
 
@@ -82,12 +82,12 @@ class Work:
 
     @property
     def idle(self) -> bool:
-        """Nothing runs here, and every end is recorded."""
+        """No command runs here, and the end of each is recorded."""
         return not self._going
 
     @property
     def quiet(self) -> bool:
-        """Nothing runs here; an end may still have to be recorded."""
+        """No command runs here. Some ends may not be recorded yet."""
         return not any(one.child.here for one in self._going.values())
 
     def end_all(self, *, now: bool) -> None:
@@ -110,7 +110,7 @@ class Work:
         return min(ready_us, CHECK_EVERY_US if self._going else LOOK_EVERY_US)
 
     def follow(self, *, leads: bool) -> None:
-        """Work that a daemon on standby also does: handle runs that were begun on this machine."""
+        """A daemon on standby does this too: it handles runs that began on this machine."""
         now_us = self._clock.mono_us()
         if self._look_us is None or now_us - self._look_us >= LOOK_EVERY_US:
             self._take_over(leads=leads)
@@ -122,7 +122,7 @@ class Work:
     # -- beginning --------------------------------------------------------------------------------
 
     def _claim(self) -> int:
-        """Begin ready runs up to the limit; the microseconds until more may be ready."""
+        """Begin ready runs up to the limit. Returns the microseconds until more may be ready."""
         while len(self._going) < self._workers_max:
             # Read first: a claim is a write, and each write sends the notification that woke us.
             due_us = self._sf.loops.next_due_us(slots=False, accounts=self._accounts)
@@ -249,11 +249,11 @@ class Work:
         # In the scope and the repository of its loop, where people look for it.
         whose = self._sf.settings._replace(scope=run.scope, label=Label(run.git_dir, run.origin), outside=False)
         with handle.connect(whose, clock=self._clock) as sf:
-            # Beside the store: a run ends also while S3 does not answer.
+            # Stored beside the store, because a run must end also while S3 does not answer.
             return artifacts.put(sf._store, data, name=f"{run.id}.{run.attempt}.{name}", kind="log").id
 
     def _cancel(self) -> None:
-        """End runs that were cancelled, once."""
+        """Ask each cancelled run to end, once."""
         if not self._going:
             return
         for run in self._sf.runs.to_cancel(limit=PAGE):

@@ -3,8 +3,8 @@
     lock ─▶ store ─▶ ┌─ tick ─ wait for a slot, the bell, a child or a signal ─┐ ─▶ drain ─▶ give back
                      └─────────────────────────────────────────────────────────┘
 
-The store being busy, or a server being away, is weather: it is waited out here and in every part, and
-never ends the daemon. It ends on a signal, if the configuration names another store, or if it loses its lock file. It
+A busy store or an unreachable server never ends the daemon: this loop and every part wait and try again. It ends on a
+signal, if the configuration names another store, or if it loses its lock file. It
 then signals running commands and gives them time to end.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from standfast.handle import Standfast
 
 APART_S = 0.01
-"""However often the bell rings, the store is looked at no more often than this."""
+"""The shortest time between two reads of the store, however many notifications arrive."""
 NOTIFY_MAX_S = 1.0
 STATUS_EVERY_US = SECOND_US
 
@@ -45,7 +45,7 @@ class Ended(NamedTuple):
 
 
 class Service:
-    """One life of the daemon."""
+    """The daemon from its start to its end."""
 
     def __init__(self, settings: Settings, options: Options, say: Say, reload: Callable[[], Settings]) -> None:
         self.settings = settings
@@ -110,9 +110,8 @@ class Service:
         return ended
 
     def _drain(self, daemon: Daemon, ear: Ear, guard: Instance, signals: Signals, why: str) -> None:
-        """Nothing new begins; what runs may end by itself for a while, then it is ended, and every end recorded.
-
-        With the store away the ends stay with the keepers: the next daemon records them.
+        """Begin nothing new. Running commands get some time to end by themselves. Then the daemon ends them and
+        records every end. If the store is away, the keepers hold the results, and the next daemon records them.
         """
         _notify("STOPPING=1")
         self.say(f"{why}: ending")
@@ -148,7 +147,7 @@ class Service:
 
 
 def _notify(words: str) -> None:
-    """To systemd, if it started us and wants to know."""
+    """Notify systemd, if it started us and set NOTIFY_SOCKET."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return

@@ -1,8 +1,8 @@
 """The daemon's current state, in a file that any process can read.
 
-A small file in the data directory, replaced whole whenever something changes. It says nothing that is not
-also in the store, but it can be read while the store is away. It stays when the daemon dies: whether it
-is true is decided by the lock and the identity beside it, never by the file.
+A small file in the data directory, replaced whole whenever something changes. All of it is in the store too, but this
+file can be read while the store is away. The file stays when the daemon dies, so readers check the lock and the
+identity beside it, and never trust the file alone.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Status(NamedTuple):
     """The machine or process that fires and runs loops on this store, if it is not this one."""
     parts: list[dict[str, Any]]
     runs: list[dict[str, Any]]
-    """What it runs now."""
+    """The runs that are in progress."""
     counts: dict[str, int]
     note: str | None = None
-    """The reason why it ended, or the thing it waits for."""
+    """Why it ended, or what it waits for."""
     foreign: Sequence[dict[str, str]] = ()
     """Loops that are late and that this daemon may not run: loop, why, what to do."""
 

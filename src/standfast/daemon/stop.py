@@ -1,4 +1,4 @@
-"""Ending the daemon from another process: exactly that process, never one that reuses its pid."""
+"""End the daemon from another process. The signal never reaches a process that reuses its pid."""
 
 from __future__ import annotations
 

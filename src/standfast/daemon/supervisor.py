@@ -1,8 +1,8 @@
 """Supervision inside the daemon: each part fails alone, is restarted, and waits longer each time.
 
 A part does its work and returns when it wants to be called again. If the store is busy, its server is away or the
-disk is full, the part waits. After any other error the supervisor replaces the part by a new one. The other parts go
-on meanwhile.
+disk is full, the part waits. After any other error the supervisor replaces the part by a new one. The other parts
+continue meanwhile.
 
 There is one thread and no timer: `step` runs all work that is due by the given clock. So a test runs a year in
 seconds.
@@ -28,7 +28,7 @@ class Part(Protocol):
     """One thing the daemon does."""
 
     def step(self) -> int:
-        """Do the due work; the microseconds after which it wants to be called again at the latest."""
+        """Do the due work. Returns the most microseconds until the next call."""
 
 
 class PartState(NamedTuple):
@@ -43,7 +43,7 @@ class PartState(NamedTuple):
 
 
 class Supervised:
-    """A part with its history."""
+    """A part and its failures so far."""
 
     def __init__(self, name: str, make: Callable[[], Part], clock: Clock, say: Callable[[str], None]) -> None:
         self.name = name
@@ -55,7 +55,7 @@ class Supervised:
         self.state = PartState(name, "ok", clock.now_us(), 0, None)
 
     def step(self, *, woken: bool) -> int:
-        """Run it if it is due, or if it is well and an event came. Returns the microseconds until it is due again."""
+        """Run it if it is due, or if it works and an event came. Returns the microseconds until it is due again."""
         now_us = self._clock.mono_us()
         if now_us >= self._due_us or (woken and self.state.state == "ok"):
             self._due_us = self._clock.mono_us() + self._run()

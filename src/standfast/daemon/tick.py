@@ -1,6 +1,6 @@
 """One tick of the daemon: renew the lead, run every part that is due, return when the next one is due.
 
-It knows no signals, no threads and no real time: a test moves the clock and calls `tick`.
+It uses no signals, threads or real time: a test moves the clock and calls `tick`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Say = Callable[[str], None]
 
 class Options(NamedTuple):
     workers_max: int = WORKERS_MAX
-    """Commands that run at the same time at most."""
+    """The most commands that run at the same time."""
     grace_s: float = GRACE_S
     """How long they may continue after SIGTERM."""
 
@@ -76,7 +76,7 @@ class Daemon:
         self._held_back = ""
 
     def _made_work(self) -> Work:
-        """After a restart it finds running commands by the rows and the keepers' directories."""
+        """After a restart the rows and the keepers' directories show which commands run."""
         self.work = Work(self.sf, self.spool, self.options.workers_max, self.counts, self.say, self.accounts)
         self.work.draining = self.draining
         return self.work
@@ -106,7 +106,7 @@ class Daemon:
         return min(wait_us, WAIT_MAX_US)
 
     def _tell_held_back(self) -> None:
-        """Once a minute at most, and once for each transaction that keeps readers of the journal waiting."""
+        """At most once a minute, and once per transaction that delays readers of the journal."""
         now_us = self.clock.mono_us()
         if now_us < self._ask_held_back_us:
             return

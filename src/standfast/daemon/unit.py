@@ -17,7 +17,7 @@ from standfast.errors import Conflict, InvalidInput, NotFound
 NAME = "standfast.service"
 MARK = "# Written by `standfast daemon install`; `standfast daemon install --remove` takes it away."
 STOP_S = 30.0
-"""Beyond the grace of the commands: for the last writes to the store."""
+"""Added to the grace period of the commands, for the last writes to the store."""
 
 _TEXT = """{mark}
 [Unit]
@@ -44,7 +44,7 @@ WantedBy=default.target
 
 
 def text(*, environ: Mapping[str, str], data_dir: str, grace_s: float) -> str:
-    """The unit for this interpreter, this data directory and no password."""
+    """The text of the unit: this interpreter, this data directory, and no password."""
     command = " ".join(_quoted(word) for word in (sys.executable, "-P", "-m", "standfast", "daemon", "run"))
     environment = ""
     if "STANDFAST_DATA_DIR" in environ or store_name(environ) is not None:
@@ -59,7 +59,7 @@ def place(environ: Mapping[str, str]) -> str:
 
 
 def write(path: str, content: str) -> bool:
-    """Put it there, whole. False if it was there already. A unit of another program is left alone."""
+    """Write the unit with one rename. False if it was there already. A unit of another program stays as it is."""
     found = _read(path)
     if found == content:
         return False
@@ -93,7 +93,7 @@ def _read(path: str) -> str | None:
 
 
 def _quoted(word: str) -> str:
-    """One word for systemd: its own quoting, and nothing that could end the line."""
+    """One word in systemd's quoting, without a character that could end the line."""
     if any(ord(letter) < 32 for letter in word):
         raise InvalidInput(f"{word!r} cannot be in a unit")
     word = word.replace("%", "%%").replace("$", "$$")

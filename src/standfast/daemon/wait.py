@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class Signals:
-    """Signals as flags; one that comes while we wait ends the waiting."""
+    """Signals as flags. A signal ends a wait that is under way."""
 
     def __init__(self) -> None:
         self.asked = 0
-        """How often we were asked to end."""
+        """How many times the daemon was asked to end."""
         self._waiting = False
         self._noted = False
         self._before: dict[int, object] = {}

@@ -1,14 +1,13 @@
 """PostgreSQL through libpq: one schema, many machines, the server's own clock.
 
-`engine` is the story: a body runs inside a pipelined transaction on a pooled connection, and is
-run again where the server asks for it. `registry` keeps one engine per process and URL; `address`
-reads the URL and `connect` goes there; `wire` is the conversation on one connection and `values` what travels
-on it; `pool` lends connections;
-`tx` is the transaction a body sees; `faults` says what an error means, and `retry` how long to try again;
-`first_trip` judges the server; `migrate` brings the schema up; `notify` wakes other processes; `submit_threads` serve
-callers who do not wait; `user_queries` is what a person asks.
+Start with `engine`: a body runs inside a pipelined transaction on a pooled connection, and runs again if the server
+asks for it. `registry` keeps one engine per process and URL; `address` reads the URL and `connect` opens a connection;
+`wire` sends and receives on one connection, and `values` encodes and decodes; `pool` lends connections;
+`tx` is the transaction a body sees; `faults` classifies errors, and `retry` limits the retries; `first_trip` checks
+the server; `migrate` upgrades the schema; `notify` wakes other processes; `submit_threads` serve callers who do not
+wait; `user_queries` run a person's SQL.
 
-Nothing here belongs to a session of the server: every setting is local to a transaction, so
-that a transaction pooler may give each transaction another session. The driver is an extra of
+No state lives in a session of the server. Every setting is local to a transaction, so a transaction pooler may give
+each transaction another session. The driver is an extra of
 the package: this folder is imported only when a PostgreSQL URL is opened.
 """

@@ -1,8 +1,9 @@
 """Where the server is: the URL, and the other parameters for libpq.
 
-Two parameters are ours and are taken out before libpq sees the URL. `?pooler=transaction` says that there is a
-transaction pooler in between. `?owner=ROLE` says that the caller trusts the role that owns the store. Settings of the
-URL count. Missing timeouts get a default, because a network may go silent.
+Two parameters belong to standfast and are removed before libpq sees the URL. `?pooler=transaction` says that a
+transaction pooler is between us and the server. `?owner=ROLE` says that the caller trusts the role that owns the
+store. Settings of the
+URL count. Missing timeouts get a default, because a network may stop answering.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ class Address:
     def _given(self, plain: str) -> dict[str, str]:
         """The parts of the URL, as libpq parses them.
 
-        The driver quotes what it could not read, and that may be the password. Our error is raised after the
-        driver's was handled: it must not hang on ours as `__context__`, which error reports print.
+        The driver's error quotes the part that it could not read, which may be the password. So our error is raised
+        outside the `except` block. Otherwise the driver's error would be its `__context__`, which error reports print.
         """
         try:
             options = pq.Conninfo.parse(plain.encode())

@@ -1,6 +1,6 @@
 """Connect to the server through psycopg, and tell a server that is away from one that refuses the caller.
 
-psycopg tries each host in turn, each with its `connect_timeout`, and Ctrl-C is heard meanwhile.
+psycopg tries each host in turn, each with its `connect_timeout`. Ctrl-C interrupts it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def connect(address: Address) -> psycopg.Connection[Any]:
     except psycopg.Error as error:
         silent = isinstance(error, psycopg.errors.ConnectionTimeout)
         fault = _fault(address, str(error).strip() or type(error).__name__, silent=silent)
-    raise fault  # not above: psycopg's error holds the password, and would be its context
+    raise fault  # not in the `except` block: psycopg's error has the password, and would be the context of ours
 
 
 def _ready(connection: psycopg.Connection[Any]) -> psycopg.Connection[Any]:

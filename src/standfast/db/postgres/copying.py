@@ -28,11 +28,11 @@ _LOCAL = (
     b" set_config('lock_timeout', '30000', true), set_config('idle_in_transaction_session_timeout', '0', true)"
 )
 _READ = {("event", "xid"): "CAST(CAST(xid AS text) AS bigint)"}
-"""Columns that Python would not read as the number they are."""
+"""Columns whose type Python would not read as a number."""
 
 
 class Snapshot:
-    """One moment of a store."""
+    """A store as it was at one time."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection
@@ -78,7 +78,7 @@ def _stream(
 
 @contextmanager
 def locked(url: str) -> Iterator[psycopg.Connection[Any]]:
-    """A transaction that no migration and no load of the same database overlaps."""
+    """A transaction that excludes migrations and other loads of the same database."""
     address = Address(url)
     with spoken(address), connect(address) as connection, connection.transaction():
         connection.execute(b"SET LOCAL lock_timeout = '30s'")
@@ -107,7 +107,8 @@ def loading(
 ) -> Iterator[psycopg.Connection[Any]]:
     """Make a store of the rows of a copy, in one transaction that ends with the block.
 
-    `aside` is a name of ours: the schema that is there gets it first. Raises Conflict if the database has a store.
+    `aside` is a name that standfast chose. An existing schema is renamed to it first. Raises Conflict if the database
+    has a store.
     """
     address = Address(url)
     with spoken(address), connect(address) as connection, connection.transaction():
@@ -142,8 +143,9 @@ def put_meta(connection: psycopg.Connection[Any], values: Mapping[str, str]) -> 
 
 
 def carry_over(connection: psycopg.Connection[Any], aside: str, lacking: str, texts: Iterable[str]) -> int | None:
-    """Run statements that read the schema `aside`, in the transaction of `loading`; its last sequence number. None if
-    its tables are others, or `lacking` counts rows that it should have: then nothing was changed."""
+    """Run statements that read the schema `aside`, in the transaction of `loading`; Returns its last sequence
+    number. None, with nothing changed, if its tables are not those of a store, or `lacking` counts rows that are not there.
+    """
     try:
         with connection.transaction():
             if connection.execute(lacking.encode()).fetchall()[0][0]:

@@ -1,4 +1,4 @@
-"""The driver, which is an extra: callers get it from here, or an error with the install command."""
+"""The driver, which is an extra: callers get the module or an error with the install command."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class PostgresEngine(Engine):
         self._on_idle = on_idle
         self._on_migrate = on_migrate
         self._on_create = on_create
-        """Called before a store is created; raises where one must not be."""
+        """Called before a store is created. Raises if none may be created here."""
         self._inside = threading.local()
         self._prepare = False
         self._pool = Pool(self._dial)
@@ -227,7 +227,9 @@ class PostgresEngine(Engine):
                 raise
 
     def _end_if_replaced(self, error: BaseException) -> None:
-        """Another store is there, or it moved: this engine ends, and the next handle opens that store."""
+        """The database has another store, or the store moved. This engine ends, and the next handle opens the right
+        store.
+        """
         if isinstance(error, StorageError) and error.code == "store_replaced":
             away = self._moved_away()
             self.dead = away or error
@@ -242,7 +244,7 @@ class PostgresEngine(Engine):
         return moved_away(said) if said else None
 
     def _refuse_vanished(self, fault: Fault) -> None:
-        """A table of ours is missing: is it the whole store? Then this engine ends, and the handle says so."""
+        """A table of ours is missing. If the whole store is missing, this engine ends, and the error says so."""
         if fault.sqlstate not in first_trip.NO_SUCH_TABLE:
             return
         from standfast.db.store_memory import missing
@@ -320,7 +322,7 @@ class PostgresEngine(Engine):
             with self._lent(NOTIFY_S) as wire:
                 return user_queries.held_back(wire)
         except Fault:
-            return ""  # a hint: the reader itself reports the error
+            return ""  # only a hint: the reader reports the error itself
 
     def sync(self) -> None:
         # Nothing to wait for: a commit becomes visible here after it is on disk. The exception is a
@@ -399,7 +401,9 @@ class PostgresEngine(Engine):
         return self._bell.watch()
 
     def _ear(self) -> Callable[[Bell], Ear] | None:
-        """How to hear other processes: by LISTEN, or by Valkey behind a pooler. None behind a pooler alone."""
+        """How to receive notifications of other processes: by LISTEN, or by Valkey behind a pooler. None behind a
+        pooler without Valkey.
+        """
         direct = os.environ.get(DIRECT_URL, "").strip()
         if direct or self._prepare:
             address = Address(direct) if direct else self.address

@@ -1,13 +1,13 @@
 """Errors of the driver and the server: which are retried, and which of our errors each becomes.
 
-Inside this folder a failure is a `Fault`: the server's SQLSTATE and words, and whether the
-connection is gone. It becomes one of our errors here and nowhere else, without credentials.
+Inside this folder a failure is a `Fault`: the server's SQLSTATE and message, and whether the connection is lost. Only
+this module turns it into one of our errors, without credentials.
 
     the transaction lost a race        rerun the body                  40001, 40P01, 55P03, 23505
     the connection is gone             rerun on a new one, unless COMMIT was under way
     a pooler lost a prepared plan      prepare nothing any more, rerun     26000, 42P05
     the server became a standby        rerun elsewhere, until the deadline         25006
-    everything else                    said to the caller
+    everything else                    raised to the caller
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ ABSENT = "08001"
 REFUSED = "08004"
 """The server refused the login, or it was starting and is ready by now: one retry."""
 STANDSTILL = "25P03"
-"""The server ended an idle transaction. It does so before it reads another command, so that a COMMIT
-already on its way to it is known not to have happened."""
+"""The server ended an idle transaction. It does so before it reads another command, so a COMMIT that is in flight
+certainly did not happen.
+"""
 SCHEMA_DAMAGED = frozenset({"42P01", "42703", "3F000"})
 """A table, a column or the schema of ours is not there."""
 TOO_OLD = frozenset({STANDSTILL, "25P04"})

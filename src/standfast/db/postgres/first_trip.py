@@ -1,7 +1,7 @@
 """The first round trip: which server this is, whether its commits are durable, and which store it has.
 
-A server that would lose acknowledged writes is refused, like a directory that would. So is a store of a role that
-the caller neither belongs to nor names: the owner's triggers run with the rights of every later caller. The
+standfast refuses a server that would lose acknowledged writes. It also refuses a store whose owner is a role that the
+caller neither belongs to nor names, because the owner's triggers run with the rights of every later caller. The
 schema's version comes with the same trip and without a lock, because agents open a store
 thousands of times and migrate it once.
 """
@@ -39,8 +39,8 @@ SELECT CAST(current_setting('server_version_num') AS bigint) AS version,
         WHERE oid = to_regclass('standfast.meta')) AS table_owner
 """
 # Asked only if the owner is neither the caller nor the role that the URL names. A superuser could run code as anyone
-# without owning the store. Membership is read from the catalogue: pg_has_role says yes to every superuser, who has most
-# to lose.
+# without owning the store. Membership is read from the catalogue: pg_has_role is true for every superuser, who has
+# most to lose.
 STRANGERS = b"""
 WITH RECURSIVE mine (id) AS (
     SELECT oid FROM pg_roles WHERE rolname = current_user
@@ -72,7 +72,7 @@ class Found(NamedTuple):
     version_name: str
     standby: bool
     pooled: bool
-    """Another server process answers than the one that accepted the connection: there is a pooler."""
+    """The server process that answers did not accept the connection, so there is a pooler."""
     meta: dict[str, str]
     """Empty: the store is not there yet."""
     history: dict[int, str]
@@ -80,7 +80,7 @@ class Found(NamedTuple):
     ahead: bool
     """The last row of the journal has a transaction number that this cluster has not reached."""
     cluster: str
-    """The system identifier of the cluster; empty where this role may not know it."""
+    """The system identifier of the cluster. Empty if this role may not read it."""
 
     @property
     def schema(self) -> int:

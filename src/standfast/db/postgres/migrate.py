@@ -1,12 +1,12 @@
-"""Bringing the schema up to this version, while other processes open the store too.
+"""Upgrade the schema to this version, while other processes open the store too.
 
-The version was read without a lock; here it is read again under one. All pending steps are
-applied in one transaction, so a killed process leaves the old schema or the new one. The lock
-is one of the transaction's own (a pooler would lose one of the session's), and where even that
-is not enough, because two clients create one catalogue row, the loser tries again.
+The caller read the version without a lock. This module reads it again under one. All pending steps are
+applied in one transaction, so a killed process leaves the old schema or the new one. The lock belongs to the
+transaction, because a pooler would lose a lock of the session. If two clients create one catalogue row in spite of the
+lock, the loser tries again.
 
-`settle` is for a journal that has come from another cluster, by restore or move: the transaction
-numbers of its rows mean nothing here. It draws a line behind them.
+`settle` is for a journal that came from another cluster by restore or move. The transaction numbers of its rows mean
+nothing on this cluster, so `settled_seq` marks where they end.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _as_owner(connection: psycopg.Connection[Any]) -> None:
 
 
 def _make_room(connection: psycopg.Connection[Any]) -> None:
-    """The schema itself; one that an administrator made for us, and left empty, is taken as it is."""
+    """Create the schema. An empty schema that an administrator created is used as it is."""
     if _one(connection, "SELECT to_regnamespace('standfast') IS NULL"):
         connection.execute("CREATE SCHEMA standfast")
     elif _one(connection, "SELECT to_regclass('standfast.event') IS NOT NULL"):
@@ -125,7 +125,7 @@ def _apply(connection: psycopg.Connection[Any], migration: Migration) -> None:
 
 
 def cluster(connection: psycopg.Connection[Any]) -> str:
-    """The cluster's own name, or nothing where this role may not ask."""
+    """The cluster's system identifier. Empty if this role may not read it."""
     from standfast.db.postgres.driver import psycopg
 
     try:

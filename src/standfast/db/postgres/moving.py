@@ -12,7 +12,7 @@ from standfast.db.tables import Table, carried
 
 
 class Made:
-    """The rows that were brought, in the transaction that brings them."""
+    """Read the loaded rows, in the transaction that loads them."""
 
     def __init__(self, connection: psycopg.Connection[Any], schema: int) -> None:
         self._connection = connection
@@ -37,7 +37,7 @@ def loading(
 
 
 def meta(url: str) -> dict[str, str]:
-    """The facts of the store in this database; empty if there is none. Waits until no other move can commit."""
+    """The `meta` rows of the store in this database. Empty if there is none. Waits until no other move can commit."""
     with copying.locked(url) as connection:
         if connection.execute(b"SELECT to_regclass('standfast.meta') IS NULL").fetchall()[0][0]:
             return {}

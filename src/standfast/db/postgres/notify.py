@@ -1,13 +1,13 @@
 """Wake waiting callers: in this process at once, in others by NOTIFY; every waiter also polls.
 
 A NOTIFY inside a writing transaction would make all commits of the server queue up behind one
-lock. So it is sent afterwards, in a transaction of its own that waits for no disk, by a thread,
-at most one per 20 ms and process, and its failure is no caller's error. It is a hint. The promise
-is that a waiter looks again by itself, after a quarter of a second at first and then every
-two: notifications do not pass a transaction pooler.
+lock. So a thread sends it afterwards, in a transaction that does not wait for the disk, at most once per 20 ms and
+process. If it fails, no caller gets an error. It is only a hint: each waiter polls after 0.25 s at first and then
+every 2 s, because notifications do not pass a transaction pooler.
 
 Callers ring in their own thread, where an exception may hit them. So they touch only locks and queues that
-are C code: a lock that Python code takes, as that of `threading.Event`, could stay taken and stop all others.
+are C code: a lock that Python code takes, such as that of `threading.Event`, could stay locked and block all other
+callers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RECONNECT_MAX_S = 30.0
 
 
 class Ear(Protocol):
-    """A thread that hears the notifications of other processes."""
+    """A thread that receives the notifications of other processes."""
 
     ready: threading.Event
 
@@ -112,7 +112,7 @@ class Bell:
             listener.stop()
 
     def heard(self, tag: str) -> None:
-        """A notification came. Our own wakes nothing: the waiters of this process were woken before it was sent."""
+        """A notification came. Ignore our own, because the waiters of this process were woken before it was sent."""
         if tag != self.tag:
             self.wake()
 
@@ -192,7 +192,7 @@ class Listener:
         os.close(self._stop_write)
 
     def _run(self) -> None:
-        from standfast.db.postgres.driver import psycopg  # a sender does not need it
+        from standfast.db.postgres.driver import psycopg  # a process that only sends does not need it
 
         pause_s = 0.1
         stopped = False

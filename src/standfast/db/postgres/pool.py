@@ -1,12 +1,12 @@
 """Connections, lent to one transaction at a time; the one used last is lent first.
 
-Made in the caller's thread and only when one is needed: a refused password is the caller's
-error at once, a command of the shell starts no thread, and a fork finds nothing running.
-(`psycopg_pool` connects in threads of its own and tells the caller only that time is up.)
+The caller's thread opens a connection only when it needs one. So the caller gets the error of a refused password at
+once, a shell command starts no thread, and a fork copies no running thread.
+(`psycopg_pool` connects in its own threads, and the caller gets only a timeout.)
 
 An exception may hit a caller at any bytecode, so there is no count that a caller has to correct and no
 condition variable (its lock is taken by Python code, and could stay taken). A caller holds a `Permit`, of which
-there are ten. A permit that its caller lost is garbage; who waits for a permit replaces it.
+there are ten. If a caller loses its permit, the permit is collected as garbage, and a waiting caller makes a new one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from standfast.db.postgres.wire import Wire
 CONNECTIONS_MAX = 10
 IDLE_MAX_S = 300.0
 AGE_MAX_S = 3600.0
-"""A connection is renewed now and then, so that a new address of the server is noticed."""
+"""The age at which a connection is replaced, so that we notice a new address of the server."""
 LOOK_S = 0.1
 """How often a caller that waits for a permit looks for permits that were lost."""
 
@@ -140,7 +140,7 @@ class Pool:
         return {"open": idle + lent, "idle": idle, "waiting": len(self._waiting), "max": CONNECTIONS_MAX}
 
     def _close_old(self) -> None:
-        """Those that were not needed for long are at the left end."""
+        """The connections that were unused for the longest time are at the left end."""
         limit = time.monotonic() - IDLE_MAX_S
         try:
             while self._idle[0][0] < limit:

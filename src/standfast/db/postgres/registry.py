@@ -1,4 +1,4 @@
-"""One engine per process and URL, and what becomes of it when the process forks.
+"""One engine per process and URL, and what a fork does with it.
 
 After a fork the child leaves the parent's connections alone: it neither closes them nor writes to
 them, and opens its own on first use.

@@ -1,4 +1,4 @@
-"""Threads for callers who do not wait: an event loop hands in a body and gets a callback when it is on disk.
+"""Threads for callers who do not wait: an event loop queues a body and gets a callback when the commit is on disk.
 
 A few are enough: each holds one connection while it works. They start when they are needed and
 end when they have been idle for a while.
@@ -55,7 +55,7 @@ class Workers:
                 self._idle -= 1
 
     def close(self, timeout_s: float) -> None:
-        """Let them finish what was handed in."""
+        """Wait until they have finished the queued work."""
         with self._mutex:
             self._closed = True
             threads = list(self._threads)

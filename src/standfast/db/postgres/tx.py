@@ -134,9 +134,11 @@ class PostgresTx(Tx):
         self._wire = wire
         self._mode = mode
         self._alive = alive
-        """Raises where this transaction belongs to another process: the parent's, after a fork."""
+        """Raises if this transaction belongs to the parent, after a fork."""
         self.speak: Callable[[Exception], Exception] = lambda fault: fault
-        """How an error is raised: as a Fault for the engine, as our error for a caller that holds the transaction."""
+        """Whether an error is raised as a Fault, for the engine, or as our error, for a caller that holds the
+        transaction.
+        """
         self._began = time.monotonic()
         self._queued = 0
         self._known = False

@@ -1,4 +1,4 @@
-"""For people: their own queries, and what `doctor` and `status` show of a server."""
+"""A person's own queries, and the facts about a server that `doctor` and `status` show."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _refused(error: psycopg.Error, address: Address, *, lost: bool) -> Exception
 
 
 def facts(wire: Wire) -> Row:
-    """One round trip about the server and our part of it."""
+    """Facts about the server and our schema, in one round trip."""
     return _ask(wire, _FACTS)[0]
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from standfast.db.sql import Statement
 
 _PERCENT = re.compile(r"%%|%\((\w+)\)s")
-# First skip text that may hold a colon without being a parameter: strings, quoted names, comments, bodies, casts.
+# First skip text that may have a colon and is no parameter: strings, quoted names, comments, bodies, casts.
 _COLON = r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|\$(\w*)\$.*?\$\1\$|::|:([a-z_][a-z0-9_]*)"""
 _ESCAPED = rb"\\([0-3][0-7]{2}|\\)"
 _INT8, _FLOAT8, _BYTEA, _UNKNOWN = 20, 701, 17, 0
@@ -65,7 +65,7 @@ def _numbered(text: str) -> Query:
 
 
 def persons_query(text: str, params: Mapping[str, object]) -> Query:
-    """A person's text: only the names that are really given count as parameters."""
+    """A person's SQL: only names for which the caller gave a value are parameters."""
     names: list[str] = []
 
     def number(match: re.Match[str]) -> str:
@@ -127,7 +127,7 @@ def _text(name: str, value: str) -> bytes:
 
 
 def number(text: bytes) -> int | float:
-    """A `numeric`, which sums and averages are here: whole if it is written so."""
+    """A `numeric`, the type of sums and averages: an int if its text has no fraction."""
     return int(text) if text.lstrip(b"-").isdigit() else float(text)
 
 

@@ -1,9 +1,8 @@
 """The conversation on one connection: statements are queued, and one flush asks for all answers.
 
 This is libpq's pipeline mode, through `psycopg.pq`. psycopg's own pipeline
-sends each statement as it comes; here nothing leaves before `collect`, so that a transaction of any
-number of queued statements costs the round trips it must, and it is known at every moment whether
-COMMIT has left. (Measured on loopback: half the CPU of psycopg's pipeline.)
+sends each statement at once. This class sends nothing before `collect`, so queued statements cost no extra round trip,
+and we always know whether COMMIT was sent. (Measured on loopback: half the CPU of psycopg's pipeline.)
 
 An exception may hit the thread between a command and our note of it (a signal handler, Ctrl-C,
 `PyThreadState_SetAsyncExc`). So each step first clears `_exact` and sets it again at its end. A connection is
@@ -32,7 +31,7 @@ Plan: TypeAlias = tuple[bytes, tuple[int, ...]]
 """The identity of a prepared statement: its text and the types of its parameters."""
 
 PREPARED_MAX = 500
-"""Plans kept on one connection; what comes after is sent in full each time."""
+"""Most prepared plans on one connection. Later statements are sent in full each time."""
 OWED_S = 10.0
 _OK = frozenset({pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY})
 _NOTHING = Bound([], [], [])
@@ -118,7 +117,7 @@ class Wire:
             self.broken = self.broken or self._pg.flush() != 0
         except (Fault, psycopg.Error):
             self.broken = True
-        self._owed = True  # last: an exception before this line leaves a wire that is not reusable
+        self._owed = True  # last: after an exception before this line the wire is not reusable
 
     def _catch_up(self) -> None:
         """Take the answer that was left, before anything is sent: a pooler that sees two transactions
@@ -142,8 +141,8 @@ class Wire:
         """One round trip: the answers to everything queued. Raises the first Fault among them,
         after those before it were taken.
 
-        Asked for by Sync and not by Flush. Only after a Sync does the server count this session as
-        idle, and so end by itself an idle transaction.
+        It ends with Sync, not Flush. Only after a Sync does the server count this session as idle and apply its
+        timeout for idle transactions.
         """
         if not self._under_way:
             return

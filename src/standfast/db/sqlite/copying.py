@@ -1,4 +1,4 @@
-"""Copies of a SQLite file: one snapshot of it, holding it still, and rows that become a new file.
+"""Copies of a SQLite file: take one snapshot, stop all writers for a plain copy, and make a new file of rows.
 
 Closing a descriptor of the file drops the locks that a process has on it. So `snapshot` and `examine` are only for a
 process that does not have the file open: copies are taken in a child process.
@@ -23,7 +23,7 @@ from standfast.db.tables import OWN_META, Sum, Table, carried, line, up_to
 from standfast.errors import Busy, NotFound
 
 PAGES_PER_STEP = 8192
-"""32 MB of pages between two reports of the progress."""
+"""32 MB of pages between two progress reports."""
 _ARTIFACTS = "SELECT digest, max(size_bytes) FROM artifact WHERE uri NOT LIKE 's3:%' GROUP BY digest ORDER BY digest"
 _LAST = "SELECT COALESCE(max(seq), 0) FROM event"
 _PUT_META = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
@@ -56,7 +56,7 @@ def save(source: apsw.Connection, to: str, progress: Callable[[int, int], object
     with translated(to), closing(apsw.Connection(to)) as target:
         target.execute("PRAGMA synchronous=OFF")  # a temporary file: only the compressed one is synced
         source.execute("BEGIN").fetchall()
-        facts = _facts(source)  # reads, so the snapshot is pinned: the backup never starts again
+        facts = _facts(source)  # a read pins the snapshot, so the backup never starts again
         page_bytes = int(source.execute("PRAGMA page_size").get)
         with target.backup("main", source, "main") as backup:
             while not backup.done:
@@ -127,7 +127,7 @@ def sync(path: str) -> None:
 
 @contextmanager
 def frozen(path: str) -> Iterator[None]:
-    """No process writes, and the whole store is in the one file: a plain copy of it is complete.
+    """While the block runs, no process writes and the WAL is empty, so a plain copy of the file is complete.
 
     Writers of other processes wait up to DEADLINE_S. Raises Busy while a reader keeps the log from being emptied.
     """
@@ -191,7 +191,9 @@ def carry_over(path: str, old: str, lacking: str, texts: Iterable[str]) -> int |
 
 
 def load(path: str, schema: int, rows: Iterable[tuple[Table, Iterator[list[Any]]]]) -> None:
-    """Make the file `path` of the rows of a copy, in one transaction. Triggers come last, they would cost 5 times."""
+    """Make the file `path` of the rows of a copy, in one transaction. Triggers come last, because they would make the
+    inserts 5 times slower.
+    """
     caller = Caller(actor="restore", holder="restore", scope="", clock=SYSTEM)
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     with translated(path), closing(opened(path, flags)) as connection, connection:
@@ -207,7 +209,7 @@ def load(path: str, schema: int, rows: Iterable[tuple[Table, Iterator[list[Any]]
             marks = ", ".join("?" * len(table.columns))
             text = f"INSERT INTO {table.name} ({', '.join(table.columns)}) VALUES ({marks})"
             connection.executemany(text, values)
-        # A cursor of PostgreSQL goes on in the order of its transactions up to here: see `journal.following`.
+        # Up to here, a cursor from PostgreSQL continues in the order of its transactions: see `journal.following`.
         connection.execute(
             "INSERT INTO meta SELECT 'settled_seq', trim(? || ',' || max(seq), ',') FROM event HAVING max(seq) > 0",
             (settled,),

@@ -11,7 +11,7 @@ other processes commit meanwhile. A WAL is valid up to its first gap, so one fsy
 A batch runs without savepoints first. If a body fails, the batch is rolled back and runs again with a savepoint
 around each body: the failing one fails alone.
 
-An engine dies rather than guess: after a failed fsync, a replaced file or a damaged page it refuses further work,
+An engine never guesses: after a failed fsync, a replaced file or a damaged page it refuses further work,
 and the store opens a new one. Before a fork it closes, because SQLite's account of its locks is wrong in the child.
 """
 
@@ -59,10 +59,10 @@ T = TypeVar("T")
 
 LOG_MAX_BYTES = 64 * 1024 * 1024
 LOG_IDLE_BYTES = 8 * 1024 * 1024
-"""Twice the size that SQLite reuses; `care` gives back more than that."""
+"""Twice the size that SQLite reuses. `care` truncates a WAL that is larger."""
 CARE_WAIT_S = 1.0
 SLOW_BATCH_S = 0.05
-"""Past this, the rest of a batch waits for the next one: no process holds the lock for long."""
+"""After this time the rest of a batch waits for the next commit, so that no process holds the lock for long."""
 REPLACED_S = 2.0
 """How long an open waits for a process that closes or reopens a store whose files were replaced."""
 CHECKPOINT_FRAMES = 1000
@@ -83,7 +83,7 @@ PRAGMA trusted_schema=OFF; PRAGMA secure_delete=ON
 
 
 class _Here(threading.local):
-    """What belongs to the current thread."""
+    """State of the current thread."""
 
     hold: Hold | None = None
     """Its open `with sf.transaction()` block."""
@@ -110,7 +110,7 @@ class SqliteEngine(Engine):
         self._saved_in: str | None = None
         """The copy that was saved after the files were removed."""
         self._on_create = on_create
-        """Called before a store is created; raises where one must not be."""
+        """Called before a store is created. Raises if none may be created here."""
         if location.is_empty(path):
             on_create()
         self.path = self.identity = location.prepare(path, allow_unsafe=allow_unsafe)
@@ -196,11 +196,9 @@ class SqliteEngine(Engine):
         self._opened = True
 
     def _heal(self) -> None:
-        """An fsync failed in some process: the WAL may not be on disk, and the kernel believes it is.
-
-        So the log is written again, byte for byte: that makes its pages dirty again, and the sync
-        that follows is an honest one. A checkpoint would not do: until the log is whole on disk, nothing
-        of it may reach the database.
+        """An fsync failed in some process: the WAL may not be on disk, although the kernel has marked its pages clean.
+        So rewrite the WAL byte for byte: its pages are dirty again, and the next fsync really writes them. A
+        checkpoint does not help: no page of the WAL may reach the database before the whole WAL is on disk.
         """
         healing = self._wound + ".healing"
         with suppress(FileNotFoundError):
@@ -240,8 +238,9 @@ class SqliteEngine(Engine):
             self._on_idle(self)
 
     def close(self, timeout_s: float = 10.0, *, why: BaseException | None = None) -> bool:
-        """Serve what waits, then close. False after `timeout_s`: a reader is still in use, or the writer thread
-        waits for another process's lock. Then the engine stays open."""
+        """Serve waiting callers, then close. False after `timeout_s` if a reader is still in use or the writer thread
+        waits for the lock of another process. The engine then stays open.
+        """
         if self._is_closed() or self._forks != forks.count():
             return True
         self._refuse_inside()
@@ -359,7 +358,7 @@ class SqliteEngine(Engine):
         self._close_after_alarm()
 
     def _explain(self, served: list[Body]) -> None:
-        """A body that reads pages of another store may fail in any way. The alarm is its error then."""
+        """A body that reads pages of another store may fail in any way. Its caller gets the identity alarm instead."""
         with suppress(OSError):
             try:
                 self._files.check()
@@ -432,7 +431,7 @@ class SqliteEngine(Engine):
         return [body for body in batch if body not in again]
 
     def _checkpoint_if_due(self) -> None:
-        """Between two transactions, under the file lock."""
+        """Called between two transactions, under the file lock."""
         if self._frames < self._checkpointed:  # the WAL was restarted
             self._checkpointed = 0
         if self._frames - self._checkpointed >= CHECKPOINT_FRAMES:
@@ -479,7 +478,9 @@ class SqliteEngine(Engine):
             raise forks.refused()
 
     def _check_fence(self) -> None:
-        """Another connection committed since our last commit. Is it still our store, and may we still write?"""
+        """Another connection committed since our last commit: check that it is still our store and that we may
+        write.
+        """
         store_id, epoch, min_writer, _, moved = migrate.identity(self.connection)
         mine, there = (self.store_id, self.epoch), (store_id, epoch)
         try:
@@ -556,7 +557,7 @@ class SqliteEngine(Engine):
         return False
 
     def failed(self, error: BaseException) -> None:
-        """The writer thread ended because of a defect: every caller is refused, and the store opens a new engine."""
+        """The writer thread ended because of a defect. Refuse every caller; the store then opens a new engine."""
         lost = CommitUnknown(f"the writer thread failed: {error!r}", "look the write up by its key before repeating it")
         lost.__cause__ = error
         self.dead = self.dead or lost
@@ -568,8 +569,8 @@ class SqliteEngine(Engine):
             return error
         ours = library.translated(error, self.path)
         ours.__cause__ = error
-        # If SQLite cannot open a file for writing, be it for a moment (too many open files), it opens the file
-        # for reading and keeps it so: the next call opens all of them again.
+        # If SQLite cannot open a file for writing, even once (too many open files), it opens the file for reading and
+        # keeps it read-only. The next call opens all of them again.
         if isinstance(ours, Corrupt) or isinstance(error, (apsw.IOError, apsw.ReadOnlyError)):
             self.dead = ours
         return ours
@@ -607,7 +608,7 @@ class SqliteEngine(Engine):
         return alarm
 
     def _rescue(self) -> str:
-        """The files have lost their names, and end with the last process that has them open: save them in a copy.
+        """The files have lost their names and disappear when the last process closes them: save them in a copy.
 
         In the writer thread, before any caller is answered, and once. Returns the id of the copy, if one was taken.
         """
@@ -718,13 +719,13 @@ class SqliteEngine(Engine):
         }
 
     def care(self) -> None:
-        """Empty a WAL that has grown, while little is going on."""
+        """Truncate a WAL that has grown, while there are few writes."""
         if self._outgrown(LOG_IDLE_BYTES):
             self._caring = True
             self._truncate_log(wait_s=CARE_WAIT_S)
 
     def _care(self) -> None:
-        """The log outgrew its bound, because a reader pinned it: give the space back, off the hot path."""
+        """A reader pinned the WAL, so it outgrew its limit: truncate it, off the hot path."""
         if self._outgrown(LOG_MAX_BYTES):
             self._caring = True
             threading.Thread(target=self._truncate_log, name="standfast-care", daemon=True).start()

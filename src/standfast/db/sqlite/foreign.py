@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 BUSY_MS = 2000
 STEPS = 10_000
-"""Instructions of SQLite between two looks at the clock."""
+"""Instructions of SQLite between two checks of the deadline."""
 
 
 class ForeignDatabase:
@@ -39,7 +39,7 @@ class ForeignDatabase:
             yield dict(zip(names, row, strict=True))
 
     def has(self, table: str) -> bool:
-        """Whether there is such a table: no view and no virtual table, whose rows a query or a module makes up."""
+        """Whether there is such an ordinary table. A query or a module computes the rows of a view or virtual table."""
         known = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND rootpage > 0 AND name = ?"
         return any(self.rows(known, (table,)))
 

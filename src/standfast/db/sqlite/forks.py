@@ -1,4 +1,4 @@
-"""How often this process is a fork of the one that began: an inherited transaction is recognised by it.
+"""The number of forks between this process and the first one. It shows whether a transaction was inherited.
 
 A forked child has no writer thread, and SQLite's account of its locks is wrong there. Every transaction
 remembers the count at its begin. In a child the count differs, so its statements are refused before SQLite

@@ -3,7 +3,7 @@
 The check reads every page and may take minutes, longer than a read of ours may pin its snapshot. A process that
 has the file open may not open it a second time: closing that descriptor would drop its locks. A child may.
 
-The quick check reads every page, and those that no table uses. The full check then compares the indexes of each
+The quick check reads every page, also those that no table uses. The full check then compares the indexes of each
 table with its rows, one table after the other: SQLite reports no progress within one check of the whole file.
 """
 
@@ -87,7 +87,7 @@ def _complaints(connection: Any, ways: str) -> Iterator[str]:
 
 
 class _Report:
-    """Print how far the check is, five times a second, and let it continue."""
+    """Print the progress five times a second, and let the check continue."""
 
     def __init__(self) -> None:
         self._next_s = time.monotonic() + REPORT_EVERY_S

@@ -31,7 +31,7 @@ def safe(version: str) -> bool:
 
 
 RETRYABLE = (apsw.BusyError, apsw.ProtocolError)
-"""Another connection is in the way: BUSY with all its variants, and PROTOCOL. Wait and try again."""
+"""Another connection blocks this one: BUSY in all variants, and PROTOCOL. Wait and try again."""
 
 
 SCHEMA_DAMAGED = ("no such table", "no such column", "has no column named")
@@ -39,7 +39,7 @@ SCHEMA_DAMAGED = ("no such table", "no such column", "has no column named")
 
 
 def translated(error: apsw.Error, path: str) -> StorageError:
-    """The error of the library in our words. RETRYABLE ones are handled before they get here."""
+    """Our error for an error of the library. RETRYABLE ones are handled before they get here."""
     from standfast.errors import Busy, Corrupt, schema_damaged
 
     match error:
@@ -71,7 +71,7 @@ def translated(error: apsw.Error, path: str) -> StorageError:
 
 
 def pause(longest_s: float) -> None:
-    """Let others have a moment, of any length: two that wait for each other must not meet again."""
+    """Sleep for a random time, so that two processes that wait for each other do not collide again."""
     from random import uniform
 
     time.sleep(uniform(0.001, longest_s))

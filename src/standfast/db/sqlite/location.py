@@ -1,8 +1,8 @@
-"""Where a database file may live, and making that place private.
+"""Where a database file may be, and making its directory private.
 
-A write-ahead log needs shared memory and real locks: network file systems give neither, and
-folders that are synchronised behind our back replace files under a running process. Both lose
-data without an error, so both are refused, unless the caller insists.
+A write-ahead log needs shared memory and working locks. Network file systems have neither, and a file-sync program
+replaces files of a running process. Both lose data without an error, so both are refused unless the caller allows
+them.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def file_system(directory: str) -> str:
 
 
 def mounted_file(path: str) -> str | None:
-    """A file of this database that is itself mounted, as `docker run -v FILE:FILE` does it."""
+    """A file of this database that is a mount of its own, as with `docker run -v FILE:FILE`."""
     if sys.platform != "linux":
         return None
     files = (path, f"{path}-wal", f"{path}-shm")
@@ -197,7 +197,7 @@ def _unescape(text: str) -> str:
 
 
 def make_private(directory: str) -> None:
-    """The directory and what leads to it, for its owner alone; existing directories stay as they are."""
+    """Make the directory and its parents, private to their owner. Existing directories stay as they are."""
     if os.path.isdir(directory):
         return
     parent = os.path.dirname(directory)

@@ -67,8 +67,9 @@ class FileLock:
         return noted(self._fd)
 
     def note(self, changes: int, salt: int, base: int) -> None:
-        """The change counter now, the salt of the WAL, and the change counter when that WAL began. For the lock's
-        holder. On a full disk nothing is noted: the processes then know only what they saw."""
+        """Write the change counter now, the salt of the WAL, and the change counter when that WAL began. For the lock's
+        holder. On a full disk nothing is noted. Then each process knows only what it saw.
+        """
         with suppress(OSError):
             os.pwrite(self._fd, _NOTE.pack(changes, salt, base), 0)
 
@@ -93,7 +94,7 @@ def noted(fd: int) -> tuple[int, int, int]:
 
 
 def busy(path: str, timeout_s: float) -> Busy:
-    """The refusal after a deadline: who is in the way, as far as this process can see."""
+    """The error after a deadline. It names the holder, if this process can see it."""
     pid = holder(path)
     who = f"process {pid} ({_command(pid)}) holds it" if pid else "a process outside this container holds it"
     return Busy(
@@ -132,7 +133,7 @@ def _open(path: str) -> int:
 
 
 def cannot_open(path: str, error: OSError) -> StorageError:
-    """The refusal of a file of the store that the system does not give us."""
+    """The error for a file of the store that the system did not open."""
     if isinstance(error, NotADirectoryError):
         return StorageError(
             f"{os.path.dirname(path)} is not a directory",

@@ -1,4 +1,4 @@
-"""Bringing a file's schema up to this version, while other processes open it too.
+"""Upgrade a file's schema to this version, while other processes open it too.
 
 The caller holds the file lock. The version is read again inside the transaction, all pending
 steps are applied in that one transaction, and `user_version` moves with them: a killed process
@@ -53,7 +53,7 @@ def migrate(connection: apsw.Connection, caller: Caller, migrations: Sequence[Mi
 
 
 def _found(connection: apsw.Connection, migrations: Sequence[Migration]) -> int:
-    """The schema of this store; a newer one and another history are refused."""
+    """The schema of this store. Raises for a newer schema and for other migrations."""
     found, history = version(connection), {}
     if connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'migration' AND type = 'table'").get:
         history = dict(connection.execute("SELECT version, checksum FROM migration"))

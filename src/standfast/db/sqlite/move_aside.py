@@ -1,7 +1,6 @@
-"""Moving a store's files aside, so that the next open finds an empty place.
-
-The database goes first: from then on the place is empty, and a killed move never leaves a database without
-its log. The log is emptied into the database before, under the lock that all writers take. A process that
+"""Move a store's files aside, so that the next open finds no store. First the WAL is written into the database, under
+the lock that all writers take. Then the database is moved first, so a killed move never leaves a database without its
+WAL. A process that
 has the store open keeps its descriptors, finds that they have another name, and reports the store missing.
 """
 

@@ -1,4 +1,4 @@
-"""Moving a store out of a SQLite file, or into one: its rows by the table catalogue."""
+"""Move a store out of a SQLite file or into one, with the rows of all tables in the catalogue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from standfast.db.tables import Table, carried
 
 
 class Snapshot:
-    """One moment of a file that this process does not have open."""
+    """A snapshot of a file that this process does not have open."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
@@ -47,9 +47,8 @@ def snapshot(path: str) -> Iterator[Snapshot]:
 def loading(
     path: str, schema: int, rows: Iterable[tuple[Table, Iterator[list[Any]]]], meta: dict[str, str], aside: str
 ) -> Iterator[Snapshot]:
-    """Make the file `path` of these rows. It gets its name when the block has ended without an error.
-
-    `aside` is a directory for the store that is there: it moved away before.
+    """Make the file `path` of these rows. The file gets its name when the block ends without an error. `aside` is a
+    directory for an existing store, which moved away before.
     """
     make_private(os.path.dirname(path))
     incoming = f"{path}.moving"

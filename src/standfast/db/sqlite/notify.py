@@ -1,10 +1,9 @@
-"""A bell beside the database: rung after each commit, heard by waiting processes.
+"""A notification file beside the database: touched after each commit, watched by waiting processes.
 
-The bell is a file of one byte. On Linux ringing reads the byte, which leaves nothing to be
-written to disk, and a waiter sleeps in the kernel until then; elsewhere ringing rewrites
-it, and a waiter looks at its time. It is a hint and nothing more: who is woken looks again, and who sleeps
-looks again after its timeout anyway. The log itself is no bell: it changes before a commit
-is visible.
+The file has one byte. On Linux a notification reads the byte, which causes no write to disk, and a waiter sleeps in
+inotify. On other systems a notification rewrites the byte, and a waiter polls the file's time. It is only a hint: a
+waiter reads the store after it wakes, and after its timeout anyway. Waiters cannot watch the WAL instead, because it
+changes before a commit is visible.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _pread = os.pread
 
 
 class Bell:
-    """The ringing side: one descriptor per engine."""
+    """The sending side: one descriptor per engine."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -34,7 +33,7 @@ class Bell:
             os.pwrite(self._fd, b"!", 0)
 
     def ring(self) -> None:
-        # A full disk must not turn a durable commit into an error: waiters look again anyway.
+        # A full disk must not turn a durable commit into an error. Waiters poll anyway.
         try:  # `suppress` would be three calls more for each commit
             if _LINUX:
                 _pread(self._fd, 1, 0)
@@ -48,7 +47,7 @@ class Bell:
 
 
 def watch(path: str) -> Watch:
-    """Wait for the bell, the best way this system has."""
+    """Wait for a notification, by inotify or by polling."""
     if not _LINUX:
         return _Poll(path)
     try:

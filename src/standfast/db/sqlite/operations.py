@@ -1,6 +1,6 @@
 """The operations of the writer thread: a body, a call, or a transaction to hold.
 
-An operation carries its question to the thread and the answer back. The caller waits on a lock of the
+An operation carries a request to the thread and the answer back. The caller waits on a lock of the
 operation's own, so an exception in one caller touches no other caller's operation.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Operation:
-    """One question to the writer thread. The thread sets `result` or `error`, then answers."""
+    """One request to the writer thread. The thread sets `result` or `error`, then answers."""
 
     __slots__ = ("_answered", "begun", "error", "gone", "result")
 
@@ -33,9 +33,9 @@ class Operation:
         self.result: Any = None
         self.error: BaseException | None = None
         self.begun = False
-        """Set by the thread while it serves this: it cannot be withdrawn then."""
+        """Set by the thread while it serves this operation, which cannot be withdrawn then."""
         self.gone = False
-        """Set by the caller: it does not want this any more."""
+        """Set by the caller that no longer needs this operation."""
         self._answered = answered = threading.Lock()
         answered.acquire()
 
@@ -83,7 +83,7 @@ class Body(Operation):
         return not self.gone and self.wanted()
 
     def run(self, cursor: apsw.Cursor) -> None:
-        """A refusal that the function raises before it wrote anything is its answer: nothing is rolled back."""
+        """If the function raises a refusal before it writes, that is its answer, and nothing is rolled back."""
         tx, before = SqliteTx(cursor, self.caller), cursor.connection.total_changes()
         try:
             self.result = self.function(tx)
@@ -166,7 +166,7 @@ class Hold(Operation):
                 raise self._translated(error) from error
 
     def give_back(self, *, commit: bool) -> None:
-        """Tell the thread how the transaction ends."""
+        """Give the thread the outcome: commit or roll back."""
         self.commits, self._asked = commit, None
         self._call_thread()
 

@@ -1,8 +1,8 @@
 """Readers: a few connections that cannot write, each lent to one caller at a time.
 
 A read sees one snapshot and never waits for a writer. But a snapshot pins the log: while it
-is open, the WAL grows and every write costs more. So a read has an age limit, enforced from
-inside SQLite, and connections are lent for the length of one body only.
+is open, the WAL grows and every write costs more. So SQLite enforces an age limit for each read, and a connection is
+lent for one body only.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Readers:
             reader.connection.close()
 
     def lend(self) -> Loan:
-        """Count one more connection in use: these, and those of a stream or the caretaker."""
+        """Count one more connection in use. Streams and the care thread count too."""
         with self._mutex:
             if self._closed:
                 raise Closed
@@ -133,7 +133,7 @@ _PRAGMAS = frozenset(
 
 
 def reads_only(action: int, first: str | None, second: str | None, *_: str | None) -> int:
-    """Whether a part of a person's query may run: asked by SQLite while it prepares it."""
+    """Whether a part of a person's query may run. SQLite asks while it prepares the query."""
     reading = action in _READING and (action != apsw.SQLITE_PRAGMA or first in _PRAGMAS)
     return apsw.SQLITE_OK if reading else apsw.SQLITE_DENY
 
@@ -141,7 +141,7 @@ def reads_only(action: int, first: str | None, second: str | None, *_: str | Non
 def stream(
     connection: apsw.Connection, text: str, params: dict[str, object] | None, give_back: Callable[[], None]
 ) -> Iterator[Row]:
-    """Rows of a person's query, as they come; anything but reading is refused by name."""
+    """Stream the rows of a person's query. Everything but reading is refused, and the error names it."""
     try:
         connection.execute("PRAGMA query_only=1").fetchall()
         connection.authorizer = reads_only

@@ -1,8 +1,6 @@
-"""One engine per process and file, and what becomes of it when the process forks.
-
-SQLite keeps its own account of the locks a process holds, per file. Two engines would drop each
-other's; and in a forked child that account is simply wrong. So engines are shared, and closed
-before a fork: parent and child each open their own again.
+"""One engine per process and file, and what a fork does with it. SQLite tracks the locks of a process per file. Two
+engines would drop each other's locks, and in a forked child the tracked locks are wrong. So all handles share one
+engine. It closes before a fork, and parent and child each open their own.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ _registry_lock = threading.RLock()
 _parents: list[SqliteEngine] = []
 """Engines that could not be closed: a forked child that collected one would close the parent's files."""
 _forked: set[str] = set()
-"""Files that were in use when this process was forked off: not to be opened in it."""
+"""Files that were in use when this process was forked. It must not open them."""
 
 
 def open_engine(
@@ -70,7 +68,7 @@ def _close(engine: SqliteEngine) -> None:
         if _engines.get(engine.path) is engine:
             del _engines[engine.path]
     if engine.inside or not engine.close():
-        _parents.append(engine)  # a forked child must never collect it
+        _parents.append(engine)  # kept, because a forked child must never collect it
         engine.close_later()
 
 

@@ -21,7 +21,7 @@ class SqliteTx(Tx):
     dialect = "sqlite"
 
     def __init__(self, cursor: apsw.Cursor, caller: Caller) -> None:
-        """The cursor serves statement after statement: each is stepped to its end before the next one begins."""
+        """One cursor runs all statements: each is stepped to its end before the next one begins."""
         self.caller = caller
         self._now_us = None
         self.after = None
@@ -46,7 +46,7 @@ class SqliteTx(Tx):
             if first is None:
                 return None
             names = _name_columns(statement, cursor)
-            # A statement with RETURNING has done its work only when it was stepped to its end.
+            # A statement with RETURNING is complete only after its last step.
             for _ in cursor:
                 pass
             return dict(zip(names, first, strict=True))
@@ -104,7 +104,7 @@ UNFIT = (UnicodeError, OverflowError)
 
 
 def refused(params: Mapping[str, object], error: Exception) -> StandfastError:
-    """The library could not take one of these, or read a stored value; name it in the message."""
+    """SQLite refused one of the parameters, or could not read a stored value. The message names it."""
     if isinstance(error, UnicodeDecodeError):
         return Corrupt("a text in the store is not text any more: its bytes have changed", "standfast doctor")
     for name, value in params.items():

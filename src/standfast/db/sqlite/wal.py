@@ -1,4 +1,5 @@
-"""Protections that SQLite itself does not have: locks that last, and proof that the files are still the store's.
+"""Protections that SQLite does not have: locks that no other close can drop, and a check that the files are still the
+store's.
 
 *Locks.* POSIX locks belong to the process, and any `open(db).close()` in it, by any library or tool,
 drops SQLite's locks silently. The next foreign process that closes the file then deletes the WAL under us, and
@@ -51,14 +52,14 @@ _MARK = 0x40000200
 """The first byte past the range that SQLite locks."""
 _LINUX = sys.platform == "linux"
 _TRIES = 100
-"""Reads of a file that another process may be changing at this moment, a millisecond apart."""
+"""How many times to read a file that another process may be changing, 1 ms apart."""
 _INDEX = struct.Struct("=14xHII8x8s56xI28xI4x")
 _WAL_HEADER_BYTES = 32
 SIDE_FILES = ("-wal", "-shm")
 
 
 class Descriptor:
-    """An open file of ours. It is closed with its last reference, also after an exception at any bytecode."""
+    """An open file. It is closed with its last reference, also after an exception at any bytecode."""
 
     __slots__ = ("fd",)
 
@@ -252,7 +253,7 @@ class Files:
             raise _alarm(self._directory, "was removed or replaced")
 
     def _check_contents(self) -> None:
-        """Directory, database and WAL fit each other, the WAL index, and what the last check saw.
+        """Check that directory, database, WAL and WAL index agree with each other and with the last check.
 
         The header changes when any process checkpoints; a checkpoint after VACUUM makes the file smaller. A header that
         is wrong stays wrong, so the alarm comes at once: a checkpoint could put a valid header back meanwhile.
@@ -302,7 +303,7 @@ class Files:
         self._lock.note(max(self.changes, 0), now, base)
 
     def _overwritten(self) -> CommitUnknown:
-        """The other processes get the alarm too: no header has a change counter as high as the one noted now."""
+        """Make the other processes raise the alarm too: note a change counter that no header reaches."""
         self._lock.note_alarm()
         return _alarm(os.fsdecode(self._names[0]), "was overwritten or truncated", code=OVERWRITTEN)
 
@@ -345,7 +346,8 @@ class Header(NamedTuple):
         return cls(found, 65536 if page_size == 1 else page_size, *numbers)
 
     def follows(self, last: Header) -> bool:
-        """Whether checkpoints can have made `last` into this. A new store's id is in the WAL until the first one.
+        """Whether checkpoints can have changed the header from `last` to this one. A new store's id is in the WAL
+        until the first one.
 
         A power loss in a checkpoint leaves a torn header; page 1 is then in the WAL, and the next checkpoint writes it.
         """
@@ -369,7 +371,7 @@ _readlink = os.readlink
 
 
 def _tries() -> Iterator[None]:
-    """Once, then again after short pauses: another process may checkpoint between two reads."""
+    """Try again after short pauses, because another process may checkpoint between two reads."""
     yield
     for _ in range(_TRIES):
         time.sleep(0.001)

@@ -29,11 +29,11 @@ from standfast.db.sqlite.operations import Body, Call, Hold, Operation
 from standfast.errors import CommitUnknown, StorageError
 
 DELAY_FROM = 16
-"""Callers that shared the last commit before the next one waits for them to come back."""
+"""If this many callers shared the last commit, the next commit waits for them to return."""
 DELAY_MAX_S = 0.001
 _DELAY_STEP_S = 0.0001
 _BEGUN_STEP_S = 0.1
-"""How often the caller of a begun operation looks whether the thread put it back."""
+"""How often the caller of a begun operation checks whether the thread put it back."""
 _JOIN_S = 1.0
 _get_ident = threading.get_ident
 
@@ -61,7 +61,7 @@ class Writer:
         self._lock = lock
         self._waiting: deque[Operation] = deque()
         self._claim = threading.Lock()
-        """Taken by the one thread that serves, permanently. A second thread ends at once."""
+        """The serving thread takes this lock and never releases it. A second thread ends at once."""
         self._wake = threading.Lock()
         self._wake.acquire()
         self._asleep = self._running = self._stopped = False
@@ -105,7 +105,7 @@ class Writer:
             raise self._work.dead
 
     def withdraw(self, operation: Operation) -> bool:
-        """True if it was not begun; then it never is."""
+        """True if it had not begun. It then never begins."""
         try:
             self._waiting.remove(operation)
         except ValueError:
@@ -200,7 +200,7 @@ class Writer:
         self._stopped = True
 
     def put_back(self, operations: Sequence[Operation]) -> None:
-        """In the thread: they were taken and not served, so they can be withdrawn again."""
+        """In the thread: put back operations that were taken and not served, so that callers can withdraw them."""
         for operation in reversed(operations):
             operation.begun = False
             self._waiting.appendleft(operation)

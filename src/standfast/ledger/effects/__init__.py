@@ -1,4 +1,4 @@
-"""Effects: what the outside world can see, and the proof of what was sent.
+"""Effects: calls that change an outside system, and the record of what was sent.
 
                begin                                   done
      (nothing) ─────▶ planned ──dispatch──▶ dispatched ─────▶ acknowledged ─compensate▶ compensated
@@ -11,20 +11,20 @@ doubt, or a result. It never sends a second time without a check.
 
     declared.py      @standfast.effect: a declared function is called; no store needed
     call.py          its arguments, and the answers of it and its probe
-    signatures.py    reading other people's parameters
+    signatures.py    which parameters of a user's function take what
     intent.py        from a call to its whole request, before anything is recorded
     identity.py      what makes two effects the same: keys, hashes, differences
-    perform.py       begin, call, finish: the walk around other people's code
+    perform.py       begin, call the user's function, finish
     begin.py         what a call finds under its identity, and what it may do about it
     transitions.py   the state machine: each change a compare-and-set on the attempt
     resolve_doubt.py in doubt: probe, the same key again, a person
     one_at_a_time.py one call at a time in this process
     compensate.py    a compensation is an effect of its own
     agent_tools.py   functions as an agent's tools
-    resource.py      sf.effects: look, settle, and the split form for shells and hooks
+    resource.py      sf.effects: list, settle, and the split form for shells and hooks
     models.py        the models: an effect, and what the next call would do
-    texts.py         what effects say: journal, people, errors
+    texts.py         texts of effects: journal, people, errors
 
 Left to others: the session of a call (`ledger/current.py`),
-who owns a session (`opening`), who holds what (`leases`), who said yes (`approvals`).
+the owner of a session (`opening`), leases (`leases`), approvals (`approvals`).
 """

@@ -1,4 +1,4 @@
-"""An agent's tools: declared functions that look the same, and whose every call is an effect."""
+"""An agent's tools: declared functions with unchanged signatures. Each call is an effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call finds under its identity, and what it may do about it.
+"""What a call finds under its identity, and what it does then.
 
 `begin` records the intent, or decides by the stored row: the table is in docs/concepts/effects.md. It is a
 body of a transaction: it may run twice and on another thread, and touches only `tx` and its
@@ -40,9 +40,9 @@ class Go(NamedTuple):
 
     row: Row
     resent: bool = False
-    """Sent again because the remote knows the key: with the words of the first time."""
+    """Sent again because the remote knows the key, with the arguments of the first attempt."""
     receipt: Receipt | None = None
-    """Of the journal row that says "dispatched"."""
+    """The journal row that says "dispatched"."""
 
 
 class Recorded(NamedTuple):
@@ -178,7 +178,7 @@ def _sent_in_gap(tx: Tx, row: Row, wanted: Request) -> Doubt | None:
 
 
 def _gap(tx: Tx, wanted: Request) -> Gap | None:
-    """The open gap, unless the work began after it: a later period of `once --per`."""
+    """The open gap. None if the work began after the gap, as with a later period of `once --per`."""
     gap = gaps.read(tx)
     later = gap is not None and wanted.begins_us is not None and wanted.begins_us >= gap.to_us
     return None if later else gap
@@ -216,7 +216,7 @@ def mismatch(row: Row, wanted: Request) -> KeyConflict | None:
 
 
 def doubtful(tx: Tx, row: Row, *, idle: bool = False) -> Doubt | None:
-    """The doubt about a dispatched effect; None while a live process runs it."""
+    """The doubt about a dispatched effect. None while a live process runs it."""
     standing = leases.judge(tx, row)
     if row["gave_up_us"] is not None or standing.free:
         return Doubt(row, True, "gave_up")
@@ -230,7 +230,7 @@ def doubtful(tx: Tx, row: Row, *, idle: bool = False) -> Doubt | None:
 
 
 def stopped(tx: Tx, wanted: Request, id: str = "") -> Stopped | None:
-    """What has to be settled before `wanted` (effect `id`, if there is a row) is sent; None if nothing.
+    """The doubt to settle before `wanted` (effect `id`, if there is a row) is sent. None if there is none.
 
     A compensation is not stopped: it reverses what was sent, and a person or an error handler asked for it.
     """
@@ -287,9 +287,8 @@ def _where(tx: Tx, session_id: str | None) -> str:
 
 
 def _long_over(tx: Tx, row: Row) -> bool:
-    """A second lease duration has passed since the lease expired. A holder that only slept would have come back.
-
-    One that can be seen has all the time it wants: it may wake up and send.
+    """A second lease duration has passed since the lease expired. A holder that only slept would have continued by
+    now. A holder that is visibly alive gets no limit, because it may still send.
     """
     clock = tx.caller.clock
     if leases.is_here(row["holder"], clock):
@@ -326,7 +325,7 @@ def _sent(tx: Tx, row: Row, wanted: Request, *, resent: bool = False) -> Go | St
 
 
 def unsettled_us(tx: Tx, row: Row, settle_us: int) -> int:
-    """How long a probe's "not there" does not count yet. At most `settle_us`, also if the wall clock was set back.
+    """How long a probe's "not there" still does not count. At most `settle_us`, also if the wall clock was set back.
 
     The attempt may have sent until its function ended. A killed process may have sent just before it was found dead,
     but not after its lease.

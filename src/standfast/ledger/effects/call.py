@@ -35,8 +35,9 @@ class Call:
 
 
 class LostCall(Call):
-    """A call of a session that may have been lost: it was sent under another key, so that a probe must not use this
-    one. A probe that reads it breaks, and what breaks has not found out."""
+    """A call of a session that may have been lost: it was sent under another key, so a probe must not use this one.
+    Reading it raises, and a probe that raises counts as Unknown.
+    """
 
     __slots__ = ()
 

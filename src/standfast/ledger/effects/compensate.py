@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def compensate(store: Store, effect: Effect, how: Callable[..., Any] | Declared[Any]) -> None:
-    """Do it unless it was done; raise what `how` raises, or EffectInDoubt about the compensation itself."""
+    """Compensate unless it was done. Raises the error of `how`, or EffectInDoubt about the compensation itself."""
     user_code.refuse_nested(f"the compensation of effect {effect.tool!r}")
     if effect.state == "compensated":
         return

@@ -64,7 +64,7 @@ ALL: Final = All()
 
 
 class Options(NamedTuple):
-    """What a declaration, or a call, says beside the arguments."""
+    """The options of a declaration or of a call."""
 
     by: tuple[str, ...] | None = None
     idempotent: Idempotent = False
@@ -297,7 +297,7 @@ class Declared(Generic[F_co]):
         return parameter.default
 
     def _options(self, unknown: list[str]) -> str:
-        """Where the options among unknown keywords go; without any, the options of `s.effect`."""
+        """The class that checks unknown keywords; by default the options of `s.effect`."""
         ours = [name for name in unknown if name in Options._fields]
         called = self.function.__name__
         if not ours:

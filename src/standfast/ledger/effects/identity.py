@@ -1,11 +1,9 @@
 """What makes two effects the same, as pure functions.
 
-An effect is known by scope, session, tool and the fields named in `by`: from these comes a key
-that begins with `by:`. A caller's own `key` replaces it and is known in every session of the
-scope. A model's prose never belongs into either: it is part of the intent, which is recorded and
-compared, but only for the journal.
-
-What goes over the wire is neither: the remote sees `sf_` and a hash, the same for every attempt.
+Scope, session, tool and the fields named in `by` identify an effect. They make a key that begins with `by:`. A
+caller's own `key` replaces it and identifies the effect in every session of the scope. Text that a model writes never
+belongs in either. It is part of the intent, which is recorded, and compared only for the journal. The remote service
+gets neither key: it sees `sf_` and a hash, the same for every attempt.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ PER: Final = (None, "session", "store")
 SETTLE_US = 0 if crash.TRACE in os.environ else 10 * SECOND_US
 """A request of a dead process may still be in flight: a probe's "not there" counts only this long after it."""
 FAR_FUTURE_US: Final = 2**62
-"""`idempotent=True`: there is no moment after which the remote forgets the key."""
+"""`idempotent=True`: the remote never forgets the key."""
 
 _NUMBERED = r" #[0-9]+$"
 SHOWN_MAX = 160
@@ -55,11 +53,11 @@ class Asking(NamedTuple):
     read: Callable[[Any], Any] | None = None
     """Turn its value into Applied or NotApplied, if it is a `find` function."""
     wait: Callable[[Clock, int], None] | None = None
-    """How to let time pass before it is asked again, if not by the clock."""
+    """A function that waits before the probe is asked again. None sleeps."""
 
 
 class Request(NamedTuple):
-    """One call with everything it needs, before the store is asked about its past."""
+    """One call with everything it needs, before the store is read."""
 
     scope: str
     tool: str
@@ -68,7 +66,7 @@ class Request(NamedTuple):
     n: int
     by: tuple[str, ...] | None
     fields: serial.Json
-    """What identifies it; without `by`, everything that was said."""
+    """The fields that identify it; without `by`, all of the intent."""
     shown: str
     """The tool and those, in one line."""
     by_hash: str
@@ -87,7 +85,7 @@ class Request(NamedTuple):
     """Its session's repository; the caller's, if it has no session."""
     task_id: str | None = None
     holder: str | None = None
-    """Who will do the work, if it is not the caller: the child of `once`."""
+    """The process that does the work, if not the caller: the child of `once`."""
     for_us: int | None = None
     plan: bool = False
     still: Callable[[], bool] | None = None
@@ -99,7 +97,7 @@ class Request(NamedTuple):
     begins_us: int | None = None
     """When the period that its key names began: `once --per`. None if it may have begun at any time."""
     unheard: bool = False
-    """Most likely there is nothing under this identity: it is not looked for before it is written."""
+    """Most likely there is no row with this identity, so insert without looking for one."""
     again: bool = False
     retry: int = 1
     """Attempts in total, as long as each is known not applied."""

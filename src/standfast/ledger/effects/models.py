@@ -79,7 +79,7 @@ class Verdict(Model):
     """What the next call would do about an effect, and why."""
 
     action: str
-    """replay: it would be sent · skip: it would not · probe: the world would be asked ·
+    """replay: it would be sent · skip: it would not · probe: the outside system would be asked ·
     ask: a person has to settle it · wait: a live process runs it"""
     reason: str
     effect: Effect

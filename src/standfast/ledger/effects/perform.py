@@ -1,6 +1,6 @@
-"""Performing an effect: the walk around other people's code.
+"""Perform an effect: begin, call the user's function, finish.
 
-    begin      one transaction: the intent, dispatched, on disk before the world is touched
+    begin      one transaction: the intent as dispatched, on disk before anything is sent
     act        no transaction: `do` runs, the lease is renewed
     finish     one transaction: the result, on disk before it is returned
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from standfast.ledger.opening_counts import Opening
 
 INLINE_MAX_BYTES = 1024 * 1024
-"""A longer result is kept as an artifact; the effect remembers which."""
+"""A longer result is stored as an artifact, and the effect has its id."""
 ROUNDS_MAX = 4
 """How often one call may find a doubt that another caller has just settled differently."""
 RETRY_US = SECOND_US
@@ -45,7 +45,7 @@ RETRY_MAX_US = 60 * SECOND_US
 
 
 def perform(opening: Opening, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, options: bool = True) -> Any:
-    """Call it once; later calls return the recorded result. It is never sent blindly a second time.
+    """Call it once; later calls return the recorded result. It is never sent a second time without a check.
 
     Unless `options`, every keyword belongs to the function.
 
@@ -68,7 +68,7 @@ def perform(opening: Opening, what: Any, args: tuple[Any, ...], kwargs: dict[str
 
 
 def _numbered(opening: Opening, wanted: Request) -> str | None:
-    """`again=True`: the next number of this opening, so that a run from the top meets the same ones."""
+    """`again=True`: the next number of this opening, so that a run from the first line uses the same numbers."""
     with alone(opening.store, opening.scope, wanted.key, wanted.tool):
         n = opening.number("effect", wanted.key)
         try:

@@ -114,7 +114,7 @@ def _call_key(store: Store, row: Row) -> str:
 
 
 def _settled(tx: Tx, doubt: Doubt, answer: Applied | NotApplied, asking: Asking) -> None:
-    """Write down what the probe said, if that attempt is still in doubt: the next look decides."""
+    """Write down what the probe said, if that attempt is still in doubt: the next call decides."""
     row = tx.one(transitions.SQL.by_id_for_update, id=doubt.row["id"])
     if row["state"] != "dispatched" or row["attempt"] != doubt.row["attempt"] or begin.doubtful(tx, row) is None:
         return
@@ -154,7 +154,7 @@ def _wait(of: clock.Clock, us: int) -> None:
 
 
 def _asked(store: Store, asking: Asking, doubt: Doubt, call: Call) -> Any:
-    """The probe's answer. A probe that breaks has not found out."""
+    """The probe's answer. A probe that raises counts as Unknown."""
     crash.point("effect.before_probe")
     call = LostCall(call) if texts.lost(doubt.row) else call
     try:

@@ -1,7 +1,7 @@
 """`sf.effects`: sent effects, effects in doubt, and the split form for callers that act elsewhere.
 
-A function can be called between intent and result; a shell, a hook or an MCP client cannot hand
-us one. It says `begin`, acts, and says `done` or `fail`. The holder is then the actor, whose
+A function can be called between intent and result; a shell, a hook or an MCP client cannot pass one. It calls `begin`,
+acts, and calls `done` or `fail`. The holder is then the actor, whose
 lease ends by time. `plan` stops before anything is sent; `dispatch` continues from there.
 
 A person settles a doubt with `resolve` and gives the evidence.
@@ -46,7 +46,7 @@ SQL = load(__name__)
 STATES = ("planned", "dispatched", "acknowledged", "failed", "compensated", "superseded")
 PAGE_MAX = 1000
 SCANNED_MAX = 1000
-"""Dispatched effects looked at for those in doubt: more than this are not at work at once."""
+"""Dispatched effects to check for doubts. Fewer than this run at the same time."""
 
 _LAST = "eff_z"  # sorts behind every id, in every collation: an id begins with 0 to 7
 
@@ -366,7 +366,7 @@ class Effects(Resource):
 
     @query
     def _last_number(self, tx: Tx, key: str, scope: str) -> int:
-        """The highest number of a key. They have no gaps, so it is found in a few looks, however high."""
+        """The highest number of a key. The numbers have no gaps, so a few queries find it, however high it is."""
 
         def there(n: int) -> bool:
             return tx.maybe(transitions.SQL.by_key, scope=scope, key=identity.numbered(key, n)) is not None

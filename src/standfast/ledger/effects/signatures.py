@@ -1,4 +1,4 @@
-"""Reading other people's signatures: which parameter takes the Call, and what a probe or a compensation is given."""
+"""Read the signatures of users' functions: which parameter takes the Call, and what a probe or a compensation gets."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def _is_call(annotation: Any, names: dict[str, Any]) -> bool:
     words = annotation.strip("'\" ").split(".")
     if words[-1] != "Call":
         return False
-    # Written as text (postponed annotations): follow the names; what was imported for type
-    # checkers only cannot be followed, and then its name has to do.
+    # Written as text (postponed annotations): follow the names; a name that was imported for type checkers only cannot
+    # be followed, so compare the name itself.
     found = names.get(words[0], NOT_GIVEN)
     for word in words[1:]:
         found = getattr(found, word, NOT_GIVEN)

@@ -24,9 +24,9 @@ WHY = {
 }
 """How a doubt came about."""
 IN_GAP = "it may have been sent"
-"""So begins the error of an effect that may have been sent in a gap."""
+"""The first part of the error for an effect that may have been sent in a gap."""
 LOST = "; its session may be one that was lost"
-"""So it ends if the session is newer than the copy."""
+"""Its last part if the session is newer than the copy."""
 
 
 def say(
@@ -39,7 +39,7 @@ def say(
     data: serial.Json = None,
     source: str = "seen",
 ) -> Receipt:
-    """Tell the journal, in the transaction of the change. `said` is what an agent or a person reports."""
+    """Append to the journal, in the transaction of the change. `said` is what an agent or a person reports."""
     about = {"attempt": row["attempt"], "intent_hash": row.get("intent_hash"), **(data or {})}
     return journal.append(
         tx,
