@@ -114,12 +114,17 @@ def lose(url: str) -> None:
             file.unlink()
 
 
-def test_a_deleted_store_comes_back(shell: Run, url: str) -> None:
+def test_a_deleted_store_comes_back(shell: Run, url: str, tmp_path: Path) -> None:
     """000-42: the place is empty, and the copy is all there is."""
-    prepared(shell)
+    answer(shell, "task", "add", "one")
+    answer(shell, "backup")
+    lost = answer(shell, "task", "add", "two")["receipt"]
     lose(url)
     assert here(shell).returncode == 0
     assert titles(shell) == ["one"]
+    answer(shell, "backup")  # its numbers are higher, and it lacks the row
+    words = ["--to", str(tmp_path / "look"), "--receipt", f"{lost['seq']}:{lost['hash']}"]
+    assert error(shell, "restore", *words) == (3, "not_found")
 
 
 POINTS = ["restore.before_rename", "restore.before_swap", "restore.before_promote", "restore.before_finish"]

@@ -99,17 +99,28 @@ def _compared(manifest: Manifest, scratch: str) -> Iterator[Check]:
     yield Check("artifacts", not lost, f"{len(manifest.artifacts)} with the right bytes" if not lost else str(lost[:5]))
 
 
+def has(manifest: Manifest, place: CopyPlace, receipt: str, progress: Progress) -> bool:
+    """Whether the copy has the row of a receipt. A later copy lacks it if a restore came in between."""
+    with place.working() as scratch:
+        restore(manifest.replace(artifacts={}), place, Target("sqlite", scratch), progress)
+        return _asked(["verify", receipt], scratch).returncode == 0
+
+
+def _asked(words: list[str], scratch: str) -> subprocess.CompletedProcess[str]:
+    """A command on the restored store, in a process of its own."""
+    own = {"STANDFAST_DATA_DIR": scratch, "STANDFAST_REMEMBER": "0", "STANDFAST_ACTOR": "backup-test"}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("STANDFAST_")}
+    command = [sys.executable, "-P", "-m", "standfast", *words, "--json"]
+    return subprocess.run(command, env={**kept, **own}, cwd=scratch, capture_output=True, text=True, check=False)
+
+
 def _examined(manifest: Manifest, scratch: str) -> Iterator[Check]:
-    """`doctor`, `verify` and the views on the restored store, in a process of their own."""
+    """`doctor`, `verify` and the views on the restored store."""
     with open(os.path.join(scratch, name_of(manifest.id)), "wb") as file:
         file.write(manifest.dumps())
     witness = ["--against", file.name] if manifest.digest else []
-    own = {"STANDFAST_DATA_DIR": scratch, "STANDFAST_REMEMBER": "0", "STANDFAST_ACTOR": "backup-test"}
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("STANDFAST_")}
     for words in (["doctor"], ["verify", *witness], ["timeline", "--all"], ["brief"], ["status", "--all"]):
-        command = [sys.executable, "-P", "-m", "standfast", *words, "--json"]
-        environment = {**kept, **own}
-        done = subprocess.run(command, env=environment, cwd=scratch, capture_output=True, text=True, check=False)
+        done = _asked(words, scratch)
         data = json.loads(done.stdout)["data"] if done.stdout else None
         if data is not None and words[0] in ("doctor", "verify"):
             bad = data["findings"] if words[0] == "verify" else [one for one in data if _is_error(one)]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from standfast.admin.copies import resource
+from collections.abc import Sequence
+
+from standfast.admin.copies import check, resource
 from standfast.admin.copies.places import CopyPlace, configured, opened
 from standfast.admin.copies.resource import Copy
 from standfast.clock import SYSTEM, Time
 from standfast.config import Settings
 from standfast.core.checks import past_us
+from standfast.core.progress import quiet
 from standfast.core.receipts import parse_receipt
 from standfast.db import store_memory
 from standfast.errors import InvalidInput, NotFound
@@ -46,5 +49,14 @@ def copy_of(place: CopyPlace, copy: str | None, as_of: Time | None, receipt: str
         time_us = past_us(as_of, now_us, "--as-of")
         return resource.as_of(copies, now_us if time_us is None else time_us, place.shown)
     if receipt is not None:
-        return resource.containing(copies, parse_receipt(receipt)[0], place.shown)
+        return _containing(place, copies, receipt)
     return resource.chosen(copies, copy, place.shown)
+
+
+def _containing(place: CopyPlace, copies: Sequence[Copy], receipt: str) -> Copy:
+    """The oldest copy that has the row. After a restore the numbers go on behind rows that were lost: so it looks."""
+    seq = parse_receipt(receipt)[0]
+    for copy in reversed(copies):
+        if copy.seq >= seq and not copy.damage and check.has(resource.read(place, copy.id), place, receipt, quiet):
+            return copy
+    raise NotFound(f"no copy in {place.shown} has row {seq} of the journal", "standfast backup list")

@@ -156,14 +156,6 @@ def as_of(copies: Sequence[Copy], time_us: int, place: str) -> Copy:
     return chosen(found, None, place)
 
 
-def containing(copies: Sequence[Copy], seq: int, place: str) -> Copy:
-    """The oldest copy that has a row of the journal. Raises NotFound."""
-    found = [copy for copy in copies if copy.seq >= seq and not copy.damage]
-    if not found:
-        raise NotFound(f"no copy in {place} has row {seq} of the journal", "standfast backup list")
-    return found[-1]
-
-
 def _mark(copy_id: str, state: str) -> str:
     return f"{copy_id}.{state}.json"
 

@@ -143,8 +143,9 @@ def put_meta(connection: psycopg.Connection[Any], values: Mapping[str, str]) -> 
 
 
 def carry_over(connection: psycopg.Connection[Any], aside: str, lacking: str, texts: Iterable[str]) -> int | None:
-    """Run statements that read the schema `aside`, in the transaction of `loading`; Returns its last sequence
-    number. None, with nothing changed, if its tables are not those of a store, or `lacking` counts rows that are not there.
+    """Run statements that read the schema `aside`, in the transaction of `loading`. Returns its last sequence number.
+
+    None, with nothing changed, if its tables are not those of a store, or if `lacking` counts missing rows.
     """
     try:
         with connection.transaction():
