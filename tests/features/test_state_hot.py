@@ -88,7 +88,7 @@ def test_a_value_in_valkey_is_shared_by_all_processes_of_one_store_and_ends(
 
 
 class Cut:
-    """Stands between client and server. It kills the server before it forwards message number `at`."""
+    """A proxy between client and server. It kills the server before it forwards message number `at`."""
 
     def __init__(self, server: Server) -> None:
         self.server, self.at, self.seen = server, 0, 0
