@@ -170,8 +170,7 @@ def test_of_eight_hooks_at_once_the_answers_and_the_record_agree(tmp_path: Path)
     data = tmp_path / "data"
     with standfast.open(data_dir=data) as sf:
         sf.gates.add("git push*", scope="")
-    enter("claude-code", bash("PreToolUse", "git push"), data)
-    with standfast.open(data_dir=data) as sf:
+        Agent(sf).call(bash("PreToolUse", "git push"))
         (asked,) = sf.approvals.list(everywhere=True)
         _grant(sf, asked.id)
     with ThreadPoolExecutor(8) as pool:
