@@ -55,6 +55,17 @@ def test_a_loop_is_added_listed_paused_resumed_and_removed(capsys: Capture, tmp_
     assert said(capsys, "loop", "list") == []
 
 
+def test_a_paused_loop_that_is_changed_says_that_it_is_still_paused(capsys: Capture) -> None:
+    """003-40: the next command is the one that lets it run again."""
+    add = ["loop", "add", "nightly", "--every", "1h", "--", "make"]
+    said(capsys, *add)
+    said(capsys, "loop", "pause", "nightly", "--reason", "disk")
+    assert app.run([*add, "all"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "nightly is changed: it runs make all, every 1h, and is still paused: disk\n"
+    assert err == "next: standfast loop resume nightly\n"
+
+
 def test_a_schedule_before_the_command_is_understood(capsys: Capture) -> None:
     for typed, kind in (("0 3 * * *", "cron"), ("@daily", "cron"), ("15m", "every"), ("every 2h", "every")):
         added = said(capsys, "loop", "add", "guess", typed, "--", "make", "test")

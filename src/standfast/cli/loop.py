@@ -156,8 +156,13 @@ def add(out: Out, name: str, command: tuple[str, ...], **given: Any) -> None:
         )
     words = {"new": "new", "same": "as it was", "changed": "changed"}[added.change or "same"]
     runs_what = _quoted_all(added.command)
-    out.record(plain(added), [f"{added.name} is {words}: it runs {runs_what}, {added.said}, next {_next(added)}"])
-    out.then("standfast daemon status", "standfast daemon start")
+    paused = added.state == "paused"
+    then = f"and is still paused: {added.reason}" if paused else f"next {_next(added)}"
+    out.record(plain(added), [f"{added.name} is {words}: it runs {runs_what}, {added.said}, {then}"])
+    if paused:
+        out.then(hints.command("loop", "resume", added.name))
+    else:
+        out.then("standfast daemon status", "standfast daemon start")
 
 
 def _changed(_: Standfast, found: Loop) -> One:
