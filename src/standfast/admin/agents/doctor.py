@@ -131,7 +131,7 @@ def _retention(agent: Agent, facts: Facts | None, env: Mapping[str, str]) -> Wor
     """When the agent's own transcripts vanish, and whether they are kept here by then."""
     id = f"transcripts-{agent.name}"
     days = retention_days(agent, env)
-    text = "keeps its transcripts" if days is None else f"deletes its transcripts after {days} days, without a word"
+    text = "keeps its transcripts" if days is None else f"deletes its transcripts after {days} days"
     if facts is not None and facts.imported:
         return Word(id, "ok", f"{text}; {facts.imported} of its files are imported")
     if days is None:
@@ -253,9 +253,9 @@ def _program() -> str:
 
 def _heard(facts: Facts | None) -> str:
     if facts is None or facts.last_us is None:
-        return "; nothing was heard of it yet"
+        return "; no report of it yet"
     days = (facts.now_us - facts.last_us) // DAY_US
-    return "; last heard of today" if days <= 0 else f"; last heard of {days} days ago"
+    return "; last report today" if days <= 0 else f"; last report {days} days ago"
 
 
 def _settings(path: str) -> dict[str, Any]:
