@@ -516,7 +516,7 @@ class AsyncSession(AsyncNodeMethods):
     @property
     def opening(self) -> Opening: ...
     async def pause(self, reason: str) -> None:
-        """Leaving the block will leave the session waiting, for this reason, instead of completing it."""
+        """At the end of the block the session waits for this reason. It does not complete."""
     async def proceed(self, reason: str | None = ...) -> tuple[InDoubt, ...]:
         """Go on although effects of this session are in doubt: returns them, and new effects are sent again."""
     @property
@@ -1733,7 +1733,7 @@ class AsyncRecovery:
 @type_check_only
 class AsyncSearchIndex:
     async def catch_up(self, progress: Callable[[int], object] = ...) -> int:
-        """Index everything there is; returns how many things. `progress` hears the count after each batch."""
+        """Index everything there is; returns how many things. `progress` gets the count after each batch."""
     async def clear(self) -> None:
         """Forget the whole index; the next search makes it again."""
 

@@ -64,7 +64,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def run(argv: Sequence[str], *, cwd: str, within_s: float) -> Ended:
-    """Run it, to its end. Raises CannotTell if it is not installed, is too slow or says too much."""
+    """Run it and wait for its end. Raises CannotTell if it is not installed, is too slow or says too much."""
     try:
         process = subprocess.Popen(
             list(argv),

@@ -341,7 +341,7 @@ def _clock(store: OpenStore) -> Finding:
 
 
 def _imports(store: OpenStore) -> Iterator[Finding]:
-    """What was imported, if anything was."""
+    """The finding about imports, if there were any."""
     from standfast.interchange.imports import overview
 
     text = store.read(overview)

@@ -74,7 +74,7 @@ class SearchIndex(Resource):
     __slots__ = ()
 
     def catch_up(self, progress: Callable[[int], object] = lambda count: None) -> int:
-        """Index everything there is; returns how many things. `progress` hears the count after each batch."""
+        """Index everything there is; returns how many things. `progress` gets the count after each batch."""
         count = 0
         for source in SOURCES:
             at: int | None = self.store.read(partial(_mark, source=source))

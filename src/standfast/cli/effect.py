@@ -61,11 +61,11 @@ COLUMNS = [
 @option("--for", "for_", type=DURATION, help="Hold it this long after your last command.  [default: 15m]")
 @option("--while", "pid", type=int, metavar="PID", help="Hold it while this process lives: --while $$")
 @option("--idempotent", is_flag=True, help="The remote honours the key that is printed: in doubt, send again.")
-@option("--approve", is_flag=True, help="A person has to say yes first.")
+@option("--approve", is_flag=True, help="A person has to approve it first.")
 @option("--attempts", type=click.IntRange(1, 10), default=1, help="How many sends one approval allows.  [default: 1]")
 @option("--again", is_flag=True, help="Once more, although it was done: #2.")
 @option("--per", type=click.Choice(["session", "store"]), help="store: one effect in every session.")
-@option("--why", help="For the person who has to say yes.")
+@option("--why", help="Reason shown to the approver.")
 def begin(
     out: Out,
     tool: str,

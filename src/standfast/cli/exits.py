@@ -23,7 +23,7 @@ MEANINGS = {
     USAGE: "the command line was not understood, or a value was refused",
     NOT_FOUND: "no such thing in this scope",
     CONFLICT: "the stored state is not as the command assumed",
-    NEEDS_A_PERSON: "a person has to say yes first",
+    NEEDS_A_PERSON: "a person has to approve it first",
     IN_DOUBT: "in doubt: sent, outcome unknown",
     ALREADY_DONE: "already done; its result is on stdout",
     BUSY: "busy: another process is running it, or its state is not known yet; try again",

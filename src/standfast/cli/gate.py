@@ -1,4 +1,4 @@
-"""`standfast gate`: commands that need a person's yes, or to be recorded as an effect first."""
+"""`standfast gate`: commands that need approval, or to be recorded as an effect first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 gate = noun(
     "gate",
-    "Commands that need a person's yes, or to be an effect first.",
+    "Commands that need approval, or to be an effect first.",
     default="list",
     of="standfast.ledger.gates:Gates",
 )

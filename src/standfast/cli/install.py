@@ -241,9 +241,7 @@ def _offer_loop(out: Out, agent: Agent, program: str, wanted: bool | None) -> No
     name, command = f"import-{agent.name}", [program, "import", agent.name]
     line = hints.command("loop", "add", name, "--every", IMPORT_EVERY, "--", *command)
     if wanted is None and out.for_people and sys.stdin.isatty() and sys.stderr.isatty():
-        wanted = click.confirm(
-            f"{agent.name}: keep its transcripts for good, by a loop every {IMPORT_EVERY}?", err=True
-        )
+        wanted = click.confirm(f"{agent.name}: import its transcripts into the store every {IMPORT_EVERY}?", err=True)
     if wanted:
         with opened(load(outside=True)) as sf:
             sf.loops.add(name, command, every=IMPORT_EVERY, cwd=os.path.expanduser("~"))
@@ -252,7 +250,7 @@ def _offer_loop(out: Out, agent: Agent, program: str, wanted: bool | None) -> No
             "standfast daemon install"
         )
     elif wanted is None:
-        out.say(f"{agent.name}: to keep its transcripts for good: {line}")
+        out.say(f"{agent.name}: to import its transcripts into the store: {line}")
 
 
 def _mcp(agent: Agent, program: str) -> str:

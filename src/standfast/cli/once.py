@@ -51,7 +51,7 @@ class Once(Command):
 @option("--until-ok", is_flag=True, hidden=True)
 @option("--again", is_flag=True, help="Run it again, although it was done or may have happened in part.")
 @option("--per", type=click.Choice(["hour", "day", "week"]), help="Once in each, by the clock on the wall.")
-@option("--approve", is_flag=True, help="A person has to say yes to this command line first.")
+@option("--approve", is_flag=True, help="A person has to approve this command line first.")
 @option("--attempts", type=click.IntRange(1, 10), default=1, help="How many runs one approval allows.  [default: 1]")
 @option("--in", "inputs", multiple=True, metavar="FILE", help="COMMAND reads FILE: its content is compared, too.")
 @option(
@@ -61,7 +61,7 @@ class Once(Command):
     metavar="FILE",
     help="COMMAND writes FILE: it is stored; a later call writes it if it is missing.",
 )
-@option("--why", help="For the person who has to say yes.")
+@option("--why", help="Reason shown to the approver.")
 @option("--session", envvar="STANDFAST_SESSION", help="The session it belongs to: key or id.")
 @option("--task", help="The task it is done for: id, or the end of it.")
 @argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND…")

@@ -3,7 +3,7 @@
     {"id": "fix-42", "messages": [{"role": "user", "content": "…"}], "decisions": [{"what": "…", "why": "…"}],
      "tool_results": [{"id": "c1", "tool": "bash", "output": "…"}], "state": {"step": 3}}
 
-A list of messages by itself will do, and so will JSON lines of messages. Tool calls are understood as
+A list of messages is enough, and so are JSON lines of messages. Tool calls are understood as
 OpenAI's and Anthropic's interfaces write them. The session's key is `json:` and its id, or the name of its
 file. Values are history: a command that says how to verify one is left behind.
 """

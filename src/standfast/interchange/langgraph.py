@@ -74,7 +74,7 @@ class Found(NamedTuple):
 def run(threads: Threads | None, source: str, *, own: str | None = None, dry_run: bool = False) -> Taken:
     """Take over the threads at a path or postgresql:// address. `own` is the file this process has open.
 
-    Raises NotFound where nothing is, InvalidInput for what no saver of LangGraph has written.
+    Raises NotFound if the file is missing, and InvalidInput if no LangGraph saver wrote it.
     """
     counts = dict.fromkeys(("checkpoints", "known", "writes", "encrypted", "deleted", "bad"), 0)
     seen: set[str] = set()

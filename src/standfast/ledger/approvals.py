@@ -512,7 +512,7 @@ class _Still(NamedTuple):
 
 
 def _too_late(tx: Tx, id: str) -> IllegalTransition:
-    """Why this answer does not count: who was first, or that time has run out."""
+    """Why this answer does not count: another answer was first, or the request expired."""
     found = _seen(tx, tx.one(SQL.by_id, id=id))
     again = f"ask once more: {hints.command('approval', 'request', short(found.effect_id), '--again')}"
     if found.state == "expired":

@@ -14,7 +14,7 @@ from standfast.db.store import Store
 from standfast.errors import StandfastError
 
 LOOK_S = 0.25
-"""How soon the thread notices that nothing waits any more."""
+"""How soon the thread notices that no caller waits."""
 APART_S = 0.1
 """Between two wake-ups: each lets every waiting call read once."""
 

@@ -19,7 +19,7 @@ INSERT INTO session (id, scope, key, state, reason, agent, openings, actor, fenc
 VALUES (:id, :scope, :key, 'completed', NULL, :agent, 0, :actor, 0, :now_us, :now_us, :now_us, :git_dir, :origin)
 ON CONFLICT (scope, key) DO NOTHING
 
--- While no process has it open, a session is as old as the last thing said in it, to the second.
+-- If no process has a session open, its age counts from its last message, in seconds.
 -- name: touch
 UPDATE session
 SET preview = COALESCE(preview, :preview), updated_us = CASE WHEN holder IS NULL THEN :now_us ELSE updated_us END

@@ -267,7 +267,7 @@ class Session(NodeMethods):
         return self._end(state, reason)
 
     def pause(self, reason: str) -> None:
-        """Leaving the block will leave the session waiting, for this reason, instead of completing it."""
+        """At the end of the block the session waits for this reason. It does not complete."""
         self.opening.usable()
         self._paused = serial.clean(reason, REASON_MAX) or "paused"
 

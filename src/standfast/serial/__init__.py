@@ -130,7 +130,7 @@ def hash(value: object, *, what: str = "value") -> str:
 
 
 _SMALL_BYTES = 16 << 10
-"""Up to here CPython's own SHA-256 takes at most 0.1 ms."""
+"""For up to this many bytes, CPython's own SHA-256 takes at most 0.1 ms."""
 
 
 def hash_text(text: str) -> str:

@@ -2,7 +2,7 @@
 
 The oracle is a file outside the store: what was tried and what was acknowledged. After every
 kill: nothing acknowledged is missing, each mail ended once, every attempt has a row with its end,
-and the mail, its attempts, its dead letters and the journal tell one story.
+and the mail, its attempts, its dead letters and the journal agree.
 """
 
 from __future__ import annotations

@@ -286,7 +286,7 @@ def check_slots(
             states[run.state] += 1
             times = ran.pop((name, run.slot_us), 0)
             assert times <= 1, f"{name} was run {times} times for one slot: {run}"
-            # A keeper that is killed takes its command along, perhaps before that has written its line.
+            # If a keeper is killed its command dies too, perhaps before it wrote its line.
             cut_short = run.state == "failed" and run.exit_code is None and "keeper was killed" in (run.reason or "")
             assert times == 1 or cut_short or run.state not in ("done", "failed"), f"{name} was never run: {run}"
             assert not answered or run.state == "done", run

@@ -1,8 +1,8 @@
 """A disk that keeps only what was synced: `disk.c`, compiled when first needed.
 
 A process started with `Disk.env` writes to `directory` as usual, but each sync also copies the
-synced file into the image. `lose_power` then makes the directory what a machine would find
-after the power came back: the image, and of everything else a random part or nothing.
+synced file into the image. `lose_power` then makes the directory look as after a power loss: the image, and a random
+part of all later writes.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def check_late_failure(sf: standfast.Standfast) -> None:
 
 
 def check_settled(sf: standfast.Standfast) -> None:
-    """A request that arrives four seconds after the kill; the next life asks at once."""
+    """A request that arrives four seconds after the kill. The next process asks the probe at once."""
     clock = sf._store.caller.clock
     arrives_us = clock.now_us() + 4_000_000
     sent: list[int] = []

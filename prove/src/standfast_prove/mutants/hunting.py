@@ -98,7 +98,7 @@ class Hunter:
 
 
 def stalk(*, name: str, place: str, answer: str, url: str | None, bug: bool) -> None:
-    """In the child: become the mutant, run its harness, write down what it said."""
+    """In the child: apply the mutation, run its harness, record its report."""
     if bug:
         registry.become(name)
     acked: dict[str, object]

@@ -21,7 +21,7 @@ Patch = Callable[[Setter], object]
 
 
 class Mutant(NamedTuple):
-    """One bug: what it does, who has to find it, how it is made."""
+    """One bug: what it does, which test must find it, and the patch that makes it."""
 
     what: str
     harness: str

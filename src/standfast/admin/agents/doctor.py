@@ -253,9 +253,9 @@ def _program() -> str:
 
 def _heard(facts: Facts | None) -> str:
     if facts is None or facts.last_us is None:
-        return "; nothing was heard of it yet"
+        return "; no report of it yet"
     days = (facts.now_us - facts.last_us) // DAY_US
-    return "; last heard of today" if days <= 0 else f"; last heard of {days} days ago"
+    return "; last report today" if days <= 0 else f"; last report {days} days ago"
 
 
 def _settings(path: str) -> dict[str, Any]:

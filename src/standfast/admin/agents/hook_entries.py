@@ -63,7 +63,7 @@ def state(agent: Agent, text: str | None, program: str) -> State:
 
 
 def programs(agent: Agent, text: str) -> list[str]:
-    """The commands of ours that stand in a text, as they are written."""
+    """Our commands in a text, as written there."""
     if not agent.events:
         return []
     return sorted({handler["command"] for handler in _ours(agent, _checked(text))})

@@ -24,20 +24,20 @@ says who you are: that comes from your environment.
 - You begin, or lost your context: `standfast brief`
 - Before you act on something that matters: `standfast decide "WHAT" --why "…" --then "…"`; afterwards
   `standfast decision done ID`
-- The world will see it (deploy, publish, push, send): `standfast once KEY -- COMMAND …` does it once per KEY, however
-  often it is run
+- It changes an outside system (deploy, publish, push, send): `standfast once KEY -- COMMAND …` runs it once per KEY
 - It is not one command: `standfast effect begin TOOL name=value … --key KEY`, act, then `standfast effect done ID` or
   `standfast effect fail ID`
 - Something was sent and its outcome is unknown: `standfast effect list --in-doubt`. Check the remote service before you
   send it again
-- A person has to say yes: the same with `--approve`, then `standfast approval wait ID`, then once more. Only a person
-  answers
+- A person has to approve it: add `--approve`, run `standfast approval wait ID`, then repeat the command. Only a person
+  can approve
 - You found work, or want some: `standfast task add "TITLE"`, `standfast task next`, `standfast task done ID`
 - Another agent or a person should know: `standfast mail send WHO "TEXT"`; what others wrote to you: `standfast mail
   read`
 - What happened, what was said: `standfast timeline --at "tue 03:00"`, `standfast search "WORDS"`
 
-Exit codes: 5 needs a person's yes, 6 in doubt, 7 already done (the result is on stdout), 75 another process is running
+Exit codes: 5 needs approval by a person, 6 in doubt, 7 already done (the result is on stdout), 75 another process is
+running
 it. After 5 or 6 stop and say so; do not look for a way around.
 """
 

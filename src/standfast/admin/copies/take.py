@@ -47,7 +47,7 @@ class Order(NamedTuple):
     now_us: int
     progress: Progress
     digest: str | None = None
-    """The witness of the journal: core/digests.py."""
+    """The digest of the journal: core/digests.py."""
 
 
 class _Snapshot(NamedTuple):

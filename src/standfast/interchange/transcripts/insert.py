@@ -1,4 +1,4 @@
-"""One batch, one transaction: what some records say, and how far their source is read now.
+"""Insert one batch in one transaction: the records, and the new position in their source.
 
 Either all of it is there and the place has moved, or nothing is and the batch is read again. If two importers read
 one source, the slower one finds a newer cursor and continues there. A record that is

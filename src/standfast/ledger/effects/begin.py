@@ -151,7 +151,7 @@ def _found(tx: Tx, row: Row, wanted: Request, finding: Finding | None, idle: boo
 
 
 def _lost(tx: Tx, id: str, wanted: Request) -> Doubt | None:
-    """The store does not know it, and it may have been sent in the open gap. Record it as in doubt."""
+    """The store has no row, but the effect may have been sent in the open gap. Record it as in doubt."""
     gap = _gap(tx, wanted)
     if gap is None:
         return None

@@ -128,7 +128,7 @@ def _take_answer(tx: Tx, asked: Mail) -> serial.Json:
 
 
 def _end_reply(tx: Tx, id: str) -> None:
-    """Mark a reply as taken, also one that expired before the process that asked was started again."""
+    """Mark a reply as taken, even if it expired before the asking process restarted."""
     row = claims.written_down(tx, claims.locked(tx, id))
     if row["state"] == "expired":
         claims.revive(tx, row, attempts=1, expires_us=None, note="asked for again")

@@ -220,7 +220,7 @@ def _one_of(run: _Check, value: Any, wanted: Any, path: str, schema: Any) -> Non
 
 def _not(run: _Check, value: Any, wanted: Any, path: str, schema: Any) -> None:
     if run.fits(value, wanted, path):
-        raise Misfit(path, f"{_shown(value)} is what must not be here")
+        raise Misfit(path, f"{_shown(value)} is not allowed here")
 
 
 # -- a schema --------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """The tasks a task waits for: those it needs, and, for a goal, those below it.
 
 A task with tasks below it is a goal: it is not handed out before they are settled, and its progress is
-counted from them on each read. Both kinds of waiting form one graph, and a change that
-would close a circle in it is refused inside the transaction that asks for it.
+counted from them on each read. Both kinds of waiting form one graph, and a change that would make a cycle is refused
+inside its transaction.
 """
 
 from __future__ import annotations

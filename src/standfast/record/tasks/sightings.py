@@ -136,7 +136,7 @@ def _counted(tx: Tx, seen: Report, parent: Row | None, session_id: str | None, i
 
 
 def _journal(tx: Tx, row: Row, type: str, **more: serial.Json) -> Receipt:
-    # The problem itself is `said`: a report. That it was reported is `seen`.
+    # The problem itself is `said`: a report. The report itself is the event `seen`.
     return changes.journal_change(tx, row, type, data={"occurrences": row["occurrences"], **more})
 
 
