@@ -19,7 +19,7 @@ quick: check ## every check, then the features on SQLite
 	@$(BIN)/python -m pytest -n 2 -q --quick tests/features tests/project/test_project.py
 
 test: check ## every check, then the tests that a merge needs, on SQLite and on a real PostgreSQL
-	@$(BIN)/python -m pytest -n 2 -q -m "not slow"
+	@$(BIN)/python -m pytest -n 3 -q -m "not slow"
 
 slow: .venv/dev ## the tests that take long: campaigns, storms, agent frameworks
 	@$(BIN)/python -m pytest -n 2 -q -m slow

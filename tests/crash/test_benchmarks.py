@@ -27,7 +27,7 @@ def smallest(tmp_path: Path) -> Plan:
         window_s=0.05,
         starts=1,
         openings=1,
-        rows=1_000,
+        rows=1_100,
         threads=(2,),
         tasks=2,
         processes=(2,),
@@ -139,7 +139,7 @@ def test_steps_on_postgres_are_counted_by_the_server(
     # Rounded: the two openings that are subtracted may differ by a transaction or two.
     assert 1 <= round(counted["step: transactions each"]) < 3
     assert 2 <= round(counted["effect: transactions each"]) < 8
-    assert [line.label for line in resumed.lines] == ["of 100 messages", "of 1,000 messages", "large / small"]
+    assert [line.label for line in resumed.lines] == ["of 100 messages", "of 1,100 messages", "large / small"]
 
 
 def test_rounds_alternate_so_that_nobody_is_always_first() -> None:

@@ -68,6 +68,7 @@ def test_a_json_file_without_lookups_sends_twice(run: Any, tmp_path: Path) -> No
     assert tally == run.Tally(kills=1, duplicates=1)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* is declared twice:UserWarning")  # test_calls has a step `plan` too
 def test_the_example_of_sf_crash_passes(run: Any, sf_crash: Crash, monkeypatch: pytest.MonkeyPatch) -> None:
     """001-47: the crash test of the example is part of its 40 lines."""

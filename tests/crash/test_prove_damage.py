@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from standfast_prove.campaigns import damage, interrupts
 
 
@@ -20,6 +22,7 @@ def test_without_the_identity_check_writes_are_acknowledged_after_the_damage(tmp
     assert "was acknowledged afterwards" in str(outcome)
 
 
+@pytest.mark.slow
 def test_callers_that_lead_their_commits_hurt_others_when_they_are_hit(tmp_path: Path) -> None:
     """The control of the storms: RULES 15 does not hold without the writer thread."""
     assert interrupts.run(tmp_path, seed=1, leading=True, patience_s=3.0).bad

@@ -23,7 +23,7 @@ from standfast_prove.crashes.state import Values
 from standfast_prove.crashes.sweeping import sweep
 from standfast_prove.faults.daemons import Running, noted, noting, opened, until
 
-FIRSTS, FEW_FIRSTS, SECONDS = 40, 8, 5
+FIRSTS, FEW_FIRSTS, SECONDS = 40, 5, 5
 """First crashes of each world: nearly all of them, and the sample of `make test`."""
 SLOW = {"daemon": {"firsts": 12, "at": "daemon."}, "copies": {"firsts": 8, "at": "copy."}}
 """Whose lives wait for processes: killed at its own points here."""
@@ -72,6 +72,7 @@ def test_the_same_on_postgresql(resource: str, pg_database: str, tmp_path: Path)
     assert played.seen["killed twice"] >= 1
 
 
+@pytest.mark.slow
 def test_every_crash_point_is_in_some_world(pg_database: str, tmp_path: Path) -> None:
     """A window that no sweep ever opens is a window without a test."""
     found = set[str]()

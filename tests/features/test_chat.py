@@ -112,6 +112,7 @@ def test_what_was_said_is_sent_in_the_form_of_either_provider(sf: standfast.Stan
     assert standfast.orphans(messages) == []
 
 
+@pytest.mark.slow
 def test_both_forms_are_those_that_the_providers_publish() -> None:
     """001-6: the types of the providers' own libraries accept them."""
     frameworks.importable(frameworks.OPENAI_AGENTS, frameworks.ANTHROPIC)

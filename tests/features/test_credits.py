@@ -98,8 +98,8 @@ def test_a_new_process_reads_only_what_was_added_since_the_last_stored_sum(
         sf._store.write = watching  # type: ignore[method-assign]
         sf.credits.spend("ada", 1, key="s")
         (since,) = asked
-        added = sf.rows("SELECT count(*) AS n FROM credit_entry WHERE seq > :since", {"since": since})
-        assert 0 < next(iter(added))["n"] <= 6
+        (added,) = sf.rows("SELECT count(*) AS n FROM credit_entry WHERE seq > :since", {"since": since})
+        assert 0 < added["n"] <= 6
         before = sf.credits.balance("ada")
         assert (before.balance, before.entries) == (229, 24)
         sf._store.write = whole  # type: ignore[method-assign]

@@ -333,6 +333,7 @@ def test_programs_that_die_and_start_elsewhere_do_everything_once(engine_url: st
     assert outcome.seen["kills"] >= 4
 
 
+@pytest.mark.slow
 def test_a_scope_that_comes_from_the_directory_does_things_twice(tmp_path: Path) -> None:
     """The control: yesterday's rule."""
     bad = campaign.run(tmp_path, seed=1, jobs=1, starts=8, yesterday=True).bad

@@ -19,7 +19,6 @@ import pytest
 import standfast
 from standfast import config, handle
 from tests.interfaces.test_cli import MAIN, environment, run
-from tests.sampling import sampled
 
 WORKERS = 10
 KILLS = 6
@@ -195,7 +194,7 @@ def lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-@pytest.mark.parametrize("engine_url", sampled(["sqlite", "postgres"], "sqlite"), indirect=True)
+@pytest.mark.slow
 def test_ten_shell_workers_some_killed_do_each_task_exactly_once(engine_url: str, tmp_path: Path) -> None:
     """Claimed in one process, done in another; what a killed worker held goes to the next one."""
     place, draw = tmp_path / "place", random.Random(1)

@@ -17,7 +17,13 @@ EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.py"
 every_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 
 
-@every_example
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param(one, id=one.stem, marks=[pytest.mark.slow] if one.stem == "budgets_governor_without_a_key" else [])
+        for one in EXAMPLES
+    ],
+)
 def test_an_example_runs_in_a_repository_and_outside_it(example: Path, tmp_path: Path) -> None:
     """000-36: no run stops that no crash came before, and none sends again what the first has sent."""
     home = places.repository(tmp_path / "shop", places.ORIGIN)

@@ -88,6 +88,9 @@ class Usage(Resource):
 
         - `session`: its key or id.
         - `model`: the name of the model.
+        - `input_tokens`: how many tokens the call read, cached ones included.
+        - `output_tokens`: how many tokens the model wrote.
+        - `cached_input_tokens`: how many of the input tokens came from a cache.
         - `usd`: the cost in US dollars; without it, the list price of the model if one is known.
         - `key`: once per key: a repeated call returns the first record.
         - `hold`: the hold of the call, which is settled with this usage; without it, the usage counts afterwards.
