@@ -135,6 +135,7 @@ def test_a_server_that_is_killed_at_every_moment_loses_nothing_acknowledged(
     while killed:
         n += 1
         cut.at, cut.seen, value = n, 0, [n]
+        sf.state.hot._server._client.close()
         del sf.state.hot._server  # a new connection, so that its first messages are moments too
         sf.state.hot.set("progress", value)
         acknowledged.add(sf.tasks.add(f"task {n}").id)
@@ -150,6 +151,7 @@ def test_a_server_that_is_killed_at_every_moment_loses_nothing_acknowledged(
         until = time.monotonic() + 30
         while not (sf.state.hot.set("progress", 2) and sf.state.hot.get("progress") == 2):
             assert time.monotonic() < until, "a server that is back takes no value"
+    sf.state.hot._server._client.close()
     cut.close()
     found = {one.id for one in sf.tasks.list(limit=1000)} | {one.id for one in sf.mail.list(to="box", limit=1000)}
     assert acknowledged <= found
