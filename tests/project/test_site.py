@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -55,3 +56,12 @@ def test_search_knows_every_page(site: Path) -> None:
     index = (site / "search" / "search_index.json").read_text()
     listed = {page.relative_to(site).as_posix() for page in site.rglob("*.html")} - {"404.html"}
     assert {page for page in listed if f'"location":"{page}' not in index} == set()
+
+
+def test_search_lists_the_page_that_explains_a_word_before_its_reference(site: Path) -> None:
+    """`in doubt` finds concepts/effects first, and then the commands."""
+    index = json.loads((site / "search" / "search_index.json").read_text())
+    boosts = {entry["location"]: entry.get("boost", 1) for entry in index["docs"]}
+    assert boosts["concepts/effects.html#settle-a-doubt"] > boosts["start/operator.html"] > boosts["guides/mcp.html"]
+    assert boosts["guides/mcp.html"] > boosts["reference/commands.html#standfast-budget-doubt"]
+    assert boosts["operating/backup.html"] > boosts["operating/screens.html"]
