@@ -14,7 +14,7 @@ import pytest
 
 import standfast
 from standfast import crash
-from standfast.cli import state_verify
+from standfast.cli import state_check
 from standfast.record.state import Entry
 from standfast_prove.campaigns.crashes import run
 from standfast_prove.crashes.core import TooEarly, Writes
@@ -87,7 +87,7 @@ class Verified(Values):
     """As a person does it, with the command that the value came with."""
 
     def verify(self, sf: standfast.Standfast, branch: Entry) -> None:
-        state_verify.run(sf, [branch], 60.0)
+        state_check.run(sf, [branch], 60.0)
 
 
 def test_killed_while_values_are_verified(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ once deletion --approve --why "disk is full" -- true
 state set branch fix-42
 state swap branch fix-43 --version 1
 state set checked 1 --verify "test 1 = 1"
-state verify checked
+state check checked
 state delete branch
 state list
 artifact put note.txt

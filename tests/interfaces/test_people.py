@@ -31,8 +31,8 @@ REFUSED = (
     "gate pause git* --for 1h --why x",
     "gate remove git*",
     "install claude-code --remove",
-    "state verify",
-    "state verify branch",
+    "state check",
+    "state check branch",
     "store reset",
 )
 """A line of every command that refuses agents on any store."""
@@ -166,7 +166,7 @@ def test_an_agent_cannot_store_a_command_in_the_name_of_the_person(tmp_path: Pat
     words = ("state", "set", "branch", "main", "--verify", "touch VERIFIED")
     for name in (me, f"{me}:x"):
         assert run(*words, cwd=tmp_path, STANDFAST_ACTOR=name, **AGENT).returncode == 0
-        assert run("state", "verify", "branch", cwd=tmp_path).returncode == 1
+        assert run("state", "check", "branch", cwd=tmp_path).returncode == 1
     assert not (tmp_path / "VERIFIED").exists()
 
 
@@ -234,14 +234,14 @@ def test_a_program_that_uses_the_library_is_not_a_command(sf: standfast.Standfas
 
 
 def test_a_command_that_an_agent_stored_does_not_run_unseen(tmp_path: Path) -> None:
-    """R32: `state verify` shows the command of another actor and asks; without a terminal it does not run."""
+    """R32: `state check` shows the command of another actor and asks; without a terminal it does not run."""
     run("state", "set", "branch", "main", "--verify", "touch VERIFIED", cwd=tmp_path, **AGENT)
-    done = run("state", "verify", "branch", cwd=tmp_path)
+    done = run("state", "check", "branch", cwd=tmp_path)
     assert done.returncode == 1
-    assert "standfast state verify branch" in done.stdout
+    assert "standfast state check branch" in done.stdout
     assert not (tmp_path / "VERIFIED").exists()
     run("state", "set", "mine", "main", "--verify", "touch MINE", cwd=tmp_path)
-    assert run("state", "verify", "mine", cwd=tmp_path).returncode == 0
+    assert run("state", "check", "mine", cwd=tmp_path).returncode == 0
     assert (tmp_path / "MINE").exists()
 
 
@@ -307,16 +307,16 @@ def test_a_confirmed_command_runs_and_is_not_asked_for_again(tmp_path: Path) -> 
     from tests.interfaces.test_approvals_cli import Person
 
     run("state", "set", "branch", "main", "--verify", "echo x >> VERIFIED", cwd=tmp_path, **AGENT)
-    person = Person("state", "verify", "branch", data=tmp_path / "data")
+    person = Person("state", "check", "branch", data=tmp_path / "data")
     seen = person.reads_until("Type yes to run it: ")
     assert "│ echo x >> VERIFIED" in seen
     assert "claude-code" in seen
     person.type("yes\n")
     assert person.leaves()[0] == 0
-    assert run("state", "verify", "branch", cwd=tmp_path).returncode == 0
+    assert run("state", "check", "branch", cwd=tmp_path).returncode == 0
     assert (tmp_path / "VERIFIED").read_text() == "x\nx\n"
     run("state", "set", "branch", "main", "--verify", "echo y >> VERIFIED", cwd=tmp_path, **AGENT)
-    assert run("state", "verify", "branch", cwd=tmp_path).returncode == 1
+    assert run("state", "check", "branch", cwd=tmp_path).returncode == 1
     assert "y" not in (tmp_path / "VERIFIED").read_text()
 
 

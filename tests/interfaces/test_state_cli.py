@@ -119,7 +119,7 @@ def test_verify_marks_what_the_command_says_within_bounds(home: Path) -> None:
         for number, command in enumerate(COMMANDS):
             sf.state.set(f"k{number}", "main", verify=command)
     began = time.monotonic()
-    done = run("state", "verify", "--timeout", "500ms", "--json", home=home)
+    done = run("state", "check", "--timeout", "500ms", "--json", home=home)
     assert done.returncode == 1
     assert time.monotonic() - began < 30
     found = json.loads(done.stdout)["data"]
@@ -127,7 +127,7 @@ def test_verify_marks_what_the_command_says_within_bounds(home: Path) -> None:
         assert (one["verdict"], one["evidence"][: len(evidence)]) == (verdict, evidence)
         assert len(one["evidence"]) <= 500
         assert one["verified_us"] is not None
-    assert run("state", "verify", "k0", home=home).returncode == 0
+    assert run("state", "check", "k0", home=home).returncode == 0
     shown = run("state", "get", "k1", home=home)
     assert (shown.stdout, shown.stderr) == ("main\n", "standfast: stale: exit 1: gone\n")
 
@@ -140,15 +140,15 @@ def test_nothing_is_run_by_a_dry_run_for_an_agent_or_for_an_imported_value(home:
         place, wish = Place(sf._store.caller.keyspace, ""), Wish(verify=f"touch {proof}", imported=True)
         sf._store.write(lambda tx: values.put(tx, place, "foreign", 1, wish))
         sf.state.set("foreign", 2)
-    assert len(said("state", "verify", "--dry-run", home=home)) == 2
-    assert code(run("state", "verify", "--json", home=home, CLAUDECODE="1")) == (5, "agent_present")
-    done = run("state", "verify", "foreign", "--json", home=home)
+    assert len(said("state", "check", "--dry-run", home=home)) == 2
+    assert code(run("state", "check", "--json", home=home, CLAUDECODE="1")) == (5, "agent_present")
+    done = run("state", "check", "foreign", "--json", home=home)
     assert (done.returncode, json.loads(done.stdout)["data"][0]["verdict"]) == (1, None)
     assert "imported" in json.loads(done.stdout)["data"][0]["evidence"]
     for words in (["state", "list"], ["state", "get", "own"], ["status"], ["timeline"], ["doctor"]):
         run(*words, home=home)
     assert not proof.exists()
-    assert run("state", "verify", "own", home=home).returncode == 0
+    assert run("state", "check", "own", home=home).returncode == 0
     assert proof.exists()
 
 
@@ -156,19 +156,19 @@ def test_a_value_that_changes_while_it_is_verified_gets_no_verdict(home: Path) -
     with outside(home) as sf:
         sf.state.set("k", 1, verify='"$STANDFAST_PYTHON" -m standfast state set k 2')
         sf.state.set("after", 1, verify="true")
-        done = run("state", "verify", "k", "after", "--json", home=home, STANDFAST_PYTHON=sys.executable)
+        done = run("state", "check", "k", "after", "--json", home=home, STANDFAST_PYTHON=sys.executable)
         first, second = json.loads(done.stdout)["data"]
         assert (done.returncode, first["verdict"], second["verdict"]) == (1, None, "fresh")
         assert "changed meanwhile" in first["evidence"]
         assert (sf.state.get("k").value, sf.state.get("k").verdict) == (2, None)
 
 
-def test_only_state_verify_can_run_a_stored_command() -> None:
+def test_only_state_check_can_run_a_stored_command() -> None:
     """Only the command imports the module that runs it; the library has no such method."""
     guilty = []
     for path in SOURCE.rglob("*.py"):
         text = path.read_text()
-        if "state_verify" in text and path.name not in ("state.py", "state_verify.py"):
+        if "state_check" in text and path.name not in ("state.py", "state_check.py"):
             guilty.append(path.name)
     assert guilty == []
     for path in (SOURCE / "record" / "state").glob("*.py"):

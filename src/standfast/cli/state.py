@@ -42,7 +42,7 @@ def written(function: Any) -> Any:
         _GLOBAL,
         option("--no-verify", is_flag=True, help="Take the key's command away."),
         option(
-            "--verify", help="A command that compares the value with the outside system. Only `state verify` runs it."
+            "--verify", help="A command that compares the value with the outside system. Only `state check` runs it."
         ),
         option("--no-schema", is_flag=True, help="Take the key's schema away."),
         option("--schema", type=click.Path(), help="A file with the JSON schema that every value has to fit."),
@@ -147,32 +147,32 @@ state.generate(
 
 
 @state.verb(
-    "verify", examples=("standfast state verify", "standfast state verify branch --timeout 5s && git switch fix-42")
+    "check", examples=("standfast state check", "standfast state check branch --timeout 5s && git switch fix-42")
 )
 @argument("keys", nargs=-1)
 @_NAMESPACE
 @option("--timeout", default="30s", show_default=True, help="How long each command may take; at most 10m.")
 @option("--dry-run", is_flag=True, help="Print the commands and run none of them.")
 @_GLOBAL
-def verify(out: Out, keys: tuple[str, ...], namespace: str, timeout: str, dry_run: bool, everywhere: bool) -> None:
+def check(out: Out, keys: tuple[str, ...], namespace: str, timeout: str, dry_run: bool, everywhere: bool) -> None:
     """Run the commands that were stored with these KEYS (without any: all), and mark stale values.
 
     The value is in STANDFAST_STATE_VALUE and, as JSON, on standard input. Exit 0 means fresh; 126, 127, a
     signal and the timeout mean unknown; every other exit means stale. This command exits 1 unless
     everything is fresh. Nothing else runs these commands. For people: refused to agents.
     """
-    from standfast.cli import state_verify
+    from standfast.cli import state_check
 
     if not dry_run:
         people.refuse("runs stored commands")
     with opened(_settings(everywhere), create=False) as sf:
-        entries = state_verify.chosen(sf, keys, namespace)
+        entries = state_check.chosen(sf, keys, namespace)
         if dry_run:
-            out.rows([plain(one) for one in entries], ["key", "verify", "verify_by"], empty=state_verify.NONE)
+            out.rows([plain(one) for one in entries], ["key", "verify", "verify_by"], empty=state_check.NONE)
             return
-        found = state_verify.run(sf, entries, state_verify.checked_timeout_s(timeout))
+        found = state_check.run(sf, entries, state_check.checked_timeout_s(timeout))
     columns = ["key", "verdict", "evidence"]
-    out.rows([plain(one) for one in found], columns, empty=state_verify.NONE)
+    out.rows([plain(one) for one in found], columns, empty=state_check.NONE)
     if any(one.verdict != "fresh" for one in found):
         raise click.exceptions.Exit(1)
 

@@ -38,7 +38,7 @@ class Entry(Model):
     json_schema: serial.Json = None
     """What every value of this key has to fit."""
     verify: str | None = None
-    """The command that compares the value with the world. `standfast state verify` alone runs it."""
+    """The command that compares the value with the world. `standfast state check` alone runs it."""
     verify_by: str | None = None
     """Who gave the command; None if it was imported, and then nothing runs it."""
     verdict: str | None = None

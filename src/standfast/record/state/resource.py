@@ -91,7 +91,7 @@ class State(Resource):
         """Store it, over any older value. `for_` ends it by time.
 
         `json_schema` is checked at this write and every later one; `verify` is a command that only
-        `standfast state verify` runs. Both stay with the key until they are given again, or None.
+        `standfast state check` runs. Both stay with the key until they are given again, or None.
         Raises InvalidInput naming the field that does not fit the key's schema.
         """
         for_us = duration_us(for_, "for_")

@@ -90,7 +90,7 @@ def _unconfirmed(sf: Standfast, one: Entry) -> str | None:
     if is_mine(stored, sf.settings.actor) or is_confirmed(stored, data_dir):
         return None
     namespace = ("--namespace", one.namespace) if one.namespace else ()
-    again = hints.command("state", "verify", one.key, *namespace)
+    again = hints.command("state", "check", one.key, *namespace)
     try:
         confirm(stored, data_dir, again)
     except ApprovalRequired as error:
