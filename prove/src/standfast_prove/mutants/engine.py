@@ -210,9 +210,8 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "a waiter that is not withdrawn": Mutant(
         "a write that raised is made later",
-        "campaign interrupts",
+        "check waiting_write",
         without(Writer, "_leave"),
-        {"acts": 20},
     ),
     "the log is deleted at the end": Mutant(
         "what was not checkpointed is gone",

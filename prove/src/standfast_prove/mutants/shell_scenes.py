@@ -108,6 +108,15 @@ def check_interrupted_import(sf: standfast.Standfast) -> None:
         assert child.end(50) == ["[]"], "an interrupted import hangs another thread"
 
 
+def check_waiting_write(sf: standfast.Standfast) -> None:
+    """A signal hits a caller whose write waits for another process's lock. The write must not be made later."""
+    path = os.path.join(sf.settings.data_dir, "waiting.db")
+    with Child("standfast_prove.campaigns.interrupts:interrupt_waiting", path=path, acts=3) as child:
+        hit, made = child.end(50)
+    assert int(hit) == 3, "the signal did not hit the waiting caller"
+    assert made == "[]", f"writes were made after they had raised: {made}"
+
+
 def check_missing_store(sf: standfast.Standfast) -> None:
     """The directory of the store is removed under this process, which tries to write again."""
     with _store_of_its_own(sf) as own:
