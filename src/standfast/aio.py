@@ -4,10 +4,10 @@
         async with sf.session("fix-42") as s:
             pr = await open_pr("a/b", "fix-42")      # an `async def` effect; `await s.effect(f, …)` for a plain one
 
-There is one implementation: a method is handed to the engine, which answers on the event
-loop once it is on disk; methods that call your code (steps, effects) run on a worker thread
-and awaits coroutines on the loop it was called from. A cancelled task withdraws a write that has not begun,
-and does not stop one that has; a cancelled `do` leaves its effect in doubt.
+There is one implementation. A write goes to the engine, and its result comes back to the event loop once the rows are
+on disk. A method that calls your code (steps, effects) runs on a worker thread, which awaits your coroutines on the
+loop of the caller. A cancelled task withdraws a write that has not begun, and waits for the outcome of one that has. A
+cancelled `do` leaves its effect in doubt.
 
 Each call is a coroutine: `asyncio.create_task(sf.tasks.add("x"))` works, and Python warns of one that is never
 awaited. Results that you can also enter or iterate (sessions, locks, `follow`) are a `_Call` around such a coroutine.
@@ -19,16 +19,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, MutableMapping
 from contextlib import AbstractContextManager
 from itertools import islice
 from typing import Any, NoReturn, ParamSpec, Protocol, Self, TypeVar
 
 from standfast.core import user_code
-from standfast.core.event_loop import on_thread
-from standfast.db.contract import Tx, Wake
-from standfast.db.store import Resource, Store, raised
+from standfast.core.event_loop import on_thread, submitted
+from standfast.db.contract import Tx
+from standfast.db.store import Resource
 from standfast.errors import InvalidInput
 
 P = ParamSpec("P")
@@ -126,7 +125,7 @@ async def _verb(
     def work(tx: Tx) -> Any:
         return body(resource, tx, *args, **kwargs)
 
-    return _answer(owner, raised(await _Desk.of(asyncio.get_running_loop()).submit(resource.store, work)))
+    return _answer(owner, await submitted(resource.store, work))
 
 
 async def _on_thread(owner: AsyncStandfast, method: Callable[..., Any], call: Callable[[], Any]) -> Any:
@@ -338,75 +337,3 @@ def _awaited_tool(owner: AsyncStandfast, tool: Callable[..., Any]) -> Callable[.
 
 def _nowhere(awaitable: Awaitable[Any]) -> Any:
     raise AssertionError("a tool is made here, not called")
-
-
-class _Desk:
-    """The calls from one event loop to the engine, and their answers.
-
-    Answers that came together wake the loop once. The tasks they wake ask again in one turn of the loop,
-    one after the other; their bodies go out together at its end, or the first of them would be committed
-    and synced alone while the others still come.
-    """
-
-    _by_loop: dict[int, _Desk] = {}  # noqa: RUF012  # one shared table on purpose
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self._mutex = threading.Lock()
-        self._ready: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
-        self._going: list[tuple[Store, Callable[[Tx], Any], asyncio.Future[Any]]] = []
-        self._together = False  # whether the last answers were more than one
-
-    @classmethod
-    def of(cls, loop: asyncio.AbstractEventLoop) -> _Desk:
-        found = cls._by_loop.get(id(loop))
-        if found is None or found.loop is not loop:
-            found = cls._by_loop[id(loop)] = _Desk(loop)
-        return found
-
-    def submit(self, store: Store, work: Callable[[Tx], Any]) -> asyncio.Future[Any]:
-        future: asyncio.Future[Any] = self.loop.create_future()
-        if not self._together:  # a lone task does not wait for a turn of the loop
-            self._hand_over(store, work, future)
-            return future
-        self._going.append((store, work, future))
-        if len(self._going) == 1:
-            self.loop.call_soon(self._send)
-        return future
-
-    def _send(self) -> None:
-        going, self._going = self._going, []
-        for store, work, future in going:
-            if future.cancelled():
-                continue
-            try:
-                self._hand_over(store, work, future)
-            except BaseException as error:  # noqa: BLE001  # closed, or abandoned: the awaiting caller gets the error
-                future.set_exception(error)
-
-    def _hand_over(self, store: Store, work: Callable[[Tx], Any], future: asyncio.Future[Any]) -> None:
-        """A cancelled task withdraws a body that has not begun."""
-        store.submit(work, functools.partial(self._put, future), wanted=lambda: not future.cancelled())
-
-    def _put(self, future: asyncio.Future[Any], result: Any, error: BaseException | None) -> Wake:
-        with self._mutex:
-            self._ready.append((future, result, error))
-        return self._wake
-
-    def _wake(self) -> None:
-        if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._deliver)
-
-    def _deliver(self) -> None:
-        with self._mutex:
-            ready, self._ready = self._ready, []
-        if not ready:  # by two engines at once, and the first call has served both
-            return
-        self._together = len(ready) > 1
-        for future, result, error in ready:
-            if future.cancelled():
-                continue
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)

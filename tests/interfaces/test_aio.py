@@ -15,7 +15,7 @@ import pytest
 import standfast
 from standfast import aio
 from standfast.core import user_code
-from standfast.db.postgres.submit_threads import WORKERS_MAX
+from standfast.db.postgres.engine import SUBMITTED_MAX
 
 
 def test_many_tasks_write_at_once_and_each_is_answered(engine_url: str, tmp_path: Path) -> None:
@@ -87,9 +87,7 @@ def test_a_cancelled_task_does_not_stop_a_write_under_way(engine_url: str, tmp_p
     asyncio.run(main())
 
 
-def test_tasks_that_were_answered_together_ask_together(engine_url: str, tmp_path: Path) -> None:
-    """Their bodies go out at the end of one turn of the loop; each is answered, each of them each time."""
-
+def test_many_tasks_at_once_each_get_their_own_answers(engine_url: str, tmp_path: Path) -> None:
     async def main() -> None:
         async with standfast.aopen(engine_url, data_dir=tmp_path / "data") as sf:
 
@@ -99,26 +97,6 @@ def test_tasks_that_were_answered_together_ask_together(engine_url: str, tmp_pat
             fences = await asyncio.gather(*(take(f"task-{n}") for n in range(20)))
             assert fences == [[1] * 5] * 20
             assert len(await sf.leases.list(limit=1000)) == 100
-
-    asyncio.run(main())
-
-
-def test_a_body_that_was_cancelled_before_it_went_out_is_not_run(engine_url: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with standfast.aopen(engine_url, data_dir=tmp_path / "data") as sf:
-            _answered_together()
-
-            async def acquire() -> None:
-                await sf.leases.acquire("one")
-
-            task = asyncio.create_task(acquire())
-            await asyncio.sleep(0)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            await sf.leases.acquire("two")
-            with pytest.raises(standfast.NotFound):
-                await sf.leases.get("one")
 
     asyncio.run(main())
 
@@ -134,7 +112,7 @@ def test_a_body_that_was_cancelled_while_it_waits_in_the_engine_is_not_run(engin
     async def main() -> None:
         async with standfast.aopen(engine_url, data_dir=tmp_path / "data") as sf:
             assert isinstance(sf.sync, standfast.Standfast)
-            threads = WORKERS_MAX if sf.sync.engine.name == "postgres" else 1
+            threads = SUBMITTED_MAX if sf.sync.engine.name == "postgres" else 1
             for _ in range(threads):
                 sf.sync._store.submit(busy, lambda result, error: None)
             for _ in range(threads):
@@ -152,19 +130,14 @@ def test_a_body_that_was_cancelled_while_it_waits_in_the_engine_is_not_run(engin
     asyncio.run(main())
 
 
-def test_whoever_asks_a_closed_store_is_told_also_when_bodies_go_out_together(engine_url: str, tmp_path: Path) -> None:
+def test_a_call_on_a_closed_store_is_refused(engine_url: str, tmp_path: Path) -> None:
     async def main() -> None:
         async with standfast.aopen(engine_url, data_dir=tmp_path / "data") as sf:
-            _answered_together()
             sf.sync.close()
             with pytest.raises(standfast.InvalidInput, match="closed"):
                 await sf.leases.acquire("one")
 
     asyncio.run(main())
-
-
-def _answered_together() -> None:
-    aio._Desk.of(asyncio.get_running_loop())._together = True
 
 
 def test_a_call_is_a_coroutine_that_can_become_a_task(engine_url: str, tmp_path: Path) -> None:

@@ -1,23 +1,16 @@
-"""Shared by the async adapters: a store from any accepted argument, and writes that always wait for their outcome."""
+"""Shared by the async adapters: a store from any accepted argument, and the error if a framework is missing."""
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from standfast import modules
-from standfast.db.contract import Tx
-from standfast.db.store import Store, raised
-from standfast.errors import InvalidInput, StandfastError
+from standfast.errors import InvalidInput
 
 if TYPE_CHECKING:
     from standfast.aio import AsyncStandfast
     from standfast.handle import Standfast
-
-T = TypeVar("T")
 
 
 def missing(extra: str, package: str) -> ImportError:
@@ -41,44 +34,3 @@ def opened(store: Standfast | AsyncStandfast | str | os.PathLike[str] | None) ->
     raise InvalidInput(
         f"a store is a path, a URL or an open store, not {type(store).__name__}", 'Session("fix-42", standfast.open())'
     )
-
-
-async def submitted(store: Store, body: Callable[[Tx], T | StandfastError]) -> T:
-    """Write on the engine's thread. A caller that is cancelled meanwhile leaves once the outcome is known."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-
-    def settle(result: Any, error: BaseException | None) -> None:
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
-
-    def done(result: Any, error: BaseException | None) -> None:
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, result, error)
-
-    store.submit(body, done)
-    outcome: T | StandfastError = await _outcome(future)
-    return raised(outcome)
-
-
-async def threaded(function: Callable[..., T], *args: Any) -> T:
-    """Run it on a worker thread. A caller that is cancelled meanwhile leaves once it has ended."""
-    loop = asyncio.get_running_loop()
-    future = loop.run_in_executor(None, functools.partial(function, *args))
-    outcome: T = await _outcome(future)
-    return outcome
-
-
-async def _outcome(future: asyncio.Future[Any]) -> Any:
-    cancelled: asyncio.CancelledError | None = None
-    while not future.done():
-        try:
-            await asyncio.wait({future})
-        except asyncio.CancelledError as error:  # asked again and again until the write has ended
-            cancelled = cancelled or error
-    if cancelled is None:
-        return future.result()
-    future.exception()  # seen, so that asyncio does not warn about it
-    raise cancelled

@@ -21,7 +21,8 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from standfast.adapters.async_support import missing, opened, submitted
+from standfast.adapters.async_support import missing, opened
+from standfast.core.event_loop import submitted
 from standfast.errors import InvalidInput, StandfastError
 from standfast.models import Model
 from standfast.record.chat import INTERRUPTED

@@ -1,7 +1,10 @@
-"""Blocking work under an event loop: it runs on a worker thread and awaits coroutines on the loop it came from.
+"""Writes and blocking work under an event loop.
 
-A cancelled caller does not stop the thread. It cancels the coroutine that the thread waits for, and leaves once the
-thread has recorded what happened.
+`submitted` hands a write to the engine, and no thread waits for the answer. `on_thread` runs a blocking function on a
+worker thread, which awaits coroutines on the caller's loop.
+
+A cancelled caller leaves once the outcome is known. It withdraws a write that has not begun, and cancels the coroutine
+that its worker thread waits for. Neither a write that has begun nor a worker thread is stopped.
 """
 
 from __future__ import annotations
@@ -13,28 +16,73 @@ import os
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from standfast.core import user_code
+from standfast.db import contract
+from standfast.db.contract import Tx
+from standfast.db.store import Store, raised
+from standfast.errors import StandfastError
+
+T = TypeVar("T")
 
 THREADS_MAX = 1000
 """Awaited calls under way at once in one process. A step that calls an effect needs two."""
 
 
-async def on_thread(function: Callable[[], Any]) -> Any:
-    """The result of `function`, run on a worker thread in a copy of the caller's context."""
+async def on_thread(function: Callable[..., T], *args: Any) -> T:
+    """The result of `function(*args)`, run on a worker thread in a copy of the caller's context."""
     loop = asyncio.get_running_loop()
     bridge = _Bridge(loop)
     # The caller's context goes along: an effect inside the body of an effect is refused there, too.
     context = contextvars.copy_context()
-    future = loop.run_in_executor(_threads(), context.run, user_code.with_bridge, bridge, function)
+    call = functools.partial(context.run, user_code.with_bridge, bridge, functools.partial(function, *args))
+    outcome: T = await _outcome(loop.run_in_executor(_threads(), call), bridge.cancel)
+    return outcome
+
+
+async def submitted(store: Store, body: Callable[[Tx], T | StandfastError]) -> T:
+    """The result of a write. Raises Busy if the write has not begun within DEADLINE_S."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T | StandfastError] = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if future.cancelled():
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    def done(result: Any, error: BaseException | None) -> None:
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(settle, result, error)
+
+    withdraw = store.submit(body, done)
+
+    def give_up() -> None:
+        if withdraw():
+            settle(None, store.engine.overdue())
+
+    deadline = loop.call_later(contract.DEADLINE_S, give_up)
+    try:
+        return raised(await _outcome(future, lambda: withdraw() and future.cancel()))
+    finally:
+        deadline.cancel()
+
+
+async def _outcome(future: asyncio.Future[T], stop: Callable[[], object]) -> T:
+    """The result of `future`. A cancelled caller calls `stop` and waits until `future` is done."""
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
-        bridge.cancel()
-        await asyncio.wait([future])  # until the thread has recorded what happened
+        stop()
+        while not future.done():
+            with suppress(asyncio.CancelledError):  # cancelled again
+                await asyncio.wait([future])
         if not future.cancelled():
-            future.exception()
+            future.exception()  # read here, so that asyncio does not warn about it
         raise
 
 

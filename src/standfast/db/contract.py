@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from standfast.config.scope import OUTSIDE, Keyspace, Label
-from standfast.errors import Corrupt, InvalidInput, StorageError
+from standfast.errors import Busy, Corrupt, InvalidInput, StorageError
 
 if TYPE_CHECKING:
     from standfast.clock import Clock
@@ -29,10 +29,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Row = dict[str, Any]
 
-Wake = Callable[[], None]
-Done = Callable[[T | None, BaseException | None], Wake | None]
-"""A callback for the result. It may return a second one, which runs after all callers of the commit got their
-results."""
+Done = Callable[[T | None, BaseException | None], None]
+"""Called with the result, or with the error. It must not block: the writer thread may call it."""
 
 BATCH_MAX = 256
 """Bodies that share one commit at most."""
@@ -42,10 +40,6 @@ DEADLINE_S = 30.0
 """How long a write waits for its turn before it says who is in the way."""
 READ_MAX_S = 5.0
 """How long one read may pin its snapshot: a pinned snapshot keeps the log from being reused."""
-
-
-def always() -> bool:
-    return True
 
 
 OnMigrate = Callable[[str, int, int], None]
@@ -242,14 +236,16 @@ class Engine(ABC):
         """The one place where a caller holds a transaction; bounded, never rerun."""
 
     @abstractmethod
-    def submit(
-        self, body: Callable[[Tx], T], caller: Caller, done: Done[T], *, wanted: Callable[[], bool] = always
-    ) -> None:
-        """Like `write`, without blocking: `done` is called on another thread once it is on disk.
+    def submit(self, body: Callable[[Tx], T], caller: Caller, done: Done[T]) -> Callable[[], bool]:
+        """Like `write`, without blocking: `done` is called on another thread once the rows are on disk.
 
-        `wanted` is asked before the body begins. If it says no, the body is withdrawn: it never runs, and `done` is
-        not called.
+        The returned function withdraws the body. It returns True if the body had not begun: then the body never runs,
+        and `done` is not called.
         """
+
+    def overdue(self) -> Busy:
+        """The error for a submitted body that did not begin within DEADLINE_S."""
+        return Busy(f"a write did not begin within {DEADLINE_S:.0f} s", "try again, or see the load: standfast doctor")
 
     @abstractmethod
     def rows(self, text: str, params: dict[str, object] | None = None) -> Iterator[Row]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 from standfast import log
 from standfast.config import CopyOptions
 from standfast.config.scope import Keyspace
-from standfast.db.contract import Caller, Done, Engine, Numbered, Row, Tx, Wake, Watch, always
+from standfast.db.contract import Caller, Done, Engine, Numbered, Row, Tx, Watch
 from standfast.db.sql import statement
 from standfast.db.store_memory import OVERWRITTEN, Memory, behind, mixed, refuse_lost, replaced
 from standfast.errors import InvalidInput, NoAttribute, StandfastError, StorageError
@@ -147,19 +147,8 @@ class Store:
             self.memory.note(seq, hash)
 
     def write(self, body: Callable[[Tx], T | StandfastError], *, durable: bool = True) -> T:
-        engine = self._engine
-        if engine is None or engine.dead is not None or self._pid != os.getpid():
-            engine = self._reopen()
         self.written = self.written or durable
-        try:
-            result = engine.write(body, self.caller, durable=durable)
-        except StorageError as error:
-            if not _forked(engine, error):
-                raise
-            return self.write(body, durable=durable)
-        if isinstance(result, StandfastError):
-            raise result
-        return result
+        return raised(self._on_live_engine(lambda engine: engine.write(body, self.caller, durable=durable)))
 
     def read(self, body: Callable[[Tx], T | StandfastError]) -> T:
         return raised(self._on_live_engine(lambda engine: engine.read(body, self.caller)))
@@ -174,18 +163,18 @@ class Store:
                 if not _forked(engine, error):
                     raise
 
-    def submit(self, body: Callable[[Tx], T], done: Done[T], *, wanted: Callable[[], bool] = always) -> None:
-        """Like `write`, answered on another thread, and withdrawn if it is not `wanted` when it would begin."""
+    def submit(self, body: Callable[[Tx], T], done: Done[T]) -> Callable[[], bool]:
+        """Like `write`, without blocking; see `Engine.submit`."""
         engine = self.engine
         self.written = True
 
-        def answered(result: T | None, error: BaseException | None) -> Wake | None:
-            if error is None or not (isinstance(error, StorageError) and _forked(engine, error)):
-                return done(result, error)
-            self.submit(body, done, wanted=wanted)
-            return None
+        def answered(result: T | None, error: BaseException | None) -> None:
+            if isinstance(error, StorageError) and _forked(engine, error):
+                self.submit(body, done)
+            else:
+                done(result, error)
 
-        engine.submit(body, self.caller, answered, wanted=wanted)
+        return engine.submit(body, self.caller, answered)
 
     @contextmanager
     def transaction(self) -> Iterator[Tx]:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
 from standfast.core import leases
-from standfast.db.contract import Caller, Done, Engine, Row, Tx, Watch, always
+from standfast.db.contract import Caller, Done, Engine, Row, Tx, Watch
 
 if TYPE_CHECKING:
     from standfast_prove.simulation.machine import Process
@@ -44,9 +44,7 @@ class Boundary(Engine):
         self._process.passes("sync")
         self._engine.sync()
 
-    def submit(
-        self, body: Callable[[Tx], T], caller: Caller, done: Done[T], *, wanted: Callable[[], bool] = always
-    ) -> None:
+    def submit(self, body: Callable[[Tx], T], caller: Caller, done: Done[T]) -> Callable[[], bool]:
         raise NotImplementedError("one thread at a time")
 
     def rows(self, text: str, params: dict[str, object] | None = None) -> Iterator[Row]:

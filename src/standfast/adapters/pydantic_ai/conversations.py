@@ -8,8 +8,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from standfast.adapters.async_support import missing, threaded
+from standfast.adapters.async_support import missing
 from standfast.adapters.pydantic_ai.messages import Opened, plain, said
+from standfast.core.event_loop import on_thread
 from standfast.errors import NotFound, VersionConflict
 from standfast.record.chains import Entry, Link
 from standfast.record.conversations import Line
@@ -32,14 +33,14 @@ class ConversationStore(Opened, Base):  # type: ignore[misc,unused-ignore]
     """Conversations in a store of standfast. One that was deleted neither loads nor lists; its entries stay."""
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
-        head = await threaded(self._chains.head, conversation_id)
+        head = await on_thread(self._chains.head, conversation_id)
         return None if head is None else _records().validate_python(head)
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
         found: list[ConversationRecord] = []
         after: tuple[int, str] | None = None
         while limit is None or len(found) < limit:
-            page, after = await threaded(self._chains.heads, after)
+            page, after = await on_thread(self._chains.heads, after)
             records = [_records().validate_python(head) for head in page]
             found += [one for one in records if scope is None or one.scope == scope]
             if after is None:
@@ -59,25 +60,25 @@ class ConversationStore(Opened, Base):  # type: ignore[misc,unused-ignore]
         links = [Link(entry.id, entry.parent_id, _line(entry, redact)) for entry in new_entries]
         asked = {"head_id": record.head_id, "revision": expected_revision}
         try:
-            await threaded(functools.partial(self._chains.write, record.conversation_id, head, links, **asked))
+            await on_thread(functools.partial(self._chains.write, record.conversation_id, head, links, **asked))
         except VersionConflict as error:
             raise ConversationConflict(record.conversation_id) from error
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
         try:
-            await threaded(functools.partial(self._chains.delete, conversation_id, revision=expected_revision))
+            await on_thread(functools.partial(self._chains.delete, conversation_id, revision=expected_revision))
         except VersionConflict as error:
             raise ConversationConflict(conversation_id) from error
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         try:
-            return _entries([await threaded(self._chains.entry, entry_id)])[0]
+            return _entries([await on_thread(self._chains.entry, entry_id)])[0]
         except NotFound as error:
             raise KeyError(entry_id) from error
 
     async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
         try:
-            return _entries(await threaded(functools.partial(self._chains.history, head_id, limit=limit)))
+            return _entries(await on_thread(functools.partial(self._chains.history, head_id, limit=limit)))
         except NotFound as error:
             raise KeyError(head_id) from error
 

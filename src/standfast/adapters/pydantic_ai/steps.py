@@ -14,8 +14,8 @@ from pydantic_ai.messages import (  # type: ignore[import-not-found,unused-ignor
 )
 
 from standfast import hints
-from standfast.adapters.async_support import threaded
 from standfast.adapters.pydantic_ai.messages import Opened, plain, said
+from standfast.core.event_loop import on_thread
 from standfast.errors import Conflict, KeyConflict, NotFound
 from standfast.ledger.effects.models import Effect
 from standfast.record.conversations import Line
@@ -38,11 +38,11 @@ class StepStore(Opened):
 
     async def register_run(self, record: Any) -> None:
         value = _dumped(record)
-        await threaded(functools.partial(self._handle.state.set, record.run_id, value, namespace=RUNS))
+        await on_thread(functools.partial(self._handle.state.set, record.run_id, value, namespace=RUNS))
 
     async def get_run(self, *, run_id: str) -> Any | None:
         try:
-            found = await threaded(functools.partial(self._handle.state.get, run_id, namespace=RUNS))
+            found = await on_thread(functools.partial(self._handle.state.get, run_id, namespace=RUNS))
         except NotFound:
             return None
         return _loaded("RunRecord", found.value)
@@ -50,7 +50,7 @@ class StepStore(Opened):
     async def list_runs(self, *, parent_run_id: str | None = None, conversation_id: str | None = None) -> list[Any]:
         wanted = {"parent_run_id": parent_run_id, "conversation_id": conversation_id}
         asked = {name: value for name, value in wanted.items() if value is not None}
-        runs = await threaded(self._runs)
+        runs = await on_thread(self._runs)
         found = [_loaded("RunRecord", run) for run in runs if asked.items() <= run.items()]
         return sorted(found, key=lambda run: run.started_at)
 
@@ -63,31 +63,31 @@ class StepStore(Opened):
         return found
 
     async def append_event(self, event: Any) -> None:
-        await threaded(self._append, f"pydantic-ai:{event.run_id}", f"pydantic_ai.{event.kind}", event, _dumped(event))
+        await on_thread(self._append, f"pydantic-ai:{event.run_id}", f"pydantic_ai.{event.kind}", event, _dumped(event))
 
     async def list_events(self, *, run_id: str) -> list[Any]:
-        events = await threaded(self._events, f"pydantic-ai:{run_id}")
+        events = await on_thread(self._events, f"pydantic-ai:{run_id}")
         return [_loaded("StepEvent", event.data) for event in events]
 
     async def save_snapshot(self, snapshot: Any) -> None:
-        await threaded(self._save, snapshot)
+        await on_thread(self._save, snapshot)
 
     async def latest_snapshot(self, *, run_id: str, include_interrupted: bool = False) -> Any | None:
-        return await threaded(self._latest, run_id, include_interrupted)
+        return await on_thread(self._latest, run_id, include_interrupted)
 
     async def list_snapshots(self, *, run_id: str, include_interrupted: bool = False) -> list[Any]:
         """Every snapshot of a run, the oldest first: for pydantic-ai-harness's search in conversations."""
-        return await threaded(self._snapshots, run_id, include_interrupted)
+        return await on_thread(self._snapshots, run_id, include_interrupted)
 
     async def record_tool_effect(self, record: Any) -> None:
-        await threaded(self._record, record)
+        await on_thread(self._record, record)
 
     async def get_tool_effect(self, *, run_id: str, tool_call_id: str) -> Any | None:
-        found = await threaded(self._effect, run_id, tool_call_id)
+        found = await on_thread(self._effect, run_id, tool_call_id)
         return None if found is None else _tool_effect(found)
 
     async def list_unresolved_tool_effects(self, *, run_id: str) -> list[Any]:
-        return [_tool_effect(effect) for effect in await threaded(self._unresolved, run_id)]
+        return [_tool_effect(effect) for effect in await on_thread(self._unresolved, run_id)]
 
     # -- events and snapshots ----------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from standfast import crash, log, modules
 from standfast.db import hot
-from standfast.db.contract import Caller, Done, Engine, OnMigrate, Row, Tx, Watch, always, no_copy, refuse_copy
+from standfast.db.contract import Caller, Done, Engine, OnMigrate, Row, Tx, Watch, no_copy, refuse_copy
 from standfast.db.migrations import MIGRATIONS, refuse
 from standfast.db.migrations.migration import Migration
 from standfast.db.moved import moved_away
@@ -41,12 +41,14 @@ from standfast.db.sql import statement
 from standfast.errors import InvalidInput, StorageError
 
 if TYPE_CHECKING:
-    from standfast.db.postgres.submit_threads import Workers
+    from concurrent.futures import ThreadPoolExecutor
 
 T = TypeVar("T")
 
 DIRECT_URL = "STANDFAST_DB_DIRECT_URL"
 """A URL of the server itself, not of its pooler, for notifications only."""
+SUBMITTED_MAX = 8
+"""The most submitted bodies that run at the same time. The others wait in a queue."""
 CLOSING_S = 10.0
 NOTIFY_S = 2.0
 _VERSION = statement("SELECT CAST(value AS bigint) AS version FROM meta WHERE key = 'schema_version'")
@@ -82,7 +84,7 @@ class PostgresEngine(Engine):
         self._inside = threading.local()
         self._prepare = False
         self._pool = Pool(self._dial)
-        self._workers: Workers | None = None
+        self._executor: ThreadPoolExecutor | None = None
         try:
             self._found = self._open(migrations, allow_unsafe)
             self._hot = hot.Hot(self.store_id) if hot.url() else None
@@ -160,8 +162,10 @@ class PostgresEngine(Engine):
         """Let running work finish, send pending notifications, close the connections."""
         if self.dead is not None:
             return
-        if self._workers is not None:
-            self._workers.close(CLOSING_S)
+        if self._executor is not None:
+            ending = threading.Thread(target=self._executor.shutdown, daemon=True)
+            ending.start()
+            ending.join(CLOSING_S)
         self.dead = InvalidInput("this store is closed", "open it again: standfast.open()")
         self._bell.close(NOTIFY_S)
         self._pool.close()
@@ -172,33 +176,28 @@ class PostgresEngine(Engine):
         self._usable()
         return self._perform(self._modes.write if durable else self._modes.relaxed, body, caller)
 
-    def submit(
-        self, body: Callable[[Tx], T], caller: Caller, done: Done[T], *, wanted: Callable[[], bool] = always
-    ) -> None:
+    def submit(self, body: Callable[[Tx], T], caller: Caller, done: Done[T]) -> Callable[[], bool]:
         self._usable()
 
         def job() -> None:
-            if not wanted():
-                return
             try:
                 result = self.write(body, caller)
             except BaseException as error:  # noqa: BLE001 - the waiting caller gets any error
-                wake = done(None, error)
+                done(None, error)
             else:
-                wake = done(result, None)
-            if wake is not None:
-                wake()
+                done(result, None)
 
-        self._crew().put(job)
+        return self._threads().submit(job).cancel
 
-    def _crew(self) -> Workers:
-        modules.load("standfast.db.postgres.submit_threads")
-        from standfast.db.postgres.submit_threads import Workers
+    def _threads(self) -> ThreadPoolExecutor:
+        """Threads for callers who do not wait. Each uses one connection while it works."""
+        modules.load("concurrent.futures.thread")
+        from concurrent.futures import ThreadPoolExecutor
 
         with self._handles_mutex:
-            if self._workers is None:
-                self._workers = Workers()
-            return self._workers
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(SUBMITTED_MAX, thread_name_prefix="standfast-worker")
+            return self._executor
 
     def _usable(self) -> None:
         self._usable_for_reading()

@@ -37,7 +37,6 @@ from standfast.db.contract import (
     Row,
     Tx,
     Watch,
-    always,
     no_copy,
     no_rescue,
     refuse_copy,
@@ -51,7 +50,7 @@ from standfast.db.sqlite.lock import FileLock, busy, cannot_open, holder
 from standfast.db.sqlite.operations import Body, Call, Hold
 from standfast.db.sqlite.tx import SqliteTx
 from standfast.db.sqlite.wal import Files, Probe, Replaced
-from standfast.db.sqlite.writer import Writer, answer
+from standfast.db.sqlite.writer import Writer
 from standfast.db.store_memory import refuse_lost, replaced
 from standfast.errors import Busy, CommitUnknown, Corrupt, InvalidInput, SchemaTooNew, StandfastError, StorageError
 
@@ -299,11 +298,14 @@ class SqliteEngine(Engine):
             raise result
         return result
 
-    def submit(
-        self, body: Callable[[Tx], T], caller: Caller, done: Done[T], *, wanted: Callable[[], bool] = always
-    ) -> None:
+    def submit(self, body: Callable[[Tx], T], caller: Caller, done: Done[T]) -> Callable[[], bool]:
         self._usable()
-        self._writer.submit(Body(body, caller, durable=True, done=done, wanted=wanted))
+        operation = Body(body, caller, durable=True, done=done)
+        self._writer.put(operation)
+        return lambda: self._writer.withdraw(operation)
+
+    def overdue(self) -> Busy:
+        return busy(self.lock.path, DEADLINE_S)
 
     @property
     def changes(self) -> int:  # type: ignore[override]
@@ -350,7 +352,8 @@ class SqliteEngine(Engine):
                 _fail(committed, error)
         if len(committed) < len(served):
             self._explain(served)
-        answer(served)
+        for body in served:
+            body.answer()
         if committed:
             self._bell.ring()
             if self._batches % _CARE_EVERY == 0:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from standfast.db.contract import DEADLINE_S, TRANSACTION_MAX_S, Caller, Done, Numbered, Row, Wake, always
+from standfast.db.contract import TRANSACTION_MAX_S, Caller, Done, Numbered, Row
 from standfast.db.sqlite import forks
 from standfast.db.sqlite.tx import SqliteTx
 from standfast.errors import StandfastError, StorageError
@@ -45,10 +45,6 @@ class Operation:
         with suppress(RuntimeError):  # a caller that was interrupted has not read its answer
             self._answered.release()
 
-    def is_wanted(self) -> bool:
-        """In the writer thread, before it begins this."""
-        return not self.gone
-
     def wait(self, timeout_s: float) -> bool:
         """In the caller's thread: True once it is answered."""
         return self._answered.acquire(timeout=max(timeout_s, 0.0))
@@ -57,7 +53,7 @@ class Operation:
 class Body(Operation):
     """A function of a transaction."""
 
-    __slots__ = ("caller", "deadline", "done", "durable", "function", "newest", "wanted")
+    __slots__ = ("caller", "done", "durable", "function", "newest")
 
     def __init__(
         self,
@@ -66,21 +62,15 @@ class Body(Operation):
         *,
         durable: bool,
         done: Done[Any] | None = None,
-        wanted: Callable[[], bool] = always,
     ) -> None:
         super().__init__()
         self.function = function
         self.caller = caller
         self.durable = durable
         self.done = done
-        """Called with the answer, if no caller waits for it (event loops)."""
-        self.wanted = wanted
-        self.deadline = 0.0 if done is None else time.monotonic() + DEADLINE_S
+        """Called with the answer, if no thread waits for it (event loops)."""
         self.newest: tuple[int, int, Numbered] | None = None
         """The last journal row that it inserted."""
-
-    def is_wanted(self) -> bool:
-        return not self.gone and self.wanted()
 
     def run(self, cursor: apsw.Cursor) -> None:
         """If the function raises a refusal before it writes, that is its answer, and nothing is rolled back."""
@@ -93,12 +83,11 @@ class Body(Operation):
             self.result = refusal
         self.newest = tx.newest
 
-    def call_back(self) -> Wake | None:
-        """Hand the answer to `done`; returns what to do after all callbacks of the batch."""
-        assert self.done is not None
-        with suppress(Exception):  # an event loop that was closed meanwhile must not stop the writer thread
-            return self.done(self.result if self.error is None else None, self.error)
-        return None
+    def answer(self) -> None:
+        super().answer()
+        if self.done is not None:
+            with suppress(Exception):  # an error of a callback must not stop the writer thread
+                self.done(self.result if self.error is None else None, self.error)
 
 
 class Call(Operation):

@@ -7,9 +7,8 @@ that hits it at any bytecode (a signal handler, an asynchronous exception, Ctrl-
 caller (RULES §15).
 
 The thread takes the file lock first and operations second. An operation that is still in the deque can be withdrawn
-with one `deque.remove`: by a deadline, by Ctrl-C, by an exception. A body of a cancelled task stays in the deque, and
-the thread passes over it. `deque.popleft` and `deque.remove` are
-atomic, so an operation is either withdrawn or begun.
+with one `deque.remove`: by a deadline, by Ctrl-C, by an exception, by a cancelled task. `deque.popleft` and
+`deque.remove` are atomic, so an operation is either withdrawn or begun.
 
 Callers never change a flag that another caller reads: only the thread sets `_asleep` and `_stopped`.
 """
@@ -19,7 +18,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -66,7 +65,6 @@ class Writer:
         self._wake.acquire()
         self._asleep = self._running = self._stopped = False
         self._shared = 0
-        self._watched_until = 0.0
         self._thread: threading.Thread | None = None
         self.ident = 0
         """The thread's identity, 0 until it runs."""
@@ -165,34 +163,6 @@ class Writer:
         with suppress(RuntimeError):  # another caller released it already
             self._wake.release()
 
-    # -- callbacks: no caller waits, so the thread's timer keeps their deadline --------------------------
-
-    def submit(self, body: Body) -> None:
-        self.put(body)
-        if body.deadline > self._watched_until:
-            self._watched_until = body.deadline + DEADLINE_S
-            self._look_at_callbacks_in(DEADLINE_S)
-
-    def _look_at_callbacks_in(self, seconds: float) -> None:
-        timer = threading.Timer(seconds, self._refuse_overdue)
-        timer.daemon = True
-        timer.start()
-
-    def _refuse_overdue(self) -> None:
-        """Answer Busy to callbacks past their deadline, and look again at the next deadline."""
-        now, later = time.monotonic(), []
-        for operation in list(self._waiting):
-            if not isinstance(operation, Body) or operation.done is None:
-                continue
-            if operation.deadline > now:
-                later.append(operation.deadline)
-            elif self.withdraw(operation):
-                operation.error = busy(self._lock.path, DEADLINE_S)
-                answer([operation])
-        self._watched_until = 0.0
-        if later and not self._stopped:
-            self._look_at_callbacks_in(min(later) - now)
-
     # -- the thread -------------------------------------------------------------------------------------
 
     def stop(self) -> None:
@@ -230,13 +200,13 @@ class Writer:
         self._asleep = False
 
     def _next(self) -> Operation | None:
-        """The next operation that its caller still wants."""
+        """The next operation whose caller still waits for it."""
         while True:
             try:
                 operation = self._waiting.popleft()
             except IndexError:
                 return None
-            if operation.is_wanted():
+            if not operation.gone:
                 operation.begun = True
                 return operation
 
@@ -291,21 +261,4 @@ class Writer:
     def _refuse_rest(self) -> None:
         while (operation := self._next()) is not None:
             operation.error = self._work.dead
-            if isinstance(operation, Body):
-                answer([operation])
-            else:
-                operation.answer()
-
-
-def answer(batch: list[Body]) -> None:
-    """Wake every caller of a batch, and each event loop once."""
-    wakes: set[Callable[[], None] | None] = set()
-    for body in batch:
-        if body.done is None:
-            body.answer()
-        else:
-            wakes.add(body.call_back())
-    for wake in wakes:
-        if wake is not None:
-            with suppress(RuntimeError):  # its event loop was closed meanwhile
-                wake()
+            operation.answer()
