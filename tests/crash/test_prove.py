@@ -85,8 +85,8 @@ def test_the_page_has_a_bound_for_each_zero_and_every_violation_in_its_words(tmp
         results.write(tmp_path, run(one, started=f"2026-11-16T01:02:0{number}Z"))
     text = page(tmp_path)
     assert '<a id="effects-sqlite"></a>effects | sqlite | 1,200 schedules | 0 | 1 in 400 | 0-9 |' in text
-    assert "*effects-control: without the fence* | sqlite | 60 schedules | *1 of 1 runs, as it must*" in text
-    assert "**WRONG** in mail on sqlite: mail 7 was done twice" in text
+    assert "*effects-control: without the fence* | sqlite | 60 schedules | *1 of 1 runs, as it has to*" in text
+    assert "**FAILED** mail on sqlite: mail 7 was done twice" in text
     assert "not run: no root" in text
     assert "## What was not tested" in text
 
@@ -275,7 +275,7 @@ def test_without_assertions_it_refuses_to_run(tmp_path: Path) -> None:
 
 def test_campaigns_and_seeded_bugs_are_listed(tmp_path: Path) -> None:
     assert "crashes-effects" in prove(tmp_path, "--list").stdout
-    assert "no fence at the end" in prove(tmp_path, "--list", "--mutants").stdout
+    assert "a late attempt stores its result" in prove(tmp_path, "--list", "--mutants").stdout
 
 
 def test_a_name_is_a_campaign_first_and_a_workload_with_a_slash() -> None:

@@ -23,20 +23,20 @@ MUTANTS = registry.every()
 SCENES = effect_scenes.SCENES | view_scenes.SCENES
 SAMPLE = (
     "act before the intent is recorded",
-    "no fence at the end",
+    "a late attempt stores its result",
     "a missing store is created",
     "another store is not noticed",
     "lost rows are not noticed",
     "doctor runs quick_check only",
     "MCP waits in a thread",
-    "told before the commit",
+    "acknowledged before COMMIT",
     "a step runs again",
     "an interval drifts",
-    "truncated before it is judged",
-    "a yes for other words",
+    "sessions are cut before they are ranked",
+    "an approval for another question",
     "a grant used twice",
     "labels are not cleaned",
-    "a limit that passes",
+    "a long command passes every gate",
     "an unsealed record is believed",
 )
 """Of each harness and area: in every run."""
@@ -49,11 +49,11 @@ MORE = (
     "doctor does not compare the schema",
     "deleted text stays in the file",
     "a mounted database file is opened",
-    "the journal hears of it later",
-    "the living lose their runs",
-    "a reason of yesterday",
-    "a counter that fell",
-    "a yes that is never used up",
+    "the journal row is a second commit",
+    "a live worker loses its run",
+    "an old reason is shown",
+    "only the last counter is used",
+    "a consumed approval stays granted",
     "the directory is not in the question",
     "an agent is not refused",
 )
@@ -123,7 +123,7 @@ def test_without_a_bug_a_scene_is_quiet(scene: str, tmp_path: Path) -> None:
 
 def test_a_process_gets_the_bug_its_parent_was_asked_for(tmp_path: Path) -> None:
     """Through the environment, which only children of the evaluation read."""
-    with Nursery(env={registry.VARIABLE: "a fence begins anew"}) as bugged:
+    with Nursery(env={registry.VARIABLE: "a fencing token is reused"}) as bugged:
         asked = {"file": str(tmp_path / "text")}
         assert bugged.wait(bugged.start("tests.crash.test_prove_mutants:write_statement", **asked)) == 0
     assert "fence = 1," in (tmp_path / "text").read_text()

@@ -17,19 +17,19 @@ ONLY_SQLITE = (SQLITE,)
 ONLY_POSTGRES = (POSTGRES,)
 
 WORKLOADS = {
-    "crashes": "killed around intent, dispatch, acknowledgement and checkpoint, and again in the recovery",
-    "actors": "many processes on one store: schedulers, workers, approvers, auditors, mail, loops",
-    "migration": "interrupted, migrated and resumed, from every schema",
-    "audit": "what happened, answered with every payload denied",
-    "growth": "bytes per event, hot calls and recovery as the history grows",
-    "power": "power loss, full and failing disks",
-    "time": "clocks that jump, leases, years of loops",
-    "partitions": "machines that cannot reach each other or their server",
-    "simulation": "everything at once on a virtual clock, from a seed that replays",
-    "histories": "recorded histories, checked for an order in which they could have happened",
-    "models": "random programs, compared with a model of a few lines",
-    "inputs": "garbage at every entry point",
-    "hostile": "a repository, a transcript and an agent with a shell that want past gates, grants and the cleaner",
+    "crashes": "processes are killed before and after each write, and again while they recover",
+    "actors": "many processes use one store: schedulers, workers, approvers, auditors, daemons",
+    "migration": "work in progress is interrupted, migrated from every older schema, and resumed",
+    "audit": "an auditor who may not read payloads still finds out what happened",
+    "growth": "bytes per event, latency of frequent calls and recovery time as the history grows",
+    "power": "power loss, full disks, failing disks and damaged files",
+    "time": "clocks jump, leases expire, and loops fire for simulated years",
+    "partitions": "machines cannot reach each other or their server",
+    "simulation": "all features at once on a virtual clock; the same seed repeats the same run",
+    "histories": "recorded calls of many processes are checked for linearizability",
+    "models": "random programs are compared with a model of a few lines",
+    "inputs": "random and damaged input at every entry point",
+    "hostile": "a hostile repository, transcript or agent tries to pass gates, approvals and the terminal filter",
 }
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
@@ -113,7 +113,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         0.2,
         BOTH,
         {"manifest_first": True},
-        control="the manifest that is written last",
+        control="a manifest that is written last",
     ),
     Campaign("disasters", "crashes", "disasters:run", "disasters", 2, BOTH, {"disasters": 30}),
     Campaign(
@@ -124,7 +124,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         0.2,
         BOTH,
         {"disasters": 6, "tools": ("cp",), "forgetful": True},
-        control="the memory of stores",
+        control="the host's memory of its stores",
     ),
     Campaign("disasters-servers", "crashes", "disaster_servers:run", "disasters", 2, ONLY_POSTGRES, {"disasters": 10}),
     Campaign(
@@ -135,7 +135,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         0.2,
         ONLY_POSTGRES,
         {"disasters": 4, "forgetful": True},
-        control="the memory of stores",
+        control="the host's memory of its stores",
     ),
     Campaign("moves", "crashes", "moves:run", "moves", 2, ONLY_POSTGRES, {"moves": 40}),
     Campaign(
@@ -146,7 +146,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         0.2,
         ONLY_POSTGRES,
         {"moves": 5, "renaming": True},
-        control="the source that stays in its place",
+        control="a source that stays in its place",
     ),
     Campaign("undo", "models", "undo:run", "programs", 1, BOTH),
     Campaign(
@@ -157,7 +157,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         0.5,
         BOTH,
         {"unchecked": True},
-        control="the comparison with what the change wrote",
+        control="the check that the row is still as the change wrote it",
     ),
     Campaign("digests", "models", "digests:run", "rounds", 1, BOTH),
     Campaign(
@@ -168,7 +168,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         0.5,
         BOTH,
         {"witness": False},
-        control="the witness that is kept outside the store",
+        control="a witness outside the store",
     ),
     Campaign("interrupts", "crashes", "interrupts:run", "interrupts", 1, ONLY_SQLITE),
     Campaign(
@@ -202,7 +202,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         0.2,
         ONLY_SQLITE,
         {"acts": 20, "kinds": ("rm", "mv directory", "replace"), "careless": True},
-        control="the pin and the memory of stores",
+        control="the handle's pin and the host's memory of its stores",
     ),
     Campaign(
         "vandal-chmod-ddl-full",
@@ -226,7 +226,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         0.5,
         BOTH,
         {"families": 4, "careless": True, "patience_s": 20},
-        control="asking whether a holder is alive",
+        control="the check whether a holder is alive",
     ),
     Campaign(
         "actors-crowd",
@@ -255,7 +255,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         0.3,
         BOTH,
         {"jobs": 4, "late": True, "settle": "0s"},
-        control='the time after which a probe\'s "not there" counts',
+        control="the settle time of probes",
     ),
     Campaign(
         "places-varied-control",
@@ -297,7 +297,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         0.5,
         BOTH,
         {"schedules": 20, "torn": True},
-        control="one transaction for all steps",
+        control="one transaction for all migration steps",
     ),
     Campaign("boot-old", "migration", "boot:run", "rounds", 1, BOTH, {"rounds": 20, "old": True}),
     Campaign("audit-blind", "audit", "audit:run", "facts", 1, BOTH, {"histories": 5, "things": 120}),
@@ -309,7 +309,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         0.2,
         BOTH,
         {"things": 120, "forgetful": True},
-        control="a row of the journal for every change",
+        control="a journal row for every change",
     ),
     Campaign("growth-folds", "growth", "growth:run", "events", 1, BOTH),
     Campaign(
@@ -320,7 +320,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         0.2,
         BOTH,
         {"sizes": (1_000,), "samples": 5, "kills": 0, "forged": True},
-        control="a journal that is not changed",
+        control="a journal that nothing rewrites",
     ),
     Campaign("torture", "actors", "torture:run", "kills", 4, ONLY_SQLITE, {"seconds": 10}),
     Campaign(
@@ -331,7 +331,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         0.5,
         ONLY_SQLITE,
         {"seconds": 5, "guard": False},
-        control="the guard of the log",
+        control="the guard of SQLite's locks",
     ),
     Campaign("tail", "actors", "followers:run", "events", 1, BOTH),
     Campaign("events", "actors", "events:run", "events", 1, BOTH),
@@ -345,7 +345,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         0.5,
         ONLY_SQLITE,
         {"losses": 12, "synced": False},
-        control="the sync",
+        control="fsync",
     ),
     Campaign("power-failing", "power", "power:run_failing", "losses", 2, ONLY_SQLITE, {"losses": 24}),
     Campaign("images", "power", "images:run", "images", 6, ONLY_SQLITE, {"images": 3000}),
@@ -357,7 +357,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         0.2,
         ONLY_SQLITE,
         {"images": 600, "protection": "sync"},
-        control="the sync",
+        control="fsync",
     ),
     Campaign(
         "images-waiting-control",
@@ -367,7 +367,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         0.2,
         ONLY_SQLITE,
         {"images": 600, "protection": "waiting"},
-        control="waiting for the sync",
+        control="waiting for fsync",
     ),
     Campaign(
         "images-names-control",
@@ -377,7 +377,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         0.2,
         ONLY_SQLITE,
         {"images": 600, "protection": "names"},
-        control="the sync of an artifact's directory",
+        control="the fsync of an artifact's directory",
     ),
     Campaign("cuts", "power", "power:run_cuts", "cuts", 2, ONLY_SQLITE, {"losses": 36}),
     Campaign(
@@ -388,7 +388,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         0.5,
         ONLY_SQLITE,
         {"losses": 12, "synced": False},
-        control="the sync",
+        control="fsync",
     ),
     Campaign("simulation", "simulation", "simulation:run", "simulations", 3, BOTH, {"simulations": 100}),
     Campaign("histories", "histories", "histories:run", "histories", 3, BOTH),
@@ -400,7 +400,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         0.3,
         ONLY_SQLITE,
         {"crews": 1, "careless": True},
-        control="the compare in the write",
+        control="the compare-and-set",
     ),
     Campaign("models", "models", "models:run", "programs", 3, BOTH, {"examples": 20}),
     Campaign("loops", "time", "loops:run", "slots", 2, BOTH, {"years": 1}),
@@ -415,7 +415,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         0.5,
         ONLY_SQLITE,
         {"seconds": 10, "careless": True},
-        control="looking for who still runs",
+        control="the check which workers still run",
     ),
     Campaign("daemon-keepers", "actors", "daemons:keepers", "kills", 0.5, ONLY_SQLITE, {"seconds": 30}),
     Campaign("daemon-rivals", "actors", "daemons:rivals", "kills", 0.5, ONLY_SQLITE, {"seconds": 30}),
@@ -442,7 +442,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         0.1,
         ONLY_SQLITE,
         {"steps": 600, "awake": False},
-        control="time awake",
+        control="leases that count time awake",
     ),
     Campaign("disk", "power", "disk:run", "faults", 3, ONLY_SQLITE, {"faults": 60}),
     Campaign(
@@ -453,7 +453,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         0.2,
         ONLY_SQLITE,
         {"kinds": ("rum", "s"), "believes": True},
-        control="believing a refusal",
+        control="an error for a refused operation",
     ),
     Campaign("partitions", "partitions", "partitions:run", "partitions", 3, ONLY_POSTGRES, {"partitions": 60}),
     Campaign(
@@ -464,7 +464,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
         0.3,
         ONLY_POSTGRES,
         {"partitions": 60, "careless": True},
-        control="the same key",
+        control="an idempotency key that stays the same",
     ),
     Campaign("interrupts-postgres", "crashes", "interrupts_postgres:run", "interrupts", 1, ONLY_POSTGRES),
     Campaign(
@@ -504,7 +504,7 @@ _INPUTS = (
         0.1,
         BOTH,
         {"inputs": 200, "unhashed": True},
-        control="the hashes of the members",
+        control="the hashes of bundle members",
     ),
     Campaign("inputs-text", "inputs", "interchange:lines", "inputs", 1, BOTH, {"inputs": 1000}),
     Campaign(
@@ -542,7 +542,7 @@ _HOSTILE = (
         0.2,
         ONLY_SQLITE,
         {"lines": 100, "blind": True},
-        control="looking for the words of a gate anywhere in the line",
+        control="the search for a gate's words anywhere in the line",
     ),
     Campaign("hostile-spool", "hostile", "hostile:planted", "records", 0.5, BOTH, {"records": 200}),
     Campaign(
@@ -553,7 +553,7 @@ _HOSTILE = (
         0.2,
         ONLY_SQLITE,
         {"records": 50, "sealed": True},
-        control="telling sealed records from others",
+        control="the seal of spool records",
     ),
     Campaign("hostile-grants", "hostile", "hostile_grants:grants", "calls", 1, BOTH, {"calls": 150}),
     Campaign(
@@ -564,7 +564,7 @@ _HOSTILE = (
         0.2,
         ONLY_SQLITE,
         {"calls": 150, "elsewhere": True},
-        control="the directory in the question",
+        control="the directory in the approver's question",
     ),
     Campaign("hostile-transcript", "hostile", "hostile_text:transcript", "texts", 1, BOTH, {"texts": 150}),
     Campaign(
@@ -575,7 +575,7 @@ _HOSTILE = (
         0.2,
         ONLY_SQLITE,
         {"texts": 20, "uncleaned": True},
-        control="the cleaner in front of the terminal",
+        control="the filter for control characters",
     ),
     Campaign("hostile-repository", "hostile", "hostile_text:repository", "outputs", 1, ONLY_SQLITE, {"clones": 2}),
     Campaign(
@@ -586,7 +586,7 @@ _HOSTILE = (
         0.2,
         ONLY_SQLITE,
         {"clones": 1, "importing": True},
-        control="starting interpreters with -P",
+        control="Python's option -P",
     ),
     Campaign("hostile-sql", "hostile", "hostile_sql:run", "statements", 1, ONLY_POSTGRES, {"statements": 300}),
     Campaign(
@@ -597,7 +597,7 @@ _HOSTILE = (
         0.2,
         ONLY_POSTGRES,
         {"statements": 100, "owner": True},
-        control="the role of an agent",
+        control="the PostgreSQL role of an agent",
     ),
 )
 

@@ -1,28 +1,43 @@
-"""A page to read, made of result files alone: the same files give the same page."""
+"""Makes the Markdown page of `standfast prove --report`. The same result files give the same page."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from standfast_prove import results
-from standfast_prove.catalogue import WORKLOADS
+from standfast_prove.catalogue import CAMPAIGNS, WORKLOADS
 from standfast_prove.results import WENT_WRONG, Result, Run, Table, every
 from standfast_prove.untested import UNTESTED
 
 _INTRODUCTION = """\
 # Evaluation
 
-What was tried to make standfast lose a record, do something twice, or say "done" of what was not, and what
-came of it. Every row can be repeated: `pip install . ./prove` in the source, then `standfast prove --minutes 5`
-runs all of it on your own machine and disk, and prints the one command that plays a failing seed again. This
-page is made from result files alone, by `standfast prove --report`.
+This page has the results of `standfast prove`. It tries to make standfast lose a record, do something twice, or
+acknowledge a write that is not durable. To repeat it on your own machine and disk, run these commands in the source:
 
-**How to read it.** *Tried* counts what the campaign counts: a kill, an image of a disk, a program. *At most* is the
-rule of three: if nothing went wrong in n independent tries, then with 95 % confidence it goes wrong in fewer than
-3/n of them. A row in *italics* is a control: the same campaign with one protection taken away. It must go
-wrong, or the zeros above it would mean nothing. The same holds for the seeded bugs: each must be found.
+```sh
+pip install . ./prove
+standfast prove --minutes 5
+```
+
+If a campaign fails, it prints the command that plays the same seed again. [standfast prove](prove.md) has the
+options. `standfast prove --report` makes this page from result files.
+
+How to read a row:
+
+- **Campaign.** One kind of test, run with many random seeds. An oracle outside the store counts what really happened.
+- **Tried.** The number of kills, disk images, programs or other units of this campaign.
+- **Failed.** Runs in which a promise did not hold.
+- **At most, 95 %.** The rule of three: if nothing fails in n independent tries, the rate of failures is below 3/n, with
+  95 % confidence.
+- **Seeds.** The range of seeds that was played. **Minutes** is elapsed time.
+- A row in *italics* is a **control**: the same campaign without one protection. It has to fail. Otherwise the campaign
+  could not see the failure at all, and a zero in the row above would prove nothing.
+
+The [seeded bugs](#seeded-bugs) serve the same purpose: each has to be found.
 """
 
 Key = tuple[str, str]
@@ -33,12 +48,12 @@ ALSO = (
     "crowds of 64 processes or more",
     "crowds of 128 connections or more",
 )
-"""Counted beside the tries, and worth a line of their own."""
+"""Counts that are not a unit of any campaign and get their own line in the totals."""
 PER_STORE = " (sum over stores)"
 
 
 def page(directory: Path) -> str:
-    """Markdown: every campaign with what was tried and what went wrong, the seeded bugs, versions and commands."""
+    """Markdown: totals, each campaign with its counts and failures, the seeded bugs, versions and commands."""
     runs = results.read(directory)
     parts = [_INTRODUCTION, *_totals(runs)]
     for workload, about in WORKLOADS.items():
@@ -68,15 +83,15 @@ def _totals(runs: Sequence[Run]) -> Iterator[str]:
         if not one.control and not one.not_run:
             tried[one.unit] = tried.get(one.unit, 0) + one.tries
             wrong[one.unit] = wrong.get(one.unit, 0) + bool(one.bad)
-    yield "## In all\n"
-    yield "| tried | | went wrong | at most, 95 % |\n|---|---:|---:|---:|"
+    yield "## All campaigns together\n"
+    yield "| unit | tried | failed | at most, 95 % |\n|---|---:|---:|---:|"
     for unit, number in sorted(tried.items(), key=lambda item: -item[1]):
         yield f"| {_mark('total', unit)}{unit} | {number:,} | {wrong[unit]} | {_bound(number, wrong[unit])} |"
     for what in ALSO:
         if number := sum(one.seen.get(what, 0) for one in every(runs) if not one.control and one.unit != what):
-            yield f"| {_mark('also', what)}of these or beside them: {what} | {number:,} | | |"
+            yield f"| {_mark('also', what)}also: {what} | {number:,} | | |"
     hours = sum(run.seconds for run in runs) / 3600
-    yield f"\nIn {len(runs)} runs, {hours:.1f} hours by the clock on the wall.\n"
+    yield f"\nThese are {len(runs)} runs that took {hours:.1f} hours of elapsed time.\n"
 
 
 def _bound(tries: int, wrong: int) -> str:
@@ -94,7 +109,8 @@ def _workload(name: str, about: str, found: list[Result]) -> Iterator[str]:
     if not found:
         return
     yield f"## {name.capitalize()}\n\n{about[0].upper()}{about[1:]}.\n"
-    yield "| campaign | engine | tried | went wrong | at most, 95 % | seeds | minutes |"
+    yield from _about(found)
+    yield "| campaign | engine | tried | failed | at most, 95 % | seeds | minutes |"
     yield "|---|---|---:|---:|---:|---|---:|"
     groups = _grouped(found)
     for played in groups.values():
@@ -103,6 +119,26 @@ def _workload(name: str, about: str, found: list[Result]) -> Iterator[str]:
     for played in groups.values():
         yield from _more(played)
     yield ""
+
+
+def _about(found: Sequence[Result]) -> Iterator[str]:
+    """A list of the campaigns, each with the first paragraph of its docstring."""
+    names = dict.fromkeys(one.campaign for one in found if not one.control)
+    about = {one.name: _paragraph(one.place) for one in CAMPAIGNS if one.name in names}
+    for paragraph in dict.fromkeys(about.values()):
+        same = [name for name in names if about.get(name) == paragraph]
+        listed = ", ".join(same) if len(same) < 5 else f"{same[0].partition('-')[0]}-…"
+        yield f"- **{listed}:** {paragraph}"
+    yield ""
+
+
+def _paragraph(place: str) -> str:
+    """The first paragraph about a campaign: from its module for `run`, else from its function."""
+    module, _, function = place.partition(":")
+    tree = ast.parse((Path(__file__).parent / "campaigns" / f"{module}.py").read_text())
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    text = (ast.get_docstring(tree if function == "run" else functions[function]) or "").partition("\n\n")[0]
+    return " ".join(text.split())
 
 
 def _row(found: Sequence[Result]) -> str:
@@ -114,7 +150,7 @@ def _row(found: Sequence[Result]) -> str:
     rest = f"{_seeds(ran)} | {minutes:.1f} |"
     if one.control:
         wrong = sum(result.seen.get(WENT_WRONG, 0) for result in ran)
-        said = f"*{wrong} of {len(ran)} runs, as it must*"
+        said = f"*{wrong} of {len(ran)} runs, as it has to*"
         return (
             f"| {mark}*{one.campaign}: without {one.control}* | {one.engine} | {tries:,} {one.unit} | {said} | | {rest}"
         )
@@ -134,7 +170,7 @@ def _seeds(found: Sequence[Result]) -> str:
 
 
 def _more(found: Sequence[Result]) -> Iterator[str]:
-    """Other counts, and the text of every violation."""
+    """One line with the other counts of a campaign, and one line for each violation."""
     one, counted = found[-1], dict[str, int]()
     for result in found:
         for what, number in result.seen.items():
@@ -145,11 +181,11 @@ def _more(found: Sequence[Result]) -> Iterator[str]:
         yield f"- {one.campaign} on {one.engine}: {figures}"
     for result in found:
         for sentence in result.bad:
-            yield f"- **WRONG** in {one.campaign} on {one.engine}: {sentence[:400]}"
+            yield f"- **FAILED** {one.campaign} on {one.engine}: {sentence[:400]}"
 
 
 def _figure(what: str, number: int, counted: dict[str, int]) -> str:
-    """Counts add up; what was measured in each store is shown as its mean."""
+    """Counts are added up. A value that was measured in each store is shown as its mean."""
     name, at, size = what.removesuffix(PER_STORE).rpartition(" at ")
     stores = counted.get(f"stores of {size} events", 0)
     if not what.endswith(PER_STORE) or not at or not stores:
@@ -161,15 +197,16 @@ def _figure(what: str, number: int, counted: dict[str, int]) -> str:
 
 
 def _bugs(runs: Sequence[Run]) -> Iterator[str]:
-    """The newest word about each mutant."""
+    """A table with the newest result of each seeded bug."""
     newest = {bug["mutant"]: bug for run in runs for bug in run.mutants}
     if not newest:
         return
     found = sum(bool(bug["found"]) for bug in newest.values())
     yield "## Seeded bugs\n"
-    yield f"{_mark('mutants')}{found} of {len(newest)} were found, by a harness that is quiet without it. A bug is a"
-    yield "small patch that only children of `prove` have; the product knows nothing of it.\n"
-    yield "| bug | what it does | who looks | found after |\n|---|---|---|---|"
+    yield f"{_mark('mutants')}{found} of {len(newest)} were found. A seeded bug is a small patch that a child process"
+    yield "of `standfast prove` applies to itself. Nothing in the product knows about these patches. The harness in the"
+    yield "third column has to report a violation with the patch, and none without it.\n"
+    yield "| bug | what it does | harness | found after |\n|---|---|---|---|"
     for bug in newest.values():
         yield f"| {_mark('bug', bug['mutant'])}{bug['mutant']} | {bug['what']} | {bug['harness']} | {_outcome(bug)} |"
 
@@ -182,9 +219,9 @@ def _outcome(bug: dict[str, Any]) -> str:
 
 def _tables(found: Sequence[Table]) -> Iterator[str]:
     titles = {
-        "found": "What went wrong on the way",
-        "peers": "The same schedules for others",
-        "bench": "How fast",
+        "found": "Failures that were found and repaired",
+        "peers": "Other libraries under the same kills",
+        "bench": "Performance",
     }
     for kind, title in titles.items():
         for number, table in enumerate(one for one in found if one.kind == kind):
@@ -215,8 +252,8 @@ def _cell(value: object) -> str:
 
 
 def _runs(runs: Sequence[Run]) -> Iterator[str]:
-    yield "\n## The runs\n"
-    yield "| begun | command | minutes | made with |\n|---|---|---:|---|"
+    yield "\n## List of runs\n"
+    yield "| started | command | minutes | versions |\n|---|---|---:|---|"
     for run in runs:
         made = ", ".join(f"{name} {version}" for name, version in run.versions.items())
         yield f"| {run.started} | `{run.command}` | {run.seconds / 60:.1f} | {made} |"

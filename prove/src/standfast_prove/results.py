@@ -58,7 +58,7 @@ class Run(NamedTuple):
     mutants: list[dict[str, Any]]
     """As `mutants.hunting.Found` says it."""
     seconds: float = 0.0
-    """By the clock on the wall."""
+    """Elapsed time."""
 
 
 class Table(NamedTuple):

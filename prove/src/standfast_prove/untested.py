@@ -1,22 +1,20 @@
-"""Limits of the evaluation. Written by hand; the page quotes it."""
+"""Limits of the evaluation. Written by hand; `report.py` puts the text on the page."""
 
 UNTESTED = """
 ## What was not tested
 
-- **Other machines.** The committed figures are of one Linux machine with two cores and its disk. Nothing here
-  was run on macOS, on ARM, on a disk whose cache lies about what it has written, or on a network file system
-  (which standfast refuses).
-- **Power loss is modelled, or cut off by the kernel.** Images are made of recorded writes by a model of a
-  disk, and a real ext4 is shut down in the middle of its work. No plug was pulled, and xfs and btrfs were
-  not cut.
-- **PostgreSQL's own durability** is taken for granted: its server was killed and partitioned, its disk was
-  not. Replicas, failover and a pooler between two regions were not tried.
-- **Days.** The longest run is the longest one in the table of runs; years pass on a virtual clock only.
-  Memory that grows over weeks would not be seen here.
+- **Other machines.** All results here are from Linux machines with two cores. Nothing was run on macOS, on ARM, on a
+  disk that confirms writes which it has not stored, or on a network file system (standfast refuses those).
+- **Real power loss.** A model of a disk makes images from recorded writes, and the kernel shuts down a real ext4 while
+  it is in use. No plug was pulled. xfs and btrfs were not shut down.
+- **The durability of PostgreSQL.** Its server was killed and partitioned, but its disk was not damaged. Replicas in two
+  regions, with a pooler between them, were not tried.
+- **Weeks.** The table of runs below shows the longest run. Years pass only on a virtual clock. These runs would not
+  show a memory leak of weeks.
 - **Many machines.** Partitions are made between processes and one server on one machine.
-- **Tries are not independent** in the strict sense: schedules of one world share its code, and seeds share
-  one machine. The bound says what n tries can say; a defect that no campaign can reach is in none of them.
-- **What agents do.** The world that effects touch is a file that counts. Remotes that answer late, twice or
-  wrongly were tried as far as the stories of the effects campaign tell them.
-- **Attackers.** Garbage at every entry point is tried. An attacker with the rights of the user is not.
+- **Independence.** The tries of one campaign share its code, and all seeds share one machine. So the bound holds only
+  for failures that a campaign can reach.
+- **Remote services.** The outside system is mostly a file that counts requests. Remotes that answer late, twice or
+  wrongly occur only in the effects and probes campaigns.
+- **Attackers.** Random and damaged input is tried at every entry point. An attacker with your own rights is not.
 """

@@ -1,1 +1,1 @@
-"""What `standfast prove` runs: each is a short run with a seed, repeated with the next one while there is time."""
+"""One module per campaign. `standfast prove` runs a campaign with one seed after another while there is time."""

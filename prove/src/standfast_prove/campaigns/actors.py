@@ -1,12 +1,11 @@
-"""Schedulers, workers, approvers and auditors on one family of sessions, each a process of its own.
+"""Schedulers, workers, approvers and auditors work on one family of sessions, each in a process of its own.
 
-A job is a task; a worker that claims it opens the job's own session, a fork of the family's, plans a step and
-sends effects of every kind; one kind needs a person's yes, and another a person who settles doubts.
-Approvers answer, and do not agree. Some of them all die at a crash point they pass, some are killed or stopped
-at any moment. Auditors look on: every look is one snapshot, compared with the journal and with books that
-nothing in the store knows.
+A job is a task. A worker that claims it opens a session for the job (a fork of the family's session), plans a step and
+sends effects of every kind. One kind needs an approval, another a person who settles doubts. Approvers give different
+answers. Some processes die at a crash point, others are killed or stopped at a random moment. An auditor reads one
+snapshot at a time and compares it with the journal and with books outside the store:
 
-    world    what arrived, one line a request
+    world    one line for each request that arrived
     told     the answers of the store to an actor
 """
 

@@ -1,10 +1,10 @@
-"""What happened, answered by an auditor who may not read a payload.
+"""An auditor who may not read payloads answers what happened.
 
-A random history is lived by three people and their agents: sessions, messages, steps, decisions, effects that succeed,
-fail, are lost or wait for a yes, answers, tasks, values, mail, locks. Books outside the store note who did what to
-which thing, between which two moments, and how it ended. Then the payload columns are denied, by SQLite's
-authorizer or by a role of PostgreSQL, and the same story has to come out of the journal and the tables: every fact,
-in its order, by its actor, at its time, with its outcome; who said yes and why; and no secret anywhere.
+Three people and their agents make a random history: sessions, messages, steps, decisions, answers, tasks, values, mail,
+locks, and effects that succeed, fail, are in doubt or wait for approval. Books outside the store note who did what to
+which row, between which two times, and how it ended. Then SQLite's authorizer or a PostgreSQL role denies the payload
+columns. The journal and the tables must still give every fact in its order, with its actor, time and outcome, and with
+the approver and the reason. No secret may appear.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Many processes open one store at the same moment: a fresh one, or one of an old schema.
+"""Many processes open one store at the same moment: a new store, or one of an old schema.
 
-All succeed, each migration runs once in one of them, and every one of them can write at once.
+All of them succeed and can write. Each migration runs once, in one process.
 """
 
 from __future__ import annotations

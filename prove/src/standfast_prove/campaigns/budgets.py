@@ -1,8 +1,9 @@
-"""Agents share a budget: 4 processes with 8 threads each reserve, call and settle, and are killed again and again.
+"""Four processes with eight threads share a budget and are killed again and again.
 
-The oracle is the provider's bill, files outside the store: a line is written while the call is held, before it is
-settled. The bill never exceeds the limit, and every line of it is spent or still held. Then a person settles each hold
-in doubt by the bill, and the books agree to the token. The control checks how much is left, calls, and adds afterwards.
+Each thread reserves, calls and settles. The oracle is the provider's bill, files outside the store: a call writes a
+line after its reservation and before it is settled. The bill never exceeds the limit, and every line is spent or
+still held. Then a person settles each hold in doubt by the bill, and bill and budget agree to the token. The control
+checks what is left, calls, and adds the usage afterwards.
 """
 
 from __future__ import annotations

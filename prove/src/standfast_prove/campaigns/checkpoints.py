@@ -1,8 +1,7 @@
-"""Checkpoints race with writers whose log wraps all the time: the gate for any change of the SQLite library.
+"""Checkpoints race with writers whose WAL wraps all the time. Run this before any change of the SQLite library.
 
-Libraries before 3.51.3 damage the file here: a checkpoint that has read an old header continues
-while a writer restarts the WAL. standfast refuses such a library at opening. This campaign shows
-whether the linked library is safe.
+SQLite before 3.51.3 damages the file here: a checkpoint that has read an old WAL header continues while a writer
+restarts the WAL. standfast refuses such a library at open. This campaign shows whether the linked library is safe.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""Processes take, renew and give back one lock while the clock of their machine jumps.
+"""Processes take, renew and release one lock while the clock of their machine jumps.
 
-The machine is real as far as processes go: they are forked, killed and reaped. Its clocks are ours:
-the date jumps by a second up to ten years in either direction, for everybody or for one process alone;
-the lid is closed, and time awake does not move; it is rebooted, and everybody is gone. After each step the
-store has to say what a model of a few lines says: no process gets what a live one holds, what ran out
-or was left behind by the dead can be had at once, a fence never comes twice, and a holder that was
-replaced is refused.
+The processes are real: they are forked, killed and reaped. The clocks are simulated:
 
-In the control a lease ends by the date: jumps hand it out twice.
+- The date jumps by a second up to ten years in either direction, for all processes or for one.
+- The machine is suspended, and its time awake does not advance.
+- The machine reboots, and all processes are gone.
+
+After each step the store must agree with a model of a few lines. No process gets a lease that a live process holds. A
+lease that expired, or whose holder is dead, can be taken at once. A fencing token is never used twice, and a replaced
+holder is refused. In the control a lease ends by the date, so a jump hands it out twice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Copies are taken under load, killed at random moments, into a place that fails at its n-th call.
+"""Copies are taken under load and killed at random moments, into a directory or bucket that fails at its n-th call.
 
-A copy is absent or whole: each one with a manifest verifies, restores, and has every row that was acknowledged before
-it began. The control writes the manifest first.
+A copy is absent or complete: each one with a manifest verifies, restores, and has every row that was acknowledged
+before the copy began. The control writes the manifest first.
 """
 
 from __future__ import annotations

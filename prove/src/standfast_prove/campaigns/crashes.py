@@ -1,6 +1,7 @@
-"""Each resource is killed at every crash point it passes, and again in its recovery. `crashes/` has the worlds.
+"""Each feature is killed at every crash point that it passes, and again while it recovers.
 
-A run of one seed plays some first crashes and, from each, some second ones; the next seed plays others.
+`crashes/` has the programs. A run of one seed plays some first crashes and, after each, some second ones. The next seed
+plays others.
 """
 
 from __future__ import annotations

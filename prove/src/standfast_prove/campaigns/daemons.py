@@ -1,7 +1,7 @@
-"""Daemons killed, cut off and locked out while loops fire and mail flows.
+"""Daemons are killed, cut off and locked out while loops fire and mail arrives.
 
-The witness is a file that the commands of the loops append to: each slot has exactly one row, is run at
-most once, and is run whenever its row says so. Nothing is left behind, and what lives long stays small.
+The commands of the loops append to a file, which is the oracle. Each slot has exactly one row, runs at most once, and
+has run whenever its row says so. Nothing is left behind, and a daemon that runs for long does not grow.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Work._take = lambda self, run: self._sf.runs.requeue(run.id, run.attempt, reason
 
 
 def kills(place: Path, *, seconds: float, seed: int, every_s: float = 1.0, careless: bool = False) -> Outcome:
-    """A daemon killed with kill -9 about every second; the next one starts at once."""
+    """A daemon is killed with kill -9 about every second, and the next one starts at once."""
     outcome, random_ = Outcome("daemon-kills"), random.Random(seed)
     url, data, before = str(place / "standfast.db"), place / "data", CARELESS if careless else ""
     with opened(url, data) as sf, _Post(sf) as post:
@@ -84,7 +84,7 @@ def kills(place: Path, *, seconds: float, seed: int, every_s: float = 1.0, carel
 
 
 def keepers(place: Path, *, seconds: float, seed: int) -> Outcome:
-    """Daemons and keepers are killed: how a command ended may be lost, but none is begun a second time."""
+    """Daemons and their keepers are killed. The outcome of a command may be lost, but no command starts twice."""
     outcome, random_ = Outcome("daemon-keepers"), random.Random(seed)
     url, data = str(place / "standfast.db"), place / "data"
     with opened(url, data) as sf:
@@ -110,7 +110,7 @@ def keepers(place: Path, *, seconds: float, seed: int) -> Outcome:
 
 
 def rivals(place: Path, *, seconds: float, seed: int) -> Outcome:
-    """Two daemons of two data directories on one file, killed, stopped and paused in turn."""
+    """Two daemons with two data directories use one store and are killed, stopped and paused in turn."""
     outcome, random_ = Outcome("daemon-rivals"), random.Random(seed)
     url, hosts = str(place / "standfast.db"), ("one", "other")
     with opened(url, place / "own") as sf, ExitStack() as stack:
@@ -136,7 +136,7 @@ def rivals(place: Path, *, seconds: float, seed: int) -> Outcome:
 
 
 def lives(place: Path, *, seconds: float, seed: int = 0) -> Outcome:
-    """One daemon that lives long and works all the time: it stays as small as it was."""
+    """One daemon works all the time for long. Its memory and its open files must not grow."""
     outcome = Outcome("daemon-lives")
     url, data = str(place / "standfast.db"), place / "data"
     with opened(url, data) as sf, Running(data, STANDFAST_DB_URL=url) as running:
@@ -160,7 +160,7 @@ def lives(place: Path, *, seconds: float, seed: int = 0) -> Outcome:
 
 
 def locked_out(place: Path, *, seconds: float, seed: int = 0) -> Outcome:
-    """Another process holds the write lock. No slot is lost, and the same daemon still runs."""
+    """Another process holds the write lock. No slot is lost, and the same daemon continues."""
     outcome = Outcome("daemon-locked-out")
     url, data = str(place / "standfast.db"), place / "data"
     with opened(url, data) as sf, Running(data, STANDFAST_DB_URL=url) as running:
@@ -181,7 +181,7 @@ def locked_out(place: Path, *, seconds: float, seed: int = 0) -> Outcome:
 
 
 def full_disk(place: Path, *, seconds: float, seed: int = 0) -> Outcome:
-    """The disk is full for a while: the daemon waits, says so, and loses no slot."""
+    """The disk is full for a while. The daemon waits, reports it, and loses no slot."""
     outcome, small = Outcome("daemon-full-disk"), place / "small"
     with mounts.memory(small, size="16m"):
         url, data = str(small / "standfast.db"), small / "data"
@@ -222,7 +222,7 @@ def server_away(place: Path, *, url: str, seconds: float) -> Outcome:
 
 
 def machines(place: Path, *, url: str, rounds: int, seed: int, haste: bool) -> Outcome:
-    """Two machines on one server: the leader is cut off, then killed; the other takes over, and so on."""
+    """Two machines use one server. The leading daemon is cut off, then killed, and the other takes over, in turn."""
     outcome, random_ = Outcome("daemon-machines"), random.Random(seed)
     port, lease_s = urlsplit(url).port or 5432, 4.0 if haste else 60.0
     with opened(url, place / "own") as sf, way(port) as line_a, way(port) as line_b:

@@ -1,13 +1,12 @@
-"""Files of a store that are removed, moved, replaced, truncated or overwritten while processes use it.
+"""Files of a store are removed, moved, replaced, truncated or overwritten while processes use it.
 
-Each act gets a fresh store. Four threads write; then one file is damaged. From that moment on the engine may
-acknowledge nothing: every write that begins later must raise. Other acts damage the files under an idle process,
-and a second process opens the store: it must be refused, because two processes with two WAL indexes would damage
-the store. A child that is forked inside a transaction leaves it: nothing of the transaction may be kept.
+Each act gets a new store. Four threads write, and then one file is damaged. From then on the engine may acknowledge
+nothing: every write that begins later must raise. Other acts damage the files under an idle process, and a second
+process opens the store. It must be refused, because two processes with two WAL indexes would damage the store. A
+child process that is forked inside a transaction leaves it: nothing of the transaction may be stored.
 
-Ordinary work is mixed in: checkpoints, VACUUM and backups by another process. It must raise no alarm.
-
-The control writes without the identity check: then writes are acknowledged that are not in the store.
+Checkpoints, VACUUM and backups by another process run in between and must raise no error. The control writes without
+the identity check, so that writes are acknowledged which are not in the store.
 """
 
 from __future__ import annotations

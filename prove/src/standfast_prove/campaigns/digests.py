@@ -1,7 +1,8 @@
-"""The journal is changed behind standfast's back: `verify` names the row, or a witness shows that something is wrong.
+"""The journal is changed directly in the file, and `verify` must notice it.
 
-Each round appends rows, takes a witness, lets a vandal do one thing to the journal and checks it. The control has no
-witness: a journal that was written again as a whole then passes.
+Each round appends rows, takes a witness (a digest that is kept outside the store), changes the journal in one way and
+verifies it. `verify` names the row, or the witness shows that something changed. The control has no witness: then a
+journal that was rewritten as a whole passes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Disasters of a whole PostgreSQL server: point-in-time recovery, and failover to a standby that lags behind.
+"""A whole PostgreSQL server goes back in time: point-in-time recovery, or failover to a standby that lags.
 
-Each has its own servers. `disasters.py` has the agents and the checks.
+Each disaster has its own servers. `disasters.py` has the agents and the checks.
 """
 
 from __future__ import annotations

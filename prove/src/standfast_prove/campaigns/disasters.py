@@ -1,17 +1,17 @@
-"""A store is put back to a random moment, and its agents run again from the top.
+"""A store is put back to a random earlier state, and its agents run again from the top.
 
-Two agents send effects until they are killed. The store is saved and the agents continue. One of these tools then
-restores the saved state. Then the agents run again, are killed again, and at last run to their end.
+Two agents send effects until they are killed. The store is saved, and the agents continue. One of these tools then
+restores the saved state. The agents run again, are killed again, and at last run to their end.
 
-    here          standfast backup, and restore --here; the replaced store can be read
+    here          standfast backup, and restore --here; the replaced store can still be read
     here, lost    the same after the store was deleted
-    cp            the files of SQLite, or the database of PostgreSQL, copied without a command of ours
+    cp            the files of SQLite, or the database of PostgreSQL, copied without a command of standfast
     PITR          a base backup of the server, and its WAL up to a restore point
     failover      a standby that had not received the newest WAL is promoted, and the primary is dead
 
-The oracle is a book outside the store: one line for each request that arrived. An effect that has arrived is replayed,
-found by its probe, or in doubt. A person then resolves each doubt by the book, and in the end each effect has arrived
-exactly once. In the control no host remembers a store, so that nothing notices a `cp`.
+The oracle is a file outside the store, with one line for each request that arrived. An effect that arrived is replayed,
+found by its probe, or in doubt. A person then resolves each doubt by the file, and in the end each effect has arrived
+exactly once. In the control the host does not remember its stores, so a `cp` is not noticed.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""A disk that is full, or fails, at the nth operation: for every n that the program comes to.
+"""A disk is full, or fails, at the n-th operation, for every n that the program reaches.
 
-The program opens a store and writes in every way there is (`writing.py`). One kind of operation (writes,
-syncs, openings, truncations, renames, removals, reads) is refused at its nth time, once, or from then on.
-In each case the program gets one of our errors, or the answer that the outcome is unknown. When the
-disk works again, the same process can write, and so can the next one, which also finishes what the first
-had begun. Then everything that was acknowledged is there, nothing is half there, nothing went out twice,
-and the file is sound.
+The program opens a store and writes in every way there is (`writing.py`). One kind of operation (write, sync, open,
+truncate, rename, remove, read) is refused at its n-th time, once or from then on. The program must get one of our
+errors, or the answer that the outcome is unknown. When the disk works again, the same process can write, and so can
+the next process, which also finishes the interrupted work. All acknowledged rows are there, nothing is half there,
+nothing was sent twice, and the file is sound.
 
-In the control the program believes that what was refused was done.
+In the control the program counts refused operations as done.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Events from many processes, some killed, with consumers that are killed too."""
+"""Many processes append events and consume them, and are killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tails beside writers in many processes: every event once, even if a writer commits late."""
+"""Followers of the journal read every event once, even if one of many writing processes commits late."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""A history grows, and is folded: what an event costs in bytes, what hot calls and a recovery cost in a long history.
+"""A history grows: bytes per event, the latency of frequent calls and the time of a recovery are measured.
 
-The store grows by statements, in the proportions of a working agent: of ten events three are an effect's, two are
-messages, two a task's, two a stream's, one a step's. At each size hot calls are timed, a process is killed in the
-middle of an effect, and the time is taken until the next one has done it. Then processes fold the conversation and the
-stream, throw folds away and are killed at any crash point while they do. Times are figures, not verdicts; these must
-hold: every receipt that was handed out verifies, no acknowledged message is missing, and a state made from folds
-is the one made from everything.
+Statements make the history in the proportions of a working agent: of ten events, three belong to effects, two are
+messages, two belong to tasks, two to a stream, and one is a step. At each size, frequent calls are timed. A process is
+killed in the middle of an effect, and the time until the next process has finished it is measured. Then processes fold
+the conversation and the stream, delete folds, and are killed at any crash point. Times are figures, not pass or fail.
+These must hold: every receipt verifies, no acknowledged message is missing, and a state computed from stored folds
+equals one computed from all events.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Short histories from processes that are killed, stopped and given wrong dates, each checked for an order in which
-it could have happened.
+"""Short recorded histories of processes that are killed, paused or given wrong dates are checked for linearizability.
 
-Every call is written to a file before it is made and after it was answered, by one clock for all. A call without
-a recorded end may have happened at any later time, or never.
+Each call is written to a file before it is made and after it was answered, with one clock for all processes. A call
+without a recorded end may have happened at any later time, or never.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""An agent with a shell that wants past a gate, and a repository that brings a spool along.
+"""An agent with a shell tries to pass a gate, and a cloned repository brings its own spool.
 
-shell    random command lines, run by bash with a `git` that only notes whether it was asked to push. A line that
-         pushed must have met the gate `git push*`. The control compares only whole command lines.
-planted  records without a seal that name known sessions, actors and repositories. No row that standfast recorded
-         itself may change. In the control they are sealed.
+shell    random command lines run in bash with a `git` that records each push. A line that pushed must have matched the
+         gate `git push*`. The control compares only whole command lines.
+planted  spool records without a seal name known sessions, actors and repositories. No row that standfast recorded
+         itself may change. In the control the records are sealed.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ LINE_S = 10.0
 
 
 def shell(place: Path, *, url: str | None = None, seed: int = 0, lines: int = 300, blind: bool = False) -> Outcome:
+    """An agent with a shell tries random command lines to push past a gate."""
     outcome, writer = Outcome("hostile-shell"), Lines(random.Random(seed))
     world = World(place)
     for _ in range(lines):
@@ -147,6 +148,7 @@ _NOISE = (
 
 
 def planted(place: Path, *, url: str | None = None, seed: int = 0, records: int = 200, sealed: bool = False) -> Outcome:
+    """A cloned repository brings spool records that name sessions of the store."""
     outcome, chance = Outcome("hostile-spool"), random.Random(seed)
     data, there = str(place / "data"), place / "clone" / ".standfast" / "spool"
     there.mkdir(parents=True, mode=0o700)

@@ -1,9 +1,9 @@
-"""An agent with a shell wants one call more than the person granted.
+"""An agent with a shell tries to make one call more than the person approved.
 
-Every call is a real push in some spelling. The person grants some of the questions, and this program notes outside of
-the store what was granted: tool, action and directory. A call that passes must be one of these, and each grant lets
-one call pass. The agent changes directory, tool, spelling and description, repeats calls at once in threads, and
-reports that calls failed. In the control every call claims the first directory.
+Every call is a real push in some spelling. The person grants some of the questions, and a file outside the store notes
+each grant: tool, action and directory. A call that passes must be one of these, and each grant lets one call pass. The
+agent changes directory, tool, spelling and description, repeats calls from several threads, and reports that calls
+failed. In the control every call names the first directory.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ Act = tuple[str, str, str]
 
 
 def grants(place: Path, *, url: str | None = None, seed: int = 0, calls: int = 150, elsewhere: bool = False) -> Outcome:
+    """An agent with a shell tries to make one call more than the person approved."""
     outcome, chance = Outcome("hostile-grants"), random.Random(seed)
     with standfast.open(url or str(place / "standfast.db"), data_dir=str(place / "data"), agent="claude-code:s1") as sf:
         agent = _Agent(sf, chance, elsewhere=elsewhere)

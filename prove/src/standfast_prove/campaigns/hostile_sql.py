@@ -1,9 +1,9 @@
-"""An agent that speaks SQL with the role `writer`, beside a worker that sends only what was granted.
+"""An agent that speaks SQL with the role `writer` works beside a worker that sends only what was approved.
 
 Statements are generated: the agent writes approvals, effects, journal rows, loops, gates, `meta` and stored commands,
-changes roles and triggers. Books outside the store count what an approver read and granted, and what the worker sent.
-No send may lack a grant, no grant may serve more sends than its question names, and no protected row may change.
-In the control the agent has the role `owner`, and runs only the statements that grant and reset: sends lack a grant.
+changes roles and triggers. Files outside the store count what an approver read and granted, and what the worker sent.
+Every send has a grant, no grant serves more sends than its question names, and no protected row changes. In the control
+the agent has the role `owner` and runs only statements that grant and reset: then sends have no grant.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""A transcript and a repository that were made to deceive, and what a person then sees on the terminal.
+"""A transcript or a repository with hostile text is imported, and a person reads the result on a terminal.
 
-transcript  generated transcripts with hostile text in every field are imported, and commands print the rows.
-            No byte that a terminal would obey or hide may come from outside. In the control the cleaner is off.
-repository  a clone with hostile names, a configuration, a spool, and Python files named like ours. Commands are run in
-            it. Nothing of it may run, redirect the store or reach the terminal uncleaned. In the control the
-            interpreter imports from the current directory.
+transcript  generated transcripts have hostile text in every field. They are imported, and commands print the rows. No
+            byte that a terminal would obey or hide may come from outside. In the control the filter is off.
+repository  a clone with hostile names, a configuration, a spool, and Python files named like ours. Commands run in it.
+            Nothing of it may run, redirect the store or reach the terminal unfiltered. In the control the interpreter
+            imports from the current directory.
 
-One child runs all commands of a place in one process, with streams that say that they are a terminal.
+One child process runs all commands of a directory, with streams that claim to be a terminal.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ json.dump(answers, real)
 def transcript(
     place: Path, *, url: str | None = None, seed: int = 0, texts: int = 150, uncleaned: bool = False
 ) -> Outcome:
+    """Transcripts with hostile text are imported, and a person reads them on a terminal."""
     outcome, writer = Outcome("hostile-transcript"), _Writer(random.Random(seed))
     home, files = place / "home", place / "sessions"
     for directory in (home, files):
@@ -99,6 +100,7 @@ def transcript(
 def repository(
     place: Path, *, url: str | None = None, seed: int = 0, clones: int = 2, importing: bool = False
 ) -> Outcome:
+    """Commands run in a cloned repository with hostile names, settings and Python files."""
     outcome, writer = Outcome("hostile-repository"), _Writer(random.Random(seed))
     for number in range(clones):
         home = place / f"home{number}"

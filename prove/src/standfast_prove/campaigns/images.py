@@ -1,16 +1,15 @@
-"""One run is recorded, operation by operation; then the power goes after each of them, in many ways.
+"""One run is recorded operation by operation. Power is then lost after each operation, in many ways.
 
-Two processes of three threads write in every way there is (`writing.py`), into a log so small that it
-wraps and is checkpointed all the time. `faults/operations.c` writes down each write, truncation, rename and
-sync, and between them are the acknowledgements of the program. `faults/platter.py` then makes contents that
-a disk may hold if the power went there, and each is opened by the product's engine, read and written to:
+Two processes of three threads write in every way there is (`writing.py`), into a WAL so small that it wraps and is
+checkpointed all the time. `faults/operations.c` records each write, truncation, rename and sync, together with the
+program's acknowledgements. `faults/platter.py` makes contents that a disk may hold after power loss at that point. The
+product's engine opens each, reads it and writes to it:
 
-    what was acknowledged by then is there; what was sent to the outside system has its intent
-    journal and rows agree, counters and rows agree, an artifact with a row has its bytes
-    in every fourth image SQLite checks the whole file; every fortieth is opened as a user would
+- All acknowledged rows are there. All requests that were sent have their intent.
+- Journal and rows agree, counters and rows agree, and an artifact with a row has its bytes.
+- In every fourth image SQLite checks the whole file. Every fortieth is opened by the product as a user would.
 
-Two images with the same bytes are one image: only different ones are counted, and one that is met
-again later is opened again only if more had been acknowledged by then.
+Two images with the same bytes count as one. It is opened again only if more had been acknowledged by then.
 """
 
 from __future__ import annotations

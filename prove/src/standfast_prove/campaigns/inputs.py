@@ -1,4 +1,4 @@
-"""Garbage at one entry point, so many inputs a run; see `prove.fuzz`."""
+"""Random and damaged input is sent to one entry point, a number of inputs per run. `standfast_prove.fuzz` makes it."""
 
 from __future__ import annotations
 

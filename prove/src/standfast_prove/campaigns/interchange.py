@@ -1,8 +1,8 @@
-"""Damaged bundles and text exports: refused with a message, within a second, and the store stays as it was.
+"""Damaged bundles and text exports are refused with a message within a second, and the store stays unchanged.
 
-Each try damages a sound bundle or a sound text export in one way: bytes flipped or cut, members exchanged, removed or
-added, rows and manifests with other values under the right hashes. An import that is accepted must bring the content of
-the sound one.
+Each try damages a sound bundle or text export in one way: bytes are flipped or cut, members exchanged, removed or
+added, rows and manifests get other values with correct hashes. An import that is accepted must bring the content of
+the undamaged one.
 """
 
 from __future__ import annotations
@@ -154,7 +154,10 @@ ZIPS: tuple[Damage, ...] = (_flipped, _cut, _noise, _removed, _exchanged, _added
 
 
 def zips(place: Path, *, seed: int = 0, url: str | None = None, inputs: int = 200, unhashed: bool = False) -> Outcome:
-    """Damaged zips and manifests. `unhashed`: the import compares no hash of a member."""
+    """Damaged bundles are imported: zip files with changed members or manifests.
+
+    With `unhashed`, the control, the import compares no hash of a member.
+    """
     outcome, chance = Outcome("interchange-zips"), random.Random(seed)
     with Patching() as patch:
         if unhashed:
@@ -226,9 +229,9 @@ def _tried(outcome: Outcome, named: str, act: Callable[[], Any]) -> Any:
 
 
 def lines(place: Path, *, seed: int = 0, url: str | None = None, inputs: int = 200, unread: bool = False) -> Outcome:
-    """Damaged lines of a text export that also has a sound new decision.
+    """Damaged text exports are imported: each also has a sound new decision, which must not be written either.
 
-    `unread`: each file is imported before the next one is read.
+    With `unread`, the control, each file is imported before the next one is read.
     """
     outcome, chance = Outcome("interchange-lines"), random.Random(seed)
     with Patching() as patch:

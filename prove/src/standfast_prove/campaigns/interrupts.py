@@ -1,13 +1,12 @@
-"""Foreign exceptions in callers, at every place where one can hit, beside threads that must not be hurt.
+"""Exceptions hit callers at every point where Python can raise one, beside threads that must not be affected.
 
-Three kinds: Ctrl-C (SIGINT), a signal whose handler raises (SIGPROF), and an asynchronous exception
-(`PyThreadState_SetAsyncExc`, as debuggers and timeouts use it). Each is raised at the first place of a write, a
-held transaction and a read where the interpreter looks for it, then at the next place. Storms follow: exceptions
-at random moments in four of eight threads, and in the main thread beside three others.
+There are three kinds: Ctrl-C (SIGINT), a signal whose handler raises (SIGPROF), and an asynchronous exception
+(`PyThreadState_SetAsyncExc`, as debuggers and timeouts use it). Each is raised at the first point of a write, a held
+transaction and a read at which the interpreter checks for it, then at the next point. Storms follow: exceptions at
+random moments in four of eight threads, and in the main thread beside three others.
 
-A caller that is hit may fail. Every other caller must continue without an error, nothing acknowledged may be
-missing, and nothing may be there twice (RULES §15). The control lets callers lead their group commits: then an
-exception in one of them hangs or fails others.
+A caller that is hit may fail. Every other caller must continue without an error. Every acknowledged row is there once
+(RULES §15). The control lets callers lead their group commits: then an exception in one of them hangs or fails others.
 """
 
 from __future__ import annotations

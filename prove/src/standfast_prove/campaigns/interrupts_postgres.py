@@ -1,7 +1,7 @@
-"""Exceptions that hit one caller on PostgreSQL, at every place and at random, beside callers that are not hit.
+"""Exceptions hit one caller on PostgreSQL, at every point and at random, beside callers that are not hit.
 
-A caller that is not hit must get no error, must read its own rows and no others, and must never hang. The
-exception comes from a signal handler or from `PyThreadState_SetAsyncExc`.
+A caller that is not hit must get no error, must read only its own rows, and must never hang. The exception comes from a
+signal handler or from `PyThreadState_SetAsyncExc`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Loops on a virtual clock for decades: killed, moved, out of their time; every slot as a model predicts."""
+"""Loops fire for decades on a virtual clock, with kills, moves and clock changes; a model predicts every slot."""
 
 from __future__ import annotations
 

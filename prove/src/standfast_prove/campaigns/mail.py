@@ -1,4 +1,7 @@
-"""Mail between eight processes that are killed again and again: the total-queue check over their histories."""
+"""Eight processes send and receive mail and are killed again and again; each mail is delivered as promised.
+
+The check is `mail_histories`: what the processes recorded, compared with the store.
+"""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Interrupted, migrated, resumed: from each schema before the last, with something pending of every kind.
+"""Work in progress of every kind is interrupted, migrated from each older schema, and resumed.
 
-A process of an older schema leaves work behind and is killed. A process of the last schema opens the store and is
-killed at a statement of the migration, or at one of its crash points; perhaps the next one too. Then the store has
-the old schema or the new one, nothing in between. The next process finds every pending thing and finishes it as if no
-process had been killed. A process of the old schema that was open all the while is refused at its next write.
+A process of an older schema leaves work behind and is killed. A process of the newest schema opens the store and is
+killed at a statement of the migration, or at one of its crash points; perhaps the next process too. Then the store
+has the old schema or the new one, nothing in between. The next process finds all pending work and finishes it as if
+no process had been killed. A process of the old schema that was open all the time is refused at its next write.
 
-The product has one migration. The later ones are the campaign's own: a column, a table filled from another one, and
-a change that fences older writers.
+The product has one migration. The later ones are the campaign's own: a column, a table filled from another one, and a
+change that refuses older writers.
 """
 
 from __future__ import annotations

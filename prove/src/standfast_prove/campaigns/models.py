@@ -1,4 +1,4 @@
-"""Random programs of every feature, each compared after every step with a model of a few lines."""
+"""Random programs of every feature are compared after each step with a model of a few lines."""
 
 from __future__ import annotations
 

@@ -1,16 +1,15 @@
-"""The way to a PostgreSQL server is cut, slowed down, and robbed of answers, while agents work.
+"""The network to a PostgreSQL server is cut, slowed down or loses answers while agents work.
 
-Four agents write in every way there is (`writing.py`), by way of a line that is broken at seeded moments:
+Four agents write in every way there is (`writing.py`), through a proxy that breaks the connection at seeded moments:
 
-    cut         every connection is gone, and new ones come through at once
+    cut         every connection is closed, and new ones work at once
     swallowed   the server has committed; its answer is lost with the connection
     broken off  no client reaches the server for a while
     silent      packets are dropped for a while, without an error
 
-An agent that is refused asks again with the same key, and an effect in doubt is settled by looking into the
-world. In the end everything has happened, everything that was acknowledged is there, nothing went
-out twice, and nothing is half there. In the control the agents are careless: after an unknown
-outcome they use another key, as an agent without keys would.
+A refused agent asks again with the same key. An effect in doubt is settled by reading the outside system. In the end
+everything has happened, every acknowledged row is there, and nothing was sent twice or written in part. In the control
+the agents use another key after an unknown outcome, as an agent without keys would.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What can be pending in a store: how each is left behind by a process that dies, and how the next one ends it.
+"""All kinds of work that can be pending in a store: how a process that dies leaves it, and how the next one ends it.
 
-`resume` returns what became of it, which has to be `expect`, after any migration in between.
+`resume` returns the outcome. It has to equal `expect`, after any migration in between.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""Programs that are killed and started again somewhere else: in a worktree, a clone, outside, after a move.
+"""Programs are killed and started again in another directory: a worktree, a clone, outside of git, a moved directory.
 
 Each program works on one job: a session with effects, a webhook, a credit, mail, a stream and a loop. It starts in a
-random place and dies at a random crash point. A book outside the store has a line for each request that arrived.
+random directory and dies at a random crash point. A file outside the store has a line for each request that arrived.
 
-    yesterday    the control: the directory decides the scope, so that one key is several things
-    late         requests arrive after their sender has died; needs effects that wait to settle (`settle`)
-    varied       a swallowed doubt is followed by the same effect in other words; needs sessions that stop
-    proceed      the control: the program passes over each doubt, so that its session does not stop
-    unnamed      the control: errors name neither the effect in doubt nor the repositories
+    late         requests arrive after their sender has died; needs the settle time of probes
+    varied       after a swallowed doubt the same effect follows with other arguments; needs sessions that stop
+    yesterday    control: the directory decides the scope, so one key means several things
+    proceed      control: the program passes over each doubt, so its session does not stop
+    unnamed      control: errors name neither the effect in doubt nor the repositories
 
-Judged: nothing sent, handled or granted twice, nothing left out. Each refusal names the effect in doubt, or the key and
-both repositories; who sent or wrote it, and when; and the next command.
+Nothing may be sent, handled or granted twice, and nothing left out. Each refusal names the effect in doubt, or the
+key and both repositories. It also names who sent or wrote it and when, and the next command.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""Power is lost again and again while several processes write; only what was synced comes back.
+"""Power is lost again and again while several processes write. Every acknowledged row must survive.
 
-Twice, with the same writers. `run` uses a model of a disk (`faults/disk.c`): after a loss
-there is what was synced, in files whose names were synced, and of everything else a random part of
-the sectors, or nothing. `run_cuts` uses a real ext4 that the kernel cuts off in the middle of its
-work. The log wraps all the time, so that checkpoints and restarts of the log fall into every
-loss. Each life of the store begins with what the one before left. Acknowledged writes are recorded outside the store.
+`run` uses a model of a disk (`faults/disk.c`). After a loss it has what was synced, in files whose names were synced,
+and of everything else a random part of the sectors, or nothing. `run_cuts` uses a real ext4 that the kernel shuts
+down while it is in use. The WAL wraps all the time, so that each loss falls into checkpoints and restarts of the WAL.
+Each round begins with the files that the last one left. Acknowledged writes are recorded outside the store.
 
-In the control the writers' own sync does nothing, which is SQLite with synchronous=NORMAL:
-consistent, and forgetful. If the control lost nothing, these campaigns could not see a loss.
+In the control fsync does nothing, which is SQLite with synchronous=NORMAL: consistent, but rows are lost. If the
+control lost nothing, these campaigns could not see a loss.
 """
 
 from __future__ import annotations
@@ -48,7 +47,10 @@ def run(place: Path, *, losses: int, seed: int = 0, synced: bool = True) -> Outc
 
 
 def run_cuts(place: Path, *, losses: int, seed: int = 0, synced: bool = True) -> Outcome:
-    """Cut a real ext4 off `losses` times. Raises Unavailable where that is not allowed."""
+    """The kernel shuts down a real ext4 again and again while processes write.
+
+    Raises Unavailable where that is not allowed.
+    """
     chance = random.Random(seed)
     with Ext4(place / "ext4") as disk, Nursery(words=place / "words") as nursery:
         lives = _Lives(
@@ -60,7 +62,7 @@ def run_cuts(place: Path, *, losses: int, seed: int = 0, synced: bool = True) ->
 
 
 def run_failing(place: Path, *, losses: int, seed: int = 0) -> Outcome:
-    """The same on a disk whose fsync fails now and then. Each acknowledgement must still hold."""
+    """Power is lost on a disk whose fsync sometimes fails. Every acknowledged row must survive."""
     chance, disk = random.Random(seed), Disk(place)
 
     def lose() -> None:

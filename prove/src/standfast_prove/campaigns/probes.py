@@ -1,14 +1,14 @@
 """Known actions are killed at random and then settled by their ready probes, without a person.
 
 Each try runs `standfast once KEY -- COMMAND` and kills it after a random time: the command alone, `once` alone, or
-both. Times reach from before the command begins to after it has ended: a first, unharmed try measures how long it
-takes. Remotes carry requests out late and answer late. Then the same `standfast once` runs again, unharmed, with no
-person. What must hold, counted at the outside system:
+both. A first, undisturbed try measures how long the action takes, so kills fall before, during and after it. Remotes
+carry requests out late and answer late. Then the same `standfast once` runs again, undisturbed. Counted at the
+outside system:
 
 - The action has happened exactly once, if the second call ends with exit 0.
 - It has happened at most once, if the second call stops with exit 6 (in doubt).
 
-`doubts` are tries that left the effect in doubt; `settled` are those whose second call ended with exit 0.
+`doubts` are tries that left the effect in doubt. `settled` are those whose second call ended with exit 0.
 """
 
 from __future__ import annotations

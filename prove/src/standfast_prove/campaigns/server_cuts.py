@@ -1,8 +1,8 @@
-"""A PostgreSQL server on a real ext4 that is cut off again and again while several processes write.
+"""A PostgreSQL server on a real ext4 is shut down again and again while several processes write.
 
-As `power.run_cuts`, with a server between: it is killed with the file system, which is mounted again, and the
-server recovers from its own log. What was acknowledged is there. In the control the writers ask for
-commits that the client does not wait for (`synchronous_commit = off`).
+As `power.run_cuts`, with a server in between. It is killed with the file system, which is mounted again, and the server
+recovers from its own WAL. Every acknowledged row is there. In the control the writers do not wait for the commit
+(`synchronous_commit = off`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Everything at once on a virtual clock: each simulation from a seed that replays, each to its end."""
+"""All features run at once on a virtual clock. A seed repeats the same run exactly."""
 
 from __future__ import annotations
 

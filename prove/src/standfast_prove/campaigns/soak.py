@@ -1,8 +1,8 @@
-"""All features at once, for a given time, under random kills; then every invariant.
+"""All features run at once for a given time under random kills; then every invariant is checked.
 
-Each feature has a few processes that do nothing else. They start again after each kill, and note each try and
-each answer in books outside the store. A daemon fires loops and is killed too. Other processes only read. At the
-end all processes have ended, and the store is compared with the books.
+A few processes work on each feature. They start again after each kill and note each try and each answer in files
+outside the store. A daemon fires loops and is killed too. Other processes only read. At the end all processes have
+ended, and the store is compared with the files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hooks that cannot reach the store write to a spool. Other processes import it and are killed at any time.
+"""Hooks that cannot reach the store write to a spool; other processes import it and are killed at any time.
 
 Every record that the spool accepted is in the store once, no matter which process was killed during the import.
 """

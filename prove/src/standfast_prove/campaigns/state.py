@@ -1,7 +1,6 @@
-"""Compare-and-set from eight processes that are killed, paused and given wrong dates: the recorded history of
-each key could have happened one call after another.
+"""Eight processes that are killed, paused and given wrong dates compare and set values; each key is linearizable.
 
-Every call is written to a file before it is made and after it was answered, by one clock for all. A call
+Each call is written to a file before it is made and after it was answered, with one clock for all processes. A call
 without a recorded end may have happened at any later time, or never.
 """
 

@@ -1,14 +1,13 @@
-"""Many processes write while they are killed and while everything that cancels locks happens.
+"""Many processes write while they are killed, and while other programs drop SQLite's file locks.
 
-Four processes of six threads write rows, each row with its line in the journal and a counter;
-one write in 17 fails on purpose. A process is killed every 0.4 s and another takes its place.
-Inside each process the database file is opened and closed by hand, which drops the locks that
-SQLite believes it holds; outside, an old SQLite opens and closes the same file all the time, and
-would delete the log if nothing but those locks protected it.
+Four processes of six threads write rows, each row with its journal row and a counter. One write in 17 fails on
+purpose. A process is killed every 0.4 s, and another one starts. Inside each process the database file is opened and
+closed, which drops the locks that SQLite believes it holds. Outside, an old SQLite opens and closes the same file all
+the time, and would delete the WAL if only those locks protected it.
 
-Afterwards every acknowledged row must be there, no row of a failed write may be, and counters,
-rows and journal must agree. Without the guard the same campaign loses rows or damages the store, or is stopped by
-the identity check before it can: that is the control.
+Afterwards every acknowledged row is there, no row of a failed write is, and counters, rows and journal agree. In the
+control the guard of the locks is off: then rows are lost, the store is damaged, or the identity check stops the
+writers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Random changes and undos, compared after every step with a model. The control does not compare the row first."""
+"""Random changes and undos are compared with a model after every step.
+
+The control does not compare the row before it puts the old one back.
+"""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """Files of a store are removed, moved, replaced, truncated and mounted over while four processes write.
 
-Or their modes are changed, a stock client changes the schema, or the disk is full until the new process looks.
+Other acts change file modes, change the schema with a stock client, or fill the disk until the new process has looked.
 
-Each act has a fresh store. Four processes write rows and send effects; a fifth writes to another store beside
-it. Each also renews its leases and ignores errors of that, as the renewing thread does. In every second pass
-through the acts no effects are sent, so the memory of stores knows no sequence number. When all of them are
-writing, one act happens, and one more process starts to write. Each process writes on until it has been answered
-several times. Then all are killed, and a new process opens the store, repeats every effect and lists the rows.
+Each act has a new store. Four processes write rows, send effects and renew leases, whose errors they ignore, as the
+renewing thread does. A fifth writes to another store. In every second pass through the acts no effects are sent, so
+the host's memory of its stores knows no sequence number. Then one act happens, and one more process starts to write.
+Each process continues until it has got several answers. Then all are killed, and a new process opens the store,
+repeats every effect and lists the rows.
 
 The oracle is outside the store: each process appends every answer to a file, with fsync, and each effect
 appends its key to a second file. What must hold:
@@ -22,11 +22,10 @@ appends its key to a second file. What must hold:
   mounted at a second path) cause no error.
 - No process hangs. The file is sound, unless a process got an error.
 
-In the control the processes open a new handle after every error, and stores are not remembered: the pin and
-the memory of stores are switched off.
+In the control the processes open a new handle after every error, and the host does not remember its stores.
 
-`ordinary` is the other side: the same writers, and beside them what happens on a healthy machine. Another
-SQLite checkpoints, vacuums and takes backups, a daemon runs, processes come and go. Every error is a false alarm.
+`ordinary` shows false alarms: the same writers run beside the normal work of a healthy machine. Another SQLite
+checkpoints, vacuums and takes backups, a daemon runs, and processes start and exit. No call may raise an error.
 """
 
 from __future__ import annotations
@@ -670,7 +669,7 @@ VISITS = {
 
 
 def ordinary(place: Path, *, seed: int = 0, seconds: float = 60) -> Outcome:
-    """Nothing is broken here: every error is a false alarm."""
+    """Writers run beside the normal work of a healthy machine, and every error is a false alarm."""
     chance, outcome = random.Random(seed), Outcome("vandal, ordinary work")
     path = place / "store" / "standfast.db"
     given = {"home": str(place / "home"), "outbox": str(place / "outbox"), "careless": False}

@@ -1,4 +1,5 @@
-"""Imports what actors need. A nursery that is asked for something of this module has it before it forks."""
+"""Imports the modules that actors need. A nursery that is asked for something of this module imports it before it
+forks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports the driver of PostgreSQL: see `warm`."""
+"""Imports the PostgreSQL driver before the fork: see `warm`."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""Programs that write in every way there is, and what has to be found of them afterwards.
+"""Programs that write in every way there is, and the checks of what they wrote.
 
-`Writer` does one thing at a time and notes each answer in a line. `found` reads the same
-lines out of a store, and names torn work: a row without its event, an event without
-its row, a counter that counts something else.
+`Writer` does one thing at a time and notes each answer in a line. `found` reads the same lines out of a store. It
+reports a row without its event, an event without its row, and a counter with a wrong value.
 
-Import this before you fork children, so that they need not load the resources themselves.
+Import this before you fork children, so that they need not import the features themselves.
 """
 
 from __future__ import annotations

@@ -72,101 +72,113 @@ def nobody_else(*_: Any) -> Iterator[None]:
 
 MUTANTS: dict[str, Mutant] = {
     "act before the intent is recorded": Mutant(
-        "the world is touched first", "sweep effects:OnlyPlain", swapped(perform, "walk", act_first)
+        "the function is called before its intent is stored",
+        "sweep effects:OnlyPlain",
+        swapped(perform, "walk", act_first),
     ),
     "acknowledge before commit": Mutant(
-        "the result is returned and never written",
+        "the result is returned and never stored",
         "sweep effects:OnlyPlain",
         swapped(perform, "_recorded", never_recorded),
     ),
     "doubt taken for done": Mutant(
-        "what was perhaps sent is skipped",
+        "an effect in doubt counts as applied, and is not sent",
         "sweep effects:OnlyPlain",
         swapped(resolve_doubt, "inquire", settled_as("applied")),
     ),
     "doubt taken for failed": Mutant(
-        "what was perhaps sent is sent",
+        "an effect in doubt counts as not applied, and is sent again",
         "sweep effects:OnlyPlain",
         swapped(resolve_doubt, "inquire", settled_as("not_applied")),
     ),
     "an error proves that nothing was sent": Mutant(
-        "any exception makes it failed",
+        "any exception of the function marks the effect as failed",
         "sweep effects:Failing",
         swapped(perform, "_gave_up", lambda _: lambda store, work, row, error: perform._failed(store, row, error)),
     ),
     "give-up not recorded": Mutant(
-        "an error leaves the lease", "check at_once", swapped(perform, "_gave_up", lambda _: lambda *_: None)
+        "after an exception the effect stays dispatched",
+        "check at_once",
+        swapped(perform, "_gave_up", lambda _: lambda *_: None),
     ),
-    "prose identifies": Mutant(
-        "by is not used",
+    "all arguments identify an effect": Mutant(
+        "`by` is ignored",
         "sweep effects:OnlyProbed",
         swapped(identity, "project", lambda _: lambda intent, by: intent),
     ),
     "key not compared": Mutant(
-        "a key may name anything",
+        "a used key is accepted for other arguments",
         "check conflict",
         swapped(begin_effect, "mismatch", lambda _: lambda row, wanted: None),
     ),
     "probe unknown taken for not applied": Mutant(
-        "a shrug sends it again", "sweep effects:Shrugging", swapped(resolve_doubt, "_asked", taken_for_no)
+        "the answer `Unknown` sends the effect again",
+        "sweep effects:Shrugging",
+        swapped(resolve_doubt, "_asked", taken_for_no),
     ),
-    "not applied counts at once": Mutant(
-        "a sleeping holder is not waited for",
+    "a probe of a stopped process counts at once": Mutant(
+        '"not applied" is believed while the holder can still send',
         "check asleep",
         swapped(begin_effect, "_long_over", lambda _: lambda tx, row: True),
     ),
-    "a window without an end": Mutant(
-        "the remote never forgets",
+    "an idempotency key never expires": Mutant(
+        "the effect is sent again after the remote has forgotten the key",
         "check window",
         swapped(begin_effect, "remembered", lambda _: lambda tx, row, window_us: window_us is not None),
     ),
     "another key for each attempt": Mutant(
-        "the remote cannot know it again", "sweep effects:OnlyIdempotent", swapped(identity, "call_key", one_call_key)
+        "the remote cannot recognise the second request",
+        "sweep effects:OnlyIdempotent",
+        swapped(identity, "call_key", one_call_key),
     ),
-    "other words under the same key": Mutant(
-        "a resend says what the caller says now",
+    "a resend uses new arguments": Mutant(
+        "the second request has the key of the first, with the caller's new arguments",
         "sweep effects:OnlyIdempotent",
         swapped(perform, "_acted", lambda acted: lambda s, w, go, call: acted(s, w, go._replace(resent=False), call)),
     ),
-    "no fence at the end": Mutant(
-        "any attempt may acknowledge", "check sleeper", replaced("acknowledge", "AND attempt = :attempt", "")
+    "a late attempt stores its result": Mutant(
+        "the attempt number is not compared when a result is stored",
+        "check sleeper",
+        replaced("acknowledge", "AND attempt = :attempt", ""),
     ),
-    "attempt not increased": Mutant(
-        "the attempt number does not grow",
+    "the attempt number does not grow": Mutant(
+        "a second dispatch keeps the number of the first",
         "check sleeper",
         replaced("dispatch", "attempt = attempt + 1", "attempt = attempt"),
     ),
-    "ended twice": Mutant(
-        "an acknowledged effect may be acknowledged again",
+    "an effect ends twice": Mutant(
+        "an acknowledged effect can be acknowledged again",
         "check late_twice",
         replaced("acknowledge", "AND state = 'dispatched'", ""),
     ),
-    "no owner": Mutant(
-        "a session that was taken over may begin",
+    "a lost session begins effects": Mutant(
+        "a process whose session was taken over can still begin an effect",
         "check taken",
         replaced("insert", "AND s.fence = :session_fence AND s.holder = :session_holder", ""),
     ),
     "second thread not refused": Mutant(
-        "two threads of one process", "check second_thread", swapped(perform, "alone", lambda _: nobody_else)
+        "two threads of one process make the same call",
+        "check second_thread",
+        swapped(perform, "alone", lambda _: nobody_else),
     ),
-    "the dead are alive": Mutant(
-        "a crash is waited for",
+    "a dead holder counts as alive": Mutant(
+        "the next process waits for the lease of a killed one",
         "sweep effects:OnlyPlain",
         swapped(leases, "is_gone", lambda _: lambda holder, clock: False),
     ),
     "replay without sync": Mutant(
-        "acting on what may vanish", "check young", swapped(transitions, "YOUNG_US", lambda _: 0)
+        "a result is returned before its row is on disk", "check young", swapped(transitions, "YOUNG_US", lambda _: 0)
     ),
-    "not decoded from what was stored": Mutant(
+    "the first call returns the undecoded result": Mutant(
         "first run and replay differ",
         "check stored",
         swapped(serial, "read", lambda read: lambda text: (1, 2) if text == "[1,2]" else read(text)),
     ),
-    "pruned, and done again": Mutant(
-        "a tombstone is not seen", "check pruned", swapped(texts, "closed", lambda _: lambda row: None)
+    "a pruned effect is sent again": Mutant(
+        "the row that pruning leaves is ignored", "check pruned", swapped(texts, "closed", lambda _: lambda row: None)
     ),
-    "three commits": Mutant(
-        "planned and dispatched apart",
+    "planned and dispatched are two commits": Mutant(
+        "an effect needs three commits",
         "check commits",
         swapped(
             perform,
@@ -174,20 +186,22 @@ MUTANTS: dict[str, Mutant] = {
             lambda begin: lambda s, id, w, f: (begin(s, id, w._replace(plan=True), f), begin(s, id, w, f))[1],
         ),
     ),
-    "nobody is asked": Mutant(
-        "approve is not heard",
+    "no approval is asked for": Mutant(
+        "`approve=True` is ignored",
         "check yes",
         swapped(perform, "prepare", lambda made: lambda *a, **k: made(*a, **k)._replace(approve=False, context=None)),
     ),
-    "settle ignored": Mutant(
-        "a probe's no counts while the request is on its way",
+    "the settle time is ignored": Mutant(
+        'a probe\'s "not applied" counts while the request may still arrive',
         "check settled",
         swapped(begin_effect, "unsettled_us", lambda _: lambda tx, row, settle_us: 0),
     ),
     "a swallowed doubt lets the next effect pass": Mutant(
-        "a variation is sent", "check swallowed", swapped(begin_effect, "stopped", lambda _: lambda *args: None)
+        "the same effect with other arguments is sent",
+        "check swallowed",
+        swapped(begin_effect, "stopped", lambda _: lambda *args: None),
     ),
-    "proceed for ever": Mutant(
+    "proceed has no end": Mutant(
         "a later attempt in doubt does not stop the session",
         "check swallowed",
         swapped(
@@ -202,23 +216,29 @@ MUTANTS: dict[str, Mutant] = {
         ),
     ),
     "a swallowed doubt completes the session": Mutant(
-        "no later call settles it", "check swallowed", swapped(ownership, "expected", lambda _: lambda *args: None)
+        "the session ends as completed, so no later call settles the doubt",
+        "check swallowed",
+        swapped(ownership, "expected", lambda _: lambda *args: None),
     ),
     "the same effect elsewhere is sent": Mutant(
-        "another session key is another effect",
+        "the same effect under another session key is not refused",
         "check elsewhere",
         replaced("same_elsewhere", "AND tool = :tool", "AND tool = :tool AND 1 = 0"),
     ),
     "a late failure ends attempt 2": Mutant(
-        "any attempt may fail", "check late_failure", replaced("fail", "AND attempt = :attempt", "")
+        "attempt 1 can mark attempt 2 as failed", "check late_failure", replaced("fail", "AND attempt = :attempt", "")
     ),
     "a late error ends attempt 2": Mutant(
-        "any attempt may give up", "check late_failure", replaced("give_up", "AND attempt = :attempt", "")
+        "an exception of attempt 1 marks attempt 2 as in doubt",
+        "check late_failure",
+        replaced("give_up", "AND attempt = :attempt", ""),
     ),
     "a nested effect is recorded": Mutant(
-        "an effect inside an effect", "check nested", swapped(user_code, "refuse_nested", lambda _: lambda what: None)
+        "an effect can begin inside the function of another effect",
+        "check nested",
+        swapped(user_code, "refuse_nested", lambda _: lambda what: None),
     ),
-    "an effect leaves no trace": Mutant(
-        "nothing is journalled", "check journal", swapped(texts, "say", lambda _: lambda *a, **k: None)
+    "an effect is not in the journal": Mutant(
+        "no journal row is appended", "check journal", swapped(texts, "say", lambda _: lambda *a, **k: None)
     ),
 }

@@ -136,107 +136,110 @@ unnamed = (without(wal.Files, "check_index"), without(wal.Files, "_check_names")
 """The names of the files are not compared."""
 
 MUTANTS: dict[str, Mutant] = {
-    "no sync": Mutant("acknowledged before it is on disk", "campaign power", without(wal, "_sync"), _FEW),
+    "no sync": Mutant("a write is acknowledged before its fsync", "campaign power", without(wal, "_sync"), _FEW),
     "synchronous off": Mutant(
-        "checkpoints reach the database unsynced",
+        "SQLite does not sync the database at a checkpoint",
         "campaign power",
         swapped(engine, "_PRAGMAS", lambda text: text.replace("synchronous=NORMAL", "synchronous=OFF")),
         _FEW,
     ),
-    "a failed sync is tried again": Mutant(
-        "and believed", "campaign power-failing", swapped(wal, "_sync", asked_again), _FEW
+    "a failed sync is retried": Mutant(
+        "the second fsync succeeds and is believed", "campaign power-failing", swapped(wal, "_sync", asked_again), _FEW
     ),
-    "a wound is not healed": Mutant(
-        "the next opener trusts a log that is not on disk",
+    "the WAL is not rewritten after a failed sync": Mutant(
+        "the next process reads a WAL that is not on disk",
         "campaign power-failing",
         without(SqliteEngine, "_heal"),
         _FEW,
     ),
-    "told before the commit": Mutant("COMMIT is left to the next write", "sweep core:Writes", committed_by_the_next),
-    "rollback commits": Mutant(
-        "a failed write stays",
+    "acknowledged before COMMIT": Mutant("COMMIT runs with the next write", "sweep core:Writes", committed_by_the_next),
+    "a failed write is committed": Mutant(
+        "ROLLBACK is replaced by COMMIT",
         "campaign torture",
         swapped(SqliteEngine, "rollback", lambda _: committed_instead),
         _SECONDS,
     ),
-    "a failing neighbour stays": Mutant(
-        "rows of a failed write share the commit of the others",
+    "a failed write stays in its group commit": Mutant(
+        "its rows are committed with the writes of other callers",
         "campaign torture",
         swapped(SqliteEngine, "_run_apart", lambda _: not_taken_back),
         _SECONDS,
     ),
-    "no guard over the log": Mutant(
-        "a foreign close drops the locks", "campaign torture", without(wal, "_share"), {"seconds": 4}
+    "no guard of the locks": Mutant(
+        "closing the file in the same process drops SQLite's locks",
+        "campaign torture",
+        without(wal, "_share"),
+        {"seconds": 4},
     ),
-    "no guard and no witness": Mutant(
+    "no guard and no identity check": Mutant(
         "and no check notices that the WAL was replaced",
         "campaign torture",
         both(without(wal, "_share"), *unnamed, swapped(wal.Files, "_is_whole", lambda _: lambda *args: True)),
         {"seconds": 4},
     ),
     "no identity check": Mutant(
-        "a file that was removed or overwritten is written to, and acknowledged",
+        "writes to a removed or overwritten file are acknowledged",
         "campaign damage",
         both(*unnamed, without(wal.Files, "_check_contents")),
         {"acts": 30},
     ),
     "contents are not checked": Mutant(
-        "a file that was truncated in place keeps its name",
+        "a file that was truncated in place is not noticed",
         "campaign damage",
         without(wal.Files, "_check_contents"),
         {"acts": 60},
     ),
     "a header without a checkpoint is believed": Mutant(
-        "the file of another store looks like a later checkpoint of this one",
+        "the file of another store counts as a later checkpoint of this one",
         "check foreign_header",
         swapped(wal.Files, "_was_checkpointed", lambda _: lambda *args: True),
     ),
     "the change counter of a checkpoint is not noted": Mutant(
-        "a process that did not see the checkpoint takes an older copy for the store",
+        "a process that did not see the checkpoint accepts an older copy of the file",
         "check older_copy",
         swapped(FileLock, "changes", lambda _: lambda self: 0),
     ),
     "no check for another process's files": Mutant(
-        "a store is opened beside a process that has another -shm",
+        "a store opens beside a process that uses another -shm file",
         "campaign damage",
         swapped(wal, "_is_marked", lambda _: lambda fd: False),
         {"acts": 40},
     ),
     "a forked child uses its parent's transaction": Mutant(
-        "statements and commit of an inherited transaction are not refused",
+        "statements and COMMIT of an inherited transaction are not refused",
         "campaign damage",
         swapped(forks, "count", lambda _: lambda: 0),
         {"acts": 60},
     ),
-    "a waiter that is not withdrawn": Mutant(
+    "an interrupted write stays in the queue": Mutant(
         "a write that raised is made later",
         "check waiting_write",
         without(Writer, "_leave"),
     ),
-    "the log is deleted at the end": Mutant(
-        "what was not checkpointed is gone",
+    "the WAL is deleted at close": Mutant(
+        "rows that no checkpoint has copied are lost",
         "sweep core:Writes",
         swapped(SqliteEngine, "_close", deletes_the_log),
     ),
     "migrated without a lock": Mutant(
-        "two processes apply the same step", "campaign boot-old", migrated_unlocked, {"rounds": 5}
+        "two processes run the same migration", "campaign boot-old", migrated_unlocked, {"rounds": 5}
     ),
     "a migration in two transactions": Mutant(
-        "killed between them, half of it is there", "sweep core:Migrations", swapped(migrate, "apply_step", in_two)
+        "a kill between them leaves half of it", "sweep core:Migrations", swapped(migrate, "apply_step", in_two)
     ),
-    "the journal hears of it later": Mutant(
-        "a change and its row are two commits",
+    "the journal row is a second commit": Mutant(
+        "a kill between them leaves a change without its event",
         "sweep core:Locks",
         swapped(journal, "append", told_afterwards),
     ),
-    "a fence begins anew": Mutant(
-        "the second holder has the first one's number",
+    "a fencing token is reused": Mutant(
+        "the second holder gets the first one's token",
         "sweep core:Locks",
         reworded(leases.SQL, "take", "fence = fence + 1", "fence = 1"),
     ),
-    "leases by the wall clock": Mutant("a date that jumps ends them", "soak", by_the_wall),
-    "a cursor that skips late commits": Mutant(
-        "events are read in the order of their numbers",
+    "leases by the wall clock": Mutant("a change of the date ends leases", "soak", by_the_wall),
+    "a cursor skips late commits": Mutant(
+        "events are read in the order of their sequence numbers",
         "campaign tail",
         both(
             reworded(journal.SQL, "tail", "(xid, seq) > (CAST(:xid AS xid8), :seq)", "seq > :seq"),

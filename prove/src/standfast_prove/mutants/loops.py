@@ -96,21 +96,29 @@ def _the_oldest_is_kept(patch: Setter) -> None:
 
 
 MUTANTS: dict[str, Mutant] = {
-    "a gap leaves no rows": Mutant("a slot passes and leaves no row", "soak", _no_rows),
-    "a pause forgets what was due": Mutant("due when it was paused, and never recorded", "soak", _forgets_at_a_pause),
-    "without catch-up the newest is run anyway": Mutant(
-        "late slots are run although catch-up is off", "soak", _plan_with(catch_up="latest")
+    "a missed slot leaves no row": Mutant(
+        "the daemon was down, and the slots of that time have no row", "soak", _no_rows
     ),
-    "catch-up has no cap": Mutant("a long night runs every slot", "soak", _plan_with(catch_up_max=1000)),
-    "the oldest missed slot is run": Mutant("the newest is the one that counts", "soak", _the_oldest_is_kept),
-    "overlap is not looked at": Mutant("two runs of one loop at once", "soak", _overlaps),
-    "an interval drifts": Mutant("counted from when it ran, not from its slot", "soak", _drifts),
-    "a skipped hour loses its slot": Mutant("clocks go forward, a run goes missing", "soak", _skipped_hours_are_lost),
-    "the dead keep their runs": Mutant("a killed worker's run is never rescued", "soak", _the_dead_are_alive),
-    "the living lose their runs": Mutant("rescued by age, while its worker still runs", "soak", _the_living_are_dead),
-    "the late are believed": Mutant("no fence on the end of a run", "soak", _no_fence),
-    "nothing is tried again": Mutant("a failed run has no second attempt", "soak", _no_retries),
-    "failures are not counted": Mutant("a broken loop is never paused", "soak", _never_pauses),
+    "a pause drops due slots": Mutant(
+        "slots that were due at the pause are never recorded", "soak", _forgets_at_a_pause
+    ),
+    "catch-up none runs the newest slot": Mutant(
+        "late slots run although catch-up is off", "soak", _plan_with(catch_up="latest")
+    ),
+    "catch-up has no limit": Mutant("every slot of a long outage runs", "soak", _plan_with(catch_up_max=1000)),
+    "the oldest missed slot is run": Mutant("catch-up `latest` runs the oldest slot", "soak", _the_oldest_is_kept),
+    "overlap is ignored": Mutant("two runs of one loop at the same time", "soak", _overlaps),
+    "an interval drifts": Mutant("the next slot is counted from the run, not from the last slot", "soak", _drifts),
+    "a skipped hour loses its slot": Mutant(
+        "the slot in the hour that summer time skips does not run", "soak", _skipped_hours_are_lost
+    ),
+    "runs of a dead worker stay running": Mutant(
+        "a run of a killed worker is never ended", "soak", _the_dead_are_alive
+    ),
+    "a live worker loses its run": Mutant("its run is ended because it is old", "soak", _the_living_are_dead),
+    "a late worker ends a run": Mutant("the fencing token is not compared", "soak", _no_fence),
+    "a failed run is not retried": Mutant("`--retries` is ignored", "soak", _no_retries),
+    "failures are not counted": Mutant("a loop that always fails is never paused", "soak", _never_pauses),
 }
 
 

@@ -106,16 +106,18 @@ def spool_gone(m: Setter) -> None:
 
 
 MUTANTS: dict[str, Mutant] = {
-    "a yes for other words": Mutant(
-        "an approval is not bound to the bytes", "sweep approvals:Reworded", swapped(approvals, "_current", any_yes)
+    "an approval for another question": Mutant(
+        "a grant is not bound to the hash of the question",
+        "sweep approvals:Reworded",
+        swapped(approvals, "_current", any_yes),
     ),
-    "a yes that is never used up": Mutant(
-        "consumed, and still granted",
+    "a consumed approval stays granted": Mutant(
+        "its state does not change at the dispatch",
         "sweep approvals:Approvals",
         reworded(approvals.SQL, "consume", "THEN 'consumed'", "THEN 'granted'"),
     ),
     "a grant used twice": Mutant(
-        "a grant is not consumed by its dispatch",
+        "the dispatch does not consume its grant",
         "check spent",
         reworded(
             approvals.SQL,
@@ -125,23 +127,25 @@ MUTANTS: dict[str, Mutant] = {
         ),
     ),
     "the directory is not in the question": Mutant(
-        "a grant for one directory runs in another",
+        "a grant for one directory is valid in another",
         "check directory",
         swapped(questions, "_dict", without_directory),
     ),
     "labels are not cleaned": Mutant(
-        "an agent redraws the approver's screen",
+        "an agent can change what the approver's terminal shows",
         "check screen",
         swapped(import_module("standfast.cli.render"), "clean", lambda _: lambda text, **__: text),
     ),
     "an agent is not refused": Mutant(
-        "an agent's command answers an approval", "check agent", swapped(people, "agent_sign", lambda _: nothing)
+        "an agent's command can answer an approval", "check agent", swapped(people, "agent_sign", lambda _: nothing)
     ),
     "the last answer wins": Mutant(
-        "a denial becomes a yes", "model approvals", reworded(approvals.SQL, "answer", "AND state = 'requested'", "")
+        "a later grant replaces a denial",
+        "model approvals",
+        reworded(approvals.SQL, "answer", "AND state = 'requested'", ""),
     ),
     "mail ended without a fence": Mutant(
-        "a late holder ends the mail of another holder",
+        "a late holder can finish the mail of another holder",
         "model mail",
         both(
             swapped(claims.CLAIMS, "refusal", lambda _: nothing),
@@ -149,21 +153,25 @@ MUTANTS: dict[str, Mutant] = {
         ),
     ),
     "mail is sent again": Mutant(
-        "its key is not looked at", "sweep mail:Mails", swapped(send, "letter", renamed("key"))
+        "the key of a mail is ignored", "sweep mail:Mails", swapped(send, "letter", renamed("key"))
     ),
-    "the dead keep their mail": Mutant(
-        "a killed reader's mail never comes back",
+    "mail of a dead reader is not returned": Mutant(
+        "mail that a killed process had claimed is never ready again",
         "sweep mail:Mails",
         swapped(claims.CLAIMS, "dead", lambda _: lambda tx: []),
     ),
     "an attempt has no end": Mutant(
         "the outcome of an attempt is not recorded", "sweep mail:Mails", without(claims, "end_attempt")
     ),
-    "an event is received twice": Mutant(
-        "no row per event id", "sweep webhooks:Payments", swapped(receive, "delivery", renamed("event_id"))
+    "a webhook event is received twice": Mutant(
+        "a repeated event id gets a second row",
+        "sweep webhooks:Payments",
+        swapped(receive, "delivery", renamed("event_id")),
     ),
     "another payload is swallowed": Mutant(
-        "two events under one id are one", "model webhooks", swapped(receive, "_differing", lambda _: lambda *a: [])
+        "another payload under a known event id is accepted",
+        "model webhooks",
+        swapped(receive, "_differing", lambda _: lambda *a: []),
     ),
     "done before it is handled": Mutant(
         "a killed handler loses its event", "sweep webhooks:Payments", handled_when_received
@@ -173,22 +181,26 @@ MUTANTS: dict[str, Mutant] = {
         "sweep budgets:Calls",
         reworded(budgets.SQL, "give_back", "spent_tokens = spent_tokens + :spent_tokens, ", ""),
     ),
-    "a hold is not given back": Mutant(
-        "a settled call is held for ever",
+    "a settled hold stays held": Mutant(
+        "its amount is never free again",
         "sweep budgets:Calls",
         reworded(budgets.SQL, "give_back", "held_tokens = held_tokens - :most_tokens, ", ""),
     ),
     "a call is made again under its key": Mutant(
-        "a settled hold does not answer its key", "sweep budgets:Calls", swapped(budgets, "_same", lambda _: nothing)
+        "a settled hold is not returned for its key",
+        "sweep budgets:Calls",
+        swapped(budgets, "_same", lambda _: nothing),
     ),
     "credits without a key": Mutant(
-        "a payment is credited again", "sweep webhooks:Payments", swapped(credits, "_wanted", renamed("key"))
+        "a repeated payment is credited again", "sweep webhooks:Payments", swapped(credits, "_wanted", renamed("key"))
     ),
-    "spent without looking": Mutant(
-        "a balance goes below nothing", "model credits", swapped(credits, "_refuse_uncovered", lambda _: nothing)
+    "a balance falls below zero": Mutant(
+        "a spend does not compare the balance",
+        "model credits",
+        swapped(credits, "_refuse_uncovered", lambda _: nothing),
     ),
     "a swap over any version": Mutant(
-        "of two writers one is forgotten",
+        "of two writers the first is overwritten",
         "campaign state",
         both(
             reworded(values.SQL, "swap", "AND version = :version", ""),
@@ -196,41 +208,43 @@ MUTANTS: dict[str, Mutant] = {
         ),
         {"calls": 60, "kills": 6},
     ),
-    "a version comes twice": Mutant(
+    "a version is reused": Mutant(
         "a deleted key starts at version 1 again",
         "model state",
         reworded(values.SQL, "delete", "version = version + 1", "version = 0"),
     ),
     "an event is appended again": Mutant(
-        "its key is not looked for", "sweep events:Events", swapped(append_event, "_before", lambda _: nothing)
+        "the key of an event is ignored", "sweep events:Events", swapped(append_event, "_before", lambda _: nothing)
     ),
     "appended at any version": Mutant(
         "the expected version is not compared", "model events", swapped(append_event, "append", whatever_version)
     ),
-    "a place that anybody moves": Mutant(
-        "two readers under one name skip each other's events",
+    "any reader moves the cursor": Mutant(
+        "two consumers of one name skip each other's events",
         "model events",
         reworded(consumers.SQL, "move", "AND cursor = :before", ""),
     ),
-    "one problem is many tasks": Mutant(
-        "a fingerprint is not looked at",
+    "one problem becomes many tasks": Mutant(
+        "the fingerprint is ignored",
         "sweep tasks:Tasks",
         swapped(sightings, "fingerprint_of", lambda made: lambda *a, **k: made(*a, **k)[:-8] + os.urandom(4).hex()),
     ),
-    "a task for two": Mutant(
+    "two workers claim one task": Mutant(
         "every caller gets it", "model tasks", swapped(leases, "_ran_out", lambda _: lambda tx, row: True)
     ),
     "a step runs again": Mutant(
-        "its result is not looked for", "sweep sessions:Sessions", swapped(steps.Steps, "_found", lambda _: nothing)
+        "its stored result is ignored", "sweep sessions:Sessions", swapped(steps.Steps, "_found", lambda _: nothing)
     ),
-    "said again": Mutant(
-        "a message's key is not looked for", "sweep sessions:Sessions", swapped(messages, "by_key", lambda _: nothing)
+    "a message is stored twice": Mutant(
+        "the key of a message is ignored", "sweep sessions:Sessions", swapped(messages, "by_key", lambda _: nothing)
     ),
     "no sync of the directory": Mutant(
-        "an artifact's name is gone, its row is there",
+        "after power loss an artifact has a row and no file",
         "campaign images",
         without(artifact_files, "_sync_directory"),
         {"images": 300},
     ),
-    "a spool is removed first": Mutant("a kill then loses the records of hooks", "sweep spool:Spooling", spool_gone),
+    "a spool file is removed before its import": Mutant(
+        "a kill then loses the records of hooks", "sweep spool:Spooling", spool_gone
+    ),
 }

@@ -61,17 +61,17 @@ MUTANTS: dict[str, Mutant] = {
         engine="postgres",
     ),
     "doctor runs quick_check only": Mutant(
-        "an index that lacks rows is called sound",
+        "an index that lacks rows is reported as sound",
         "check index_lacks_rows",
         swapped(integrity, "FULL", lambda _: integrity.QUICK),
     ),
     "doctor guards foreign tables": Mutant(
-        "Litestream cannot write its own table any more",
+        "Litestream can no longer write its own table",
         "check foreign_tables",
         swapped(catalogue, "tables", every_table),
     ),
     "MCP drops unknown arguments": Mutant(
-        "production and staging become one approval", "check unknown_arguments", arguments_dropped
+        "one approval covers production and staging", "check unknown_arguments", arguments_dropped
     ),
     "MCP waits in a thread": Mutant(
         "40 waiting calls block all other calls", "check waiting_calls", waiting_in_a_thread
@@ -82,12 +82,12 @@ MUTANTS: dict[str, Mutant] = {
         without(modules, "load"),
     ),
     "a dropped table is an I/O error": Mutant(
-        "a program retries what only a restore repairs",
+        "a program retries although only a restore can help",
         "check dropped_table",
         swapped(library, "SCHEMA_DAMAGED", lambda _: ()),
     ),
     "doctor does not compare the schema": Mutant(
-        "a store without its tables is called sound",
+        "a store without its tables is reported as sound",
         "check dropped_table",
         swapped(doctor, "_schema", lambda _: lambda store: iter(())),
     ),
@@ -96,12 +96,14 @@ MUTANTS: dict[str, Mutant] = {
         "check deleted_text",
         swapped(engine, "_PRAGMAS", lambda text: text.replace("secure_delete=ON", "secure_delete=OFF")),
     ),
-    "a limit that passes": Mutant(
-        "a padded command passes every gate",
+    "a long command passes every gate": Mutant(
+        "a command over the size limit is allowed",
         "check gate_limit",
         swapped(gate_patterns, "_some_literal", short_texts_only),
     ),
     "an unsealed record is believed": Mutant(
-        "a clone answers the calls of a real session", "check unsealed_answer", swapped(spool, "_unsealed", as_written)
+        "records of a cloned repository change a real session",
+        "check unsealed_answer",
+        swapped(spool, "_unsealed", as_written),
     ),
 }

@@ -68,27 +68,31 @@ def _found(what: str, patch: Patch) -> Mutant:
 
 
 MUTANTS: dict[str, Mutant] = {
-    "a late worker closes the task": _found("its fence is not compared", closed_again),
-    "a late reader ends the mail": _found("its fence is not compared", believed(claims.CLAIMS, "refusal")),
-    "a late clerk ends the event": _found(
-        "its fence is not compared", believed(webhook_claims.CLAIMS, "refusal", "check_held")
+    "a late worker closes the task": _found("the fencing token of a task is not compared", closed_again),
+    "a late reader ends the mail": _found(
+        "the fencing token of a mail is not compared", believed(claims.CLAIMS, "refusal")
     ),
-    "a late runner ends the run": _found(
-        "any attempt may", swapped(runs, "_held", lambda _: lambda tx, run_id, attempt: runs._locked(tx, run_id))
+    "a late worker ends the webhook event": _found(
+        "the fencing token of an event is not compared", believed(webhook_claims.CLAIMS, "refusal", "check_held")
     ),
-    "compared outside the transaction": _found("two may have seen the same version", looked_before),
+    "a late attempt ends the run": _found(
+        "the attempt of a run is not compared",
+        swapped(runs, "_held", lambda _: lambda tx, run_id, attempt: runs._locked(tx, run_id)),
+    ),
+    "compared outside the transaction": _found("two writers can see the same version and both write", looked_before),
     "a lease by the wall clock": _found(
-        "setting the clock ends it", swapped(ManualClock, "mono_us", lambda _: lambda self: self.now_us())
+        "a change of the date ends it", swapped(ManualClock, "mono_us", lambda _: lambda self: self.now_us())
     ),
-    "the living are dead": _found(
-        "a process that is there is judged gone",
+    "a live process counts as dead": _found(
+        "its lease can be taken",
         swapped(leases, "is_gone", lambda gone: lambda holder, clock: holder.startswith("p:") or gone(holder, clock)),
     ),
     "every doubt is a failure": _found(
-        "what was perhaps sent is sent", swapped(resolve_doubt, "inquire", settled_as_failed)
+        "an effect in doubt counts as not applied, and is sent again",
+        swapped(resolve_doubt, "inquire", settled_as_failed),
     ),
-    "not sent again, so never sent": _found(
-        "a repetition settles the attempt before it", swapped(perform, "_acted", unsent_is_proof)
+    "a resend settles the earlier attempt": _found(
+        "attempt 1 is recorded as not applied although it arrived", swapped(perform, "_acted", unsent_is_proof)
     ),
 }
 

@@ -23,35 +23,35 @@ def _acts(*kinds: str) -> dict[str, Any]:
 
 MUTANTS: dict[str, Mutant] = {
     "a lost receipt verifies": Mutant(
-        "a receipt is believed although its row is gone",
+        "`verify` accepts a receipt whose row is gone",
         "campaign vandal",
         without(journal.Journal, "verify"),
         _acts("unlink wal"),
     ),
     "another store in its place is not noticed": Mutant(
-        "a new process sends again what the first store sent",
+        "a new process sends again the effects of the replaced store",
         "campaign vandal",
         swapped(store_memory.Memory, "in_place_of", lambda _: lambda self: ""),
         _acts("replace"),
     ),
     "another store is not noticed": Mutant(
-        "a handle continues in any store that it finds",
+        "an open handle continues in the store that replaced its own",
         "check another_store",
         without(Store, "_check_pin"),
     ),
     "a missing store is created": Mutant(
-        "after rm a reopen makes an empty store",
+        "after `rm` a reopen creates an empty store",
         "check missing_store",
         swapped(handle, "_open_engine", creating),
     ),
     "stores are not remembered": Mutant(
-        "a new process begins again after rm",
+        "a new process starts from zero after `rm`",
         "campaign vandal",
         swapped(store_memory, "at", lambda _: lambda place: []),
         _acts("rm"),
     ),
     "a mounted database file is opened": Mutant(
-        "the file has two paths, each with a WAL of its own",
+        "two paths of one file have a WAL each",
         "campaign vandal",
         both(
             swapped(location, "mounted_file", lambda _: lambda path: None),
@@ -70,7 +70,7 @@ MUTANTS: dict[str, Mutant] = {
         both(without(Store, "note"), swapped(store_memory.Memory, "seq", lambda _: lambda self: 0)),
     ),
     "neither lost rows nor an older state are noticed": Mutant(
-        "a handle sends again what the store has no record of",
+        "a handle sends again an effect that the store has lost",
         "campaign vandal",
         both(
             without(Store, "note"),

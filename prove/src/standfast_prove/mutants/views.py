@@ -35,13 +35,15 @@ def stored_reason(_: Any) -> Any:
 
 
 MUTANTS: dict[str, Mutant] = {
-    "truncated before it is judged": Mutant(
+    "sessions are cut before they are ranked": Mutant(
         "live sessions hide a crashed one", "check shown_crash", swapped(recovery, "_pages", first_page_only)
     ),
-    "a reason of yesterday": Mutant(
+    "an old reason is shown": Mutant(
         "a denied request is shown as waiting", "check shown_reason", swapped(recovery, "_explained", stored_reason)
     ),
-    "a counter that fell": Mutant(
-        "the last counter is taken for all", "check shown_tokens", swapped(codex, "_fell", lambda _: lambda *_: False)
+    "only the last counter is used": Mutant(
+        "a token counter that was reset counts too little",
+        "check shown_tokens",
+        swapped(codex, "_fell", lambda _: lambda *_: False),
     ),
 }
