@@ -1,26 +1,24 @@
 """Fourteen tools over one store, for agents that speak MCP.
 
-Each tool calls one method and answers with its facts, an id in every one of them. An error
-says what to do about it. What a tool takes (a task, an effect, a mail) belongs to the actor, not to
-this process, and is renewed by its next call. Approvals are asked for here and never given.
+Each tool calls one method of the store and returns its facts; each answer has an id. An error names the next step.
+A claimed task, a begun effect and read mail belong to the actor, not to this process, and the actor's next call renews
+their leases. A tool can request an approval and cannot grant one.
 
-A tool runs in one of the worker threads of the SDK, of which there are 40. A call that waits takes none of
-them: it is a coroutine, woken by the thread of `changes`.
+The SDK runs each tool in one of its 40 worker threads. `approval_wait` is a coroutine: between two reads it sleeps and
+occupies no thread.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
 import time
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import anyio
 import anyio.to_thread
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
-from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp.types import ToolAnnotations
 from pydantic import Field, PrivateAttr
@@ -30,9 +28,6 @@ from standfast.errors import InvalidInput, StandfastError
 from standfast.handle import Resources, Standfast
 from standfast.mcp.answers import Answer, once, plain, written_by
 from standfast.mcp.callers import Callers
-from standfast.mcp.changes import Changes
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 INSTRUCTIONS = (
     "Durable memory for coding agents. Start with `brief`. Write `decide` before acting. Around anything the outside "
@@ -45,8 +40,8 @@ WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempoten
 WAIT_MAX_S = 300
 KNOWN_MAX = 2_000
 """Characters of one text that `knowledge_search` returns."""
-LOOK_AGAIN_S = 5.0
-"""How long a waiting call relies on being woken: an approval that expires wakes nothing."""
+POLL_S = 0.5
+"""The pause between two reads of `approval_wait`."""
 
 Key = Annotated[str | None, Field(description="safe retry")]
 Json = Any
@@ -75,12 +70,19 @@ class ClosedTool(Tool):
     _callers: Callers = PrivateAttr()
 
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
+        """Renew the actor's leases and run the tool. Raises ToolError with the code of a refusal."""
         refuse_unknown(self.name, arguments, self.parameters["properties"])
         try:
             with await self._callers.acting(dict(context.request_context.meta or {})):
+                await anyio.to_thread.run_sync(leases.renew_actor_leases, self._callers.sf._store)
                 return await super().run(arguments, context, convert_result)
-        except StandfastError as refusal:
-            raise ToolError(f"{refusal.code}: {refusal}") from refusal
+        except StandfastError as error:
+            refusal = error
+        except UnexpectedToolError as error:  # the SDK's wrapper of any exception that a tool raises
+            if not isinstance(error.__cause__, StandfastError):
+                raise
+            refusal = error.__cause__
+        raise ToolError(f"{refusal.code}: {refusal}") from refusal
 
 
 def refuse_unknown(tool: str, given: Iterable[str], known: Iterable[str]) -> None:
@@ -96,7 +98,7 @@ def refuse_unknown(tool: str, given: Iterable[str], known: Iterable[str]) -> Non
 
 
 def _tool(callers: Callers, function: Callable[..., Any], annotations: ToolAnnotations) -> Tool:
-    made = ClosedTool.from_function(_answering(callers, function), annotations=annotations, structured_output=True)
+    made = ClosedTool.from_function(function, annotations=annotations, structured_output=True)
     assert isinstance(made, ClosedTool)
     made._callers = callers
     made.parameters = {**small(made.parameters), "additionalProperties": False}
@@ -124,28 +126,6 @@ def small(schema: Any) -> Any:
     return {name: small(part) for name, part in kept.items()}
 
 
-def _answering(callers: Callers, tool: F) -> F:
-    """Refusals become words for the model, and the actor's leases are renewed in passing."""
-
-    @functools.wraps(tool)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            leases.renew_actor_leases(callers.sf._store)
-            return tool(*args, **kwargs)
-        except StandfastError as refusal:
-            raise ToolError(f"{refusal.code}: {refusal}") from refusal
-
-    @functools.wraps(tool)
-    async def wait(*args: Any, **kwargs: Any) -> Any:
-        try:
-            await anyio.to_thread.run_sync(leases.renew_actor_leases, callers.sf._store)
-            return await tool(*args, **kwargs)
-        except StandfastError as refusal:
-            raise ToolError(f"{refusal.code}: {refusal}") from refusal
-
-    return wait if inspect.iscoroutinefunction(tool) else call  # type: ignore[return-value]
-
-
 def _version() -> str:
     from standfast import __version__
 
@@ -157,7 +137,6 @@ class Tools:
 
     def __init__(self, callers: Callers) -> None:
         self._callers = callers
-        self._changes = Changes(callers.own._store)
 
     @property
     def sf(self) -> Standfast:
@@ -302,15 +281,12 @@ class Tools:
     async def approval_wait(self, id: str, timeout_s: Annotated[int, Field(ge=0, le=WAIT_MAX_S)] = 30) -> Answer:
         """Wait for a person's answer; still requested means not yet."""
         end = time.monotonic() + timeout_s
-        with self._changes.waiting():
-            while True:
-                changed = self._changes.next()  # before the read: later commits are not missed
-                found = await anyio.to_thread.run_sync(self.sf.approvals.get, id)
-                left_s = end - time.monotonic()
-                if found.state != "requested" or left_s <= 0:
-                    return plain(found, "id", "state", "approver", "method", "rationale", "expires_us")
-                with anyio.move_on_after(min(left_s, LOOK_AGAIN_S)):
-                    await changed.wait()
+        while True:
+            found = await anyio.to_thread.run_sync(self.sf.approvals.get, id)
+            left_s = end - time.monotonic()
+            if found.state != "requested" or left_s <= 0:
+                return plain(found, "id", "state", "approver", "method", "rationale", "expires_us")
+            await anyio.sleep(min(left_s, POLL_S))
 
     def task_add(
         self,
