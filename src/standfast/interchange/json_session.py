@@ -1,11 +1,10 @@
-"""A session kept in a JSON file: what an agent without a store writes for itself.
+"""A session in a JSON file, as an agent without a store writes it.
 
     {"id": "fix-42", "messages": [{"role": "user", "content": "…"}], "decisions": [{"what": "…", "why": "…"}],
      "tool_results": [{"id": "c1", "tool": "bash", "output": "…"}], "state": {"step": 3}}
 
-A list of messages is enough, and so are JSON lines of messages. Tool calls are understood as
-OpenAI's and Anthropic's interfaces write them. The session's key is `json:` and its id, or the name of its
-file. Values are history: a command that says how to verify one is left behind.
+The file may also be a list of messages, or JSON lines of messages. Tool calls have the form of OpenAI's or Anthropic's
+API. The session's key is `json:` with its id or with the name of its file. A command that verifies a value is left out.
 """
 
 from __future__ import annotations
@@ -13,14 +12,25 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from standfast import serial
 from standfast.errors import InvalidInput
-from standfast.interchange.transcripts.files import Importer, Piece, Place, Reader, Record, document, in_pieces, walk
-from standfast.interchange.transcripts.gemini_cli import whole
-from standfast.interchange.transcripts.model import Batch, Thread, fit, loaded, moment, short_id, text_of
+from standfast.interchange.transcripts.files import DocumentImporter, Reader, Record, walk
+from standfast.interchange.transcripts.model import (
+    Batch,
+    Spot,
+    Thread,
+    fit,
+    loaded,
+    mapping,
+    mappings,
+    moment,
+    short_id,
+    string,
+    text_of,
+)
 
 NAMES = ("id", "session_id", "sessionId", "key", "name")
 TIMES = ("timestamp", "created_at", "time", "ts", "date")
@@ -29,9 +39,8 @@ NOT_VALUES = frozenset((*NAMES, *TIMES, "messages", "history", "conversation", "
 _FILE = re.compile(r"\.jsonl?$")
 
 
-class JsonSession(Importer):
+class JsonSession(DocumentImporter):
     agent = "json"
-    in_place = True
 
     def roots(self, environ: Mapping[str, str]) -> list[str]:
         raise InvalidInput("import json needs the path of a file", "standfast import json session.json")
@@ -42,31 +51,16 @@ class JsonSession(Importer):
     def reader(self, path: str, carry: dict[str, Any], counts: dict[str, Any]) -> Reader:
         return _Reader(path, carry, counts)
 
-    def look(self, path: str, head_bytes: int | None = None) -> Place:
-        return whole(super().look(path, head_bytes), path)
-
-    def pieces(self, path: str, start: int, carry: Mapping[str, Any], *, redact: bool) -> Iterator[Piece]:
-        if path.endswith(".jsonl"):
-            yield from super().pieces(path, start, carry, redact=redact)
-            return
-        found = document(path, redact=redact)
-        if found is None:
+    def records(self, document: Any, path: str) -> Iterable[dict[str, Any]]:
+        if document is None:
             raise InvalidInput(f"{path} is not a JSON document")
-        values = [(n, value) for n, value in enumerate(_records(found)) if n >= start]
-        yield from in_pieces(values, total=os.path.getsize(path))
-
-
-def _records(found: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(found, list):
-        found = {"messages": found}
-    if not isinstance(found, dict):
-        return
-    messages = next((found[n] for n in ("messages", "history", "conversation") if isinstance(found.get(n), list)), None)
-    if messages is None:
-        return
-    yield {"header": {name: value for name, value in found.items() if value is not messages}}
-    for message in messages:
-        yield message if isinstance(message, dict) else {"role": "user", "content": message}
+        found = {"messages": document} if isinstance(document, list) else mapping(document)
+        name = next((name for name in ("messages", "history", "conversation") if isinstance(found.get(name), list)), "")
+        if not name:
+            return []
+        header = {other: value for other, value in found.items() if other != name}
+        said = (one if isinstance(one, dict) else {"role": "user", "content": one} for one in found[name])
+        return [{"header": header}, *said]
 
 
 class _Reader(Reader):
@@ -102,34 +96,30 @@ class _Reader(Reader):
         if at_us is not None:
             self.carry["at"] = at_us
             batch.at(at_us)
-        cwd = header.get("cwd")
-        batch.know(self.thread, started_us=at_us, cwd=cwd if isinstance(cwd, str) else None)
-        for decided in _dicts(header.get("decisions")):
+        batch.know(self.thread, started_us=at_us, cwd=string(header.get("cwd")))
+        for decided in mappings(header.get("decisions")):
             what = decided.get("what") or decided.get("decision") or decided.get("title")
             if isinstance(what, str) and what.strip():
                 why, outcome = decided.get("why") or decided.get("reason"), decided.get("outcome")
                 batch.decisions.append((self.thread, fit(what)[:2000], _optional(why), _optional(outcome)))
-        for n, result in enumerate(_dicts(header.get("tool_results"))):
+        for n, result in enumerate(mappings(header.get("tool_results"))):
             self._result(record, result, n, batch)
-        state = header.get("state")
-        values = state if isinstance(state, dict) else {}
-        values |= {name: header[name] for name in header if name not in NOT_VALUES and name != "state"}
+        others = {name: header[name] for name in header if name not in NOT_VALUES and name != "state"}
+        values = mapping(header.get("state")) | others
         for name, value in values.items():
             self._value(name, value, batch)
 
     def _result(self, record: Record, result: dict[str, Any], n: int, batch: Batch) -> None:
         call_id = short_id(result.get("id") or result.get("tool_call_id") or f"result-{n}")
-        tool = short_id(result.get("tool") or result.get("name") or "(unnamed)")
-        native = f"json:{self.id}:result:{call_id}"
         at_us = _time(result) or self.carry.get("at", 0)
-        batch.call(self.thread, native, call_id, tool, result.get("input"), at_us, record.offset)
+        spot = Spot(self.thread, f"json:{self.id}:result:{call_id}", at_us, record.offset)
+        batch.call(spot, call_id, result.get("tool") or result.get("name"), result.get("input"))
         failed = result.get("is_error") is True or bool(result.get("error"))
         output = result.get("output", result.get("result", result.get("error")))
-        status = "error" if failed else "ok"
-        batch.answer(self.thread, native, call_id, status, _told(output), at_us, record.offset)
+        batch.answer(spot, call_id, "error" if failed else "ok", _output(output))
 
     def _value(self, name: str, value: Any, batch: Batch) -> None:
-        """A value of the session, by itself: `verify` and the like are commands of another user."""
+        """Add a value of the session. Its `verify` is left out: another user wrote that command."""
         if isinstance(value, dict) and "value" in value and ("verify" in value or "version" in value):
             value = value["value"]
         try:
@@ -143,50 +133,40 @@ class _Reader(Reader):
         at_us = _time(value) or self.carry.get("at", 0)
         self.carry["at"] = at_us
         batch.at(at_us)
-        thread, offset = self.thread, record.offset
-        native = f"json:{self.id}:{short_id(str(value.get('id') or f'@{offset}'))}"
+        own = value.get("id") or f"@{record.offset}"
+        spot = Spot(self.thread, f"json:{self.id}:{short_id(str(own))}", at_us, record.offset)
         content = value.get("content")
         tools: list[dict[str, Any]] = []
-        for call in _dicts(value.get("tool_calls")):
+        for call in mappings(value.get("tool_calls")):
             function = call.get("function")
             function = function if isinstance(function, dict) else call
-            call_id, tool = short_id(call.get("id") or native), short_id(function.get("name") or "(unnamed)")
-            batch.call(thread, native, call_id, tool, loaded(function.get("arguments")), at_us, offset)
-            tools.append({"call": call_id, "tool": tool})
+            arguments = loaded(function.get("arguments"))
+            tools.append(batch.call(spot, call.get("id") or spot.native, function.get("name"), arguments))
         if value.get("tool_call_id"):
-            call_id = short_id(value["tool_call_id"])
-            batch.answer(thread, native, call_id, "ok", text_of(content), at_us, offset)
-            tools.append({"result": call_id})
-        blocks = content if isinstance(content, list) else []
-        for block in _dicts(blocks):
+            made = batch.answer(spot, value["tool_call_id"], "ok", text_of(content))
+            tools.append({"result": made["result"]})
+        for block in mappings(content):
             if block.get("type") == "tool_use" and block.get("id"):
-                call_id, tool = short_id(block["id"]), short_id(block.get("name") or "(unnamed)")
-                batch.call(thread, native, call_id, tool, block.get("input"), at_us, offset)
-                tools.append({"call": call_id, "tool": tool})
+                tools.append(batch.call(spot, block["id"], block.get("name"), block.get("input")))
             elif block.get("type") == "tool_result" and block.get("tool_use_id"):
-                call_id, status = short_id(block["tool_use_id"]), "error" if block.get("is_error") is True else "ok"
-                batch.answer(thread, native, call_id, status, text_of(block.get("content")), at_us, offset)
-                tools.append({"result": call_id, "status": status})
-        text = text_of([b for b in blocks if not _is_tool(b)] if blocks else content)
+                status = "error" if block.get("is_error") is True else "ok"
+                tools.append(batch.answer(spot, block["tool_use_id"], status, text_of(block.get("content"))))
+        text = text_of([one for one in content if not _is_tool(one)] if isinstance(content, list) else content)
         if (text and not value.get("tool_call_id")) or not tools:
-            batch.say(thread, native, role, text, at_us, offset)
+            batch.say(spot, role, text)
         else:
-            batch.refer(thread, native, {"tools": tools}, at_us, offset)
+            batch.refer(spot, {"tools": tools})
 
 
 def _is_tool(block: Any) -> bool:
     return isinstance(block, dict) and block.get("type") in ("tool_use", "tool_result")
 
 
-def _dicts(values: Any) -> list[dict[str, Any]]:
-    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
-
-
 def _time(value: dict[str, Any]) -> int | None:
     return next((us for name in TIMES if (us := moment(value.get(name))) is not None), None)
 
 
-def _told(value: Any) -> str:
+def _output(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
 
 

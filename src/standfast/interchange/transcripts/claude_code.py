@@ -1,12 +1,12 @@
 """Claude Code: JSON lines, one file per session, sub-agents inside or beside it.
 
-    1.x      sub-agents inline, `isSidechain`, distinguished by their chain of parents
+    1.x      sub-agents in the session's file, marked `isSidechain` and distinguished by their chains of parents
     2.0      `agent-<id>.jsonl` beside the session
     2.1      `<session>/subagents/agent-<id>.jsonl` with a small `.meta.json`
 
-One response of the model is several records, each repeating its usage: it is counted once, by message and
-request, the largest of each field. A fork or some resumes copy records into another file: a record is known by
-its uuid, in any file.
+Claude Code writes one response as several records and repeats the usage in each. Usage is counted once per message and
+request, with the largest value of each field. A fork, and sometimes a resume, copies records into another file. The
+uuid identifies a record in all files.
 """
 
 from __future__ import annotations
@@ -21,13 +21,17 @@ from standfast.interchange.transcripts.files import Importer, Reader, Record, wa
 from standfast.interchange.transcripts.model import (
     Batch,
     Folded,
+    Spot,
     Thread,
     Used,
     listed,
+    mapping,
+    mappings,
     moment,
     name_of,
     number,
     short_id,
+    string,
     text_of,
 )
 
@@ -41,7 +45,7 @@ KNOWN = frozenset(
 )
 SYNTHETIC = "<synthetic>"
 CHAIN_MAX = 256
-"""Records of inline sub-agents whose children are still expected."""
+"""The newest records of inline sub-agents: a later record names one of them as its parent."""
 
 _FILE = re.compile(r"\.jsonl$")
 _SUBAGENT = re.compile(r"(?:^|/)([^/]+)/subagents/agent-([^/]+)\.jsonl$")
@@ -57,7 +61,7 @@ class ClaudeCode(Importer):
         return [os.path.join(home, "projects")]
 
     def find(self, root: str) -> Iterator[str]:
-        # The session before its sub-agents: `x.jsonl` sorts before the directory `x` is walked.
+        # A session comes before its sub-agents: `x.jsonl` is listed before the directory `x` is walked.
         return walk(root, _FILE)
 
     def reader(self, path: str, carry: dict[str, Any], counts: dict[str, Any]) -> Reader:
@@ -95,10 +99,7 @@ class _Reader(Reader):
             return
         type = value.get("type")
         type = type if isinstance(type, str) else "(no type)"
-        if type in KNOWN and type in self.types:
-            self.types[type] += 1
-        else:
-            self.count(type, known=type in KNOWN)
+        self.count(type, known=type in KNOWN)
         self._note(value)
         at_us = moment(value.get("timestamp"))
         if at_us is not None:
@@ -111,8 +112,8 @@ class _Reader(Reader):
         elif type == "summary":
             self._summary(value, batch)
         elif type in ("ai-title", "custom-title"):
-            title = value.get("title") or value.get("aiTitle") or value.get("customTitle")
-            if isinstance(title, str) and title:
+            title = string(value.get("title") or value.get("aiTitle") or value.get("customTitle"))
+            if title is not None:
                 thread = self._thread(value)
                 batch.know(thread)
                 batch.titles.append((None, thread, title))
@@ -122,7 +123,7 @@ class _Reader(Reader):
     def _note(self, value: dict[str, Any]) -> None:
         counts = self.counts
         seen = (value.get("sessionId"), value.get("version"), value.get("agentId"))
-        if seen != self.seen:  # almost always the same as the record before
+        if seen != self.seen:  # nearly every record repeats the values of the record before
             self.seen = seen
             session = seen[0]
             if isinstance(session, str) and session:
@@ -133,7 +134,7 @@ class _Reader(Reader):
         counts["sidechain"] += value.get("isSidechain") is True
 
     def _thread(self, value: dict[str, Any]) -> Thread:
-        """Whose conversation a record belongs to."""
+        """The conversation that a record belongs to."""
         session = self.owner or self.carry.get("session") or short_id(os.path.basename(self.path))
         if self.subagent is not None or value.get("isSidechain") is not True:
             if self.own is None or self.own.session != session:
@@ -143,7 +144,7 @@ class _Reader(Reader):
         return Thread(session, name_of(agent) if isinstance(agent, str) and agent else self._chained(value))
 
     def _chained(self, value: dict[str, Any]) -> str:
-        """Inline sub-agents have no name: each is the chain that begins with a record without a parent."""
+        """The name of an inline sub-agent, from the first record of its chain: that record has no parent."""
         uuid, parent = short_id(value.get("uuid")), value.get("parentUuid")
         chain = self.chain.get(short_id(parent)) if parent is not None else None
         if chain is None and parent is not None and self.chain:
@@ -154,75 +155,61 @@ class _Reader(Reader):
             del self.chain[next(iter(self.chain))]
         return chain
 
-    def _known(self, thread: Thread, value: dict[str, Any], batch: Batch, at_us: int) -> None:
-        forked = value.get("forkedFrom")
-        cwd = value.get("cwd")
-        batch.know(
-            thread,
-            cwd=cwd if isinstance(cwd, str) else None,
-            branch=_str(value.get("gitBranch")),
-            version=_str(value.get("version")),
-            title=self.title,
-            started_us=at_us,
-            forked_from=short_id(forked["sessionId"]) if isinstance(forked, dict) and forked.get("sessionId") else None,
-        )
+    def _spot(self, record: Record, value: dict[str, Any], batch: Batch) -> Spot:
+        """Where a record belongs. The first record of a conversation also gives its facts."""
+        thread, at_us = self._thread(value), self.carry.get("at", 0)
+        if not batch.facts.get(thread):
+            forked = mapping(value.get("forkedFrom")).get("sessionId")
+            batch.know(
+                thread,
+                cwd=string(value.get("cwd")),
+                branch=_name(value.get("gitBranch")),
+                version=_name(value.get("version")),
+                title=self.title,
+                started_us=at_us,
+                forked_from=short_id(forked) if forked else None,
+            )
+        return Spot(thread, self._native(record, value), at_us, record.offset)
 
     def _said(self, record: Record, value: dict[str, Any], type: str, batch: Batch) -> None:
-        message = value.get("message")
-        message = message if isinstance(message, dict) else {}
-        thread = self._thread(value)
-        at_us = self.carry.get("at", 0)
-        if not batch.facts.get(thread):
-            self._known(thread, value, batch, at_us)
-        native = self._native(record, value)
-        content = message.get("content")
-        if isinstance(content, str):
-            text, thoughts, tools = content, None, None
-        else:
-            text, thoughts, tools = self._blocks(record, content, thread, native, batch, at_us)
+        message = mapping(value.get("message"))
+        spot = self._spot(record, value, batch)
+        text, thoughts, tools = self._blocks(message.get("content"), spot, batch)
         if text or not (thoughts or tools):
             role = self._role(value, type, text)
-            batch.say(thread, native, role, text, at_us, record.offset, shown=bool(text))
+            batch.say(spot, role, text, shown=bool(text))
             if role == "summary":
-                batch.folded.append(Folded(thread, native, text, None))
+                batch.folded.append(Folded(spot.thread, spot.native, text, None))
         elif tools:
-            batch.refer(thread, native, {"tools": tools}, at_us, record.offset)
+            batch.refer(spot, {"tools": tools})
         if thoughts:
-            own = f"{native}#thinking" if text or tools else native
-            batch.say(thread, own, "reasoning", "\n".join(thoughts), at_us, record.offset, shown=False)
+            own = spot._replace(native=f"{spot.native}#thinking") if text or tools else spot
+            batch.say(own, "reasoning", "\n".join(thoughts), shown=False)
         if type == "assistant":
-            self._usage(record, value, message, thread, batch, at_us)
+            self._usage(value, message, spot, batch)
 
-    def _blocks(
-        self, record: Record, content: Any, thread: Thread, native: str, batch: Batch, at_us: int
-    ) -> tuple[str, list[str], list[dict[str, Any]]]:
+    def _blocks(self, content: Any, spot: Spot, batch: Batch) -> tuple[str, list[str], list[dict[str, Any]]]:
         """The text, the thoughts and the tool calls in the blocks of a message."""
+        if isinstance(content, str):
+            return content, [], []
         texts: list[str] = []
         thoughts: list[str] = []
         tools: list[dict[str, Any]] = []
-        for block in content if isinstance(content, list) else ():
-            if not isinstance(block, dict):
-                continue
+        for block in mappings(content):
             kind = block.get("type")
             if kind == "text" and isinstance(block.get("text"), str):
                 texts.append(block["text"])
             elif kind == "thinking" and isinstance(block.get("thinking"), str):
                 thoughts.append(block["thinking"])
+            elif kind == "tool_use" and not block.get("id"):  # without an id no answer can refer to the call
+                tools.append({"tool": short_id(block.get("name") or "(unnamed)")})
             elif kind == "tool_use":
-                tool = short_id(block.get("name") or "(unnamed)")
-                if not block.get("id"):  # nothing could ever be paired with it
-                    tools.append({"tool": tool})
-                    continue
-                call_id = short_id(block["id"])
-                batch.call(thread, native, call_id, tool, block.get("input"), at_us, record.offset)
-                tools.append({"call": call_id, "tool": tool})
+                tools.append(batch.call(spot, block["id"], block.get("name"), block.get("input")))
             elif kind == "tool_result":
-                call_id = short_id(block.get("tool_use_id") or "(none)")
                 failed = block.get("is_error") is True
                 self.counts["error_results"] += failed
-                status = "error" if failed else "ok"
-                batch.answer(thread, native, call_id, status, text_of(block.get("content")), at_us, record.offset)
-                tools.append({"result": call_id, "status": status})
+                status, output = "error" if failed else "ok", text_of(block.get("content"))
+                tools.append(batch.answer(spot, block.get("tool_use_id") or "(none)", status, output))
             else:
                 texts.append(f"[{short_id(kind)}]")
         return "\n".join(texts), thoughts, tools
@@ -243,58 +230,53 @@ class _Reader(Reader):
             return f"claude-code:{short_id(uuid)}"
         return f"claude-code:{self.native_id or short_id(os.path.basename(self.path))}@{record.offset}"
 
-    def _usage(
-        self, record: Record, value: dict[str, Any], message: dict[str, Any], thread: Thread, batch: Batch, at_us: int
-    ) -> None:
+    def _usage(self, value: dict[str, Any], message: dict[str, Any], spot: Spot, batch: Batch) -> None:
         usage, model = message.get("usage"), message.get("model")
         if not isinstance(usage, dict):
             return
-        if model == SYNTHETIC:  # made by the client itself: no model has answered
+        if model == SYNTHETIC:  # Claude Code wrote this message itself
             self.counts["synthetic_responses"] = self.counts.get("synthetic_responses", 0) + 1
             return
         response, request = message.get("id"), value.get("requestId")
         repeated = (id(batch), response, request, usage)
-        if repeated == self.counted:  # the next block of the same response, as nearly always
+        if repeated == self.counted:  # nearly every response is several records in a row
             return
         self.counted = repeated
-        known = f"{short_id(response)}:{short_id(request)}" if response or request else self._native(record, value)
+        known = f"{short_id(response)}:{short_id(request)}" if response or request else spot.native
         batch.use(
             Used(
-                thread,
+                spot.thread,
                 f"claude-code:{known}",
-                _str(model),
+                _name(model),
                 number(usage.get("input_tokens")),
                 number(usage.get("cache_read_input_tokens")),
                 number(usage.get("cache_creation_input_tokens")),
                 number(usage.get("output_tokens")),
                 0,
                 None,
-                at_us,
+                spot.at_us,
             )
         )
 
     def _system(self, record: Record, value: dict[str, Any], batch: Batch) -> None:
-        thread = self._thread(value)
-        at_us = self.carry.get("at", 0)
-        native = self._native(record, value)
         content = value.get("content")
         boundary = value.get("subtype") == "compact_boundary"
         if not boundary and not isinstance(content, str):
+            self._thread(value)  # records it, because a later record of an inline sub-agent may name it as its parent
             return
-        if not batch.facts.get(thread):
-            self._known(thread, value, batch, at_us)
+        spot = self._spot(record, value, batch)
         text = content if isinstance(content, str) else "Conversation compacted"
-        batch.say(thread, native, "system", text, at_us, record.offset, shown=boundary)
+        batch.say(spot, "system", text, shown=boundary)
         if boundary:
             self.counts["compactions"] += 1
-            facts = value.get("compactMetadata")
-            kept = {name: facts[name] for name in ("trigger", "preTokens") if isinstance(facts, dict) and name in facts}
-            batch.folded.append(Folded(thread, native, None, kept if _plain(kept) else None))
+            facts = mapping(value.get("compactMetadata"))
+            kept = {name: value for name, value in facts.items() if name in ("trigger", "preTokens")}
+            batch.folded.append(Folded(spot.thread, spot.native, None, kept if _plain(kept) else None))
 
     def _summary(self, value: dict[str, Any], batch: Batch) -> None:
-        """A title, often of another file's session: it belongs to the session of the leaf."""
-        leaf, summary = value.get("leafUuid"), value.get("summary")
-        if isinstance(leaf, str) and isinstance(summary, str) and summary:
+        """A title. It belongs to the session that has the message `leafUuid`, which is often in another file."""
+        leaf, summary = value.get("leafUuid"), string(value.get("summary"))
+        if isinstance(leaf, str) and summary is not None:
             batch.titles.append((f"claude-code:{short_id(leaf)}", None, summary))
 
     def _cost(self, value: dict[str, Any], batch: Batch) -> None:
@@ -308,7 +290,7 @@ class _Reader(Reader):
 
 
 def _agent_type(path: str) -> str | None:
-    """The kind of a sub-agent, from the small file beside its transcript."""
+    """The type of a sub-agent, from the `.meta.json` beside its transcript."""
     try:
         with open(path.removesuffix(".jsonl") + ".meta.json", "rb") as file:
             found = json.loads(file.read(65536)).get("agentType")
@@ -317,7 +299,7 @@ def _agent_type(path: str) -> str | None:
     return found[:100] if isinstance(found, str) and found.isprintable() else None
 
 
-def _str(value: Any) -> str | None:
+def _name(value: Any) -> str | None:
     return short_id(value) if isinstance(value, str) and value else None
 
 

@@ -2,12 +2,12 @@
 
     to 0.3x    bare items; the first line is the header; no time per row
     0.40 on    {timestamp, type, payload}
-    0.16x on   the same with a dense `ordinal`, and usage per response
+    0.16x on   the same with an `ordinal` without gaps, and usage per response
 
-Every message is there twice, as an item of the model's and as an event for the screen: the items are the
-conversation, and of the events only the end of a command is used, for its exit code and duration. A fork refers to
-its parent's prefix, or (older) repeats it: what repeats, in order, is left with the parent. Rows that a sub-agent
-inherited are the parent's. Cold files are compressed; a path may change its form while it is read.
+Codex writes every message twice: as an item of the model and as an event for the screen. The reader takes messages from
+the items. From the events it takes exit codes, durations and running totals of tokens. A fork refers to the first
+messages of its parent. An older fork repeats them, and repeated messages stay with the parent only. Rows that a
+sub-agent inherited belong to the parent. Codex compresses old files, also while they are read.
 """
 
 from __future__ import annotations
@@ -34,9 +34,12 @@ from standfast.interchange.transcripts.files import (
 from standfast.interchange.transcripts.model import (
     Batch,
     Folded,
+    Spot,
     Thread,
     Used,
+    integer,
     loaded,
+    mapping,
     moment,
     name_of,
     number,
@@ -77,13 +80,13 @@ COUNTED = (
     *("input_tokens", "cached_input_tokens", "cache_write_input_tokens"),
     *("output_tokens", "reasoning_output_tokens"),
 )
-"""What a running total counts."""
+"""The fields of a running total."""
 
 
 class Codex(Importer):
     agent = "codex"
     version = 2
-    """2: a running total that falls is another counter; what was imported before is read again."""
+    """2: a running total that falls is a new counter. Version 1 read it wrongly, so its files are read again."""
     copies = True
 
     def roots(self, environ: Mapping[str, str]) -> list[str]:
@@ -91,12 +94,12 @@ class Codex(Importer):
         return [os.path.join(home, name) for name in ("sessions", "archived_sessions")]
 
     def find(self, root: str) -> Iterator[str]:
-        """Each rollout once, under its plain name, whichever of its two forms is there. Older ones first."""
+        """Each rollout once, by its name without `.zst`, the oldest first."""
         plain = {path.removesuffix(".zst") for path in walk(root, _FILE)}
         yield from self.in_order(list(plain))
 
     def in_order(self, paths: list[str]) -> list[str]:
-        """By the moment in their names, wherever they lie: a fork after what it was forked from."""
+        """By the time in their names, so that a fork comes after its parent, also from another directory."""
         return sorted(paths, key=lambda path: (os.path.basename(path), path))
 
     def reader(self, path: str, carry: dict[str, Any], counts: dict[str, Any]) -> Reader:
@@ -110,13 +113,13 @@ class Codex(Importer):
         found = os.stat(path + ".zst")
         with _unpacked(path + ".zst") as file:
             head = file.read(HEAD_BYTES if head_bytes is None else head_bytes)
-        # How long it is unpacked is known only by unpacking it: it counts as longer than anything read so far,
-        # until nothing more is found in a file of this size.
+        # The unpacked size is known only after unpacking. SIZE_UNKNOWN is larger than any position, so the import
+        # reads until the file ends.
         digest = f"{len(head)}:{hashlib.sha256(head).hexdigest()}"
         return Place(f"zst:{found.st_size}", digest, SIZE_UNKNOWN, found.st_mtime_ns // 1000)
 
     def pieces(self, path: str, start: int, carry: Mapping[str, Any], *, redact: bool) -> Iterator[Piece]:
-        for _ in range(3):  # the plain form may be packed, or unpacked, between looking and opening
+        for _ in range(3):  # Codex may pack or unpack the file between `exists` and `open`
             try:
                 with open(path, "rb") if os.path.exists(path) else _unpacked(path + ".zst") as file:
                     _skip(file, start)
@@ -162,7 +165,7 @@ class _Reader(Reader):
 
     @property
     def id(self) -> str:
-        """The thread this file is of."""
+        """The id of the thread that this file records."""
         found: str = self.carry.get("thread") or self.fallback
         return found
 
@@ -203,7 +206,7 @@ class _Reader(Reader):
             self._other(record, value, payload, type, batch)
 
     def _bare(self, record: Record, value: dict[str, Any], batch: Batch) -> None:
-        """A row of the first era: an item by itself, a state, or the header."""
+        """A row of the first era: an item without envelope, a state, or the header."""
         if "record_type" in value:
             self.count(f"legacy:{short_id(value['record_type'])}", known=True)
         elif isinstance(value.get("type"), str):
@@ -216,19 +219,16 @@ class _Reader(Reader):
                 self._begin(value, batch)
             elif isinstance(value.get("role"), str):
                 text = text_of(value.get("content") or value.get("message"))
-                self._say(record, value, value["role"], text, batch)
+                self._say(self._spot(record, value, {}), value["role"], text, batch)
 
     # -- what the file is ------------------------------------------------------------------------------------
 
     def _begin(self, meta: dict[str, Any], batch: Batch) -> None:
-        """The first header decides; a fork's copies of its parent's headers do not."""
+        """Only the first header counts: a fork repeats the headers of its parent."""
         carry = self.carry
         carry["thread"] = short_id(meta.get("id"))
         parent, root = meta.get("parent_thread_id"), meta.get("session_id")
-        source = meta.get("source")
-        spawn = source.get("subagent") if isinstance(source, dict) else None
-        spawn = spawn.get("thread_spawn") if isinstance(spawn, dict) else None
-        spawn = spawn if isinstance(spawn, dict) else {}
+        spawn = mapping(mapping(mapping(meta.get("source")).get("subagent")).get("thread_spawn"))
         parent = parent or spawn.get("parent_thread_id")
         if parent:
             carry["root"] = short_id(root or parent)
@@ -238,8 +238,7 @@ class _Reader(Reader):
         start = meta.get("subagent_history_start_ordinal")
         if isinstance(start, int):
             carry["inherited_before"] = start
-        git = meta.get("git")
-        git = git if isinstance(git, dict) else {}
+        git = mapping(meta.get("git"))
         titles = [spawn.get("agent_nickname"), f"({spawn['agent_role']})" if spawn.get("agent_role") else None]
         batch.know(
             self.thread,
@@ -262,9 +261,9 @@ class _Reader(Reader):
             self.counts["compactions"] += 1
             text = payload.get("message")
             text = text if isinstance(text, str) else ""
-            native = self._native(record, value, {})
-            batch.say(self.thread, native, "summary", text, self._at(), record.offset)
-            batch.folded.append(Folded(self.thread, native, text, None))
+            spot = self._spot(record, value, {})
+            batch.say(spot, "summary", text)
+            batch.folded.append(Folded(spot.thread, spot.native, text, None))
         elif type == "token_usage_record":
             self._response(payload, batch)
 
@@ -275,63 +274,41 @@ class _Reader(Reader):
         if isinstance(ordinal, int) and ordinal < self.carry.get("inherited_before", 0):
             self.counts["inherited"] = self.counts.get("inherited", 0) + 1
             return
+        spot = self._spot(record, value, item)
         if kind == "message":
-            role = short_id(item.get("role") or "user")
-            text = text_of(item.get("content"))
-            if role == "user" and _injected(item, text):
-                role = "system"
-            self._say(record, value, role, text, batch, item)
+            role, text = short_id(item.get("role") or "user"), text_of(item.get("content"))
+            self._say(spot, "system" if role == "user" and _injected(item, text) else role, text, batch)
         elif kind == "agent_message":
-            self._say(record, value, "assistant", text_of(item.get("content") or item.get("message")), batch, item)
+            self._say(spot, "assistant", text_of(item.get("content") or item.get("message")), batch)
         elif kind == "reasoning":
-            text = text_of(item.get("summary"))
-            if text:
-                native = self._native(record, value, item)
-                batch.say(self.thread, native, "reasoning", text, self._at(), record.offset, shown=False)
+            if text := text_of(item.get("summary")):
+                batch.say(spot, "reasoning", text, shown=False)
         elif kind in ("function_call", "custom_tool_call", "local_shell_call"):
-            self._call(record, value, item, kind, batch)
+            self._call(spot, item, kind, batch)
         elif kind in ("function_call_output", "custom_tool_call_output"):
-            self._answer(record, value, item, batch)
+            self._answer(spot, item, batch)
         elif kind in ("web_search_call", "tool_search_call", "tool_search_output", "image_generation_call"):
-            told = {"tool": kind, "status": _str(item.get("status"))}
-            batch.refer(self.thread, self._native(record, value, item), told, self._at(), record.offset)
+            batch.refer(spot, {"tool": kind, "status": _str(item.get("status"))})
 
-    def _say(
-        self,
-        record: Record,
-        value: dict[str, Any],
-        role: str,
-        text: str,
-        batch: Batch,
-        item: dict[str, Any] | None = None,
-    ) -> None:
-        shown = role in ("user", "assistant")
-        native = self._native(record, value, item or {})
-        batch.say(self.thread, native, role, text, self._at(), record.offset, shown=shown)
+    def _say(self, spot: Spot, role: str, text: str, batch: Batch) -> None:
+        batch.say(spot, role, text, shown=role in ("user", "assistant"))
 
-    def _call(self, record: Record, value: dict[str, Any], item: dict[str, Any], kind: str, batch: Batch) -> None:
+    def _call(self, spot: Spot, item: dict[str, Any], kind: str, batch: Batch) -> None:
         given = item.get("arguments", item.get("input", item.get("action")))
         arguments = loaded(given) if kind == "function_call" else given
-        function = item.get("function")
-        name = item.get("name") or (function.get("name") if isinstance(function, dict) else None)
-        tool = short_id(name or ("local_shell" if kind == "local_shell_call" else "(unnamed)"))
-        native = self._native(record, value, item)
-        call_id = short_id(item.get("call_id") or item.get("id") or native)
-        batch.refer(self.thread, native, {"call": call_id, "tool": tool}, self._at(), record.offset)
-        batch.call(self.thread, native, call_id, tool, arguments, self._at(), record.offset)
+        name = item.get("name") or mapping(item.get("function")).get("name")
+        tool = name or ("local_shell" if kind == "local_shell_call" else None)
+        batch.refer(spot, batch.call(spot, item.get("call_id") or item.get("id") or spot.native, tool, arguments))
 
-    def _answer(self, record: Record, value: dict[str, Any], item: dict[str, Any], batch: Batch) -> None:
+    def _answer(self, spot: Spot, item: dict[str, Any], batch: Batch) -> None:
         output, exit_code, failed = _outcome(item.get("output"))
-        call_id = short_id(item.get("call_id") or "(none)")
         status = "error" if failed or exit_code not in (None, 0) else "ok"
-        native = self._native(record, value, item)
-        batch.refer(self.thread, native, {"result": call_id, "status": status}, self._at(), record.offset)
-        batch.answer(self.thread, native, call_id, status, output, self._at(), record.offset, exit_code=exit_code)
+        batch.refer(spot, batch.answer(spot, item.get("call_id") or "(none)", status, output, exit_code=exit_code))
 
     def _event(self, record: Record, payload: dict[str, Any], kind: str, batch: Batch) -> None:
-        """Of the events only what the items do not say: how a command ended, and the running total of tokens."""
-        item = payload.get("item")
-        if kind == "item_completed" and isinstance(item, dict) and item.get("type") == "CommandExecution":
+        """Read from an event only the facts that no item has: the end of a command, the running total, the title."""
+        item = mapping(payload.get("item"))
+        if kind == "item_completed" and item.get("type") == "CommandExecution":
             self._ended(record, item, item.get("id"), batch)
         elif kind in ("exec_command_end", "patch_apply_end", "mcp_tool_call_end"):
             self._ended(record, payload, payload.get("call_id"), batch)
@@ -344,24 +321,12 @@ class _Reader(Reader):
     def _ended(self, record: Record, item: dict[str, Any], call_id: Any, batch: Batch) -> None:
         if not isinstance(call_id, str) or not call_id:
             return
-        code = item.get("exit_code")
-        code = code if isinstance(code, int) and not isinstance(code, bool) else None
-        success = item.get("success")
+        code, success = integer(item.get("exit_code")), item.get("success")
         if code is None and not isinstance(success, bool):
             return
         batch.know(self.thread)
         status = "ok" if code == 0 or (code is None and success is True) else "error"
-        batch.answer(
-            self.thread,
-            None,  # type: ignore[arg-type]  # no message of its own: never a copy
-            call_id,
-            status,
-            None,
-            None,
-            record.offset,
-            exit_code=code,
-            duration_us=_duration_us(item),
-        )
+        batch.outcome(self.thread, call_id, status, record.offset, exit_code=code, duration_us=_duration_us(item))
 
     # -- usage -----------------------------------------------------------------------------------------------
 
@@ -377,13 +342,12 @@ class _Reader(Reader):
         batch.use(self._used(f"codex:{self.id}:{short_id(payload.get('response_id'))}", usage))
 
     def _total(self, payload: dict[str, Any], batch: Batch) -> None:
-        """The running total; it is used only where responses are not counted one by one.
+        """Use the running total of the file, unless the file counts each response.
 
-        A session that is resumed counts from nothing: a total that falls is added to what the counters before it
-        came to. Both are carried, so that it does not matter where an import ended.
+        A resumed session starts a new counter at 0. When the total falls, the last total of the old counter is added
+        to all totals of the new one. `carry` keeps both, so an import can end between two totals.
         """
-        info = payload.get("info")
-        total = info.get("total_token_usage") if isinstance(info, dict) else None
+        total = mapping(payload.get("info")).get("total_token_usage")
         if not isinstance(total, dict) or self.carry.get("by_response"):
             return
         now = {name: number(total.get(name)) for name in COUNTED}
@@ -418,46 +382,45 @@ class _Reader(Reader):
         found: int = self.carry.get("at", 0)
         return found
 
-    def _native(self, record: Record, value: dict[str, Any], item: dict[str, Any]) -> str:
-        """By its own id; else by its number, else by its place: the same in every copy of the file."""
+    def _spot(self, record: Record, value: dict[str, Any], item: dict[str, Any]) -> Spot:
+        """A row is known by its id, else by its ordinal, else by its offset: the same in every copy of the file."""
         id, ordinal = item.get("id"), value.get("ordinal")
         if isinstance(id, str) and id:
-            return f"codex:{self.id}:{short_id(id)}"
-        if isinstance(ordinal, int):
-            return f"codex:{self.id}:#{ordinal}"
-        return f"codex:{self.id}:@{record.offset}"
+            own = short_id(id)
+        else:
+            own = f"#{ordinal}" if isinstance(ordinal, int) else f"@{record.offset}"
+        return Spot(self.thread, f"codex:{self.id}:{own}", self._at(), record.offset)
 
 
 def _fell(last: Mapping[str, int], now: Mapping[str, int]) -> bool:
-    """Whether a counter began again: what it had counted cannot become less."""
+    """Whether a new counter began: a running total never falls."""
     return now["input_tokens"] + now["output_tokens"] < last.get("input_tokens", 0) + last.get("output_tokens", 0)
 
 
 def _injected(item: dict[str, Any], text: str) -> bool:
-    """Whether a message in the person's name was put there by the program."""
-    about = item.get("internal_chat_message_metadata_passthrough")
-    kinds = about.get("content_item_kinds") if isinstance(about, dict) else None
+    """Whether Codex itself wrote this message of the role `user`."""
+    kinds = mapping(item.get("internal_chat_message_metadata_passthrough")).get("content_item_kinds")
     if isinstance(kinds, list) and kinds:
         return not any(isinstance(kind, str) and kind.startswith("user.") for kind in kinds)
     return text.lstrip().startswith(_NOT_THE_PERSON)
 
 
 def _outcome(output: Any) -> tuple[str, int | None, bool]:
-    """The text that came back, and the exit code, which older files hide in it."""
+    """The output as text, the exit code, and whether the call failed. Older files have the exit code in the text."""
     failed = False
-    code: Any = None
+    code = None
     if isinstance(output, dict):
         failed = output.get("success") is False
         output = output.get("content")
     text = text_of(output)
     if text.startswith("{"):
-        inner = loaded(text)
-        if isinstance(inner, dict) and isinstance(inner.get("metadata"), dict):
-            code = inner["metadata"].get("exit_code")
+        inner = mapping(loaded(text))
+        if isinstance(inner.get("metadata"), dict):
+            code = integer(inner["metadata"].get("exit_code"))
             text = inner["output"] if isinstance(inner.get("output"), str) else text
     elif found := _EXITED.search(text[:2000]):
         code = int(found.group(1))
-    return text, code if isinstance(code, int) and not isinstance(code, bool) else None, failed
+    return text, code, failed
 
 
 def _duration_us(item: dict[str, Any]) -> int | None:

@@ -179,6 +179,31 @@ class Importer(ABC):
         return upto >= place.size
 
 
+class DocumentImporter(Importer):
+    """Conversations in JSON documents that their agent rewrites in place. A `.jsonl` file is read as lines."""
+
+    in_place = True
+
+    @abstractmethod
+    def records(self, document: Any, path: str) -> Iterable[dict[str, Any]]:
+        """The records of a document, in order; `document` is None if the file holds no JSON."""
+
+    def look(self, path: str, head_bytes: int | None = None) -> Place:
+        """The hash of all bytes identifies a document, so any change makes the import read it again."""
+        place = super().look(path, head_bytes)
+        if path.endswith(".jsonl"):
+            return place
+        with open(path, "rb") as file:
+            return place._replace(head=f"0:{hashlib.file_digest(file, 'sha256').hexdigest()}")
+
+    def pieces(self, path: str, start: int, carry: Mapping[str, Any], *, redact: bool) -> Iterator[Piece]:
+        if path.endswith(".jsonl"):
+            yield from super().pieces(path, start, carry, redact=redact)
+            return
+        values = enumerate(self.records(document(path, redact=redact), path))
+        yield from in_pieces((one for one in values if one[0] >= start), total=os.path.getsize(path))
+
+
 class Reader(ABC):
     """One source being read. `carry` and `counts` are JSON and go into the store with each batch."""
 

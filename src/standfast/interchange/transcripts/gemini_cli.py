@@ -1,28 +1,31 @@
 """Gemini CLI: one JSON document rewritten in place, or (since 0.40) a log of operations on one.
 
-In the log a message is written again under its id as it grows, `$set` changes the document (its whole list of
-messages, too), and `$rewindTo` takes back a message and all after it. Rewound messages are kept and marked, because
-people ask about them. Results are inside their calls; the person's message that repeats them is not one.
+In the log, Gemini CLI writes a message again under its id when it grows. `$set` changes the document, also its whole
+list of messages. `$rewindTo` retracts a message and all later ones. The store keeps them, with `retracted_us`. A tool
+call contains its result. A user's message that repeats the result is not imported as text.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from standfast.interchange.transcripts.files import Importer, Piece, Place, Reader, Record, document, in_pieces, walk
+from standfast.interchange.transcripts.files import DocumentImporter, Reader, Record, walk
 from standfast.interchange.transcripts.model import (
     Batch,
     Folded,
+    Spot,
     Thread,
     Used,
+    mapping,
+    mappings,
     moment,
     name_of,
     number,
     short_id,
+    string,
     text_of,
 )
 
@@ -33,9 +36,8 @@ _FILE = re.compile(r"(?:^|/)(?:session-[^/]*|chats/.+)\.jsonl?$")
 _SUBAGENT = re.compile(r"/chats/([^/]+)/([^/]+)\.jsonl?$")
 
 
-class GeminiCli(Importer):
+class GeminiCli(DocumentImporter):
     agent = "gemini-cli"
-    in_place = True
 
     def roots(self, environ: Mapping[str, str]) -> list[str]:
         return [os.path.join(os.path.expanduser("~"), ".gemini", "tmp")]
@@ -46,31 +48,11 @@ class GeminiCli(Importer):
     def reader(self, path: str, carry: dict[str, Any], counts: dict[str, Any]) -> Reader:
         return _Reader(path, carry, counts)
 
-    def look(self, path: str, head_bytes: int | None = None) -> Place:
-        return whole(super().look(path, head_bytes), path)
-
-    def pieces(self, path: str, start: int, carry: Mapping[str, Any], *, redact: bool) -> Iterator[Piece]:
-        if path.endswith(".jsonl"):
-            yield from super().pieces(path, start, carry, redact=redact)
-            return
-        found = document(path, redact=redact)
-        if not isinstance(found, dict) or not isinstance(found.get("messages"), list):
-            return
-        header = {name: value for name, value in found.items() if name != "messages"}
-        values = enumerate([header, *found["messages"]])
-        rest = ((n, value) for n, value in values if n >= start)
-        yield from in_pieces(rest, total=os.path.getsize(path))
-
-
-def whole(place: Place, path: str) -> Place:
-    """A document is known by all of its bytes: after any change it is read again."""
-    if path.endswith(".jsonl"):
-        return place
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return place._replace(head=f"0:{digest.hexdigest()}")
+    def records(self, document: Any, path: str) -> Iterable[dict[str, Any]]:
+        found = mapping(document)
+        if not isinstance(found.get("messages"), list):
+            return []
+        return [{name: value for name, value in found.items() if name != "messages"}, *found["messages"]]
 
 
 class _Reader(Reader):
@@ -121,17 +103,14 @@ class _Reader(Reader):
         self.count("$set", known=True)
         if not isinstance(changes, dict):
             return
-        if isinstance(changes.get("summary"), str) and changes["summary"]:
+        if summary := string(changes.get("summary")):
             batch.know(self.thread)
-            batch.titles.append((None, self.thread, changes["summary"]))
-        messages = changes.get("messages")
-        if not isinstance(messages, list):
-            return
+            batch.titles.append((None, self.thread, summary))
         folded = self.carry.get("spoken", 0) > 0
-        for message in messages:
-            if isinstance(message, dict) and isinstance(message.get("type"), str):
+        for message in mappings(changes.get("messages")):
+            if isinstance(message.get("type"), str):
                 self._message(record, message, batch)
-                if folded:  # the list is replaced because what was before was folded into it
+                if folded:  # a compaction: the first message of the new list summarises the old list
                     said = batch.said[-1]
                     batch.folded.append(Folded(said.thread, said.native, said.content, None))
                     folded = False
@@ -143,40 +122,38 @@ class _Reader(Reader):
         self.carry["at"] = at_us
         batch.at(at_us)
         self.carry["spoken"] = self.carry.get("spoken", 0) + 1
-        native = self._native(value.get("id") or f"@{record.offset}")
+        spot = Spot(self.thread, self._native(value.get("id") or f"@{record.offset}"), at_us, record.offset)
         content = value.get("content") or value.get("parts")
         text = text_of([part for part in content if not _response(part)] if isinstance(content, list) else content)
-        calls = [call for call in value.get("toolCalls") or () if isinstance(call, dict)]
+        calls = mappings(value.get("toolCalls"))
         answers = [part for part in content if _response(part)] if isinstance(content, list) else []
         if text or not (calls or answers):
             role = _role(kind, text)
-            text = text or _thoughts(value)
-            batch.say(self.thread, native, role, text, at_us, record.offset, shown=role in ("user", "assistant"))
+            batch.say(spot, role, text or _thoughts(value), shown=role in ("user", "assistant"))
         else:
-            told = [{"call": short_id(call.get("id")), "tool": short_id(call.get("name"))} for call in calls]
-            told += [{"result": short_id(part["functionResponse"].get("id"))} for part in answers]
-            batch.refer(self.thread, native, {"tools": told}, at_us, record.offset)
+            tools = [{"call": short_id(call.get("id")), "tool": short_id(call.get("name"))} for call in calls]
+            tools += [{"result": short_id(part["functionResponse"].get("id"))} for part in answers]
+            batch.refer(spot, {"tools": tools})
         for call in calls:
-            self._call(call, native, at_us, record, batch)
-        self._usage(value, native, at_us, batch)
+            self._call(call, spot, batch)
+        self._usage(value, spot, batch)
 
-    def _call(self, call: dict[str, Any], native: str, at_us: int, record: Record, batch: Batch) -> None:
-        call_id, tool = short_id(call.get("id") or native), short_id(call.get("name") or "(unnamed)")
-        batch.call(self.thread, native, call_id, tool, call.get("args"), at_us, record.offset)
+    def _call(self, call: dict[str, Any], spot: Spot, batch: Batch) -> None:
+        call_id = call.get("id") or spot.native
+        batch.call(spot, call_id, call.get("name"), call.get("args"))
         status = STATUS.get(call.get("status", ""), "unknown")
         if status != "unknown":
-            ended_us = moment(call.get("timestamp")) or at_us
-            output = _output(call.get("result")) or text_of(call.get("resultDisplay"))
-            batch.answer(self.thread, native, call_id, status, output, ended_us, record.offset)
+            ended = spot._replace(at_us=moment(call.get("timestamp")) or spot.at_us)
+            batch.answer(ended, call_id, status, _output(call.get("result")) or text_of(call.get("resultDisplay")))
 
-    def _usage(self, value: dict[str, Any], native: str, at_us: int, batch: Batch) -> None:
+    def _usage(self, value: dict[str, Any], spot: Spot, batch: Batch) -> None:
         tokens = value.get("tokens")
         if isinstance(tokens, dict):
             model = value.get("model")
             batch.use(
                 Used(
-                    self.thread,
-                    native,
+                    spot.thread,
+                    spot.native,
                     short_id(model) if isinstance(model, str) else None,
                     number(tokens.get("input")),
                     number(tokens.get("cached")),
@@ -184,7 +161,7 @@ class _Reader(Reader):
                     number(tokens.get("output")),
                     number(tokens.get("thoughts")),
                     None,
-                    at_us,
+                    spot.at_us,
                 )
             )
 
@@ -205,7 +182,7 @@ def _response(part: Any) -> bool:
 
 
 def _output(result: Any) -> str:
-    """The text of a call's result: the responses inside it."""
+    """The text of all parts of a call's result."""
     texts = []
     for part in result if isinstance(result, list) else ():
         response = part["functionResponse"].get("response") if _response(part) else None
@@ -218,13 +195,12 @@ def _output(result: Any) -> str:
 
 
 def _thoughts(value: dict[str, Any]) -> str:
-    thoughts = value.get("thoughts")
-    told = [thought for thought in thoughts if isinstance(thought, dict)] if isinstance(thoughts, list) else []
-    return "\n".join(str(thought.get("description") or thought.get("subject") or "") for thought in told)
+    thoughts = mappings(value.get("thoughts"))
+    return "\n".join(str(thought.get("description") or thought.get("subject") or "") for thought in thoughts)
 
 
 def _project_root(path: str) -> str | None:
-    """The directory a chat was held in, as a file above it says."""
+    """The directory of a chat, from the file `.project_root` in one of the three directories above it."""
     folder = os.path.dirname(path)
     for _ in range(3):
         try:

@@ -1,8 +1,8 @@
-"""The shape all agents share: conversations, what was said in them, tools called and answered, usage, folds.
+"""The records of all agents in one shape: conversations, messages, tool calls, usage and compactions.
 
-A `Batch` gathers what a reader found in some records, ready to be written: texts fit for both engines,
-hashed and summarised, outside any transaction. Records are known by the id their agent gave them, so
-that a copy in another file adds nothing.
+A reader puts the records of one piece of a source into a `Batch`. The batch makes texts fit for both engines, hashes
+and summarises them, outside any transaction. Each record keeps the id that its agent gave it (`native`), so a copy of
+the record in another file adds nothing.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ LISTED_MAX = 50
 """Distinct versions, sessions and sub-agents that are listed per file; beyond that only counted."""
 
 _TELLING = ("command", "cmd", "file_path", "filePath", "path", "pattern", "query", "url", "description", "prompt")
-
+"""Arguments of a tool call that a summary shows, the first of them that is there."""
 
 # A decoded record has no cycles.
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
 
 class Thread(NamedTuple):
-    """One conversation of an agent. `node` is its sub-agent's name, None for the session's own."""
+    """One conversation of an agent. `node` is the name of its sub-agent, None for the session's own conversation."""
 
     session: str
     node: str | None = None
@@ -39,8 +39,17 @@ class Thread(NamedTuple):
         return self.session if self.node is None else f"{self.session}/{self.node}"
 
 
+class Spot(NamedTuple):
+    """A record in a conversation: its id, its time and its offset in the source."""
+
+    thread: Thread
+    native: str
+    at_us: int
+    offset: int
+
+
 class Said(NamedTuple):
-    """One message to be."""
+    """One message, as it will be written."""
 
     thread: Thread
     native: str
@@ -54,7 +63,7 @@ class Said(NamedTuple):
 
 
 class Used(NamedTuple):
-    """The usage of one response, as the agent counts it."""
+    """The tokens and cost of one response, as the agent counts them."""
 
     thread: Thread
     response: str
@@ -67,11 +76,11 @@ class Used(NamedTuple):
     cost_microusd: int | None
     occurred_us: int
     last_wins: bool = False
-    """A running total: the newest replaces the older. Otherwise the largest of each field counts."""
+    """True for a running total, where the newest record counts. Otherwise the largest value of each field counts."""
 
 
 class Folded(NamedTuple):
-    """A compaction: at `native`, everything before was folded; `summary` comes with it or in the next record."""
+    """A compaction at `native`: its summary replaces all earlier messages. The summary may be in the next record."""
 
     thread: Thread
     native: str
@@ -93,37 +102,41 @@ class Batch:
         self.retracted: list[tuple[Thread, str | None, int]] = []
         self.decisions: list[tuple[Thread, str, str | None, str | None]] = []
         self.values: list[tuple[Thread, str, str]] = []
-        """Values of the session: key and JSON. Never with a command to verify them."""
+        """Values of the session: key and JSON, without the command that verifies a value."""
         self.dropped: list[str] = []
-        """Responses whose usage turned out to be counted elsewhere."""
+        """Responses whose stored usage must be deleted, because other records count the same tokens."""
         self.first_us: int | None = None
         self.last_us: int | None = None
 
     def know(self, thread: Thread, **facts: Any) -> None:
-        """Fields of a conversation: cwd, title, started_us, forked_from, version. The first value counts."""
+        """Add facts about a conversation: cwd, title, started_us, forked_from, version. The first value counts."""
         known = self.facts.setdefault(thread, {})
         for name, value in facts.items():
             if value is not None:
                 known.setdefault(name, value)
 
     def at(self, us: int) -> None:
-        if self.first_us is None or us < self.first_us:
-            self.first_us = us
-        if self.last_us is None or us > self.last_us:
-            self.last_us = us
+        """Extend the time span of the batch."""
+        self.first_us = us if self.first_us is None else min(self.first_us, us)
+        self.last_us = us if self.last_us is None else max(self.last_us, us)
 
-    def say(
-        self, thread: Thread, native: str, role: str, content: str, at_us: int, offset: int, *, shown: bool = True
-    ) -> None:
-        """One message of text. It is left out of the timeline unless it is `shown`."""
-        if thread not in self.facts:
-            self.facts[thread] = {}
+    def say(self, spot: Spot, role: str, content: str, *, shown: bool = True) -> None:
+        """Add a message of text. The timeline shows it only if it is `shown`."""
         content, hash = _hashed(role, content)
         summary = f"{role}: {one_line(content, SUMMARY_MAX - len(role) - 2)}" if shown else None
-        self.said.append(Said(thread, native, role, "text", content, hash, summary, at_us, offset))
+        self._said(spot, role, "text", content, hash, summary)
+
+    def refer(self, spot: Spot, value: dict[str, Any]) -> None:
+        """Add a message that only refers to tool calls, so that they have a position in the conversation."""
+        self._said(spot, "tool", "json", *_hashed("tool", _encode(value)), None)
+
+    def _said(self, spot: Spot, role: str, format: str, content: str, hash: str, summary: str | None) -> None:
+        if spot.thread not in self.facts:
+            self.facts[spot.thread] = {}
+        self.said.append(Said(spot.thread, spot.native, role, format, content, hash, summary, spot.at_us, spot.offset))
 
     def use(self, used: Used) -> None:
-        """The usage of one response, however many records repeat it."""
+        """Add the usage of one response. Several records may repeat it."""
         known = self.used.get(used.response)
         if known is None or used.last_wins:
             self.used[used.response] = used
@@ -136,55 +149,32 @@ class Batch:
                 reasoning=max(known.reasoning, used.reasoning),
             )
 
-    def refer(self, thread: Thread, native: str, value: dict[str, Any], at_us: int, offset: int) -> None:
-        """A record that only calls or answers tools: its place in the conversation, the rest is the tool call's."""
-        if thread not in self.facts:
-            self.facts[thread] = {}
-        text, hash = _hashed("tool", _encode(value))
-        self.said.append(Said(thread, native, "tool", "json", text, hash, None, at_us, offset))
-
-    def call(
-        self, thread: Thread, native: str, call_id: str, tool: str, input: Any, at_us: int, offset: int, **more: Any
-    ) -> None:
+    def call(self, spot: Spot, call_id: object, tool: object, input: Any) -> dict[str, Any]:
+        """Add a tool call. Returns the reference for `refer`."""
+        id, name = short_id(call_id), short_id(tool or "(unnamed)")
         text = None if input is None else fit(_text_of(input))
-        row = {
-            "thread": thread,
-            "native": native,
-            "call_id": short_id(call_id),
-            "tool": short_id(tool),
-            "input": text,
-            "summary": call_summary(tool, input),
-            "called_us": at_us,
-            "offset": offset,
-        }
-        self.calls.append(row | more if more else row)
+        row = {"tool": name, "input": text, "summary": call_summary(name, input), "called_us": spot.at_us}
+        self.calls.append(_row(spot.thread, spot.native, id, spot.offset, row))
+        return {"call": id, "tool": name}
 
-    def answer(
-        self,
-        thread: Thread,
-        native: str,
-        call_id: str,
-        status: str,
-        output: str | None,
-        at_us: int | None,
-        offset: int,
-        **more: Any,
-    ) -> None:
-        """What came back. Without `output` it is only word of how it ended: exit code, duration."""
-        row = {
-            "thread": thread,
-            "native": native,
-            "call_id": short_id(call_id),
-            "status": status,
-            "output": None if output is None else fit(output),
-            "answered_us": at_us,
-            "offset": offset,
-        }
-        self.calls.append(row | more if more else row)
+    def answer(self, spot: Spot, call_id: object, status: str, output: str, **more: Any) -> dict[str, Any]:
+        """Add the answer of a tool call. Returns the reference for `refer`."""
+        id = short_id(call_id)
+        row = {"status": status, "output": fit(output), "answered_us": spot.at_us, **more}
+        self.calls.append(_row(spot.thread, spot.native, id, spot.offset, row))
+        return {"result": id, "status": status}
+
+    def outcome(self, thread: Thread, call_id: str, status: str, offset: int, **more: Any) -> None:
+        """Add the status, exit code or duration of a call, from a record that is no message and has no output."""
+        self.calls.append(_row(thread, None, short_id(call_id), offset, {"status": status, **more}))
+
+
+def _row(thread: Thread, native: str | None, call_id: str, offset: int, more: dict[str, Any]) -> dict[str, Any]:
+    return {"thread": thread, "native": native, "call_id": call_id, "offset": offset, **more}
 
 
 def one_line(text: str, limit: int) -> str:
-    """As `serial.clean`, at a fifth of its cost for text without anything to clean."""
+    """The same as `serial.clean`, at a fifth of the cost if the text is printable."""
     head = text[: limit + 100]
     line = " ".join(head.split())
     if not line.isprintable():
@@ -195,7 +185,7 @@ def one_line(text: str, limit: int) -> str:
 
 
 def _hashed(role: str, content: str) -> tuple[str, str]:
-    """Fit text and its hash."""
+    """The text as both engines can store it, and its hash."""
     try:
         data = content.encode()
     except UnicodeEncodeError:
@@ -207,7 +197,7 @@ def _hashed(role: str, content: str) -> tuple[str, str]:
 
 
 def fit(text: str) -> str:
-    """Text both engines can hold: no NUL, no lone surrogates, bounded."""
+    """The text as both engines can store it: no NUL, no lone surrogates, at most TEXT_MAX characters."""
     if len(text) > TEXT_MAX:
         text = text[:TEXT_MAX] + f"\n[cut: {len(text):,} characters]"
     if "\x00" in text:
@@ -221,7 +211,7 @@ def fit(text: str) -> str:
 
 
 def short_id(text: object) -> str:
-    """An id or name from a stranger, fit to be one of ours: printable, one line, bounded; else its hash."""
+    """A foreign id or name if it is printable and has at most ID_MAX characters; otherwise its hash."""
     plain = text if isinstance(text, str) else json.dumps(text, default=str)
     if 0 < len(plain) <= ID_MAX and plain.isprintable():
         return plain
@@ -229,7 +219,7 @@ def short_id(text: object) -> str:
 
 
 def name_of(text: object) -> str:
-    """The name of a sub-agent: as `short_id`, and without a slash, which would be a path."""
+    """The name of a sub-agent: a `short_id` without slashes, because names of nodes form a path."""
     return short_id(text).replace("/", "_")[:100]
 
 
@@ -262,17 +252,13 @@ def _text_of(value: Any) -> str:
 
 
 def call_summary(tool: str, input: Any) -> str:
-    """One line: the tool, and the argument that tells most."""
-    told = ""
-    if isinstance(input, str):
-        told = input[:600]
-    elif isinstance(input, dict):
-        for name in _TELLING:
-            value = input.get(name)
-            if value:
-                told = value[:600] if isinstance(value, str) else " ".join(map(str, value))[:600]
-                break
-    return one_line(f"{tool} {told}".strip(), SUMMARY_MAX)
+    """One line: the tool and its most telling argument."""
+    value = input
+    if isinstance(input, dict):
+        value = next((input[name] for name in _TELLING if input.get(name)), "")
+    if isinstance(value, list):
+        value = " ".join(map(str, value))
+    return one_line(f"{tool} {value[:600] if isinstance(value, str) else ''}".strip(), SUMMARY_MAX)
 
 
 def moment(text: Any) -> int | None:
@@ -297,14 +283,34 @@ def number(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else 0
 
 
+def integer(value: Any) -> int | None:
+    """A whole number, such as an exit code; None for other values."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def string(value: Any) -> str | None:
+    """A text that is not empty; None for other values."""
+    return value if isinstance(value, str) and value else None
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """A JSON object; an empty one for other values."""
+    return value if isinstance(value, dict) else {}
+
+
+def mappings(value: Any) -> list[dict[str, Any]]:
+    """The objects in a JSON list; none for other values."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
 def listed(known: list[str], name: object) -> None:
-    """Remember a distinct name, as long as there is resource."""
+    """Add a distinct name to a list of at most LISTED_MAX names."""
     if isinstance(name, str) and name and name not in known and len(known) < LISTED_MAX:
         known.append(name[:ID_MAX])
 
 
 def loaded(text: Any) -> Any:
-    """The value of a JSON text; anything else as it is."""
+    """The value of a JSON text; any other value unchanged."""
     if not isinstance(text, str):
         return text
     try:

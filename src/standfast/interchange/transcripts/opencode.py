@@ -1,8 +1,8 @@
 """opencode: a SQLite database (since 1.2), and before that a tree of small JSON files. Both are read.
 
-Rows and files change in place: a tool's part goes from running to completed. So a source is looked at as a whole
-(how many, changed when), and changed rows are compared with the stored ones. Of the database only three named tables
-are read: others hold credentials.
+opencode changes rows and files in place: the part of a tool call goes from running to completed. So the number of rows
+and the newest change identify a source, and the import compares changed rows with the stored ones. It reads only three
+tables of the database, because other tables hold credentials.
 """
 
 from __future__ import annotations
@@ -30,12 +30,17 @@ from standfast.interchange.transcripts.files import (
 from standfast.interchange.transcripts.model import (
     Batch,
     Folded,
+    Spot,
     Thread,
     Used,
+    integer,
+    mapping,
+    mappings,
     moment,
     name_of,
     number,
     short_id,
+    string,
     text_of,
 )
 from standfast.serial.redaction import redacted
@@ -73,7 +78,7 @@ class Opencode(Importer):
         return _Reader(path, carry, counts)
 
     def again(self, carry: dict[str, Any]) -> dict[str, Any]:
-        """Of a database read to its end before, only what changed since then."""
+        """After a complete import of a database, the next one reads only newer rows."""
         return {"since": carry.get("upto_ms", carry.get("since", 0)), "parents": carry.get("parents", {})}
 
     def look(self, path: str, head_bytes: int | None = None) -> Place:
@@ -123,7 +128,7 @@ TABLES = ("session", "message", "part")
 
 @contextmanager
 def _opened(path: str) -> Iterator[foreign.ForeignDatabase]:
-    """The database, if its three tables are tables: a view could run permanently."""
+    """The database. Raises InvalidInput unless the three names are tables: a query of a view may never end."""
     with foreign.opened(path, within_s=FILE_MAX_S) as database:
         for table in TABLES:
             if not database.has(table):
@@ -179,17 +184,15 @@ def _files(folder: str, *, redact: bool) -> Iterator[dict[str, Any]]:
 
 
 def _from_export(path: str, *, redact: bool) -> Iterator[dict[str, Any]]:
-    """What `opencode export` prints."""
+    """The records of a file that `opencode export` wrote."""
     value = document(path, redact=redact)
     if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
         raise InvalidInput(f"{path} is neither a database nor an export of opencode")
-    info = value.get("info")
-    if isinstance(info, dict):
-        yield {"session": info}
-    for message in value["messages"]:
-        if isinstance(message, dict) and isinstance(message.get("info"), dict):
-            parts = message.get("parts")
-            yield {"message": message["info"], "parts": parts if isinstance(parts, list) else []}
+    if isinstance(value.get("info"), dict):
+        yield {"session": value["info"]}
+    for message in mappings(value["messages"]):
+        if isinstance(message.get("info"), dict):
+            yield {"message": message["info"], "parts": message.get("parts")}
 
 
 def _from_database(path: str, since_ms: int, *, redact: bool) -> Iterator[dict[str, Any]]:
@@ -225,7 +228,7 @@ def _loaded(text: Any) -> dict[str, Any]:
         value = json.loads(text)
     except (ValueError, TypeError, RecursionError):
         return {}
-    return value if isinstance(value, dict) else {}
+    return mapping(value)
 
 
 def _clean(value: dict[str, Any], *, redact: bool) -> dict[str, Any]:
@@ -242,11 +245,11 @@ class _Reader(Reader):
     def __init__(self, path: str, carry: dict[str, Any], counts: dict[str, Any]) -> None:
         super().__init__(path, carry, counts)
         self.parents: dict[str, str] = carry.setdefault("parents", {})
-        """Each sub-agent's session, and the one that began it."""
+        """The session of each sub-agent, and the session that started it."""
 
     @property
     def native_id(self) -> str | None:
-        return None  # a database holds many
+        return None  # a database holds many conversations
 
     def _thread(self, session: str) -> Thread:
         root, seen = session, 0
@@ -271,102 +274,71 @@ class _Reader(Reader):
         parent = session.get("parentID")
         if isinstance(parent, str) and parent:
             self.parents[id] = short_id(parent)
-        thread = self._thread(id)
-        time = session.get("time")
+        thread, title = self._thread(id), string(session.get("title"))
         batch.know(
             thread,
-            cwd=session.get("directory") if isinstance(session.get("directory"), str) else None,
-            started_us=moment(time.get("created")) if isinstance(time, dict) else None,
-            version=session.get("version") if isinstance(session.get("version"), str) else None,
-            title=session.get("title") if isinstance(session.get("title"), str) and thread.node else None,
+            cwd=string(session.get("directory")),
+            started_us=moment(mapping(session.get("time")).get("created")),
+            version=string(session.get("version")),
+            title=title if thread.node else None,
         )
-        if thread.node is None and isinstance(session.get("title"), str):
-            batch.titles.append((None, thread, session["title"]))
+        if thread.node is None and title is not None:
+            batch.titles.append((None, thread, title))
 
-    def _message(self, record: Record, message: dict[str, Any], parts: list[Any], batch: Batch) -> None:
+    def _message(self, record: Record, message: dict[str, Any], parts: Any, batch: Batch) -> None:
         self.count("message", known=True)
         thread = self._thread(short_id(message.get("sessionID")))
-        time = message.get("time")
-        at_us = (moment(time.get("created")) if isinstance(time, dict) else None) or self.carry.get("at", 0)
+        at_us = moment(mapping(message.get("time")).get("created")) or self.carry.get("at", 0)
         self.carry["at"] = at_us
         batch.at(at_us)
-        native = f"opencode:{thread.native}:{short_id(message.get('id'))}"
+        spot = Spot(thread, f"opencode:{thread.native}:{short_id(message.get('id'))}", at_us, record.offset)
         texts: list[str] = []
         tools: list[dict[str, Any]] = []
-        folded = False
-        for part in parts:
-            if isinstance(part, dict):
-                folded |= part.get("type") == "compaction"
-                self._part(record, part, thread, native, at_us, texts, tools, batch)
+        folded = message.get("summary") is True
+        for part in mappings(parts):
+            kind = short_id(part.get("type"))
+            self.count(f"part/{kind}", known=kind in KNOWN)
+            folded |= kind == "compaction"
+            if kind == "text" and isinstance(part.get("text"), str):
+                texts.append(part["text"])
+            elif kind == "tool":
+                tools.append(self._tool(part, spot, batch))
         text = "\n".join(texts) or text_of(message.get("content"))
         role = short_id(message.get("role") or "user")
         if text or not tools:
-            shown = bool(text) and role in ("user", "assistant")
-            batch.say(thread, native, role, text, at_us, record.offset, shown=shown)
+            batch.say(spot, role, text, shown=bool(text) and role in ("user", "assistant"))
         else:
-            batch.refer(thread, native, {"tools": tools}, at_us, record.offset)
-        if folded or message.get("summary") is True:
-            batch.folded.append(Folded(thread, native, text or None, None))
-        self._usage(message, native, thread, at_us, batch)
+            batch.refer(spot, {"tools": tools})
+        if folded:
+            batch.folded.append(Folded(thread, spot.native, text or None, None))
+        self._usage(message, spot, batch)
 
-    def _part(
-        self,
-        record: Record,
-        part: dict[str, Any],
-        thread: Thread,
-        native: str,
-        at_us: int,
-        texts: list[str],
-        tools: list[dict[str, Any]],
-        batch: Batch,
-    ) -> None:
-        kind = short_id(part.get("type"))
-        self.count(f"part/{kind}", known=kind in KNOWN)
-        if kind == "text" and isinstance(part.get("text"), str):
-            texts.append(part["text"])
-        elif kind == "tool":
-            self._tool(record, part, thread, native, at_us, tools, batch)
-
-    def _tool(
-        self,
-        record: Record,
-        part: dict[str, Any],
-        thread: Thread,
-        native: str,
-        at_us: int,
-        tools: list[dict[str, Any]],
-        batch: Batch,
-    ) -> None:
-        state = part.get("state")
-        state = state if isinstance(state, dict) else {}
-        time = state.get("time")
-        time = time if isinstance(time, dict) else {}
+    def _tool(self, part: dict[str, Any], spot: Spot, batch: Batch) -> dict[str, Any]:
+        state = mapping(part.get("state"))
+        time = mapping(state.get("time"))
         call_id = short_id(part.get("callID") or part.get("id"))
-        tool = short_id(part.get("tool") or "(unnamed)")
         # A call id is unique within its own session, and a sub-agent's session is a node of its parent's.
-        call_id = call_id if thread.node is None else f"{thread.node}/{call_id}"
-        tools.append({"call": call_id, "tool": tool})
-        batch.call(thread, native, call_id, tool, state.get("input"), moment(time.get("start")) or at_us, record.offset)
+        call_id = call_id if spot.thread.node is None else f"{spot.thread.node}/{call_id}"
+        begun = spot._replace(at_us=moment(time.get("start")) or spot.at_us)
+        made = batch.call(begun, call_id, part.get("tool"), state.get("input"))
         status = STATUS.get(state.get("status", ""), "unknown")
         if status != "unknown":
-            about = state.get("metadata")
-            code = about.get("exit") if isinstance(about, dict) else None
+            ended = spot._replace(at_us=moment(time.get("end")) or spot.at_us)
             output = text_of(state.get("output") if status == "ok" else state.get("error"))
-            ended_us = moment(time.get("end")) or at_us
-            code = code if isinstance(code, int) and not isinstance(code, bool) else None
-            batch.answer(thread, native, call_id, status, output, ended_us, record.offset, exit_code=code)
+            code = integer(mapping(state.get("metadata")).get("exit"))
+            batch.answer(ended, call_id, status, output, exit_code=code)
+        return made
 
-    def _usage(self, message: dict[str, Any], native: str, thread: Thread, at_us: int, batch: Batch) -> None:
+    def _usage(self, message: dict[str, Any], spot: Spot, batch: Batch) -> None:
         tokens = message.get("tokens")
         if not isinstance(tokens, dict):
             return
-        cache = tokens.get("cache")
-        cache = cache if isinstance(cache, dict) else {}
+        cache = mapping(tokens.get("cache"))
         cost, model = message.get("cost"), message.get("modelID")
         batch.use(
             Used(
-                thread,
-                native,
+                spot.thread,
+                spot.native,
                 short_id(model) if isinstance(model, str) else None,
                 number(tokens.get("input")),
                 number(cache.get("read")),
@@ -374,7 +346,7 @@ class _Reader(Reader):
                 number(tokens.get("output")),
                 number(tokens.get("reasoning")),
                 round(cost * 1e6) if isinstance(cost, int | float) and 0 <= cost < 1e9 else None,
-                at_us,
+                spot.at_us,
                 last_wins=True,
             )
         )
