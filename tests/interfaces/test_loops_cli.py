@@ -217,6 +217,6 @@ def test_a_clock_that_was_ahead_is_told_by_the_doctor(capsys: Capture) -> None:
 
 def test_a_word_of_the_command_is_not_taken_for_the_loops_name(capsys: Capture) -> None:
     code, message, hint = refused(capsys, "loop", "add", "--every", "5m", "--", "echo", "hi")
-    assert (code, "no name" in message, "NAME" in hint) == (2, True, True)
+    assert (code, "NAME is missing" in message, "NAME" in hint) == (2, True, True)
     assert said(capsys, "loop", "list") == []
     assert said(capsys, "loop", "add", "--every", "5m", "hello", "--", "echo", "hi")["command"] == ["echo", "hi"]

@@ -381,12 +381,12 @@ def test_a_data_directory_of_another_user_is_refused(tmp_path: Path) -> None:
 )
 def test_confirmed_commands_are_read_as_a_list_of_hashes(tmp_path: Path, content: str | None, known: list[str]) -> None:
     """A file that is no such list confirms nothing."""
-    from standfast.cli import stored_commands
+    from standfast.cli import command_consent
 
     if content is not None:
-        (tmp_path / stored_commands.FILE).write_text(content)
-        (tmp_path / stored_commands.FILE).chmod(0o600)
-    assert stored_commands._confirmed(str(tmp_path)) == known
+        (tmp_path / command_consent.FILE).write_text(content)
+        (tmp_path / command_consent.FILE).chmod(0o600)
+    assert command_consent._confirmed(str(tmp_path)) == known
 
 
 def test_an_agent_may_set_and_lower_a_budget_and_not_raise_it(sf: standfast.Standfast, tmp_path: Path) -> None:

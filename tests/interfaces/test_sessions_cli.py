@@ -316,7 +316,7 @@ REFUSED = {
     "too many words": (("session", "say", "job", "hello", "there"), 2, "put it in quotes"),
     "unknown": (("session", "show", "missing"), 3, "there is no session 'missing'"),
     "unknown to say": (("session", "say", "missing", "hello"), 3, "there is no session"),
-    "no command": (("session", "run", "job"), 2, "Missing argument 'COMMAND...'"),
+    "no command": (("session", "run", "job"), 2, "COMMAND"),
     "nothing to resume": (("session", "resume", "job"), 2, "standfast session run job -- COMMAND"),
     "bad json": (("session", "say", "job", "{", "--content-json"), 2, "content: line 1"),
     "empty key": (("session", "open", ""), 2, "a session's key is empty"),

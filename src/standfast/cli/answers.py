@@ -33,7 +33,8 @@ class One(NamedTuple):
     Without it: the fields that have a value.
     """
     then: str = ""
-    """The next command, a template without `standfast`; each further line is another command in its place."""
+    """The next command: a template without `standfast`, or a line of the shell after "$ ". A further line is an
+    alternative."""
     say: str = ""
     """A message on stderr for people."""
     extra: Mapping[str, Any] = {}
@@ -84,16 +85,17 @@ def answered(
     *,
     creates: bool = False,
     pid: int | None = None,
+    in_memory: bool = False,
 ) -> None:
     """Open the store, ask, close it, print the answer. `ask` gets `everywhere=True` for `--all`.
 
-    With `pid`, a claim ends with that process.
+    With `pid`, leases end with that process. With `in_memory`, the store is an empty one that is not kept.
     """
-    from standfast.cli.open_store import held_while, opened
-    from standfast.config import load
+    from standfast.cli.open_store import opened
+    from standfast.config import MEMORY, load
 
-    settings = load(outside=scope_choice == "global")
-    with opened(settings, create=creates) if pid is None else held_while(settings, pid, create=creates) as sf:
+    settings = load(MEMORY) if in_memory else None
+    with opened(settings, scope_choice=scope_choice, create=creates or in_memory, pid=pid) as sf:
         answer = ask(sf, **({"everywhere": True} if scope_choice == "all" else {}))
     show(out, answer)
 
@@ -190,7 +192,8 @@ def filled(template: str, model: Any, *, words: bool = False) -> str:
 
 
 def _commands(template: str, model: Any) -> list[str]:
-    return [f"standfast {filled(line, model, words=True)}" for line in template.splitlines()]
+    lines = (filled(line, model, words=True) for line in template.splitlines())
+    return [line.removeprefix("$ ") if line.startswith("$ ") else f"standfast {line}" for line in lines]
 
 
 def literal(command: str) -> str:

@@ -115,7 +115,7 @@ def help_screen(*, everything: bool = False) -> str:
 
 def _print_version(ctx: click.Context, _: click.Parameter | None, given: bool) -> None:
     if given and not ctx.resilient_parsing:
-        from standfast.cli.version import print_version
+        from standfast.cli.help import print_version
 
         print_version(ctx.find_root().obj)
         ctx.exit()

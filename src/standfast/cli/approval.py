@@ -16,7 +16,7 @@ from standfast.cli.render import Column
 from standfast.cli.values import ago, home_short, moment, plain, short
 
 if TYPE_CHECKING:
-    from standfast.cli.person_terminal import Terminal
+    from standfast.cli.terminal import Terminal
     from standfast.handle import Standfast
     from standfast.ledger.approvals import Approval, Question
 
@@ -169,7 +169,7 @@ def deny(out: Out, approval: str | None, why: str | None, yes: bool) -> None:
 
 def _answer(out: Out, approval: str, why: str | None, what: str) -> None:
     from standfast.cli.open_store import opened
-    from standfast.cli.person_terminal import terminal_of_a_person
+    from standfast.cli.terminal import terminal_of_a_person
     from standfast.config import people
     from standfast.config.actor import person
 

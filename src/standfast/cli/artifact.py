@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from standfast.cli import exits
-from standfast.cli.answers import Many, One, show
+from standfast.cli.answers import Many, One
 from standfast.cli.frame import argument, noun, option
 from standfast.cli.open_store import opened
 from standfast.cli.output import Out
-from standfast.cli.progress import reported
 from standfast.cli.values import plain
 
 if TYPE_CHECKING:
@@ -29,23 +28,24 @@ artifact = noun(
 )
 
 
-@artifact.verb(
+def _opened_file(asked: dict[str, Any]) -> None:
+    if asked["data"] == "-":
+        if "name" not in asked:
+            raise click.UsageError("bytes from stdin need a name: --name build.log")
+        asked["data"] = sys.stdin.buffer
+    else:
+        asked["data"] = Path(asked["data"])
+
+
+artifact.generate(
     "put",
+    creates=True,
+    in_session=True,
+    prepare=_opened_file,
+    answer=lambda _, made: One(made, [made.id], then="artifact get {id}"),
+    options={"data": {"metavar": "FILE"}, "retention": {"type": click.Choice(["keep", "session", "scratch"])}},
     examples=("standfast artifact put build.log --kind log", "make 2>&1 | standfast artifact put - --name build.log"),
 )
-@argument("file")
-@option("--name", help="Name; a label, not a path.  [default: the file's name]")
-@option("--kind", default="file", show_default=True, help="What it is: log, diff, text/plain.")
-@option("--session", envvar="STANDFAST_SESSION", metavar="KEY|ID", help="The session it belongs to.")
-@option("--retention", type=click.Choice(["keep", "session", "scratch"]), default="keep", show_default=True)
-def put(out: Out, file: str, name: str | None, session: str | None, **given: Any) -> None:
-    """Store the bytes of FILE, or of stdin (-), durably. Prints the id. The same bytes are stored once."""
-    if file == "-" and name is None:
-        raise click.UsageError("bytes from stdin need a name: --name build.log")
-    with opened() as sf:
-        source = sys.stdin.buffer if file == "-" else Path(file)
-        made = sf.artifacts.put(source, name=name, session=session or sf._store.caller.session_id, **given)
-    show(out, One(made, [made.id], then="artifact get {id}"))
 
 
 @artifact.verb(
@@ -79,16 +79,21 @@ def _faults(faults: Sequence[Fault]) -> list[dict[str, Any]]:
     return [{**plain(fault.artifact), "fault": fault.state} for fault in faults]
 
 
-@artifact.verb("verify", examples=("standfast artifact verify", "standfast artifact verify 9k2m4x"))
-@argument("artifact", required=False, metavar="[ID]")
-def verify(out: Out, artifact: str | None) -> None:
-    """Read the bytes of one artifact, or of all, and list those that are missing or damaged. Exits 1 then."""
-    from standfast.cli.open_store import opened
+FAULTS = "fault", "id", "name", "kind", "size_bytes bytes", "retention keep", "created_us when", "digest"
 
-    with opened(create=False) as sf:
-        faults = _faults(sf.artifacts.verify(artifact, progress=reported(out)))
-    columns = "fault", "id", "name", "kind", "size_bytes bytes", "retention keep", "created_us when", "digest"
-    show(out, Many(faults, columns, empty="all bytes match their digests", exit_code=exits.FAILED * bool(faults)))
+
+def _verified(_: Standfast, found: Many) -> Many:
+    return found._replace(models=_faults(found.models), columns=FAULTS, exit_code=exits.FAILED * bool(found.models))
+
+
+artifact.generate(
+    "verify",
+    answer=_verified,
+    columns=FAULTS,
+    options={"which": {"metavar": "ID"}},
+    empty="all bytes match their digests",
+    examples=("standfast artifact verify", "standfast artifact verify 9k2m4x"),
+)
 
 
 def _collected(_: Standfast, done: Collected) -> One:

@@ -8,14 +8,14 @@ import click
 
 from standfast.cli import exits, values
 from standfast.cli.answers import Many, One, show
-from standfast.cli.confirm import agreed
-from standfast.cli.frame import Noun, argument, option
+from standfast.cli.confirm import CONFIRM, require_consent
+from standfast.cli.frame import Noun, argument, command_line, option
 from standfast.cli.open_store import opened
 from standfast.cli.output import Out
 from standfast.cli.progress import reported
 from standfast.cli.render import Column, clean_lines
 from standfast.config import load, people
-from standfast.errors import Conflict, InvalidInput, StandfastError, StorageError
+from standfast.errors import InvalidInput, StandfastError, StorageError
 
 if TYPE_CHECKING:
     from standfast.admin.copies.keep import Plan
@@ -45,7 +45,7 @@ backup = _Backup("backup", "Take, list, verify, test and forget copies of the st
 @option("--note", metavar="TEXT", help="A few words about this copy.")
 @option("--no-verify", is_flag=True, help="Do not read the copy back.")
 @option("--freeze", is_flag=True, help="Hold the store still while COMMAND copies its files.")
-@argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND]")
+@command_line()
 def take(out: Out, to: str | None, note: str | None, no_verify: bool, freeze: bool, command: tuple[str, ...]) -> None:
     """Take a copy of the store and verify it. Writers continue meanwhile."""
     if freeze or command:
@@ -130,26 +130,18 @@ def test(out: Out, copy: str | None, place: str | None) -> None:
 @argument("copies", nargs=-1, metavar="[ID]...")
 @option("--keep", "rule", metavar="RULE", help="The newest of so many hours, days and weeks: 24h,14d,8w.")
 @option("--from", "place", **PLACE)
-@option("--confirm", metavar="HASH", help="The hash of the plan, where there is no terminal to ask on.")
+@option("--confirm", **CONFIRM)
 def forget(out: Out, copies: tuple[str, ...], rule: str | None, place: str | None, confirm: str | None) -> None:
     """Remove copies, named or by a rule. The newest and the newest verified stay. For people: refused to agents."""
     people.refuse("forgets copies")
     with _opened() as sf:
         made = sf.copies.plan(copies, rule=rule, place=place)
         plan = {**made.as_dict(), "hash": made.hash}
-        if confirm is not None and confirm != made.hash:
-            raise Conflict(f"the plan is {made.hash} now, not {confirm}: the copies changed", "standfast backup forget")
-        words = [
-            "backup",
-            "forget",
-            *copies,
-            *(["--keep", rule] if rule else []),
-            *(["--from", place] if place else []),
-        ]
-        if made.forget and confirm is None and not agreed(out, words, "Type yes to remove them: ", plan, _lines(made)):
-            out.say("nothing was changed")
-            raise click.exceptions.Exit(exits.NEEDS_A_PERSON)
+        words = ["backup", "forget", *copies]
+        words += ["--keep", rule] if rule else []
+        words += ["--from", place] if place else []
         if made.forget:
+            require_consent(out, words, "Type yes to remove them: ", plan, _lines(made), confirm)
             sf.copies.forget(made, place=place)
     out.record(plan, [f"removed {len(made.forget)} copies, {len(made.keep)} stay"])
     out.then("standfast backup list")
@@ -170,7 +162,7 @@ def audit(out: Out, target: str) -> None:
 
 def _lines(plan: Plan) -> list[str]:
     lines = [f"Remove these copies in {plan.place}:", *(f"  {one}" for one in plan.forget)]
-    return [clean_lines(line) for line in (*lines, f"{len(plan.keep)} stay.", f"plan {plan.hash}")]
+    return [clean_lines(line) for line in (*lines, f"{len(plan.keep)} stay.")]
 
 
 def plain(copy: Copy) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import click
 
-from standfast.cli.frame import argument, command, option
+from standfast.cli.frame import command, command_line, option
 from standfast.cli.output import Out
 from standfast.errors import InvalidInput
 
@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
     "--count", "count_file", metavar="FILE", required=True, help="Where the outside system writes a line per request."
 )
 @option("--points", default="*", show_default=True, help='Only at these crash points: "effect.*".')
-@argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND…")
+@command_line("argv", required=True)
 def crash(out: Out, count_file: str, points: str, argv: tuple[str, ...]) -> None:
     """Kill COMMAND at every crash point it passes, run it again, and count the lines of FILE that came twice.
 

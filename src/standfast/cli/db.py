@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +16,23 @@ import click
 
 from standfast import hints
 from standfast.cli import exits
+from standfast.cli.confirm import CONFIRM, require_consent
 from standfast.cli.frame import Noun, argument, option
 from standfast.cli.open_store import exists, opened, refuse_missing
 from standfast.cli.output import Out
+from standfast.cli.progress import reported
 from standfast.cli.render import Column
+from standfast.clock import parse_duration
 from standfast.config import load, mask, parse_db_target, people, save_target
 from standfast.config import trust as agree
-from standfast.errors import InvalidInput, NotFound, StandfastError
+from standfast.errors import Conflict, InvalidInput, NotFound, StandfastError
 
 if TYPE_CHECKING:
     from standfast.config import Settings, Target
+
+
+POLL_S = 0.2
+"""How often `db move --wait` looks again."""
 
 
 class _Db(Noun):
@@ -165,7 +173,7 @@ def roles(out: Out, prefix: str, dry_run: bool) -> None:
 @option("--env", "variable", help="Read the URL from this variable.")
 @option("--commit", is_flag=True, help="Move it. Without this, only the plan is shown.")
 @option("--wait", metavar="DURATION", help="Wait up to this long for effects and runs of live processes.")
-@option("--confirm", metavar="HASH", help="The hash of the plan, where there is no terminal to ask on.")
+@option("--confirm", **CONFIRM)
 @option("--global", "everywhere", is_flag=True, help="Save the choice for this account instead of this project.")
 def move(
     out: Out,
@@ -178,15 +186,49 @@ def move(
     everywhere: bool,
 ) -> None:
     """Move the store with all its rows to a SQLite file or a PostgreSQL database, and use that one from then on."""
-    from standfast.cli.db_move import moved
-
     settings = load(quiet=True)
     text = _url(where, variable, "db move pg") if engine == "pg" else f"sqlite:{where or ''}"
     target = parse_db_target(text, default_path=settings.default_path)
     if commit:
         people.refuse("moves the store")
-    if moved(out, settings, target, commit=commit, wait=wait, confirm=confirm):
+    if _moved(out, settings, target, commit=commit, wait=wait, confirm=confirm):
         _save(out, target, everywhere, moved=True)
+
+
+def _moved(
+    out: Out, settings: Settings, target: Target, *, commit: bool, wait: str | None, confirm: str | None
+) -> bool:
+    """Whether the store is at the target now."""
+    from standfast.admin.copies.automatic import before_command
+    from standfast.admin.move import move, plan
+
+    what = plan(settings, target)
+    shown = {**what.as_dict(), "hash": what.hash, "commit": commit}
+    lines = [
+        f"Move {what.store} from {what.source} to {what.target}: {what.rows} rows, {what.artifacts} artifacts.",
+        "Processes that have it open are refused at their next write. The source stays there, sealed.",
+    ]
+    if not commit:
+        out.record(shown, [*lines, f"plan {what.hash}"])
+        place = ("pg", "URL") if target.engine == "postgres" else ("sqlite", "PATH")
+        out.then(hints.command("db", "move", *place, "--commit"))
+        return False
+    require_consent(out, ["db", "move"], "Type yes to move it: ", shown, lines, confirm)
+    before_command(settings, what.store, "db move")
+    waiting, end = False, time.monotonic() + (parse_duration(wait) / 1_000_000 if wait else 0)
+    while True:
+        try:
+            move(settings, target, what, reported(out))
+            break
+        except Conflict as error:
+            if error.code != "under_way" or time.monotonic() >= end:
+                raise
+            if not waiting:
+                out.say(f"{error.message}: waiting up to {wait}")
+            waiting = True
+            time.sleep(POLL_S)
+    out.say(f"{what.store} is at {what.target}: {what.rows} rows and {what.artifacts} artifacts, compared")
+    return True
 
 
 def _test(settings: Settings) -> None:

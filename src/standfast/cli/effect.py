@@ -10,11 +10,11 @@ import click
 from standfast import hints, serial
 from standfast.cli import exits
 from standfast.cli.answers import Many, One, literal, show
-from standfast.cli.frame import SESSION_VARIABLE, argument, made, noun, option
-from standfast.cli.open_store import agent_session, opened
+from standfast.cli.frame import argument, command_line, made, noun, option
+from standfast.cli.open_store import opened
 from standfast.cli.output import Out, dumps
 from standfast.cli.render import Column
-from standfast.cli.values import DURATION, VALUE, home_short, moment, plain, short
+from standfast.cli.values import VALUE, home_short, moment, plain, short
 from standfast.config import load
 from standfast.errors import InvalidInput
 
@@ -44,79 +44,57 @@ COLUMNS = [
 ]
 
 
-@effect.verb(
-    "begin",
-    examples=(
-        "standfast effect begin deploy to=prod --key deploy:42",
-        'standfast effect begin github.open_pr \'{"branch": "fix-42"}\' --by branch --session fix-42',
-    ),
-)
-@argument("tool")
-@argument("intent", nargs=-1)
-@option("--by", multiple=True, metavar="FIELD", help="A field that identifies it; may be given more than once.")
-@option("--key", help="Your own name for it, known in every session.")
-@option("--session", envvar=SESSION_VARIABLE, metavar="KEY|ID", help="The session it belongs to.")
-@option("--task", metavar="ID", help="The task it is done for.")
-@option("--plan", is_flag=True, help="Stop before it is sent.")
-@option("--for", "for_", type=DURATION, help="Hold it this long after your last command.  [default: 15m]")
-@option("--while", "pid", type=int, metavar="PID", help="Hold it while this process lives: --while $$")
-@option("--idempotent", is_flag=True, help="The remote honours the key that is printed: in doubt, send again.")
-@option("--approve", is_flag=True, help="A person has to approve it first.")
-@option("--attempts", type=click.IntRange(1, 10), default=1, help="How many sends one approval allows.  [default: 1]")
-@option("--again", is_flag=True, help="Once more, although it was done: #2.")
-@option("--per", type=click.Choice(["session", "store"]), help="store: one effect in every session.")
-@option("--why", help="Reason shown to the approver.")
-def begin(
-    out: Out,
-    tool: str,
-    intent: tuple[str, ...],
-    by: tuple[str, ...],
-    session: str | None,
-    for_: str | None,
-    pid: int | None,
-    **options: Any,
-) -> None:
-    """Record that TOOL is about to be used, with INTENT (JSON, or name=value …); then act.
+def _read_intent(asked: dict[str, Any]) -> None:
+    if "intent" in asked:
+        given = asked["intent"]
+        asked["intent"] = intent_of(given if isinstance(given, tuple) else (given,))
 
-    Exit 0: it is yours, act now and say `effect done` or `effect fail`. Exit 7: it was done
-    before, its result is on stdout. Exit 6: in doubt. Exit 75: another process is running it.
-    """
-    from standfast.cli.lock import held_for
 
-    said = intent_of(intent)
-    with _opened(pid) as sf:
-        begun = sf.effects.begin(
-            tool, said, by=by or None, session=session or agent_session(sf), for_=held_for(for_, pid), **options
-        )
+def _begun(_: Standfast, begun: Effect) -> One:
     if begun.done:
-        _print_result(out, begun)
-        raise click.exceptions.Exit(exits.ALREADY_DONE)
-    shown = [
+        result = begun.result if isinstance(begun.result, str) else dumps(begun.result)
+        say = f"done before, at {moment(begun.ended_us)}" if begun.ended_us is not None else ""
+        return One(begun, [result], say=say, exit_code=exits.ALREADY_DONE)
+    facts = [
         ("effect", begun.id),
         ("state", begun.state),
         ("attempt", begun.attempt),
         ("idempotency key", begun.call_key),
     ]
-    out.record(plain(begun), out.pairs((name, value) for name, value in shown if value))
-    if begun.state == "planned":
-        out.then(_again(tool, intent, by, session, options))
-    else:
-        out.then(
-            hints.command("effect", "done", begun.id[-6:], "RESULT"),
-            hints.command("effect", "fail", begun.id[-6:], "WHY"),
-        )
+    then = literal(_again()) if begun.state == "planned" else "effect done {id} RESULT\neffect fail {id} WHY"
+    return One(begun, lambda out: out.pairs((name, value) for name, value in facts if value), then)
 
 
-def _again(tool: str, intent: tuple[str, ...], by: tuple[str, ...], session: str | None, given: dict[str, Any]) -> str:
+def _again() -> str:
     """The same command without --plan: it sends what was planned."""
-    words = [word for field in by for word in ("--by", field)]
-    words += ["--session", session] if session else []
-    for name in ("key", "task", "per"):
-        words += [f"--{name}", given[name]] if given.get(name) else []
-    words += [f"--{name}" for name in ("idempotent", "approve", "again") if given.get(name)]
-    return hints.command("effect", "begin", tool, *intent, *words)
+    given = click.get_current_context().params
+    words = [word for field in given["by"] for word in ("--by", field)]
+    for name in ("session", "key", "task", "per"):
+        words += [f"--{name}", given[name]] if given[name] else []
+    words += [f"--{name}" for name in ("idempotent", "approve", "again") if given[name]]
+    return hints.command("effect", "begin", given["tool"], *given["intent"], *words)
 
 
+effect.generate(
+    "begin",
+    creates=True,
+    in_session=True,
+    holds=True,
+    prepare=_read_intent,
+    answer=_begun,
+    without=("gate", "holder", "context", "still"),
+    options={
+        "intent": {"nargs": -1, "type": click.UNPROCESSED},
+        "by": {"multiple": True, "metavar": "FIELD"},
+        "idempotent": {"is_flag": True},
+        "attempts": {"type": click.IntRange(1, 10)},
+        "per": {"type": click.Choice(["session", "store"])},
+    },
+    examples=(
+        "standfast effect begin deploy to=prod --key deploy:42",
+        'standfast effect begin github.open_pr \'{"branch": "fix-42"}\' --by branch --session fix-42',
+    ),
+)
 effect.generate(
     "done",
     answer=lambda _, ended: _ended(ended),
@@ -130,28 +108,31 @@ effect.generate(
 )
 
 
-@effect.verb(
+def _one_answer(asked: dict[str, Any]) -> None:
+    applied, not_applied = asked.pop("applied", False), asked.pop("not_applied", False)
+    if applied == not_applied:
+        fact = "--applied and --not-applied contradict each other" if applied else "did it happen?"
+        raise InvalidInput(fact, "give one of them: --applied or --not-applied")
+    asked["answer"] = "applied" if applied else "not_applied"
+
+
+effect.generate(
     "resolve",
+    prepare=_one_answer,
+    without=("answer",),
+    also=[
+        partial(made, click.Option, ("--applied",), "The effect happened.", is_flag=True),
+        partial(
+            made, click.Option, ("--not-applied",), "The effect did not happen: the next call sends it.", is_flag=True
+        ),
+    ],
+    options={"result": {"type": VALUE}},
+    answer=lambda _, ended: _ended(ended),
     examples=(
         "standfast effect resolve 9k2m4x --applied --evidence 'pull request 7 is there' --result '{\"number\": 7}'",
         "standfast effect resolve 9k2m4x --not-applied --evidence 'no such pull request'",
     ),
 )
-@argument("effect")
-@option("--applied", is_flag=True, help="It happened.")
-@option("--not-applied", is_flag=True, help="It did not happen: the next call acts.")
-@option("--evidence", required=True, help="What you looked at, and what it said.")
-@option("--result", type=VALUE, help="What it would have returned: JSON, or text; - is stdin.")
-@option("--attempt", type=int, metavar="N", help="The attempt you looked at: a later one is left as it is.")
-def resolve(
-    sf: Standfast, effect: str, applied: bool, not_applied: bool, evidence: str, result: Any, attempt: int | None
-) -> One:
-    """Settle an EFFECT that is in doubt, after having looked. A second resolve may correct the result."""
-    if applied == not_applied:
-        said = "--applied and --not-applied contradict each other" if applied else "did it happen?"
-        raise InvalidInput(said, "give one of them: --applied or --not-applied")
-    answer = "applied" if applied else "not_applied"
-    return _ended(sf.effects.resolve(effect, answer, evidence=evidence, result=result, attempt=attempt))
 
 
 @effect.verb(
@@ -167,7 +148,7 @@ def check(out: Out, effect: str, yes: bool) -> None:
     """
     from standfast.cli.effect_check import check as checked
 
-    with _opened() as sf:
+    with opened() as sf:
         show(out, checked(sf, effect, yes=yes, ended=_ended))
 
 
@@ -179,7 +160,7 @@ def check(out: Out, effect: str, yes: bool) -> None:
     ),
 )
 @argument("effect")
-@argument("command", nargs=-1, type=click.UNPROCESSED)
+@command_line()
 def compensate(out: Out, effect: str, command: tuple[str, ...]) -> None:
     """Reverse an EFFECT that was done: run COMMAND once, with the recorded result on stdin as JSON.
 
@@ -187,12 +168,13 @@ def compensate(out: Out, effect: str, command: tuple[str, ...]) -> None:
     the compensation is in doubt.
     """
     from standfast.cli.once_run import Killed, compensating
+    from standfast.handle import connect
     from standfast.ledger.effects.call import NotApplied
 
     again = f"{hints.command('effect', 'compensate', effect)} -- COMMAND …"
     if not command:
         raise InvalidInput("effect compensate needs the command that reverses the effect", again)
-    with _opened(process=True) as sf:
+    with connect(load()) as sf:
         try:
             compensated = sf.effects.compensate(effect, compensating(command))
         except NotApplied as error:
@@ -284,22 +266,8 @@ def intent_of(words: tuple[str, ...]) -> Any:
     return intent
 
 
-def _opened(pid: int | None = None, *, process: bool = False) -> Any:
-    from standfast.handle import connect
-
-    if pid is not None or process:
-        return connect(load(), pid=pid)
-    return opened()
-
-
 def _ended(found: Effect) -> One:
     return One(found, lambda out: out.pairs([("effect", found.id), ("state", found.state), ("what", found.shown)]))
-
-
-def _print_result(out: Out, found: Effect) -> None:
-    out.record(plain(found), [found.result if isinstance(found.result, str) else dumps(found.result)])
-    if found.ended_us is not None:
-        out.say(f"standfast: done before, at {moment(found.ended_us)}")
 
 
 def _row(found: Effect) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from standfast import hints
 from standfast.cli import exits
 from standfast.cli.answers import One
-from standfast.cli.once_ready import say
-from standfast.cli.person_terminal import terminal_of_a_person
+from standfast.cli.once_probe import say
+from standfast.cli.terminal import terminal_of_a_person
 from standfast.cli.values import short
 from standfast.config import people
 from standfast.errors import InvalidInput

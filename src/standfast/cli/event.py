@@ -9,16 +9,17 @@ import click
 
 from standfast import hints, serial, when
 from standfast.cli import values
-from standfast.cli.frame import argument, noun, option, scope_options
+from standfast.cli.answers import Many, literal
+from standfast.cli.frame import argument, command_line, noun, option
 from standfast.cli.open_store import opened
 from standfast.cli.output import Out, dumps
 from standfast.cli.render import Column, clean_lines
 from standfast.clock import SYSTEM
-from standfast.config import load
 from standfast.errors import InvalidInput, StandfastError
 
 if TYPE_CHECKING:
-    from standfast.record.events import Appended, Difference, Event
+    from standfast.handle import Standfast
+    from standfast.record.events import Appended, Difference, Event, Listed
 
 SESSION = "STANDFAST_SESSION"
 INPUT_MAX_BYTES = 16 << 20
@@ -126,51 +127,40 @@ def _older(found: list[Any], stream: str | None, limit: int, *, since: str | Non
     return hints.command("event", "list", *start)
 
 
-@event.verb("list", examples=("standfast event list orders", "standfast event list --since 3h --type task --json"))
-@argument("stream", required=False)
-@option("--type", help='Only this type, or its first words: "order" is every order.….')
-@option("--since", help='From when on: "tue 03:00", or how long ago: 3h.')
-@option("--until", help="Before when.")
-@option("--after", help="A version of the stream, or where the page before ended; from there on.")
-@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
-@scope_options
-def list_(
-    out: Out,
-    stream: str | None,
-    type: str | None,
-    since: str | None,
-    until: str | None,
-    after: str | None,
-    limit: int,
-    scope_choice: str | None,
-) -> None:
-    """List the events of STREAM, or of the whole journal: the newest, in their order.
+def _newest(asked: dict[str, Any]) -> None:
+    asked["newest"] = "since" not in asked and "after" not in asked
 
-    With --since or --after it begins there, and `next` leads on; without, it ends with the newest.
-    """
-    with opened(load(outside=scope_choice == "global"), create=False) as sf:
-        found = sf.events.list(
-            stream,
-            type=type,
-            since=since,
-            until=until,
-            newest=since is None and after is None,
-            everywhere=scope_choice == "all",
-            limit=limit,
-            after=after,
-        )
-        if stream is not None and not found.events and scope_choice != "all":
-            sf.events.stream(stream)  # says which streams there are, if it is not one of them
-    out.rows(
-        [_row(out, one) for one in found.events],
+
+def _listed(sf: Standfast, found: Listed) -> Many:
+    asked = click.get_current_context().params
+    stream = asked["stream"]
+    if stream is not None and not found.events and asked["scope_choice"] != "all":
+        sf.events.stream(stream)  # raises NotFound, with the streams that exist
+    older = asked["since"] is None and asked["after"] is None and len(found.events) == asked["limit"]
+    if older:
+        then = hints.command("event", "list", *((stream, "--after", "0") if stream else ("--since", "30d")))
+    else:
+        then = hints.command("event", "follow", stream) if stream else "standfast event streams"
+    return Many(
+        found.events,
         COLUMNS,
-        next=found.next,
-        then=_older(found.events, stream, limit, since=since, after=after)
-        or (hints.command("event", "follow", stream) if stream else "standfast event streams"),
+        limit=len(found.events) if found.next is not None else 0,
+        cursor=lambda _: found.next,
+        then=literal(then),
         empty="nothing has happened here",
+        plain=lambda one: one.as_dict(),
+        row=lambda one: {**one.as_dict(), "said": _said(one.as_dict())},
     )
 
 
+event.generate(
+    "list",
+    answer=_listed,
+    prepare=_newest,
+    without=("newest",),
+    options={"limit": {"default": 50}},
+    examples=("standfast event list orders", "standfast event list --since 3h --type task --json"),
+)
 event.generate("streams", then="event list {name}", empty="no stream yet: standfast event append STREAM TYPE DATA")
 
 
@@ -206,7 +196,7 @@ def follow(out: Out, stream: str | None, type: str | None, after: str | None, id
 @option("--peek", is_flag=True, help="Look only: the place stays where it is.")
 @option("--follow", "waits", is_flag=True, help="Wait for more.")
 @option("--idle", help="With --follow: end after this long without an event: 10m.")
-@argument("command", nargs=-1, type=click.UNPROCESSED)
+@command_line()
 def consume(
     out: Out,
     consumer: str,
@@ -297,11 +287,6 @@ def diff(out: Out, stream: str, first: str, second: str | None) -> None:
 
 
 # -- small parts -------------------------------------------------------------------------------------
-
-
-def _row(out: Out, one: Event) -> dict[str, Any]:
-    plain = one.as_dict()
-    return {**plain, "said": _said(plain)} if out.for_people else plain
 
 
 def _print(out: Out, one: Event) -> None:

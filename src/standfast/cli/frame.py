@@ -1,17 +1,18 @@
-"""The parts of a command: common options, its two examples, and groups of commands.
+"""The parts of a command: options, arguments, two examples, and nouns with their verbs.
 
     @command("where", examples=("standfast where", "standfast where --json"))
     def where(out: Out) -> None:
         \"\"\"Print where the data is.\"\"\"
 
-    task = noun("task", "Tasks: one per problem, however often it is seen.", default="list")
+    task = noun("task", "Add, list, claim and close tasks.", default="list", of="standfast.record.tasks:Tasks")
+    task.generate("done", text="{id} is closed: {reason}")
 
     @task.verb("add", examples=(…, …))
     @argument("title")
     def add(out: Out, title: str) -> None: ...
 
-The function gets `out` first. It parses, calls one verb of the library, and renders. If its first parameter is `sf`,
-it gets the open store and returns its answer (`answers`). `generate` makes commands of methods.
+The function of a command gets `out` first. It parses, calls one method and renders. If its first parameter is `sf`, it
+gets the open store and returns its answer (`answers`). `Noun.generate` makes a command of a method (`generate`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ SESSION_VARIABLE = "STANDFAST_SESSION"
 """Names the session for every command below `session run`, or below a shell that exports it."""
 SENTENCE_MAX = 300
 _WANTED = "wanted_parameters"
+_AFTER_DASHES = "standfast.after_dashes"
 METAVARS = {
     **dict.fromkeys(("agent", "assignee", "control", "kind", "name", "namespace", "role", "source", "tool"), "NAME"),
     **dict.fromkeys(("account", "branch", "label", "node", "prefix", "repo", "tag", "unit"), "NAME"),
@@ -63,6 +65,15 @@ class Refused(click.UsageError):
         self.hint = hint
 
 
+class CommandLine(click.Argument):
+    """The last argument of a command that runs another program: the words after `--`, unparsed."""
+
+    def consume_value(self, ctx: click.Context, opts: Any) -> Any:
+        value, source = super().consume_value(ctx, opts)
+        after = ctx.meta.get(_AFTER_DASHES)
+        return (value, source) if after is None else ((*(value if isinstance(value, tuple) else ()), *after), source)
+
+
 class Command(click.Command):
     """A command whose help ends with two examples to copy."""
 
@@ -89,10 +100,21 @@ class Command(click.Command):
             return _out(ctx).rows([], [], empty=f"{error.message}; {error.hint}")
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        before, after = args, None
+        if "--" in args and any(isinstance(param, CommandLine) for param in self.get_params(ctx)):
+            # Click would take the first word after `--` for an argument that is missing before it.
+            cut = args.index("--")
+            before, after = args[:cut], tuple(args[cut + 1 :])
+        ctx.meta[_AFTER_DASHES] = after
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, list(before))
+        except click.MissingParameter as error:
+            if after is not None and isinstance(error.param, click.Argument) and error.param.type is click.STRING:
+                raise _missing_before_dashes(ctx, error.param, before, after) from None
+            error.ctx = error.ctx or ctx
+            raise
         except click.UsageError as error:
-            error.ctx = error.ctx or ctx  # not every one of click's knows where it happened
+            error.ctx = error.ctx or ctx  # some errors of click do not name their command
             raise
 
     def two_examples(self) -> Examples:
@@ -103,7 +125,7 @@ class Command(click.Command):
 
 
 class Noun(click.Group):
-    """A noun and its verbs. Alone it runs its `default` verb. `of` is the class of its resource, "module:class"."""
+    """A noun and its verbs. Without a verb it runs `default`. `of` is the class of its resource, "module:class"."""
 
     def __init__(self, name: str, help: str, *, default: str | None = None, of: str = "") -> None:
         super().__init__(name, help=help, invoke_without_command=default is not None, callback=self._alone)
@@ -134,7 +156,7 @@ class Noun(click.Group):
         return sorted((*self.commands, *self._waiting))
 
     def every_command(self) -> dict[str, click.Command]:
-        """All its commands in the order of its module. A call makes only its own."""
+        """All commands in the order of the module. Running one command creates only that one."""
         ctx = click.Context(self)
         return {name: found for name in self._in_order if (found := self.get_command(ctx, name))}
 
@@ -154,12 +176,17 @@ class Noun(click.Group):
             invoke(ctx, default)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and args[0] not in self.commands and args[0] not in self._waiting:
-            raise unknown(args, self.list_commands(ctx), f"{self.name} ")
+        known = self.list_commands(ctx)
+        if args and args[0] not in known:
+            from standfast.cli import aliases
+
+            if (verb := aliases.verb(args[0], known)) is None:
+                raise unknown(args, known, f"{self.name} ")
+            args = [verb, *args[1:]]
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Each command with its whole first sentence: click would cut it at the width of the terminal."""
+        """Print each command with its first sentence, which click would cut at the width of the terminal."""
         shown = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         rows = [(name, found.get_short_help_str(SENTENCE_MAX)) for name, found in shown if found and not found.hidden]
         with formatter.section("Commands"):
@@ -180,25 +207,36 @@ def noun(name: str, help: str, *, default: str | None = None, of: str = "") -> N
 
 
 def invoke(ctx: click.Context, chosen: click.Command) -> None:
-    """Run a command inside another one, as if it had been typed after it."""
+    """Run `chosen` without arguments, as if it had been typed after the command of `ctx`."""
     with chosen.make_context(chosen.name, [], parent=ctx) as inner:
         chosen.invoke(inner)
 
 
 def option(*names: str, **attributes: Any) -> Callable[[F], F]:
-    """As click's decorator, but made when its command is used: a noun has a hundred of them, a call needs five."""
+    """As `click.option`, but created when the command runs: a noun has a hundred options, a command needs five."""
     return _wanting(partial(made, click.Option, names, **attributes))
 
 
 def argument(name: str, **attributes: Any) -> Callable[[F], F]:
-    """As click's decorator, made when its command is used."""
+    """As `click.argument`, but created when the command runs."""
     return _wanting(partial(made, click.Argument, (name,), **attributes))
 
 
+def command_line(name: str = "command", *, required: bool = False) -> Callable[[F], F]:
+    """The argument that takes the words after `--`: the program to run and its arguments."""
+    return _wanting(partial(command_line_argument, name, required=required))
+
+
+def command_line_argument(name: str, *, required: bool = False) -> CommandLine:
+    metavar = "-- COMMAND …" if required else "[-- COMMAND …]"
+    return made(CommandLine, (name,), nargs=-1, required=required, type=click.UNPROCESSED, metavar=metavar)
+
+
 def made(kind: type[P], names: tuple[str, ...], help: str | None = None, **attributes: Any) -> P:
-    # Given to click, each text would be tidied by a module that takes longer to load than all of this.
+    """A parameter with its completion and the name that help shows for its value."""
+    if help is not None:
+        attributes["help"] = help
     made = kind(names, shell_complete=_completed, **attributes)
-    made.help = help
     if isinstance(made, click.Option) and made.metavar is None and not made.is_flag:
         if isinstance(made.type, click.types.IntParamType | click.types.FloatParamType):
             made.metavar = "N"
@@ -208,8 +246,8 @@ def made(kind: type[P], names: tuple[str, ...], help: str | None = None, **attri
 
 
 def _completed(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-    """What a shell offers for a parameter: ids, keys and names of the store (`known_names`)."""
-    from standfast.cli.known_names import complete
+    """The values that a shell offers for a parameter: ids, keys and names in the store."""
+    from standfast.cli.completion_values import complete
 
     return complete(ctx, param, incomplete)
 
@@ -224,22 +262,29 @@ def _wanting(make: Callable[[], click.Parameter]) -> Callable[[F], F]:
 
 
 def scope_options(function: F) -> F:
-    """`--all` every repository and scope, `--global` outside any; given to the command as `scope_choice`."""
+    """Add `--all` and `--global`; the command gets "all", "global" or None as `scope_choice`."""
     for make in reversed(scope_flags()):
         function = _wanting(make)(function)
     return function
 
 
 def scope_flags() -> Wanted:
-    name, everything, nothing = "scope_choice", "Every repository and scope.", "Only what belongs to no repository."
+    name = "scope_choice"
+    everything, nothing = "Include every repository and scope.", "Only include what belongs to no repository."
     return [
         partial(made, click.Option, ("--all", name), everything, flag_value="all"),
         partial(made, click.Option, ("--global", name), nothing, flag_value="global"),
     ]
 
 
+def while_option() -> Callable[[], click.Parameter]:
+    """`--while PID`, given to the command as `pid`."""
+    text = "Hold it while this process lives: --while $$"
+    return partial(made, click.Option, ("--while", "pid"), text, type=int, metavar="PID")
+
+
 def place(_ctx: click.Context, _param: click.Parameter, after: str | None) -> str | None:
-    """`--after` of a list in the order of ids. A short id or garbage would begin anywhere, without a word."""
+    """Check `--after` of a list in the order of ids: any other text would start the list at a wrong place."""
     from standfast.errors import InvalidInput
     from standfast.ids import is_id
 
@@ -249,7 +294,7 @@ def place(_ctx: click.Context, _param: click.Parameter, after: str | None) -> st
 
 
 def pair(after: str | None) -> tuple[str, str] | None:
-    """`--after` of a list in the order of two names: both, as JSON, because either may contain anything."""
+    """Read `--after` of a list in the order of two names. It is JSON, because a name may contain any character."""
     if after is None:
         return None
     from standfast import serial
@@ -263,20 +308,20 @@ def pair(after: str | None) -> tuple[str, str] | None:
 
 @cache
 def common_options() -> list[click.Parameter]:
-    """What every command understands, before or after its name. Made once: none of them keeps anything."""
+    """The options of every command, which may stand before or after its name."""
 
     def eager(*names: str, callback: Callable[..., None], help: str) -> click.Option:
-        # Eager, so that output printed while parsing (--version) has its format.
+        # Eager, because --version prints while click still parses, and needs the format.
         return flag(*names, is_eager=True, callback=callback, help=help)
 
     return [
-        eager("--json", callback=_format("json"), help="One JSON document on stdout."),
-        eager("--jsonl", callback=_format("jsonl"), help="One JSON record a line."),
+        eager("--json", callback=_format("json"), help="Print one JSON document."),
+        eager("--jsonl", callback=_format("jsonl"), help="Print one JSON record per line."),
         flag("--debug", callback=_debug, hidden=True),
         made(
             click.Option,
             ("--scope",),
-            "Use the keys of this scope; each scope has its own.",
+            "Use the keys of this scope; each scope has its own keys.",
             metavar="NAME",
             expose_value=False,
             is_eager=True,
@@ -285,24 +330,24 @@ def common_options() -> list[click.Parameter]:
         made(
             click.Option,
             ("--store",),
-            "Use this named store; the default one is called default.",
+            "Use the store with this name; the default store is called `default`.",
             metavar="NAME",
             expose_value=False,
             is_eager=True,
             callback=choose_store,
         ),
-        # Click's own asks for its text in the language of the user, which nothing else here has, at 2 ms a command.
+        # Click's own option loads translations, which takes 2 ms per command.
         eager("-h", "--help", "asked_for_help", callback=_help, help="Show this message and exit."),
     ]
 
 
 def flag(*names: str, callback: Callable[..., None], **attributes: Any) -> click.Option:
-    """An option that is there or not, and does what it is for by itself."""
+    """A flag whose callback does all its work; the command does not get a value."""
     return made(click.Option, names, is_flag=True, expose_value=False, callback=callback, **attributes)
 
 
 def unknown(words: list[str], known: list[str], before: str = "") -> Refused:
-    """The error for an unknown word, with the nearest one there is."""
+    """The refusal of an unknown command, with the most similar name."""
     from difflib import get_close_matches
 
     from standfast import hints
@@ -316,7 +361,7 @@ def unknown(words: list[str], known: list[str], before: str = "") -> Refused:
 
 
 def unknown_option(error: click.NoSuchOption, words: list[str]) -> Refused:
-    """The refusal of an option that the command does not have, with the same line as it is written here."""
+    """The refusal of an unknown option; its hint is the same line with the option that was probably meant."""
     ctx = error.ctx
     path, params = (ctx.command_path, ctx.command.params) if ctx else ("standfast", [])
     arguments = [str(param.name) for param in params if isinstance(param, click.Argument)]
@@ -337,7 +382,7 @@ def unknown_option(error: click.NoSuchOption, words: list[str]) -> Refused:
 
 
 def _called(option: str, arguments: list[str], options: list[str]) -> str | None:
-    """What `option` is called here: an option, or an argument that needs none. None: it is known, or has no like."""
+    """The option or argument that `option` probably means. None if the option exists or nothing is similar."""
     from standfast.cli.aliases import OPTIONS
     from standfast.errors import close_matches
 
@@ -352,7 +397,7 @@ def _called(option: str, arguments: list[str], options: list[str]) -> str | None
 
 
 def _renamed(words: list[str], renamed: dict[str, str], arguments: list[str]) -> str:
-    """The line with the options of `renamed` as they are called here, and arguments without theirs."""
+    """The line with each option of `renamed` replaced: by the right option, or by the argument alone."""
     from standfast import hints
 
     line: list[str] = []
@@ -367,6 +412,16 @@ def _renamed(words: list[str], renamed: dict[str, str], arguments: list[str]) ->
         else:
             line.append(f"{name}{equals}{value}")
     return hints.command(*line, *words[end:])
+
+
+def _missing_before_dashes(
+    ctx: click.Context, missing: click.Argument, before: list[str], after: tuple[str, ...]
+) -> Refused:
+    from standfast import hints
+
+    name = missing.human_readable_name.strip("[]")
+    line = hints.command(*ctx.command_path.split()[1:], *before, name, "--", *after)
+    return Refused(f"{name} is missing before --", line, ctx)
 
 
 def write_examples(formatter: click.HelpFormatter, examples: tuple[str, ...]) -> None:
@@ -405,7 +460,7 @@ def _format(value: Format) -> Callable[[click.Context, click.Parameter, bool], N
 
 
 def _scope(ctx: click.Context, _: click.Parameter, given: str | None) -> None:
-    """In the environment, so that child processes work in the same scope."""
+    """Set the scope in the environment, so that child processes work in the same scope."""
     if given is not None and not ctx.resilient_parsing:
         import os
 
@@ -418,7 +473,7 @@ def _scope(ctx: click.Context, _: click.Parameter, given: str | None) -> None:
 
 
 def choose_store(ctx: click.Context, _: click.Parameter, given: str | None) -> None:
-    """In the environment, so that child processes use the same store."""
+    """Set the store in the environment, so that child processes use the same store."""
     if given is not None and not ctx.resilient_parsing:
         import os
 

@@ -117,23 +117,29 @@ gate.generate(
 )
 
 
-@gate.verb(
-    "test",
-    examples=('standfast gate test "cd app && git push"', "standfast gate test --tool mcp__github__merge ''"),
-)
-@argument("line", metavar="COMMAND")
-@option("--tool", metavar="NAME", help="The name of the tool, as the agent calls it.")
-def test(sf: Standfast, line: str, tool: str | None) -> Many:
-    """List the gates that a COMMAND line meets: exit 0 for none, 5 needs a yes, 4 needs to be an effect."""
+def _met(sf: Standfast, found: Many) -> Many:
     from standfast.core.checks import PAGE_MAX
     from standfast.ledger.gate_patterns import met
 
-    sf.gates.mirror()
-    found = sf.gates.check(line, tool=tool)
-    paused = [one for one in met(sf.gates.list(limit=PAGE_MAX), line, tool=tool) if _paused(one.paused_until_us)]
-    say = "\n".join(f"paused until {moment(one.paused_until_us)}: {one.pattern}" for one in paused)
-    if not found:
-        return Many((), empty="no gate: it passes", say=say)
-    code = exits.NEEDS_A_PERSON if found[0].needs_person else exits.CONFLICT
-    then = "once KEY --approve -- COMMAND" if found[0].needs_person else "once KEY -- COMMAND"
-    return Many(found, COLUMNS, then=then, say=say, exit_code=code)
+    asked = click.get_current_context().params
+    gates = met(sf.gates.list(limit=PAGE_MAX), asked["command"], tool=asked["tool"])
+    paused = [one for one in gates if _paused(one.paused_until_us)]
+    found = found._replace(
+        say="\n".join(f"paused until {moment(one.paused_until_us)}: {one.pattern}" for one in paused)
+    )
+    if not found.models:
+        return found
+    if found.models[0].needs_person:
+        return found._replace(then="once KEY --approve -- COMMAND", exit_code=exits.NEEDS_A_PERSON)
+    return found._replace(then="once KEY -- COMMAND", exit_code=exits.CONFLICT)
+
+
+gate.generate(
+    "test",
+    "check",
+    without=("scope",),
+    columns=COLUMNS,
+    answer=_met,
+    empty="no gate: it passes",
+    examples=('standfast gate test "cd app && git push"', "standfast gate test --tool mcp__github__merge ''"),
+)

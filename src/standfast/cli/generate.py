@@ -1,24 +1,24 @@
-"""Commands generated from methods: the signature, the annotations and the docstring are the command line.
+"""Generate a command from a method: from its signature, its annotations and its docstring.
 
     credit = noun("credit", "Credits: …", of="standfast.ledger.credits:Credits")
     credit.generate("show", "get", examples=(…))
 
-- Positional parameters are arguments, keyword-only parameters are options. An optional argument may also be given by
-  its name, as in Python: `decision done ID --outcome TEXT`.
+- A positional parameter is an argument, and a keyword-only parameter is an option. An optional argument may also be
+  given by its name, as in Python: `decision done ID --outcome TEXT`.
 - The first line of the docstring is the help. A line "- `why`: the reason." is the help of that parameter.
-- A `Duration` is a DURATION and a `Time` a TIME, passed as typed; a `bool` is a flag;
-  an iterable may be given several times.
-- `everywhere` is `--all` and `--global`. Options that are not given are not passed, so the method's defaults apply.
-- The model that the method returns is the answer (`answers`): a list is a table, one model its fields. With
-  `answer=`, a function makes the answer of the model, or changes the table.
+- A `Duration` is a DURATION and a `Time` a TIME, passed as typed. A `bool` is a flag. An iterable may be given several
+  times. `everywhere` is `--all` and `--global`. `progress` is no option: the command shows a progress bar.
+- An option that is not given is not passed, so that the default of the method applies.
+- The command prints the model that the method returns (`answers`): a list as a table, one model as its fields. With
+  `answer=`, a function creates the answer from the model, or changes the table.
 
-Only the method that is called is read: agents start commands all the time.
+A command imports only its own method, because agents start commands often.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from inspect import signature
@@ -27,8 +27,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from standfast.cli import answers, values
-from standfast.cli.frame import SESSION_VARIABLE, Command, Examples, Wanted, made, place, scope_flags
+from standfast.cli.frame import (
+    SESSION_VARIABLE,
+    Command,
+    Examples,
+    Wanted,
+    command_line_argument,
+    made,
+    place,
+    scope_flags,
+    while_option,
+)
 from standfast.cli.output import Out
+from standfast.cli.progress import reported
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
@@ -39,8 +50,8 @@ _BY_NAME = "__by_name"
 """Follows the name of an argument that was given as an option."""
 _NAMES = {"labels": "--label", "tags": "--tag", "for_": "--for", "occurred": "--at"}
 _HELP = {
-    "after": "Start after this cursor, the `next` of the last page.",
-    "limit": "Most rows.",
+    "after": "Start after this cursor: the `next` of the page before.",
+    "limit": "Print at most N rows.",
 }
 _SAMPLES = {"which": "9k2m4x", "key": "fix-42", "session": "fix-42", "account": "ada", "name": "reviewer"}
 
@@ -60,7 +71,9 @@ class Parameter(NamedTuple):
     @property
     def keeps(self) -> bool:
         """Whether the default means "leave it as it is": then an empty text means None."""
-        return not self.required and not isinstance(self.default, str | int | float | tuple | None)
+        return (
+            not self.required and not self.internal and not isinstance(self.default, str | int | float | tuple | None)
+        )
 
     @property
     def several(self) -> bool:
@@ -69,6 +82,15 @@ class Parameter(NamedTuple):
     @property
     def fields(self) -> bool:
         return self.annotation.startswith("Mapping[")
+
+    @property
+    def flag(self) -> bool:
+        return self.annotation.startswith("bool")
+
+    @property
+    def internal(self) -> bool:
+        """Whether a command line cannot give it: the method calls it back."""
+        return self.annotation.startswith(("Progress", "Callable["))
 
 
 def parameters(method: Callable[..., Any]) -> list[Parameter]:
@@ -87,17 +109,22 @@ def parameters(method: Callable[..., Any]) -> list[Parameter]:
 
 
 class Generated(Command):
-    """A command that is one method of a resource.
+    """A command that calls one method of a resource.
 
-    What the signature does not say:
+    These attributes say what the signature does not:
 
-    - `options`: by parameter, its help, or attributes for click; `flag` is another name of the option.
-    - `also`: more options, `without`: parameters that are no options, `by_name`: positional ones that are.
+    - `options`: for each parameter its help, or attributes for click; `flag` is the name of the option.
+    - `also`: further options. `without`: parameters that are not options. `by_name`: positional parameters that are
+      options. `fixed`: values that are always passed.
+    - `prepare`: a function that changes the values before the call. It also gets values of `also` that are no
+      parameters, and has to remove them.
     - `creates`: the command may create the store. `in_session`: the caller's session is the default of `session`.
+      `dry_run`: with this flag, the command runs on an empty store in memory.
     - `outside`: add `--global` where the method has no `everywhere`. `holds`: add `--while`, which holds a claim.
     - `nothing`: the message and the hint if the method returns None (exit 3).
-    - `text`, `then`, `empty`, `columns`: as in `answers`. `then` may be a function of the rows, `empty` of the options.
-    - `answer`: makes the answer of the model, or of the table.
+    - `text`, `then`, `empty`, `columns`: as in `answers`. `then` may be a function of the rows; `empty` and `columns`
+      may be functions of the options.
+    - `answer`: a function that creates the answer from the model, or changes the table.
     """
 
     def __init__(
@@ -120,13 +147,17 @@ class Generated(Command):
         also: Wanted | None = None,
         without: tuple[str, ...] = (),
         by_name: tuple[str, ...] = (),
-        columns: tuple[str, ...] = (),
+        fixed: Mapping[str, Any] | None = None,
+        prepare: Callable[[dict[str, Any]], None] | None = None,
+        dry_run: str = "",
+        columns: Sequence[Any] | Callable[[dict[str, Any]], Sequence[Any]] = (),
         answer: Callable[[Standfast, Any], answers.Answer] | None = None,
     ) -> None:
         super().__init__(name, examples=examples or ("", ""), wanted=[], callback=self._run)
         self._noun, self._of, self._method = noun, of, method
         self._options, self._also, self._without = options or {}, also or [], without
-        self._by_name, self._columns = by_name, columns
+        self._by_name, self._columns, self._dry_run = by_name, columns, dry_run
+        self._fixed, self._prepare = fixed or {}, prepare
         self._creates, self._in_session, self._outside = creates, in_session, outside
         self._holds, self._nothing = holds, nothing
         self._text, self._then, self._empty, self._answer = text, then, empty, answer
@@ -171,29 +202,31 @@ class Generated(Command):
 
     def wanted_parameters(self) -> list[Parameter]:
         """The parameters of the method as the command takes them: `by_name` ones are options."""
-        found = (one for one in parameters(self.method) if one.name not in self._without)
+        left_out = {*self._without, *self._fixed}
+        found = (one for one in parameters(self.method) if one.name not in left_out and not one.internal)
         return [one._replace(positional=one.positional and one.name not in self._by_name) for one in found]
 
     def _parameters(self) -> Iterator[Callable[[], click.Parameter]]:
-        told: dict[str, str] = dict(re.findall(r"^ *- `(\w+)`: (.+)$", self.method.__doc__ or "", re.MULTILINE))
+        described: dict[str, str] = dict(re.findall(r"^ *- `(\w+)`: (.+)$", self.method.__doc__ or "", re.MULTILINE))
         for one in self.wanted_parameters():
             if one.name == "everywhere":
                 yield from scope_flags()
                 continue
             own = self._options.get(one.name, {})
             attributes = {"help": own} if isinstance(own, str) else dict(own)
-            if text := attributes.get("help") or told.get(one.name) or _HELP.get(one.name):
+            if text := attributes.get("help") or described.get(one.name) or _HELP.get(one.name):
                 attributes["help"] = text[0].upper() + text[1:]
             if one.name == "session" and self._creates:
                 attributes["envvar"] = SESSION_VARIABLE
-            if one.positional:
+            if one.positional and one.name == "command":
+                yield partial(command_line_argument, one.name)
+            elif one.positional:
                 yield partial(_argument, one, self._noun, attributes)
             if not one.positional or (not one.required and one.name != "which"):
                 yield partial(_option, one, attributes)
         yield from self._also
         if self._holds:
-            text = "Hold it while this process lives: --while $$"
-            yield partial(made, click.Option, ("--while", "pid"), text, type=int, metavar="PID")
+            yield while_option()
         if self._outside:
             yield scope_flags()[1]
 
@@ -201,17 +234,14 @@ class Generated(Command):
         out = click.get_current_context().find_root().obj
         assert isinstance(out, Out)
         known = {one.name: one for one in parameters(self.method)}
-        asked: dict[str, Any] = {}
-        for option, value in given.items():
-            name = option.removesuffix(_BY_NAME)
-            if not _was_given(known[name], value):
-                continue
-            if name in asked:
-                raise click.UsageError(f"{name.upper()} is given twice")
-            asked[name] = _passed(known[name], value)
+        asked = self._asked(known, given)
+        if self._prepare is not None:
+            self._prepare(asked)
         self._check(known, asked)
         if pid is not None:
             asked.setdefault("for_", _longest_s())
+        if "progress" in known:
+            asked["progress"] = reported(out)
 
         def ask(sf: Standfast, **scope: bool) -> answers.Answer:
             if self._in_session and sf._store.caller.session_id:
@@ -219,18 +249,50 @@ class Generated(Command):
             found = self.method(self.resource(sf._store), **asked, **scope)
             if found is None and self._nothing is not None:
                 raise _not_found(*self._nothing)
-            then = self._then if isinstance(self._then, str) else self._then(found)
-            if not isinstance(found, list):
-                return answers.One(found, self._text, then) if self._answer is None else self._answer(sf, found)
-            limit = asked.get("limit", known["limit"].default) if "limit" in known else 0
-            columns = self._columns or (answers.column_names(found[0]) if found else ())
-            several = bool(scope) or (sf.settings.label.outside and any(map(_has_repository, found)))
-            places = _places(found) if several else ()
-            empty = self._empty if isinstance(self._empty, str) else self._empty(asked)
-            many = answers.Many(found, (*columns, *places), limit, then=then, empty=empty, places=places)
-            return many if self._answer is None else self._answer(sf, many)
+            if isinstance(found, list):
+                return self._listed(sf, found, known, asked, several=bool(scope))
+            return (
+                self._answer(sf, found)
+                if self._answer is not None
+                else answers.One(found, self._text, self._next(found))
+            )
 
-        answers.answered(out, ask, scope_choice, creates=self._creates, pid=pid)
+        in_memory = bool(asked.get(self._dry_run))
+        answers.answered(out, ask, scope_choice, creates=self._creates, pid=pid, in_memory=in_memory)
+
+    def _asked(self, known: dict[str, Parameter], given: dict[str, Any]) -> dict[str, Any]:
+        """The values of the parameters and of `also` that were given, and the fixed ones."""
+        asked = dict(self._fixed)
+        for option, value in given.items():
+            name = option.removesuffix(_BY_NAME)
+            one = known.get(name)
+            if not _was_given(one, value):
+                continue
+            if name in asked:
+                raise click.UsageError(f"{name.upper()} is given twice")
+            asked[name] = value if one is None else _passed(one, value)
+        return asked
+
+    def _listed(
+        self,
+        sf: Standfast,
+        found: list[Any],
+        known: dict[str, Parameter],
+        asked: dict[str, Any],
+        *,
+        several: bool,
+    ) -> answers.Answer:
+        limit = asked.get("limit", known["limit"].default) if "limit" in known else 0
+        columns = self._columns(asked) if callable(self._columns) else self._columns
+        columns = columns or (answers.column_names(found[0]) if found else ())
+        several = several or (sf.settings.label.outside and any(map(_has_repository, found)))
+        places = _places(found) if several else ()
+        empty = self._empty if isinstance(self._empty, str) else self._empty(asked)
+        many = answers.Many(found, (*columns, *places), limit, then=self._next(found), empty=empty, places=places)
+        return many if self._answer is None else self._answer(sf, many)
+
+    def _next(self, found: Any) -> str:
+        return self._then if isinstance(self._then, str) else self._then(found)
 
     def _check(self, known: dict[str, Parameter], asked: dict[str, Any]) -> None:
         missing = [one.name.upper() for one in known.values() if one.required and one.name not in asked]
@@ -242,7 +304,7 @@ class Generated(Command):
 
 
 def _places(found: list[Any]) -> tuple[Any, ...]:
-    """The column of a list over several repositories: the repository, or the scope of what belongs to none."""
+    """The column that a list over several repositories adds: the repository, or else the scope."""
     names = found[0].field_names() if found else ()
     name = "repository" if "git_dir" in names or "repository" in names else "scope" if "scope" in names else ""
     return (values.column(name),) if name else ()
@@ -265,8 +327,8 @@ def _not_found(message: str, hint: str) -> Exception:
     return NotFound(message, hint, code="nothing_ready")
 
 
-def _was_given(one: Parameter, value: Any) -> bool:
-    return value is not None and value != () and not (value is False and one.annotation.startswith("bool"))
+def _was_given(one: Parameter | None, value: Any) -> bool:
+    return value is not None and value != () and not (value is False and (one is None or one.flag))
 
 
 def _passed(one: Parameter, value: Any) -> Any:
@@ -292,15 +354,18 @@ def _option(one: Parameter, attributes: dict[str, Any]) -> click.Parameter:
     attributes = dict(attributes)
     flag = attributes.pop("flag", None) or _flag(one.name)
     names = flag, one.name + _BY_NAME * one.positional
-    if one.annotation.startswith("bool"):
+    if one.flag:
         return made(click.Option, names, is_flag=True, default=None, **attributes)
+    if one.positional:  # the argument may be given by name: then it is one value, and never required
+        attributes = {name: value for name, value in attributes.items() if name not in ("nargs", "required")}
+    attributes.setdefault("required", one.required and not one.positional)
     attributes.setdefault("multiple", one.several or one.fields)
     attributes.setdefault("type", _type(one))
     if one.name == "after" and one.annotation.startswith("Id"):
         attributes.setdefault("callback", place)
-    if isinstance(one.default, str | int) and one.default != "":
+    if isinstance(one.default, str | int) and one.default not in ("", False):
         attributes["help"] = f"{attributes.get('help') or ''}  [default: {_default(one)}]".lstrip()
-    return made(click.Option, names, required=one.required, **attributes)
+    return made(click.Option, names, **attributes)
 
 
 def _default(one: Parameter) -> str:

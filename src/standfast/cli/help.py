@@ -1,6 +1,8 @@
-"""`standfast help`: the screen, all of it, the exit codes, or one command's own page."""
+"""`standfast help`, `standfast --version`, and the help of `standfast hook`, which runs before click is loaded."""
 
 from __future__ import annotations
+
+import sys
 
 import click
 
@@ -40,3 +42,31 @@ def _page(ctx: click.Context, words: list[str]) -> str:
         parent = click.Context(inner, info_name=name, parent=parent)
         found = inner
     return found.get_help(parent)
+
+
+@command("hook", examples=("standfast install claude-code", "standfast hook codex < payload.json"))
+@argument("agent")
+def hook(out: Out, agent: str) -> None:
+    """Record what an AGENT's hook reports on stdin. Always exits 0; `standfast install` sets it up.
+
+    It prints the brief at the start of a session, lines about mail and budgets, and a refusal if a gate matches.
+    """
+    from standfast.cli.hook import main
+
+    main([agent])
+
+
+def print_version(out: Out) -> None:
+    """Print the versions of this package and of the libraries that hold the data."""
+    found = versions()
+    rest = ", ".join(f"{name} {version or 'not installed'}" for name, version in found.items() if name != "standfast")
+    out.record(found, [f"standfast {found['standfast']} ({rest})"])
+
+
+def versions() -> dict[str, str | None]:
+    """Name → version; None for a package that is not installed. SQLite's version is that of the linked library."""
+    from standfast import __version__
+    from standfast.db.versions import library_versions
+
+    python = ".".join(str(part) for part in sys.version_info[:3])
+    return {"standfast": __version__, "python": python, **library_versions()}

@@ -8,16 +8,18 @@ import click
 
 from standfast import hints
 from standfast.cli import exits
+from standfast.cli.answers import One, literal
 from standfast.cli.frame import argument, noun, option
 from standfast.cli.open_store import opened
 from standfast.cli.output import Out
 from standfast.cli.progress import reported
 from standfast.cli.render import clean_lines
-from standfast.cli.values import TIME, counted, plain
+from standfast.cli.values import counted
 from standfast.config import MEMORY, load
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
+    from standfast.interchange.bundle_import import BundleImport
     from standfast.interchange.imports import Report, Source
     from standfast.interchange.text_import import TextImport
 
@@ -29,14 +31,7 @@ import_ = noun(
 )
 COLUMNS = ("agent", "state", "messages", "upto", "path", "note")
 
-_WHAT = {
-    "claude-code": "Import Claude Code's transcripts: all of them, or those at PATH.",
-    "codex": "Import Codex's rollouts: all of them, or those at PATH.",
-    "gemini-cli": "Import Gemini CLI's chats: all of them, or those at PATH.",
-    "opencode": "Import opencode's sessions, from its database and its older files.",
-    "json": "Import a session kept in a JSON file: its messages, decisions and values.",
-}
-_EXAMPLES = {
+EXAMPLES = {
     "claude-code": ("standfast import claude-code", "standfast import claude-code ~/.claude/projects --since 30d"),
     "codex": ("standfast import codex", "standfast import codex ~/.codex/sessions --dry-run"),
     "gemini-cli": ("standfast import gemini-cli", "standfast import gemini-cli ~/.gemini/tmp"),
@@ -45,33 +40,28 @@ _EXAMPLES = {
 }
 
 
-def _verb(agent: str) -> None:
-    def run(out: Out, path: str | None, since: str | None, dry_run: bool) -> None:
-        _import(out, agent, path, since, dry_run)
-
-    run.__doc__ = _WHAT[agent]
-    run = option("--dry-run", is_flag=True, help="Read and count; write nothing.")(run)
-    run = option("--since", type=TIME, help='Only what changed since then: "30d", "mon 09:00".')(run)
-    run = argument("path", required=agent == "json", type=click.Path())(run)
-    import_.verb(agent, examples=_EXAMPLES[agent])(run)
-
-
-for _agent in _WHAT:
-    _verb(_agent)
+def _imported(_: Standfast, report: Report) -> One:
+    lines = _summary(report)
+    if report.dry_run:
+        return One(report, lines, then=f"import {report.agent}")
+    if report.sources:
+        return One(report, lines, then="session list --all")
+    return One(
+        report, lines, say=f"no transcripts were found; name their place: {hints.command('import', report.agent)} PATH"
+    )
 
 
-def _import(out: Out, agent: str, path: str | None, since: str | None, dry_run: bool) -> None:
-    # A dry run makes not even a store.
-    with opened(load(":memory:") if dry_run else None) as sf:
-        report = imported(out, sf, agent, path, since=since, dry_run=dry_run)
-    out.record(plain(report), text=_summary(report))
-    _next(out, report)
-
-
-def imported(out: Out, sf: Standfast, agent: str, path: str | None = None, **asked: Any) -> Report:
-    """Import, and report how far it is."""
-    report = reported(out, bar_after_s=0)
-    return sf.imports.run(agent, path, progress=lambda _, done, total: report("importing", done, total), **asked)
+for _agent in EXAMPLES:
+    import_.generate(
+        _agent,
+        "run",
+        creates=True,
+        fixed={"agent": _agent},
+        dry_run="dry_run",
+        answer=_imported,
+        options={"path": {"required": _agent == "json", "type": click.Path()}},
+        examples=EXAMPLES[_agent],
+    )
 
 
 @import_.verb("beads", examples=("standfast import beads", "standfast import beads path/to/.beads/issues.jsonl"))
@@ -124,21 +114,22 @@ def files(out: Out, path: str, name: str | None, dry_run: bool) -> None:
         out.then(hints.command("event", "list", taken.name))
 
 
-@import_.verb("bundle", examples=("standfast import bundle fix-42.zip", "standfast import bundle fix-42.zip --take"))
-@argument("path", type=click.Path())
-@option("--take", is_flag=True, help="Continue the sessions here. The source must have handed them over.")
-@option("--source-lost", is_flag=True, help="With --take: the source is lost, and nothing continues there.")
-def bundle(out: Out, path: str, take: bool, source_lost: bool) -> None:
-    """Import the sessions of a bundle as history. A damaged bundle is refused, and nothing is written."""
-    with opened() as sf:
-        done = sf.imports.bundle(path, take=take, source_lost=source_lost, progress=reported(out))
-    how = "to continue here" if take else "as history"
+def _taken(_: Standfast, done: BundleImport) -> One:
+    how = "to continue here" if done.taken else "as history"
     lines = [
         f"imported {len(done.sessions):,} sessions {how}: {done.added:,} of {done.rows:,} rows are new",
         f"content {done.content}",
     ]
-    out.record(done.as_dict(), text=lines)
-    out.then(hints.command("session", "show", done.sessions[0]))
+    return One(done, lines, then=literal(hints.command("session", "show", done.sessions[0])))
+
+
+import_.generate(
+    "bundle",
+    creates=True,
+    answer=_taken,
+    options={"path": {"type": click.Path()}},
+    examples=("standfast import bundle fix-42.zip", "standfast import bundle fix-42.zip --take"),
+)
 
 
 @import_.verb("text", examples=("standfast import text record", "standfast import text record --commit"))
@@ -229,12 +220,3 @@ def _summary(report: Report) -> list[str]:
         lines.append(f"kept without being understood: {kinds}")
     lines += [f"{source.path}: {source.note}" for source in report.sources if source.note][:20]
     return lines
-
-
-def _next(out: Out, report: Report) -> None:
-    if report.dry_run:
-        out.then(hints.command("import", report.agent))
-    elif report.sources:
-        out.then("standfast session list --all")
-    else:
-        out.say("no transcripts were found", f"  where they are: {hints.command('import', report.agent)} PATH")

@@ -15,6 +15,7 @@ from standfast import hints
 from standfast.cli.frame import argument, command, option
 from standfast.cli.open_store import exists, opened
 from standfast.cli.output import Out
+from standfast.cli.progress import reported
 from standfast.cli.render import Column
 from standfast.cli.values import counted, home_short
 from standfast.config import load, people
@@ -131,11 +132,9 @@ def _say_found(out: Out, chosen: list[Agent]) -> None:
 
 def _bring_in(out: Out, agent: Agent) -> None:
     """Import the agent's transcripts, and say how many there were."""
-    from standfast.cli.import_ import imported
-
     try:
-        with opened(load(outside=True)) as sf:
-            report = imported(out, sf, agent.name)
+        with opened(scope_choice="global") as sf:
+            report = sf.imports.run(agent.name, progress=reported(out))
     except StandfastError as error:
         out.say(f"{agent.name}: its transcripts were not imported: {error.message}")
         return
@@ -243,7 +242,7 @@ def _offer_loop(out: Out, agent: Agent, program: str, wanted: bool | None) -> No
     if wanted is None and out.for_people and sys.stdin.isatty() and sys.stderr.isatty():
         wanted = click.confirm(f"{agent.name}: import its transcripts into the store every {IMPORT_EVERY}?", err=True)
     if wanted:
-        with opened(load(outside=True)) as sf:
+        with opened(scope_choice="global") as sf:
             sf.loops.add(name, command, every=IMPORT_EVERY, cwd=os.path.expanduser("~"))
         out.say(
             f"{agent.name}: its transcripts are imported every {IMPORT_EVERY} while the daemon runs: "

@@ -15,9 +15,9 @@ import click
 
 from standfast import hints
 from standfast.cli import exits
-from standfast.cli.frame import Command, Refused, argument, option, scope_options
+from standfast.cli.frame import Command, Refused, argument, command_line, option, scope_options
 from standfast.cli.frame import command as made_command
-from standfast.cli.open_store import NoStore, held_while, opened
+from standfast.cli.open_store import NoStore, opened
 from standfast.cli.output import Out
 from standfast.cli.render import Column
 from standfast.cli.values import DURATION, plain
@@ -70,7 +70,7 @@ class Lock(Command):
 @option("--note", help="What it is for; shown to others that want it.")
 @option("--release", is_flag=True, help="Release it.")
 @scope_options
-@argument("command", nargs=-1, type=click.UNPROCESSED)
+@command_line()
 def lock(
     out: Out,
     name: str | None,
@@ -83,6 +83,8 @@ def lock(
     command: tuple[str, ...],
 ) -> None:
     """Hold the lock NAME; with COMMAND, while it runs. Without NAME, list the locks and their holders."""
+    if name is None and command:
+        raise click.UsageError("NAME is missing before --")
     if name is None:
         return _list(out, scope_choice)
     if release:
@@ -95,7 +97,7 @@ def lock(
 
 def _list(out: Out, scope_choice: str | None) -> None:
     try:
-        with opened(load(outside=scope_choice == "global"), create=False) as sf:
+        with opened(scope_choice=scope_choice, create=False) as sf:
             found = sf.leases.list(everywhere=scope_choice == "all", limit=1000)
             ours = next((one.name for one in found if one.standing != "live" or one.agent == sf.agent), None)
     except NoStore as error:
@@ -110,7 +112,7 @@ def _list(out: Out, scope_choice: str | None) -> None:
 
 
 def _release(out: Out, name: str, scope_choice: str | None) -> None:
-    with opened(load(outside=scope_choice == "global"), create=False) as sf:
+    with opened(scope_choice=scope_choice, create=False) as sf:
         given_back = sf.leases.release(name)
     out.record(plain(given_back), [f"{name} is free"])
 
@@ -124,8 +126,7 @@ def _hold(
     pid: int | None,
     scope_choice: str | None,
 ) -> None:
-    settings = load(outside=scope_choice == "global")
-    with opened(settings) if pid is None else held_while(settings, pid) as sf:
+    with opened(scope_choice=scope_choice, pid=pid) as sf:
         held = _acquired(sf, name, held_for(for_, pid), wait_us, note)
     out.record(plain(held), [f"{name} is held by {_for_people(held)['holder_name']}, fence {held.fence}"])
     out.then(hints.command("lock", name, "--release"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,13 +12,12 @@ import click
 from standfast import hints
 from standfast.cli import values
 from standfast.cli.answers import Many, One
-from standfast.cli.frame import Command, Refused, argument, noun, option, scope_options
+from standfast.cli.frame import argument, noun, option, scope_options
 from standfast.cli.open_store import opened
 from standfast.cli.output import Out
 from standfast.cli.render import Column
-from standfast.cli.values import DURATION, TIME, short
+from standfast.cli.values import TIME, VARIABLE, short
 from standfast.clock import format_duration, parse_duration
-from standfast.config import load
 from standfast.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -65,104 +65,51 @@ RUN_COLUMNS = [
 # -- keeping -----------------------------------------------------------------------------------------
 
 
-class _Add(Command):
-    """Only the command comes after `--`: its first word is no name."""
+def _read_schedule(asked: dict[str, Any]) -> None:
+    """Accept a schedule before the command, as in `loop add nightly '0 3 * * *' -- make`."""
+    command = asked.setdefault("command", ())
+    if not command or not asked.keys().isdisjoint(("every", "cron", "at")):
+        return
+    first, *rest = command
+    if len(first.split()) == 5 or first.startswith("@"):
+        asked |= {"cron": first, "command": tuple(rest)}
+        return
+    every = first.removeprefix("every ")
+    with suppress(InvalidInput):
+        parse_duration(every)
+        asked |= {"every": every, "command": tuple(rest)}
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        before = args[: args.index("--")] if "--" in args else None
-        if before is not None and not {"-h", "--help"} & set(before):
-            given = self.make_parser(ctx).parse_args([*before])[0]
-            if not isinstance(given.get("name"), str):
-                raise Refused(
-                    "the loop has no name: write it before --",
-                    "standfast loop add NAME --every 15m -- COMMAND",
-                    ctx,
-                )
-        return super().parse_args(ctx, args)
+
+def _added(_: Standfast, added: Loop) -> One:
+    state = {"new": "new", "same": "as it was", "changed": "changed"}[added.change or "same"]
+    paused = added.state == "paused"
+    end = f"and is still paused: {added.reason}" if paused else f"next {_next(added)}"
+    text = f"{added.name} is {state}: it runs {shlex.join(added.command)}, {added.said}, {end}"
+    then = "loop resume {name}" if paused else "daemon status\ndaemon start"
+    return One(added, [text], then, extra={"absent": None})
 
 
-@loop.verb(
+loop.generate(
     "add",
-    cls=_Add,
+    creates=True,
+    prepare=_read_schedule,
+    answer=_added,
+    options={
+        "cron": {"metavar": "CRON"},
+        "zone": {"metavar": "ZONE"},
+        "catch_up": {"type": click.Choice(["latest", "all", "none"])},
+        "catch_up_max": {"type": click.IntRange(1, 1000)},
+        "overlap": {"type": click.Choice(["skip", "queue"])},
+        "retries_max": {"flag": "--retries", "type": click.IntRange(0, 100)},
+        "failures_max": {"flag": "--failures", "type": click.IntRange(0)},
+        "environment": {"flag": "--env", "type": VARIABLE},
+        "cwd": {"type": click.Path()},
+    },
     examples=(
         "standfast loop add inbox --every 15m -- ./triage.sh",
         "standfast loop add nightly --cron '0 3 * * *' --zone Europe/Berlin --retries 2 --timeout 1h -- make nightly",
     ),
 )
-@argument("name")
-@option("--every", help="An interval: 90s, 15m, 1h30m.")
-@option("--cron", help="Five fields: minute hour day month weekday; or @hourly, @daily, @weekly, @monthly.")
-@option("--at", type=TIME, help='One time: "tomorrow 03:00", "2026-11-20 09:00 UTC", 2h.')
-@option("--zone", help="The time zone of --cron.  [default: this machine's]")
-@option(
-    "--catch-up",
-    type=click.Choice(("latest", "all", "none")),
-    default="latest",
-    show_default=True,
-    help="Slots missed while no daemon ran: run the latest, all, or none of them.",
-)
-@option("--catch-up-max", type=click.IntRange(1, 1000), default=100, show_default=True, help="All: at most so many.")
-@option(
-    "--overlap",
-    type=click.Choice(("skip", "queue")),
-    default="skip",
-    show_default=True,
-    help="Due while the last run still goes: skip it, or let it wait.",
-)
-@option(
-    "--retries", type=click.IntRange(0, 100), default=0, show_default=True, help="Retry a failed run up to N times."
-)
-@option(
-    "--backoff",
-    type=DURATION,
-    default="30s",
-    show_default=True,
-    help="Before the first retry; doubled each time, up to 1h.",
-)
-@option("--timeout", type=DURATION, help="End a run that takes longer: 30m.")
-@option(
-    "--failures",
-    type=click.IntRange(0),
-    default=5,
-    show_default=True,
-    help="Pause the loop after so many failed runs in a row; 0: never.",
-)
-@option("--env", multiple=True, metavar="NAME=VALUE", help="A variable for the command; may be given several times.")
-@option("--cwd", type=click.Path(), help="Where it runs.  [default: here]")
-@argument("command", nargs=-1, type=click.UNPROCESSED)
-def add(out: Out, name: str, command: tuple[str, ...], **given: Any) -> None:
-    """Run COMMAND on a schedule as the loop NAME. The same again changes nothing; anything else changes the loop.
-
-    The daemon fires it: standfast daemon start.
-    """
-    command, when = _schedule(command, given)
-    with opened() as sf:
-        added = sf.loops.add(
-            name,
-            command,
-            every=when["every"],
-            cron=when["cron"],
-            at=when["at"],
-            zone=given["zone"],
-            catch_up=given["catch_up"],
-            catch_up_max=given["catch_up_max"],
-            overlap=given["overlap"],
-            retries_max=given["retries"],
-            backoff=given["backoff"],
-            timeout=given["timeout"],
-            failures_max=given["failures"],
-            cwd=given["cwd"],
-            environment=_environment(given["env"]),
-        )
-    words = {"new": "new", "same": "as it was", "changed": "changed"}[added.change or "same"]
-    runs_what = _quoted_all(added.command)
-    paused = added.state == "paused"
-    then = f"and is still paused: {added.reason}" if paused else f"next {_next(added)}"
-    out.record(plain(added), [f"{added.name} is {words}: it runs {runs_what}, {added.said}, {then}"])
-    if paused:
-        out.then(hints.command("loop", "resume", added.name))
-    else:
-        out.then("standfast daemon status", "standfast daemon start")
 
 
 def _changed(_: Standfast, found: Loop) -> One:
@@ -299,7 +246,7 @@ def runs(
     from standfast.core.checks import past_us
 
     everywhere = scope_choice == "all"
-    with opened(load(outside=scope_choice == "global"), create=False) as sf:
+    with opened(scope_choice=scope_choice, create=False) as sf:
         now_us = sf._store.caller.clock.now_us()
         since_us, until_us = past_us(since, now_us, "since"), past_us(until, now_us, "until")
         asked: dict[str, Any] = {
@@ -457,38 +404,6 @@ def _at(us: int | None, zone: str) -> str:
     from standfast.record.loops.schedule import shown
 
     return shown(us, zone) if us is not None else ""
-
-
-def _quoted_all(command: tuple[str, ...]) -> str:
-    return shlex.join(command)
-
-
-# -- prompts -----------------------------------------------------------------------------------------
-
-
-def _schedule(command: tuple[str, ...], given: dict[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """`loop add nightly '0 3 * * *' -- make` is understood too: a schedule before the command is one."""
-    when = {name: given[name] for name in ("every", "cron", "at")}
-    if any(value is not None for value in when.values()) or not command:
-        return command, when
-    first = command[0]
-    if len(first.split()) == 5 or first.startswith("@"):
-        return command[1:], when | {"cron": first}
-    try:
-        parse_duration(first.removeprefix("every "))
-    except InvalidInput:
-        return command, when
-    return command[1:], when | {"every": first}
-
-
-def _environment(given: tuple[str, ...]) -> dict[str, str]:
-    found = {}
-    for one in given:
-        name, equals, value = one.partition("=")
-        if not equals:
-            raise InvalidInput(f"{name[:60]!r} has no value", "--env NAME=value")
-        found[name] = value
-    return found
 
 
 def _absent(

@@ -52,7 +52,7 @@ def _confirm(sf: Standfast, name: str, again: str) -> None:
 
     A person of an account that the configuration lists counts as this one.
     """
-    from standfast.cli.stored_commands import Stored, confirm, is_by, is_confirmed
+    from standfast.cli.command_consent import Stored, confirm, is_by, is_confirmed
 
     found = sf.loops.get(name)
     mine = any(is_by((found.agent,), one) for one in (found.account, sf.settings.actor))

@@ -12,11 +12,10 @@ import click
 from standfast import hints
 from standfast.cli.answers import Many, One
 from standfast.cli.frame import SESSION_VARIABLE, argument, made, noun, option
-from standfast.cli.open_store import held_while, opened
+from standfast.cli.open_store import opened
 from standfast.cli.output import Out
 from standfast.cli.render import Column, clean_lines
 from standfast.cli.values import DURATION, JSON_STDIN, SECONDS, STDIN, moment, plain, short
-from standfast.config import load
 from standfast.errors import NotFound
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ def read(
     from standfast.cli.lock import held_for
 
     held = held_for(for_, pid)
-    with opened(create=False) if pid is None else held_while(load(), pid, create=False) as sf:
+    with opened(create=False, pid=pid) as sf:
         taken = sf.mail.read(mail, to=to, thread=thread, for_=held) if wait is None or mail else None
         if taken is None and wait is not None:
             taken = _waited(sf, to, thread, held, wait)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from standfast import hints
-from standfast.cli.frame import Command, Refused, argument, command, option
+from standfast.cli.frame import argument, command, command_line, option
 from standfast.cli.output import Out
 from standfast.clock import SYSTEM, parse_duration
 
@@ -17,22 +16,8 @@ if TYPE_CHECKING:
     from standfast.clock import Clock
 
 
-class Once(Command):
-    """KEY comes before `--`: without it, click would take the first word of the command as the key."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if "--" in args and not {"-h", "--help"}.intersection(before := args[: args.index("--")]):
-            self.get_params(ctx)
-            if not isinstance(self.make_parser(ctx).parse_args(list(before))[0].get("key"), str):
-                raise Refused(
-                    "KEY is missing before --", hints.command("once", *before, "KEY", *args[len(before) :]), ctx
-                )
-        return super().parse_args(ctx, args)
-
-
 @command(
     "once",
-    cls=Once,
     examples=(
         "standfast once deploy:42 --probe './is-deployed.sh 42' -- ./deploy.sh 42",
         "standfast once backup --per day --retry-failed -- ./backup.sh",
@@ -64,7 +49,7 @@ class Once(Command):
 @option("--why", help="Reason shown to the approver.")
 @option("--session", envvar="STANDFAST_SESSION", help="The session it belongs to: key or id.")
 @option("--task", help="The task it is done for: id, or the end of it.")
-@argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND…")
+@command_line("argv", required=True)
 def once(
     out: Out,
     key: str,

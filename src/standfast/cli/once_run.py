@@ -168,7 +168,7 @@ class _Once:
         return failure
 
     def request(self) -> Request:
-        from standfast.cli.once_ready import ready_probe
+        from standfast.cli.once_probe import ready_probe
         from standfast.core.leases import ACTOR_US
         from standfast.ledger.effects import identity
         from standfast.ledger.effects.intent import request

@@ -1,4 +1,4 @@
-"""How far work is that takes longer than a second: a bar on a terminal, a line every 5 seconds in a pipe."""
+"""Show the progress of work that takes longer than a second: a bar on a terminal, a line every 5 s in a pipe."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ LINE_EVERY_S = 5.0
 BAR_WIDTH = 24
 
 
-def reported(
-    out: Out, clock: Callable[[], float] = time.monotonic, *, bar_after_s: float = FIRST_S
-) -> Callable[[str, int, int], None]:
-    """A function to call with the name of the work, how much is done and how much there is (0: not known)."""
+def reported(out: Out, clock: Callable[[], float] = time.monotonic) -> Callable[[str, int, int], None]:
+    """A function that shows progress. Call it with the name of the work, the amount done and the total (0: unknown)."""
     terminal = out.for_people and sys.stderr.isatty()
-    due = clock() + (bar_after_s if terminal else FIRST_S)
+    due = clock() + FIRST_S
 
     def report(doing: str, done: int, total: int) -> None:
         nonlocal due

@@ -93,7 +93,7 @@ ENTRIES = (
     Entry("daemon", "standfast.cli.daemon:daemon", "set_up", "run loops in the background: start, stop, install"),
     Entry("import", "standfast.cli.import_:import_", "set_up", "transcripts of agents"),
     Entry("mcp", "standfast.cli.mcp:mcp", "set_up", "tools for an agent, over stdio or a Unix socket"),
-    Entry("hook", "standfast.cli.hook_help:hook", "set_up", "called by installed hooks; reads stdin"),
+    Entry("hook", "standfast.cli.help:hook", "set_up", "called by installed hooks; reads stdin"),
     Entry("completion", "standfast.cli.completion:completion", "set_up", "shell completion: bash, zsh, fish"),
     Entry("help", "standfast.cli.help:help_command", "set_up", "all, exit-codes, or a command"),
 )

@@ -7,23 +7,29 @@ from typing import TYPE_CHECKING
 
 import click
 
-from standfast import hints
+from standfast import hints, serial
 from standfast.cli import exits
 from standfast.cli.answers import One, show
 from standfast.cli.backup import PLACE
-from standfast.cli.confirm import agreed
+from standfast.cli.confirm import CONFIRM, require_consent
 from standfast.cli.frame import argument, command, option
+from standfast.cli.open_store import opened
 from standfast.cli.output import Out
 from standfast.cli.progress import reported
-from standfast.cli.restore_finish import finish, promote
+from standfast.cli.terminal import terminal_of_a_person
+from standfast.cli.values import plain
 from standfast.clock import iso
 from standfast.config import load, parse_db_target, people
-from standfast.errors import Conflict
+from standfast.errors import ApprovalRequired, Conflict, InvalidInput
+from standfast.ids import short
 
 if TYPE_CHECKING:
     from standfast.admin.copies.manifest import Manifest
     from standfast.admin.copies.places import CopyPlace
+    from standfast.admin.gap_changes import Open
     from standfast.config import Settings
+    from standfast.handle import Standfast
+    from standfast.ledger.effects.models import Effect
 
 
 @command("restore", examples=("standfast restore --to look", "standfast restore --here"))
@@ -35,7 +41,7 @@ if TYPE_CHECKING:
 @option("--receipt", metavar="RECEIPT", help="The oldest copy that has what RECEIPT names.")
 @option("--ask-each", is_flag=True, help="With `restore finish`: ask about each effect in doubt.")
 @option("--nothing-was-sent", is_flag=True, help="With `restore finish`: nothing else was sent in the gap. Close it.")
-@option("--confirm", metavar="HASH", help="The hash of the plan, where there is no terminal to ask on.")
+@option("--confirm", **CONFIRM)
 @option("--from", "place", **PLACE)
 def restore(
     out: Out,
@@ -60,12 +66,12 @@ def restore(
 
     settings = load()
     if copy == "finish":
-        finish(out, ask_each, nothing_was_sent)
+        _finish(out, ask_each, nothing_was_sent)
         return
     if ask_each or nothing_was_sent:
         raise click.UsageError("--ask-each and --nothing-was-sent belong to `restore finish`")
     if copy == "promote":
-        promote(out, settings, confirm)
+        _promote(out, settings, confirm)
         return
     if sum((to is not None, here, if_missing)) != 1:
         raise click.UsageError(
@@ -112,21 +118,115 @@ def _here(
     what = plan(settings, manifest)
     if not ask and what.to and os.path.lexists(settings.target.location):
         raise Conflict(f"{settings.target.shown} is there and cannot be read", "standfast restore --here")
-    if confirm is not None and confirm != what.hash:
-        raise Conflict(f"the plan is {what.hash} now, not {confirm}", "standfast restore --here")
     shown = {**what.as_dict(), "hash": what.hash}
     lines = [
         f"Restore {what.copy} of {iso(manifest.taken_us)} to {what.place}.",
         f"The present store moves to {what.to}." if what.to else "No store is there.",
         f"Rows {manifest.seq + 1} to {what.gap['seen']} of the journal are not in the copy.",
         *([f"This store moved to {what.moved}: if it is in use there, both would send."] if what.moved else []),
-        f"plan {what.hash}",
     ]
-    command = ["restore", manifest.id, "--here"]
-    if ask and confirm is None and not agreed(out, command, "Type yes to restore: ", shown, lines):
-        out.say("nothing was changed")
-        raise click.exceptions.Exit(exits.NEEDS_A_PERSON)
+    if ask or confirm is not None:
+        words = ["restore", manifest.id, "--here"]
+        require_consent(out, words, "Type yes to restore: ", shown, lines, confirm)
     here(settings, manifest, there, what, reported(out))
     out.record(shown, [f"{what.copy} is restored to {what.place}, epoch {what.epoch}; loops are paused"])
     out.say(f"Effects that may have been sent since {iso(manifest.taken_us)} are in doubt until the gap is closed.")
+    out.then("standfast restore finish")
+
+
+# -- restore finish and restore promote ---------------------------------------------------------------
+
+
+CLOSE = "standfast restore finish --nothing-was-sent"
+
+
+def _finish(out: Out, ask_each: bool, nothing_was_sent: bool) -> None:
+    """Show the gap and the effects in doubt; then close it, or ask about each."""
+    from standfast.admin import gap_changes
+
+    if ask_each and nothing_was_sent:
+        raise click.UsageError("give --ask-each or --nothing-was-sent")
+    people.refuse("restores the store")
+    with opened(create=False) as sf:
+        found = gap_changes.look(sf._store)
+        lines = _lines(found)
+        if not nothing_was_sent and not _asked(out, sf, found, lines, ask_each):
+            return
+        receipt = gap_changes.nothing_was_sent(sf._store)
+    shown = {**found.gap._asdict(), "effects": len(found.effects), "receipt": plain(receipt)}
+    out.record(shown, [f"the gap {found.gap.shown} is closed"])
+    out.then("standfast loop list")
+
+
+def _lines(found: Open) -> list[str]:
+    gap = found.gap
+    lost = f"rows {gap.seq + 1} to {gap.seen}" if gap.seen > gap.seq else "no row that this host saw"
+    lines = [f"The store has no record of the time {gap.shown}: {lost} of the journal."]
+    lines += [f"  {short(one.id)}  {one.shown} is in doubt" for one in found.effects]
+    return [*lines, "What a program sent in that time, and has not asked about yet, is not in this list."]
+
+
+def _asked(out: Out, sf: Standfast, found: Open, lines: list[str], ask_each: bool) -> bool:
+    """Whether the person said that nothing else was sent."""
+    try:
+        with terminal_of_a_person("standfast restore finish") as terminal:
+            for line in lines:
+                terminal.write(line + "\n")
+            question = "\nType `nothing` if nothing was sent in that time, or `each` to be asked about each effect: "
+            said = "each" if ask_each else terminal.ask(question).lower()
+            if said == "each":
+                settled = sum(_settled(out, sf, one, terminal.ask(_question(one)).lower()) for one in found.effects)
+                out.record({"settled": settled}, [f"{settled} of {len(found.effects)} effects are settled"])
+                out.then(CLOSE)
+            elif said != "nothing":
+                out.say("nothing was changed")
+                raise click.exceptions.Exit(exits.NEEDS_A_PERSON)
+            return said == "nothing"
+    except ApprovalRequired as error:
+        if error.code != "no_terminal":
+            raise
+        out.record({**found.gap._asdict(), "effects": [plain(one) for one in found.effects]}, lines)
+        ids = [short(one.id) for one in found.effects]
+        resolve = hints.command("effect", "resolve", ids[0], "--applied", "--evidence", "TEXT") if ids else ""
+        each = f"for each effect: {resolve}, or with --not-applied; " if ids else ""
+        raise ApprovalRequired(
+            f"the gap {found.gap.shown} is open: what was sent in it would be sent again",
+            f"look at the outside systems; {each}if nothing else was sent: {CLOSE}",
+            code="gap_open",
+        ) from None
+
+
+def _question(effect: Effect) -> str:
+    return f"{effect.shown}: was it sent? Type yes, no, or nothing to leave it in doubt: "
+
+
+def _settled(out: Out, sf: Standfast, effect: Effect, said: str) -> bool:
+    """Record the answer; one that needs a result is left to `effect resolve`."""
+    if said not in ("yes", "no"):
+        return False
+    evidence = "a person was asked by restore finish --ask-each"
+    try:
+        sf.effects.resolve(effect.id, "applied" if said == "yes" else "not_applied", evidence=evidence)
+    except InvalidInput as error:
+        out.say(str(error))
+        return False
+    return True
+
+
+def _promote(out: Out, settings: Settings, confirm: str | None) -> None:
+    """Make the configured read-only copy the store to work in, after one question."""
+    from standfast.admin.copies.here import copied, promote
+
+    people.refuse("restores the store")
+    there = copied(settings)
+    facts = {"store": there.store_id, "copy": there.meta["copy_of"], "place": settings.target.shown}
+    plan = {**facts, "hash": serial.hash(facts).removeprefix("h1:")[:12]}
+    lines = [
+        f"{plan['place']} is restored from {plan['copy']}. Promoted, it is the store {plan['store']}.",
+        "If another machine still uses this store, both would send what the other does not know of.",
+    ]
+    question = "Does no other machine use this store any more? Type yes: "
+    require_consent(out, ["restore", "promote"], question, plan, lines, confirm)
+    gap = promote(settings)
+    out.record({**plan, "gap": gap._asdict()}, [f"{plan['place']} is the store to work in; loops are paused"])
     out.then("standfast restore finish")

@@ -12,7 +12,6 @@ from standfast.cli.open_store import opened
 from standfast.cli.output import Out
 from standfast.cli.progress import reported
 from standfast.cli.render import Column
-from standfast.config import load
 
 KINDS = ("message", "decision", "tool_call", "mail", "task")
 _HELP = ("-h", "-v")
@@ -56,7 +55,7 @@ def search(out: Out, words: tuple[str, ...], rebuild: bool, scope_choice: str | 
         report("indexing for the search", count, 0)
 
     text = " ".join(map(_quoted, words))
-    with opened(load(outside=scope_choice == "global"), create=False) as sf:
+    with opened(scope_choice=scope_choice, create=False) as sf:
         if rebuild:
             sf.search_index.clear()
         if rebuild and not words:

@@ -12,18 +12,17 @@ import click
 
 from standfast import hints, serial
 from standfast.cli.answers import Many, One, literal
-from standfast.cli.frame import SESSION_VARIABLE, argument, noun, option
+from standfast.cli.frame import SESSION_VARIABLE, argument, command_line, noun, option
 from standfast.cli.open_store import opened
 from standfast.cli.output import Out
 from standfast.cli.render import Column, clean_lines
-from standfast.cli.values import DURATION, home_short, moment, plain, repository
-from standfast.clock import SYSTEM
+from standfast.cli.values import home_short, moment, plain, repository
 from standfast.config import load, people
 from standfast.errors import InvalidInput
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
-    from standfast.record.sessions.models import SessionRecord, Shown
+    from standfast.record.sessions.models import Opened, SessionRecord, Shown
 
 session = noun(
     "session",
@@ -90,27 +89,21 @@ session.generate(
 )
 
 
-@session.verb(
+def _opened(sf: Standfast, opened: Opened) -> One:
+    found = sf.sessions.found(opened.before) if opened.before is not None else None
+    record, resumed = opened.record, plain(found) if found is not None else None
+    then = literal(f"$ export {SESSION_VARIABLE}={record.id}")
+    return One(record, lambda out: out.pairs(_opened_pairs(record, found)), then, extra={"resumed": resumed})
+
+
+session.generate(
     "open",
+    creates=True,
+    holds=True,
+    answer=_opened,
+    without=("command", "cwd", "alone", "join"),
     examples=("standfast session open fix-42", "standfast session open fix-42 --agent coder --for 1h"),
 )
-@argument("key")
-@option("--agent", help="Who works in it.")
-@option("--for", "for_", type=DURATION, help="Hold it this long after your last command.  [default: 15m]")
-@option("--while", "pid", type=int, metavar="PID", help="Hold it while this process lives: --while $$")
-def open_(out: Out, key: str, agent: str | None, for_: str | None, pid: int | None) -> None:
-    """Open or resume the session KEY and hold it in this actor's name. It is yours until `session end`."""
-    from standfast.cli.lock import held_for
-    from standfast.handle import connect
-
-    if pid is not None and not _alive(pid):
-        raise InvalidInput(f"there is no process {pid}", "--while takes the pid of a process that runs")
-    with connect(load(), as_actor=True, pid=pid) as sf:
-        opened = sf.sessions.open(key, agent=agent, for_=held_for(for_, pid))
-        found = sf.sessions.found(opened.before) if opened.before is not None else None
-    resumed = plain(found) if found is not None else None
-    out.record({**plain(opened.record), "resumed": resumed}, out.pairs(_opened_pairs(opened.record, found)))
-    out.then(f"export {SESSION_VARIABLE}={opened.record.id}")
 
 
 @session.verb(
@@ -119,7 +112,7 @@ def open_(out: Out, key: str, agent: str | None, for_: str | None, pid: int | No
 )
 @argument("key")
 @option("--agent", help="Who works in it.")
-@argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@command_line(required=True)
 def run(out: Out, key: str, agent: str | None, command: tuple[str, ...]) -> None:
     """Run COMMAND in the session KEY: held while it runs, ended by how it ends, its exit code passed on.
 
@@ -151,7 +144,7 @@ def resume(out: Out, key: str) -> None:
 
 def _confirm(sf: Standfast, found: SessionRecord) -> None:
     """A command that another actor may have stored is read by a person before it runs."""
-    from standfast.cli.stored_commands import Stored, confirm, is_confirmed, is_mine
+    from standfast.cli.command_consent import Stored, confirm, is_confirmed, is_mine
 
     if sf.gates.check(found.command or ()):  # the line that a hook reads does not have the command
         people.refuse("runs stored commands")
@@ -303,12 +296,6 @@ def _key_and_text(words: tuple[str, ...]) -> tuple[str, str]:
         raise click.UsageError("the text is one word: put it in quotes")
     key, text = words if len(words) == 2 else (known or "", words[0])
     return key, sys.stdin.read() if text == "-" else text
-
-
-def _alive(pid: int) -> bool:
-    from standfast.core.leases import is_gone, process
-
-    return not is_gone(str(process(pid, SYSTEM)), SYSTEM)
 
 
 def _ask(question: str, key: str) -> None:

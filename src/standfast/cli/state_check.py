@@ -82,7 +82,7 @@ def run(sf: Standfast, entries: Sequence[Entry], timeout_s: float) -> list[Entry
 
 def _unconfirmed(sf: Standfast, one: Entry) -> str | None:
     """Why the command of this entry must not run; None once its author is this person, or a person has read it."""
-    from standfast.cli.stored_commands import Stored, confirm, is_confirmed, is_mine
+    from standfast.cli.command_consent import Stored, confirm, is_confirmed, is_mine
 
     assert one.verify is not None
     stored = Stored(one.verify, os.getcwd(), (one.verify_by,) if one.verify_by else ())

@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import click
-
 from standfast import hints
-from standfast.cli import exits
-from standfast.cli.confirm import agreed
+from standfast.cli.confirm import CONFIRM, require_consent
 from standfast.cli.frame import argument, choose_store, noun, option
 from standfast.cli.open_store import opened
 from standfast.cli.output import Out
@@ -119,7 +116,7 @@ def push(out: Out, to: str, payloads: bool) -> None:
 
 
 @store.verb("reset", examples=("standfast store reset", "standfast store reset --confirm 3f9a0c71b2d4"))
-@option("--confirm", metavar="HASH", help="The hash of the plan, where there is no terminal to ask on.")
+@option("--confirm", **CONFIRM)
 def reset(out: Out, confirm: str | None) -> None:
     """Move the store aside and forget it. Nothing is deleted. For people: refused to agents."""
     from standfast.admin import store_reset
@@ -127,14 +124,8 @@ def reset(out: Out, confirm: str | None) -> None:
     people.refuse("resets the store")
     settings = load()
     made = store_reset.plan(settings)
-    if confirm is not None and confirm != made.hash:
-        raise Conflict(
-            f"the plan is {made.hash} now, not {confirm}: the store changed since it was shown", "standfast store reset"
-        )
-    command, question = ("store", "reset"), "Type yes to reset this store: "
-    if confirm is None and not agreed(out, command, question, _planned(made), _lines(made)):
-        out.say("nothing was changed")
-        raise click.exceptions.Exit(exits.NEEDS_A_PERSON)
+    words, question = ("store", "reset"), "Type yes to reset this store: "
+    require_consent(out, words, question, _planned(made), _lines(made), confirm)
     store_reset.reset(settings, made)
     done = {**_planned(made), "reset": True}
     out.record(done, [f"moved to {made.to}" if made.moves else "forgotten; nothing was there to move"])
@@ -152,7 +143,7 @@ def _lines(made: Plan) -> list[str]:
         lines += ["These are moved, not deleted:", *(f"  {name}" for name in made.moves), f"to {made.to}"]
     else:
         lines += ["There is nothing to move: the store is missing."]
-    lines += ["The memory of this store is removed; the next command starts with an empty store.", f"plan {made.hash}"]
+    lines += ["The memory of this store is removed; the next command starts with an empty store."]
     return [clean_lines(line) for line in lines]
 
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from standfast import serial
-from standfast.cli.answers import Many, One, show
-from standfast.cli.frame import argument, noun, option, scope_options
-from standfast.cli.open_store import opened
+from standfast.cli.answers import Many, One
+from standfast.cli.frame import made, noun, option, scope_options
 from standfast.cli.output import Out
 from standfast.cli.render import Column, clean_lines
-from standfast.cli.values import DURATION, moment, plain, short, text_of
+from standfast.cli.values import moment, plain, short, text_of
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
-    from standfast.record.tasks import Shown, Task
+    from standfast.record.tasks import Shown, Swept, Task
 
 STATES = ("open", "snoozed", "accepted", "closed", "any")
 
@@ -48,31 +48,29 @@ task.generate(
 )
 
 
-@task.verb(
+def _read_sightings(asked: dict[str, Any]) -> None:
+    asked.setdefault("seen", [] if asked.pop("nothing", False) else _lines())
+    if asked.get("absent_max") == 0:
+        asked["absent_max"] = None
+
+
+def _swept(_: Standfast, swept: Swept) -> One:
+    counts = f"{swept.seen} seen, {len(swept.opened)} opened, {len(swept.closed)} closed"
+    return One(swept, [f"sweep {swept.n} of {swept.source}: {counts}"], then="task list --source {source}")
+
+
+task.generate(
     "sweep",
+    creates=True,
+    prepare=_read_sightings,
+    answer=_swept,
+    also=[partial(made, click.Option, ("--nothing",), "Report that SOURCE saw nothing.", is_flag=True)],
+    options={"seen": {"required": False, "metavar": "TITLE"}, "absent_max": {"type": click.IntRange(0)}},
     examples=(
         "my-linter --titles | standfast task sweep lint --absent-max 3",
         "standfast task sweep disk --seen 'disk 91% full' --cool-down 1h",
     ),
 )
-@argument("source")
-@option("--seen", multiple=True, help="A title that was seen; without any, lines of stdin: titles or JSON objects.")
-@option("--nothing", is_flag=True, help="Report that nothing was seen.")
-@option(
-    "--absent-max",
-    type=click.IntRange(0),
-    default=3,
-    show_default=True,
-    help="Close a task that N sweeps in a row missed; 0: never.",
-)
-@option("--cool-down", type=DURATION, help="Keep it closed if it is reported again within this time.")
-def sweep(out: Out, source: str, seen: tuple[str, ...], nothing: bool, absent_max: int, cool_down: str | None) -> None:
-    """Report everything that SOURCE sees now. A task that is missing --absent-max times in a row is closed."""
-    sightings = [] if nothing else list(seen) or _lines()
-    with opened() as sf:
-        swept = sf.tasks.sweep(source, seen=sightings, absent_max=absent_max or None, cool_down=cool_down)
-    words = f"{swept.seen} seen, {len(swept.opened)} opened, {len(swept.closed)} closed"
-    show(out, One(swept, [f"sweep {swept.n} of {swept.source}: {words}"], then="task list --source {source}"))
 
 
 # -- working -----------------------------------------------------------------------------------------

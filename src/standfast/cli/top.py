@@ -21,7 +21,6 @@ from standfast.cli.output import Out
 from standfast.cli.render import Column
 from standfast.cli.values import moment
 from standfast.clock import format_duration
-from standfast.config import load
 
 if TYPE_CHECKING:
     from standfast.views.fleet import Fleet, Member
@@ -53,7 +52,7 @@ def top(out: Out, once: bool, scope_choice: str | None) -> None:
     from standfast.views.fleet import Fleets
 
     live = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
-    with opened(load(outside=scope_choice == "global"), create=False) as sf:
+    with opened(scope_choice=scope_choice, create=False) as sf:
         fleets, everywhere = Fleets(sf._store), coverage.choice(scope_choice)
         if live and out.for_people and not once:
             _watch(lambda: fleets.look(everywhere=everywhere))

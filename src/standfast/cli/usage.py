@@ -1,28 +1,26 @@
-"""`standfast usage`: tokens and cost by session, agent, model, day or repository; `usage record` adds some."""
+"""`standfast usage`: tokens and cost by session, agent, model, day or repository; `usage record` adds a call."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from standfast import hints
-from standfast.cli.answers import One
-from standfast.cli.frame import Noun, option, scope_options
-from standfast.cli.open_store import opened
-from standfast.cli.output import Out
+from standfast.cli.answers import Many, One
+from standfast.cli.frame import Noun
 from standfast.cli.render import Column
-from standfast.config import load
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
     from standfast.record.model_calls import UsageRecord
+    from standfast.views.usage import UsageTotal
 
 BY = ("session", "agent", "model", "day", "repository")
 
 
 class _Usage(Noun):
-    """`standfast usage` with options and no verb lists the sums."""
+    """`standfast usage` with options and without a verb runs `usage list`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or (args[0].startswith("-") and not {"-h", "--help"} & set(args)):
@@ -30,36 +28,39 @@ class _Usage(Noun):
         return super().parse_args(ctx, args)
 
 
-usage = _Usage("usage", "Tokens and cost of calls of models.", default="list", of="standfast.views.usage:Usage")
+usage = _Usage("usage", "Sum or record tokens and cost of LLM calls.", default="list", of="standfast.views.usage:Usage")
 
 
-@usage.verb("list", examples=("standfast usage --by day --since 7d", "standfast usage --by model --all --json"))
-@option("--by", type=click.Choice(BY), default="session", show_default=True, help="What to sum by.")
-@option("--since", metavar="TIME", help='Only since then: "7d", "mon 09:00", "2026-11-10".')
-@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="At most this many rows.")
-@scope_options
-def list_(out: Out, by: str, since: str | None, limit: int, scope_choice: str | None) -> None:
-    """Sum tokens and cost by session, agent, model, day or repository. A list price is no bill."""
-    with opened(load(outside=scope_choice == "global"), create=False) as sf:
-        found = sf.usage.list(by=by, since=since, everywhere=scope_choice == "all", limit=limit)
-    other = hints.command(
-        "usage", "--by", "day" if by == "model" else "model", *[f"--{scope_choice}"] * bool(scope_choice)
-    )
-    columns = ("responses", "input_tokens", "cached_input_tokens", "output_tokens")
-    out.rows(
-        [one.as_dict() | {"cost": one.cost, "list_price": one.list_price} for one in found],
-        [
-            Column("name", by),
-            *(Column(name, name.removesuffix("_tokens")) for name in columns),
-            Column("cost"),
-            Column("list_price", "list price"),
-        ],
-        empty="no usage was recorded" + ("" if scope_choice == "all" else " here; everywhere: standfast usage --all"),
-        then=other if found else "standfast import claude-code",
-    )
+def _columns(asked: dict[str, Any]) -> list[Column]:
+    names = "responses", "input_tokens", "cached_input_tokens", "output_tokens"
+    counts = (Column(name, name.removesuffix("_tokens")) for name in names)
+    return [Column("name", asked.get("by", "session")), *counts, Column("cost"), Column("list_price", "list price")]
 
 
-def _recorded(sf: Standfast, made: UsageRecord) -> One:
+def _row(total: UsageTotal) -> dict[str, Any]:
+    return total.as_dict() | {"cost": total.cost, "list_price": total.list_price}
+
+
+def _listed(_: Standfast, found: Many) -> Many:
+    asked = click.get_current_context().params
+    choice = asked["scope_choice"]
+    other = "day" if asked["by"] == "model" else "model"
+    words = hints.command("usage", "--by", other, *[f"--{choice}"] * bool(choice))
+    empty = "no usage was recorded" + ("" if choice == "all" else " here; everywhere: standfast usage --all")
+    then = words.removeprefix("standfast ") if found.models else ""
+    return found._replace(plain=_row, row=_row, limit=0, then=then, empty=empty)
+
+
+usage.generate(
+    "list",
+    answer=_listed,
+    columns=_columns,
+    options={"by": {"type": click.Choice(BY)}},
+    examples=("standfast usage --by day --since 7d", "standfast usage --by model --all --json"),
+)
+
+
+def _recorded(_: Standfast, made: UsageRecord) -> One:
     cost = "" if made.cost_microusd is None else f", ${made.cost_microusd / 1_000_000:,.6f}"
     label = f" ({made.price})" if made.price else ""
     text = f"{made.input_tokens:,} tokens in, {made.output_tokens:,} out{cost}{label}"

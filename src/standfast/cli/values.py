@@ -68,6 +68,15 @@ def _field(text: str) -> tuple[str, Any]:
     return name, parsed_json(value)
 
 
+def _variable(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not name or not sign:
+        from standfast.errors import InvalidInput
+
+        raise InvalidInput(f"{text[:60]!r} has no value", "--env NAME=VALUE")
+    return name, value
+
+
 def _pair(text: str) -> tuple[str, str] | None:
     from standfast.cli.frame import pair
 
@@ -88,6 +97,8 @@ TIME = _Parsed("TIME", str)
 """Both go to the method as they are typed: `2h`; `tue 03:00`."""
 JSON = _Parsed("JSON", parsed_json)
 FIELD = _Parsed("NAME=VALUE", _field)
+VARIABLE = _Parsed("NAME=VALUE", _variable)
+"""As FIELD, but the value is always text."""
 PAIR = _Parsed("CURSOR", _pair)
 JSON_STDIN = _Parsed("JSON", _json_or_stdin)
 VALUE = _Parsed("JSON", lambda text: parsed_json(_stdin(text).rstrip("\n")))

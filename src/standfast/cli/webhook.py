@@ -10,7 +10,7 @@ import click
 from standfast import serial
 from standfast.cli.answers import One
 from standfast.cli.answers import show as show_answer
-from standfast.cli.frame import Command, argument, noun, option
+from standfast.cli.frame import argument, command_line, noun, option
 from standfast.cli.open_store import opened
 from standfast.cli.output import Out, dumps
 from standfast.cli.render import clean_lines
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from standfast.ledger.webhooks.models import Shown
 
 STATES = ("received", "done", "dead")
-_COMMAND = "standfast.command"
 
 webhook = noun(
     "webhook",
@@ -33,31 +32,11 @@ webhook = noun(
 )
 
 
-class _WithCommand(Command):
-    """A command line that may end in another one: `-- COMMAND …`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[_COMMAND] = ()
-        if "--" in args:
-            cut = args.index("--")
-            args, ctx.meta[_COMMAND] = args[:cut], tuple(args[cut + 1 :])
-        return super().parse_args(ctx, args)
-
-    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return [*super().collect_usage_pieces(ctx), "[-- COMMAND …]"]
-
-
-def _command() -> tuple[str, ...]:
-    found: tuple[str, ...] = click.get_current_context().meta[_COMMAND]
-    return found
-
-
 # -- receiving ---------------------------------------------------------------------------------------
 
 
 @webhook.verb(
     "receive",
-    cls=_WithCommand,
     examples=(
         "standfast webhook receive stripe --event-id evt_1 body.json --ignore pending_webhooks",
         "curl … | standfast webhook receive github --event-id 72d3162e --kind push -- ./on-push.sh",
@@ -70,7 +49,10 @@ def _command() -> tuple[str, ...]:
 @option("--ignore", multiple=True, help="A field of the body that the sender changes with every delivery.")
 @option("--text", is_flag=True, help="The body is text, not JSON.")
 @option("--attempts-max", type=int, default=8, show_default=True, help="So many attempts, then it is a dead letter.")
-def receive(out: Out, source: str, file: str, event_id: str, text: bool, **given: Any) -> None:
+@command_line()
+def receive(
+    out: Out, source: str, file: str, event_id: str, text: bool, command: tuple[str, ...], **given: Any
+) -> None:
     """Record one delivery from SOURCE: the body in FILE, or on standard input.
 
     The event is known by SOURCE and --event-id. The first delivery counts, every other is answered
@@ -79,7 +61,6 @@ def receive(out: Out, source: str, file: str, event_id: str, text: bool, **given
 
     Whether the delivery is genuine is not checked here: verify signatures before.
     """
-    command = _command()
     payload = _payload(file, text=text)
     with opened() as sf:
         event = sf.webhooks.receive(source, event_id, payload, **given)

@@ -163,8 +163,14 @@ class Artifacts(Resource):
         session: object = None,
         retention: str = "keep",
     ) -> Artifact:
-        """Store bytes, the content of a path, or a binary stream to its end. Durable when it returns.
+        """Store the bytes of a FILE, or of stdin (-), durably; the same bytes are stored once.
 
+        - `name`: its name; a label, not a path.  [default: the file's name]
+        - `kind`: what it is: log, diff, text/plain.
+        - `session`: the session it belongs to.
+        - `retention`: keep it, or remove it with its session (session) or after a day (scratch).
+
+        In Python, `data` is bytes, a path or a binary stream, which is read to its end.
         `sf.artifacts.put(Path("build.log"), kind="log")`. A path's own name is used unless `name`
         says another. Raises InvalidInput for a name that is not a label, and for too many bytes.
         """

@@ -107,10 +107,14 @@ class Imports(Resource):
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> Report:
-        """Import new records from the transcripts of `agent`; from all of them, or from `path`.
+        """Import the sessions that this agent or tool recorded: all of them, or those at PATH.
 
-        `since` leaves alone what was last changed before. Raises InvalidInput for an agent that no reader
-        knows, NotFound for a path where nothing is. A broken file is a note, never an error.
+        - `path`: a file, a database or a directory.
+        - `since`: only import files that changed since this time: 30d, "mon 09:00".
+        - `dry_run`: read and count; write nothing.
+
+        Raises InvalidInput for an agent without a reader, and NotFound if nothing is at `path`. The report notes a
+        broken file; it is no error.
         """
         since_us = past_us(since, self.store.caller.clock.now_us(), "since")
         refused_inside(self.tx, "imports.run")
@@ -127,7 +131,10 @@ class Imports(Resource):
     def bundle(
         self, path: str | os.PathLike[str], *, take: bool = False, source_lost: bool = False, progress: Progress = quiet
     ) -> BundleImport:
-        """Import the sessions of a bundle as history; with `take`, to continue them here.
+        """Import the sessions of a bundle as history, or continue them here.
+
+        - `take`: continue the sessions here; the source must have handed them over.
+        - `source_lost`: with --take: the source is lost, and no session continues there.
 
         The same bundle again changes nothing. Raises InvalidInput for a damaged bundle and Conflict for a session that
         the source did not hand over (`source_lost` overrides that); then nothing was written.

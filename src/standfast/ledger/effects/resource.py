@@ -153,12 +153,26 @@ class Effects(Resource):
         context: dict[str, serial.Json] | None = None,
         still: Callable[[], bool] | None = None,
     ) -> Effect:
-        """Record the intent as being sent: act only if the answer's state is "dispatched".
+        """Record that TOOL is about to be used with INTENT: act only if the answer's state is "dispatched".
 
-        "acknowledged" means that it was done before, and its result is there. `task` is what it is done for:
-        part of the row, not of the identity. `attempts` is the number of dispatches that one grant allows, 1 to 10.
-        `still` is asked inside the transaction, just before the dispatch: False refuses it. Raises InProgress,
-        EffectInDoubt, ApprovalRequired, KeyConflict or Conflict as `s.effect` does.
+        - `intent`: the arguments, as JSON or as name=value words.
+        - `by`: identify the effect by this field of the intent; may be given several times.
+        - `key`: your own key of the effect, the same in every session.
+        - `session`: the session it belongs to.
+        - `task`: the task it is done for.
+        - `idempotent`: the outside system honours the printed key: in doubt, send it again.
+        - `approve`: require the approval of a person first.
+        - `attempts`: one approval allows N dispatches, 1 to 10.
+        - `again`: send it once more, although it was done; its key gets `#2`.
+        - `why`: the reason that the approver reads.
+        - `plan`: stop before it is sent.
+        - `per`: `store` makes it one effect in all sessions.
+        - `for_`: hold it for this long after your last command.  [default: 15m]
+
+        The state "acknowledged" means that it was done before: its result is in the answer (exit 7). `task` is part of
+        the row, not of the identity. `still` is called inside the transaction, just before the dispatch: False refuses
+        it. Raises InProgress (exit 75), EffectInDoubt (exit 6), ApprovalRequired, KeyConflict or Conflict as `s.effect`
+        does.
         """
         from standfast.ledger.effects.declared import Options
         from standfast.ledger.effects.one_at_a_time import alone
@@ -240,7 +254,11 @@ class Effects(Resource):
         result: serial.Json = None,
         attempt: int | None = None,
     ) -> Effect | StandfastError:
-        """Settle an effect in doubt: "applied" (with its result) or "not_applied", and by what evidence.
+        """Settle an EFFECT in doubt after you looked at the outside system: "applied" or "not_applied".
+
+        - `evidence`: where you looked, and what you saw.
+        - `result`: the result it would have returned: JSON or text; - reads stdin.
+        - `attempt`: the attempt you looked at; a later attempt stays as it is.
 
         The result has to look like what the function returns. A second call may correct the result that a person
         gave, not the answer; the journal keeps both.

@@ -136,10 +136,16 @@ class Events(Resource):
         limit: int = 50,
         after: str | int | None = None,
     ) -> Listed:
-        """A page of events: of a stream in the order of its versions; otherwise by when they happened.
+        """List the events of STREAM, or of the whole journal, oldest first.
 
-        Without a stream it is the whole journal of this scope, with what standfast itself wrote.
-        `type` is a type or its first words: `order` is every `order.…`. With `newest` it is the last page.
+        - `stream`: the name of the stream.
+        - `type`: only this type, or types that begin with this word: "order" is every "order.…".
+        - `since`: only events since this time: "tue 03:00", or 3h ago.
+        - `until`: only events before this time.
+        - `after`: start after this version of the stream, or after the `next` of the page before.
+
+        A stream is in the order of its versions, the journal in the order of time. The journal includes the events that
+        standfast wrote. `newest` selects the last page instead of the first.
         """
         since_us = past_us(since, tx.now_us(), "since")
         until_us = past_us(until, tx.now_us(), "until")

@@ -69,10 +69,24 @@ class Loops(Resource):
         cwd: str | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Loop:
-        """One loop per name: the same again changes nothing, another specification changes it.
+        """Run COMMAND on a schedule as the loop NAME, or change the loop of that name.
 
-        `every` is a duration, `cron` five fields read in `zone` (this machine's, unless
-        given), `at` a time in the future. `change` of the answer says what was done: new, same or changed.
+        - `every`: run it at this interval: 90s, 15m, 1h30m.
+        - `cron`: run it at minute, hour, day, month and weekday; or @hourly, @daily, @weekly, @monthly.
+        - `at`: run it once at this time: "tomorrow 03:00", "2026-11-20 09:00 UTC", 2h.
+        - `zone`: read --cron in this time zone.  [default: this machine's]
+        - `catch_up`: after a time without a daemon, run the latest missed slot, all of them, or none.
+        - `catch_up_max`: with `--catch-up all`, run at most N missed slots.
+        - `overlap`: if the last run still runs, skip the slot or queue it.
+        - `retries_max`: retry a failed run up to N times.
+        - `backoff`: wait this long before the first retry; each further wait is twice as long, up to 1h.
+        - `timeout`: end a run that takes longer: 30m.
+        - `failures_max`: pause the loop after N failed runs in a row; 0 never pauses it.
+        - `environment`: set this variable for the command; may be given several times.
+        - `cwd`: run it in this directory.  [default: the current directory]
+
+        A daemon runs it: `standfast daemon start`. The same call again changes nothing; `change` of the answer is new,
+        same or changed.
         """
         asked = wanted(
             name,

@@ -36,11 +36,14 @@ class Sessions(Resource):
         alone: bool = False,
         join: str | None = None,
     ) -> Opened:
-        """Own the session of this key; make it if there is none. An agent that owns it keeps its fence.
+        """Open or resume the session KEY and hold it until it is ended.
 
-        `alone` says that no other part of this process has it open; `join` names a session that
-        was opened for this very process (`session run`): then this is that opening, not another.
-        Raises InProgress naming the holder while a live holder has it.
+        - `agent`: the name of the agent that works in it.
+        - `for_`: hold it for this long after your last command.  [default: 15m]
+
+        The session is created if there is none. An agent that owns it already keeps its fence. `alone` says that no
+        other part of this process has it open; `join` names a session that was opened for this very process (`session
+        run`): then this is that opening, not another. Raises InProgress naming the holder while a live holder has it.
         """
         agent = None if agent is None else agents.checked_name(agent)
         for_us = duration_us(for_, "for_")

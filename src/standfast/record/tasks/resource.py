@@ -114,10 +114,14 @@ class Tasks(Resource):
         absent_max: int | None = sightings.ABSENT_DEFAULT,
         cool_down: Duration | None = None,
     ) -> Swept:
-        """One complete look by `source`: count what it saw, close what it has not seen `absent_max` times in a row.
+        """Report everything that SOURCE sees now, and close tasks that it missed several times in a row.
 
-        `seen` holds titles, or mappings with `title` and what `add` takes. An accepted task, and one that
-        a live worker holds, is not closed. With `absent_max=None` nothing is.
+        - `seen`: a title that SOURCE saw; without any, lines of stdin: titles or JSON objects.
+        - `absent_max`: close a task that N sweeps in a row missed; 0 closes none.
+        - `cool_down`: keep a task closed if it is reported again within this time.
+
+        In Python, `seen` holds titles, or mappings with `title` and the other arguments of `add`, and
+        `absent_max=None` closes no task. An accepted task and a task that a live worker holds stay open.
         """
         cool_down_us = duration_us(cool_down, "cool_down")
         if absent_max is not None and absent_max < 1:

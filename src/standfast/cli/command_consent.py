@@ -11,7 +11,7 @@ import os
 from typing import NamedTuple
 
 from standfast import serial
-from standfast.cli.person_terminal import terminal_of_a_person
+from standfast.cli.terminal import terminal_of_a_person
 from standfast.config import files, people
 from standfast.errors import ApprovalRequired
 
