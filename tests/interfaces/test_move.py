@@ -20,7 +20,7 @@ from standfast.admin.copies.here import look, promote
 from standfast.admin.copies.places import Directory
 from standfast.admin.copies.resource import read
 from standfast.admin.copies.restore import restore
-from standfast.admin.move import SQL, normal
+from standfast.admin.move import SQL, _mover, carried
 from standfast.config.target import Target
 from standfast.db.moved import Moved
 from standfast.db.postgres import copying as server
@@ -71,10 +71,8 @@ def hashes(url: str) -> dict[str, tuple[int, str]]:
     with server.snapshot(url) if "://" in url else moving.snapshot(url) as source:
         for table in source.tables:
             own = Sum()
-            for row in source.rows(table):
-                same = normal(table, row)
-                if same is not None:
-                    own.add(line(same))
+            for row in carried(source, table):
+                own.add(line(row))
             found[table.name] = own.rows, own.hash
     return found
 
@@ -253,6 +251,76 @@ def test_a_killed_move_is_settled_by_the_next_move(shell: Run, home: Path, same:
     assert done.returncode == 0, done.stderr
     assert [task["title"] for task in answer(shell, target, "task", "list")] == ["one"]
     assert list((home / ".local/state/standfast/moves").iterdir()) == []
+
+
+def elsewhere(url: str, host: str) -> None:
+    """Make the mark of a killed move that of a process on another machine."""
+    there = look(Target(engine_of(url).replace("pg", "postgres"), url))
+    assert there is not None
+    assert there.moved is not None
+    mark = there.moved._replace(holder=f"p:{host}:0b00f00d:4026531836:17:99")
+    if "://" in url:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("UPDATE standfast.meta SET value = %s WHERE key = 'moved'", (mark.dumps(),))
+    else:
+        moving.copying.put_meta(url, {"moved": mark.dumps()})
+
+
+@pytest.mark.parametrize("point", ["move.after_mark", "move.after_commit"])
+def test_a_move_that_died_on_another_host_is_settled_by_the_next_process(
+    shell: Run, two: tuple[str, str], home: Path, point: str
+) -> None:
+    """002-11: the lock of the mover ends with it, so no process id is asked. Here that machine was restarted."""
+    a, b = two
+    answer(shell, a, "task", "add", "one")
+    assert move(shell, a, b, STANDFAST_CRASH_AT=point).returncode == -9
+    elsewhere(a, os.uname().nodename)
+    done = shell(a, "task", "add", "two", "--json")
+    assert done.returncode == (78 if point == "move.after_commit" else 0), done.stderr
+    assert list((home / ".local/state/standfast/moves").iterdir()) == []
+
+
+def test_a_move_to_a_server_is_finished_from_any_host(shell: Run, home: Path, pg_database: str) -> None:
+    """002-11: a process of another machine has no record of the target; the same command names it."""
+    a = str(home / "data" / "standfast.db")
+    answer(shell, a, "task", "add", "one")
+    assert move(shell, a, pg_database, STANDFAST_CRASH_AT="move.after_commit").returncode == -9
+    elsewhere(a, "gone")
+    for record in (home / ".local/state/standfast/moves").iterdir():
+        record.unlink()
+    done = shell(a, "task", "list")
+    assert (done.returncode, "run the same command again" in done.stderr) == (1, True), done.stderr
+    assert error(shell, a, "db", "move", "pg", pg_database) == (78, "store_moved")
+    assert error(shell, a, "task", "list") == (78, "store_moved")
+    assert [task["title"] for task in answer(shell, pg_database, "task", "list")] == ["one"]
+
+
+def test_a_move_that_runs_elsewhere_is_left_alone(shell: Run, two: tuple[str, str], home: Path) -> None:
+    """002-11: while the mover lives, its lock is taken. Its process id says nothing here."""
+    a, b = two
+    answer(shell, a, "task", "add", "one")
+    assert move(shell, a, b, STANDFAST_CRASH_AT="move.after_mark").returncode == -9
+    elsewhere(a, os.uname().nodename)
+    with _mover(Target("postgres" if "://" in a else "sqlite", a)):
+        assert error(shell, a, "task", "add", "two") == (75, "store_moving")
+    assert shell(a, "task", "add", "two").returncode == 0
+
+
+def test_a_move_to_a_file_of_a_lost_host_is_not_undone(
+    shell: Run, home: Path, pg_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """002-11: only that machine knows whether the file is complete. A restored copy opens a gap instead."""
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("STANDFAST_REMEMBER")
+    answer(shell, pg_database, "task", "add", "one")
+    b = str(home / "b" / "standfast.db")
+    assert move(shell, pg_database, b, STANDFAST_CRASH_AT="move.after_mark").returncode == -9
+    elsewhere(pg_database, "gone")
+    done = shell(pg_database, "task", "add", "two")
+    assert (done.returncode, "a file of another machine" in done.stderr) == (1, True), done.stderr
+    plan = standfast.restore(url=pg_database, data_dir=home / "data")
+    assert shell(pg_database, "restore", "--here", "--confirm", plan.hash).returncode == 0
+    assert [task["title"] for task in answer(shell, pg_database, "task", "list")] == ["one"]
 
 
 def test_a_copy_taken_during_a_move_restores(home: Path, two: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

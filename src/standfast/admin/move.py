@@ -16,7 +16,8 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from itertools import zip_longest
 from typing import Any
 
 from standfast import crash, serial
@@ -27,7 +28,7 @@ from standfast.config.files import write as write_file
 from standfast.config.people import for_people
 from standfast.config.target import Target, state_dir
 from standfast.core import artifact_files, leases
-from standfast.core.leases import is_gone, this_process
+from standfast.core.leases import parse_process, this_process
 from standfast.core.progress import Progress
 from standfast.db import moved
 from standfast.db.contract import Caller, Engine, Tx
@@ -35,11 +36,12 @@ from standfast.db.moved import Moved
 from standfast.db.sql import load
 from standfast.db.sqlite.location import make_private
 from standfast.db.sqlite.move_aside import left
-from standfast.db.tables import OWN_META, Sum, Table, line
+from standfast.db.tables import OWN_META, Table
 from standfast.errors import Busy, Conflict, Corrupt, InvalidInput, NotFound, StorageError
 from standfast.models import Model
 
 SQL = load(__name__)
+REPORT_ROWS = 5000
 
 
 class Plan(Model):
@@ -61,7 +63,10 @@ class Plan(Model):
 
 
 def plan(settings: Settings, target: Target) -> Plan:
-    """What `move` would do now. Raises Conflict if the target has another store, NotFound if there is none to move."""
+    """What `move` would do now. An interrupted move of this store is finished or undone first.
+
+    Raises Conflict if the target has another store, NotFound if there is none to move.
+    """
     if settings.target.is_memory or target.is_memory:
         raise InvalidInput("a store in memory ends with its process", "standfast db move sqlite PATH")
     there = look(settings.target)
@@ -69,8 +74,8 @@ def plan(settings: Settings, target: Target) -> Plan:
         raise NotFound(f"there is no store at {settings.target.shown}", "standfast db")
     if "copy_of" in there.meta:
         raise Conflict(f"{settings.target.shown} is a read-only copy", "standfast restore promote")
-    if there.moved is not None and there.moved.state == "moved":
-        raise moved.moved_away(there.meta[moved.KEY])
+    if moved.KEY in there.meta:
+        resolve(settings, there.meta[moved.KEY], target)
     if target.location == settings.target.location:
         raise InvalidInput(f"the store is at {target.shown} already", "standfast db")
     stamp = str(SYSTEM.now_us())
@@ -96,32 +101,44 @@ def _aside(store_id: str, target: Target, stamp: str) -> str:
 @for_people("moves the store")
 def move(settings: Settings, target: Target, what: Plan, progress: Progress) -> None:
     """Do what the plan says. A person has been asked. Raises Conflict while a live process sends or runs something."""
-    there = look(settings.target)
-    if there is not None and there.moved is not None:
-        resolve(settings, there.meta[moved.KEY], target)
     mark = Moved("moving", target.shown, secrets.token_hex(16), this_process(SYSTEM))
-    _record(mark.token, target)
-    crash.point("move.before_mark")
-    try:
-        _change(settings, lambda tx: _marked(tx, mark))
-    except (Busy, Conflict):  # nothing was written
+    with _mover(settings.target) as check:
+        _record(mark.token, target)
+        crash.point("move.before_mark")
+        try:
+            _change(settings, lambda tx: _marked(tx, mark))
+        except (Busy, Conflict):  # nothing was written
+            _forget(mark.token)
+            raise
+        crash.point("move.after_mark")
+        try:
+            with _reading(settings.target) as source:
+                _load(source, settings.target, target, what, mark.token, check, progress)
+        except BaseException:
+            with suppress(StorageError):
+                _settle(settings, target, mark)
+            raise
+        crash.point("move.after_commit")
+        _change(settings, lambda tx: _sealed(tx, mark))
+        crash.point("move.after_seal")
         _forget(mark.token)
-        raise
-    crash.point("move.after_mark")
-    try:
-        with _reading(settings.target) as source:
-            _load(source, settings.target, target, what, mark.token, progress)
-    except BaseException:
-        with suppress(StorageError):
-            _settle(settings, target, mark)
-        raise
-    crash.point("move.after_commit")
-    _change(settings, lambda tx: _sealed(tx, mark))
-    crash.point("move.after_seal")
-    _forget(mark.token)
 
 
 # -- the mark of the source ---------------------------------------------------------------------------
+
+
+def _mover(target: Target) -> AbstractContextManager[Callable[[], None]]:
+    """The lock that the process which moves this store holds. Raises Busy if that is another process, which lives.
+
+    Call the yielded function right before the target is committed. It raises StorageError if the lock was lost.
+    """
+    if target.engine == "postgres":
+        from standfast.db.postgres import moving as server
+
+        return server.mover(target.location)
+    from standfast.db.sqlite import moving
+
+    return moving.mover(target.location)
 
 
 def _change(settings: Settings, body: Callable[[Tx], None]) -> None:
@@ -153,14 +170,14 @@ def _marked(tx: Tx, mark: Moved) -> None:
 
 
 def _sealed(tx: Tx, mark: Moved) -> None:
-    tx.run(SQL.set_mark, value=mark._replace(state="moved").dumps())
+    tx.run(SQL.seal, mark=mark.dumps(), value=mark._replace(state="moved").dumps())
 
 
 def _settle(settings: Settings, target: Target, mark: Moved) -> bool:
     """Ask the target: it has the token, so the source is sealed; or it has not, and the mark is removed."""
     there = look(settings.target)
     done = there is not None and complete(target, there.store_id, mark.token)
-    _change(settings, lambda tx: _sealed(tx, mark) if done else tx.run(SQL.remove_mark))
+    _change(settings, lambda tx: _sealed(tx, mark) if done else tx.run(SQL.remove_mark, mark=mark.dumps()))
     _forget(mark.token)
     return done
 
@@ -168,13 +185,16 @@ def _settle(settings: Settings, target: Target, mark: Moved) -> bool:
 def complete(target: Target, store_id: str, token: str) -> bool:
     """Whether the store is at the target: it has the token, or is in use there and so was not moved away since.
 
-    Waits until no transaction of the move can commit any more.
+    When it returns False, no process can complete the move any more.
     """
     if target.engine == "postgres":
         from standfast.db.postgres import moving as server
 
         meta = server.meta(target.location)
     else:
+        from standfast.db.sqlite import moving
+
+        moving.forget(target.location)
         found = look(target)
         meta = found.meta if found is not None else {}
     return token in meta.get(moved.TOKEN, "").split(",") or (meta.get("store_id") == store_id and moved.KEY not in meta)
@@ -184,18 +204,35 @@ def resolve(settings: Settings, text: str, known: Target | None = None) -> None:
     """A store with a mark was opened: finish or undo the move of a dead process. Raises if the store moved, moves
     now, or its target cannot be asked. `known` is a place that may be its target."""
     mark = moved.loads(text)
-    if mark.state == "moving" and is_gone(mark.holder, SYSTEM):
-        target = _recorded(mark.token) or known
-        if target is None or target.shown != mark.to:
-            raise StorageError(
-                f"a move of this store to {mark.to} was interrupted, and that place is not known here",
-                "run the same command again, on the machine that moved it: standfast db move",
-                code="store_moving",
-            )
-        if not _settle(settings, target, mark):
-            return
-        mark = mark._replace(state="moved")
-    raise moved.moved_away(mark.dumps())
+    if mark.state == "moved":
+        raise moved.moved_away(text)
+    try:
+        with _mover(settings.target):
+            done = _settle(settings, _target_of(mark, known), mark)
+    except Busy as error:
+        raise (moved.moved_away(text) if error.code == "store_moving" else error) from None
+    if done:
+        raise moved.moved_away(mark._replace(state="moved").dumps())
+
+
+def _target_of(mark: Moved, known: Target | None) -> Target:
+    """The target of a move whose process died. Raises StorageError if this process cannot ask it."""
+    target = _recorded(mark.token) or known
+    if target is None or target.shown != mark.to:
+        hint = "run the same command again: standfast db move"
+        fact = "that place is not known here"
+    elif target.engine == "sqlite" and not _is_this_machine(mark.holder):
+        hint = "run the same command there; if that machine is lost: standfast restore --here"
+        fact = f"that is a file of another machine ({leases.holder_text(mark.holder)} made it)"
+    else:
+        return target
+    raise StorageError(f"a move of this store to {mark.to} was interrupted, and {fact}", hint, code="store_moving")
+
+
+def _is_this_machine(holder: str) -> bool:
+    """The host name changes when a container is replaced, and the boot id when the machine restarts."""
+    there, here = parse_process(holder), parse_process(this_process(SYSTEM))
+    return there is not None and here is not None and (there.host == here.host or there.boot == here.boot)
 
 
 def _path(token: str) -> str:
@@ -240,13 +277,15 @@ def _reading(target: Target) -> Iterator[Any]:
             yield file
 
 
-def _load(source: Any, old: Target, target: Target, what: Plan, token: str, progress: Progress) -> None:
+def _load(
+    source: Any, old: Target, target: Target, what: Plan, token: str, check: Callable[[], None], progress: Progress
+) -> None:
     """Bring every row and artifact to the target, compare, and make them visible in one step."""
-    sums: dict[str, Sum] = {}
     bounds = ",".join(part for part in (source.meta.get("settled_seq", ""), str(what.seq)) if part and part != "0")
     tokens = [*filter(None, source.meta.get(moved.TOKEN, "").split(",")), token]
     meta = {moved.TOKEN: ",".join(tokens), "settled_seq": bounds}
-    rows = _counted(source, sums, what.rows, progress)
+    loaded = _counted("moving rows", what.rows, progress)
+    rows = ((table, loaded(carried(source, table))) for table in source.tables)
     schema = int(source.meta.get("schema_version") or source.schema)
     if target.engine == "postgres":
         from standfast.db.postgres import moving as server
@@ -254,7 +293,8 @@ def _load(source: Any, old: Target, target: Target, what: Plan, token: str, prog
         with server.loading(target.location, schema, rows, meta, what.aside) as made:
             for digest in source.artifacts:
                 made.put_artifact(digest, _blocks(source, old, digest))
-            _compare(sums, made)
+            _compare(source, made, _counted("comparing rows", what.rows, progress))
+            check()
             crash.point("move.before_commit")
         return
     from standfast.db.sqlite import moving
@@ -265,7 +305,8 @@ def _load(source: Any, old: Target, target: Target, what: Plan, token: str, prog
         if not artifact_files.is_sound(root, digest, size_bytes):
             artifact_files.keep(root, digest, _blocks(source, old, digest), SYSTEM.now_us())
     with moving.loading(target.location, schema, rows, meta, what.aside) as made:
-        _compare(sums, made)
+        _compare(source, made, _counted("comparing rows", what.rows, progress))
+        check()
         crash.point("move.before_commit")
 
 
@@ -277,49 +318,39 @@ def _blocks(source: Any, old: Target, digest: str) -> Iterator[bytes]:
         yield from artifact_files.read(artifact_files.directory(old.location), digest, source.artifacts[digest])
 
 
-def _counted(
-    source: Any, sums: dict[str, Sum], total: int, progress: Progress
-) -> Iterator[tuple[Table, Iterator[list[Any]]]]:
+def carried(store: Any, table: Table) -> Iterator[Any]:
+    """The rows of a table that a move takes along: all but what `meta` says of one engine or of the moves."""
+    rows: Iterator[Any] = store.rows(table)
+    if table.name == "meta":
+        return (row for row in rows if row[0] not in (*OWN_META, moved.KEY, moved.TOKEN))
+    return rows
+
+
+def _counted(doing: str, total: int, progress: Progress) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Report the progress over the rows of all tables, each `REPORT_ROWS`."""
     done = 0
 
-    def counted(table: Table) -> Iterator[list[Any]]:
+    def counted(rows: Iterator[Any]) -> Iterator[Any]:
         nonlocal done
-        own = sums[table.name] = Sum()
-        for row in source.rows(table):
-            same = normal(table, row)
-            if same is not None:
-                own.add(line(same))
-                yield same
+        for row in rows:
+            yield row
             done += 1
-            if done % 5000 == 0:
-                progress("moving rows", done, total)
+            if done % REPORT_ROWS == 0:
+                progress(doing, done, total)
 
-    for table in source.tables:
-        yield table, counted(table)
-
-
-def normal(table: Table, row: Any) -> list[Any] | None:
-    """A row as both engines have it: no transaction number is 0, and facts of one engine alone are left out."""
-    values = list(row)
-    if table.name == "event":
-        at = table.columns.index("xid")
-        values[at] = int(values[at] or 0)
-    if table.name == "meta" and values[0] in (*OWN_META, moved.KEY, moved.TOKEN):
-        return None
-    return values
+    return counted
 
 
-def _compare(sums: dict[str, Sum], made: Any) -> None:
-    """Read the target back. Raises Corrupt if a table differs; then nothing has moved."""
+def _compare(source: Any, made: Any, counted: Callable[[Iterator[Any]], Iterator[Any]]) -> None:
+    """Read every row of the source and of the target again, both in the order of the key, and compare all values.
+
+    Raises Corrupt naming the first row that differs; then nothing has moved.
+    """
     for table in made.tables:
-        found = Sum()
-        for row in made.rows(table):
-            same = normal(table, row)
-            if same is not None:
-                found.add(line(same))
-        if (found.rows, found.hash) != (sums[table.name].rows, sums[table.name].hash):
-            raise Corrupt(
-                f"table {table.name} has {found.rows} rows in the target and {sums[table.name].rows} in the source, "
-                "or other values: nothing was moved",
-                "standfast doctor",
-            )
+        pairs = zip_longest(counted(carried(source, table)), carried(made, table))
+        for n, (wanted, found) in enumerate(pairs, start=1):
+            if wanted != found:
+                raise Corrupt(
+                    f"row {n} of table {table.name} differs between the source and the target: nothing was moved",
+                    "standfast doctor",
+                )

@@ -13,8 +13,11 @@ SELECT value FROM meta WHERE key = 'moved'
 -- name: set_mark
 INSERT INTO meta (key, value) VALUES ('moved', :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value
 
+-- name: seal
+UPDATE meta SET value = :value WHERE key = 'moved' AND value = :mark
+
 -- name: remove_mark
-DELETE FROM meta WHERE key = 'moved'
+DELETE FROM meta WHERE key = 'moved' AND value = :mark
 
 -- name: sending
 SELECT {columns:effect} FROM effect

@@ -36,6 +36,14 @@ def loads(text: str) -> Moved:
     return Moved(**json.loads(text))
 
 
+def another_mover() -> Busy:
+    return Busy(
+        "another process moves this store",
+        "nothing was written; try again when `standfast db move` has ended",
+        code="store_moving",
+    )
+
+
 def moved_away(text: str) -> StorageError:
     """The error for a write into a store that moves or moved."""
     found = loads(text)

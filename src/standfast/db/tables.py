@@ -19,7 +19,6 @@ from standfast.db.catalogue import parts, wanted
 from standfast.db.migrations import MIGRATIONS, ddl
 from standfast.db.migrations.migration import Migration
 from standfast.errors import Corrupt
-from standfast.serial.digests import sha256
 
 ROLES = {
     "record": """
@@ -54,14 +53,17 @@ class Table(NamedTuple):
 class Sum:
     """Rows of one table, counted and hashed in any order."""
 
-    __slots__ = ("_sum", "rows")
+    __slots__ = ("_sha256", "_sum", "rows")
 
     def __init__(self) -> None:
+        from hashlib import sha256  # OpenSSL's: four times as fast as CPython's own
+
         self.rows = self._sum = 0
+        self._sha256 = sha256
 
     def add(self, line: bytes) -> None:
         self.rows += 1
-        self._sum = (self._sum + int.from_bytes(sha256(line).digest())) % _HASH_MODULUS
+        self._sum = (self._sum + int.from_bytes(self._sha256(line).digest())) % _HASH_MODULUS
 
     @property
     def hash(self) -> str:
@@ -174,14 +176,19 @@ def _key(definitions: Iterable[str]) -> tuple[str, ...]:
 
 def line(row: Sequence[object]) -> bytes:
     """One row as JSON; bytes are `{"bytes": base64}`. Both engines give the same line for the same row."""
-    return json.dumps([plain(value) for value in row], ensure_ascii=False, separators=(",", ":")).encode()
+    return _encode(row).encode()
 
 
 def plain(value: object) -> object:
-    """A value of a column as JSON says it."""
-    if isinstance(value, bytes | memoryview):
-        return {"bytes": b64encode(value).decode()}
-    return value
+    """A value of a column in JSON: bytes become `{"bytes": base64}`."""
+    return _bytes(value) if isinstance(value, bytes | memoryview) else value
+
+
+def _bytes(value: bytes | memoryview) -> dict[str, str]:
+    return {"bytes": b64encode(value).decode()}
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_bytes).encode
 
 
 def from_plain(value: Any) -> Any:

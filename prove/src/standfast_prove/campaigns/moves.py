@@ -283,10 +283,8 @@ def _hashes(target: config.Target) -> dict[str, list[Any]]:
     with moving._reading(target) as source:
         for table in source.tables:
             own = Sum()
-            for row in source.rows(table):
-                same = moving.normal(table, row)
-                if same is not None:
-                    own.add(line(same))
+            for row in moving.carried(source, table):
+                own.add(line(row))
             found[table.name] = [own.rows, own.hash]
     return found
 

@@ -15,7 +15,7 @@ from standfast.db.postgres.address import Address
 from standfast.db.postgres.connect import connect
 from standfast.db.postgres.driver import psycopg
 from standfast.db.postgres.faults import spoken
-from standfast.db.tables import Table, carried, up_to
+from standfast.db.tables import Table, carried, rules, up_to
 from standfast.errors import Conflict
 
 if TYPE_CHECKING:
@@ -61,19 +61,20 @@ class Snapshot:
 
 
 def rows_of(connection: psycopg.Connection[Any], table: Table) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table in the order of its key."""
+    """The rows of a table in the order of its key. SQLite has the same order."""
     columns = ", ".join(_READ.get((table.name, column), column) for column in table.columns)
-    text = f"SELECT {columns} FROM {table.name} ORDER BY {', '.join(table.key)}"
-    yield from _stream(connection, text, (), ROWS_PER_TRIP)
+    types = rules(table.name)
+    key = ", ".join(f'{name} COLLATE "C"' if types[name].type == "TEXT" else name for name in table.key)
+    yield from _stream(connection, f"SELECT {columns} FROM {table.name} ORDER BY {key}", (), ROWS_PER_TRIP)
 
 
 def _stream(
     connection: psycopg.Connection[Any], text: str, params: tuple[str, ...], together: int
 ) -> Iterator[tuple[Any, ...]]:
     with connection.cursor(name="standfast_copy") as cursor:
-        cursor.itersize = together
         cursor.execute(text.encode(), params)
-        yield from cursor
+        while rows := cursor.fetchmany(together):
+            yield from rows
 
 
 @contextmanager
@@ -103,7 +104,7 @@ def snapshot(url: str) -> Iterator[Snapshot]:
 
 @contextmanager
 def loading(
-    url: str, schema: int, rows: Iterable[tuple[Table, Iterator[list[Any]]]], copy_id: str, aside: str = ""
+    url: str, schema: int, rows: Iterable[tuple[Table, Iterator[Any]]], copy_id: str, aside: str = ""
 ) -> Iterator[psycopg.Connection[Any]]:
     """Make a store of the rows of a copy, in one transaction that ends with the block.
 

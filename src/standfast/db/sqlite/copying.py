@@ -190,7 +190,7 @@ def carry_over(path: str, old: str, lacking: str, texts: Iterable[str]) -> int |
         return None
 
 
-def load(path: str, schema: int, rows: Iterable[tuple[Table, Iterator[list[Any]]]]) -> None:
+def load(path: str, schema: int, rows: Iterable[tuple[Table, Iterator[Any]]]) -> None:
     """Make the file `path` of the rows of a copy, in one transaction. Triggers come last, because they would make the
     inserts 5 times slower.
     """

@@ -21,7 +21,7 @@ from standfast.db.sqlite.wal import SIDE_FILES
 from standfast.errors import Busy
 
 LOCK_WAIT_S = 30.0
-SUFFIXES = ("", "-wal", "-shm", ".bell", ".unsynced", ".unsynced.healing", ".lock")
+SUFFIXES = ("", "-wal", "-shm", ".bell", ".unsynced", ".unsynced.healing", ".mover", ".lock")
 """The database and its side files, in the order in which they are moved."""
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import apsw
 
+from standfast.db.moved import another_mover
 from standfast.db.sqlite import copying, migrate
 from standfast.db.sqlite.location import make_private
+from standfast.db.sqlite.lock import FileLock
 from standfast.db.sqlite.move_aside import swap
 from standfast.db.tables import Table, carried
 
@@ -27,7 +29,9 @@ class Snapshot:
         self.artifacts: dict[str, int] = dict(connection.execute(sizes))
 
     def rows(self, table: Table) -> Iterator[Any]:
-        text = f"SELECT {', '.join(table.columns)} FROM {table.name} ORDER BY {', '.join(table.key)}"
+        """The rows in the order of the key. A row that was written on SQLite has no transaction id: it is read as 0."""
+        columns = ("COALESCE(xid, 0)" if column == "xid" else column for column in table.columns)
+        text = f"SELECT {', '.join(columns)} FROM {table.name} ORDER BY {', '.join(table.key)}"
         yield from self._connection.execute(text)
 
     def count(self, table: Table) -> int:
@@ -44,16 +48,36 @@ def snapshot(path: str) -> Iterator[Snapshot]:
 
 
 @contextmanager
+def mover(path: str) -> Iterator[Callable[[], None]]:
+    """Hold the lock of the process that moves the store at `path`. The kernel releases it when that process dies.
+
+    Raises Busy if another process holds it. The yielded function exists for PostgreSQL, whose lock can be lost.
+    """
+    lock = FileLock(path + ".mover")
+    try:
+        if not lock.take():
+            raise another_mover()
+        yield lambda: None
+    finally:
+        lock.close()
+
+
+def forget(path: str) -> None:
+    """Remove the unfinished file of a move to `path`: after that, a move that still runs cannot complete."""
+    with suppress(FileNotFoundError):
+        os.unlink(f"{path}.moving")
+
+
+@contextmanager
 def loading(
-    path: str, schema: int, rows: Iterable[tuple[Table, Iterator[list[Any]]]], meta: dict[str, str], aside: str
+    path: str, schema: int, rows: Iterable[tuple[Table, Iterator[Any]]], meta: dict[str, str], aside: str
 ) -> Iterator[Snapshot]:
     """Make the file `path` of these rows. The file gets its name when the block ends without an error. `aside` is a
     directory for an existing store, which moved away before.
     """
     make_private(os.path.dirname(path))
+    forget(path)  # a move that was killed left it
     incoming = f"{path}.moving"
-    if os.path.lexists(incoming):
-        os.unlink(incoming)  # a move that was killed
     os.close(os.open(incoming, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     copying.load(incoming, schema, rows)
     copying.put_meta(incoming, meta)
