@@ -10,8 +10,8 @@ import apsw
 import pytest
 
 import standfast
-from standfast.db.sqlite import engine as sqlite_engine
 from standfast.db.sqlite import readers
+from standfast.db.sqlite.open_store import OpenStore
 from standfast.serial import PAYLOAD_COLUMNS
 
 DENIED = {tuple(name.split(".")) for name in PAYLOAD_COLUMNS}
@@ -60,15 +60,15 @@ def blind(engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
         name = sf.engine.name
     url = engine_url if name == "sqlite" else role_without_payloads(engine_url)
     if name == "sqlite":
-        monkeypatch.setattr(sqlite_engine.SqliteEngine, "_connect", denying(sqlite_engine.SqliteEngine._connect))
+        monkeypatch.setattr(OpenStore, "connect", denying(OpenStore.connect))
         monkeypatch.setattr(readers, "reads_only", deny_payloads)
     with standfast.open(url, data_dir=tmp_path / "data") as sf:
         yield sf
 
 
-def denying(connect: Callable[[sqlite_engine.SqliteEngine], apsw.Connection]) -> Callable[..., apsw.Connection]:
-    def connected(engine: sqlite_engine.SqliteEngine) -> apsw.Connection:
-        connection = connect(engine)
+def denying(connect: Callable[[OpenStore], apsw.Connection]) -> Callable[..., apsw.Connection]:
+    def connected(store: OpenStore) -> apsw.Connection:
+        connection = connect(store)
         connection.authorizer = deny_payloads
         return connection
 

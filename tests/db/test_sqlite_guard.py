@@ -357,7 +357,7 @@ def test_a_process_that_writes_once_checkpoints_a_long_log(
     for n in range(30):
         with standfast.open(path, data_dir=tmp_path) as sf:
             put(sf, f"k-{n}", "x" * 3000)
-            frames.append(sf.engine._files.frames())  # type: ignore[attr-defined]
+            frames.append(sf.engine._store.files.frames())  # type: ignore[attr-defined]
     assert max(frames[1:]) < 60
     assert sorted(frames) != frames
 

@@ -342,7 +342,7 @@ def test_closing_gives_up_at_its_timeout_while_another_process_keeps_the_lock(
         engine.write(inserting("k-late"), sf._store.caller)
     lock.close()
     end = time.monotonic() + 30
-    while engine._opened:  # type: ignore[attr-defined]
+    while engine._store.is_open():  # type: ignore[attr-defined]
         assert time.monotonic() < end, "the files are still open"
         os.sched_yield()
     set_limit("DEADLINE_S", 30.0, change=monkeypatch.setattr)
@@ -428,7 +428,7 @@ def fork_and_roll_back(path: str) -> None:
     except ValueError:
         os.write(1, f"left {engine.connection.in_transaction}\n".encode())
         try:
-            engine.rollback()
+            engine._commits.rollback()
         except standfast.StorageError as error:
             os.write(1, f"rollback {error.code} {engine.connection.in_transaction}\n".encode())
         os._exit(0)

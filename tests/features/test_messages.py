@@ -408,20 +408,20 @@ def steps_of_sqlite(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """What the virtual machine of SQLite did, statement by statement."""
     import apsw
 
-    from standfast.db.sqlite.engine import SqliteEngine
+    from standfast.db.sqlite.open_store import OpenStore
 
     done: list[int] = []
-    connect = SqliteEngine._connect
+    connect = OpenStore.connect
 
-    def traced(engine: SqliteEngine) -> apsw.Connection:
-        connection = connect(engine)
+    def traced(store: OpenStore) -> apsw.Connection:
+        connection = connect(store)
         connection.trace_v2(
             apsw.SQLITE_TRACE_PROFILE, lambda told: done.append(told["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"])
         )
         return connection
 
     with monkeypatch.context() as patch:
-        patch.setattr(SqliteEngine, "_connect", traced)
+        patch.setattr(OpenStore, "connect", traced)
         yield done
 
 

@@ -1,7 +1,6 @@
-"""The cellar: the only place that knows SQLite or PostgreSQL.
+"""The database: the only package that knows SQLite or PostgreSQL.
 
-`contract` says what an engine offers and what a method's body may use; `sql` reads the
-statements that stand beside each feature; `migrations` is the ordered history of the schema;
-`sqlite/` and `postgres/` are the two engines; `store` binds one of them to a caller.
-Driver errors are translated here and nowhere else.
+`contract` defines the methods of an engine and of a transaction. `sql` reads the `.sql` file beside each feature.
+`migrations` is the ordered history of the schema. `sqlite/` and `postgres/` are the two engines. `store` binds an
+engine to a caller. Only this package translates driver errors.
 """

@@ -351,19 +351,19 @@ def _deny(patch: Patching) -> None:
     import apsw
 
     from standfast.db.sqlite import readers
-    from standfast.db.sqlite.engine import SqliteEngine
+    from standfast.db.sqlite.open_store import OpenStore
 
     def authorize(action: int, table: str | None, column: str | None, *_: str | None) -> int:
         denied = action == apsw.SQLITE_READ and (table, column) in DENIED
         return apsw.SQLITE_DENY if denied else apsw.SQLITE_OK
 
-    def connect(engine: SqliteEngine) -> apsw.Connection:
-        connection = before(engine)
+    def connect(store: OpenStore) -> apsw.Connection:
+        connection = before(store)
         connection.authorizer = authorize
         return connection
 
-    before: Callable[[SqliteEngine], apsw.Connection] = SqliteEngine._connect
-    patch.setattr(SqliteEngine, "_connect", connect)
+    before: Callable[[OpenStore], apsw.Connection] = OpenStore.connect
+    patch.setattr(OpenStore, "connect", connect)
     patch.setattr(readers, "reads_only", authorize)
 
 

@@ -14,9 +14,10 @@ from standfast import crash
 from standfast.core import journal, leases
 from standfast.db.contract import Tx
 from standfast.db.migrations import MIGRATIONS, ddl
-from standfast.db.sqlite import engine, forks, migrate, wal
-from standfast.db.sqlite.engine import SqliteEngine
+from standfast.db.sqlite import forks, migrate, open_store, wal
+from standfast.db.sqlite.group_commit import GroupCommit
 from standfast.db.sqlite.lock import FileLock
+from standfast.db.sqlite.open_store import OpenStore
 from standfast.db.sqlite.tx import SqliteTx
 from standfast.db.sqlite.writer import Writer
 from standfast_prove.mutants.patching import Mutant, Setter, both, reworded, swapped, without
@@ -29,17 +30,18 @@ def committed_by_the_next(m: Setter) -> None:
     """The rows are visible to this process only; no other process ever sees the last of them."""
 
     def begin(self: Any) -> None:
-        if self.connection.in_transaction:
-            self.connection.execute("COMMIT")
-        self.connection.execute("BEGIN IMMEDIATE")
+        connection = self._store.connection
+        if connection.in_transaction:
+            connection.execute("COMMIT")
+        connection.execute("BEGIN IMMEDIATE")
 
-    m.setattr(SqliteEngine, "begin", begin)
-    m.setattr(SqliteEngine, "finish", lambda self: crash.point("commit.before_commit"))
+    m.setattr(GroupCommit, "begin", begin)
+    m.setattr(GroupCommit, "finish", lambda self: crash.point("commit.before_commit"))
 
 
 def committed_instead(self: Any) -> None:
-    if self.connection.in_transaction:
-        self.connection.execute("COMMIT")
+    if self._store.connection.in_transaction:
+        self._store.connection.execute("COMMIT")
 
 
 def not_taken_back(self: Any, batch: Any) -> Any:
@@ -47,7 +49,7 @@ def not_taken_back(self: Any, batch: Any) -> Any:
     self.begin()
     for body in batch:
         try:
-            body.result = body.function(SqliteTx(self.cursor, body.caller))
+            body.result = body.function(SqliteTx(self._store.cursor, body.caller))
         except Exception as error:  # noqa: BLE001  as the engine does
             body.error = error
     self.finish()
@@ -91,7 +93,7 @@ def migrated_unlocked(m: Setter) -> None:
         migrate.protect(connection)
 
     m.setattr(migrate, "migrate", decided_before)
-    m.setattr(SqliteEngine, "_open_under_lock", lambda self, *args: self._open(*args))
+    m.setattr(OpenStore, "_open_under_lock", lambda self: self._open())
 
 
 def in_two(apply: Any) -> Any:
@@ -140,7 +142,7 @@ MUTANTS: dict[str, Mutant] = {
     "synchronous off": Mutant(
         "SQLite does not sync the database at a checkpoint",
         "campaign power",
-        swapped(engine, "_PRAGMAS", lambda text: text.replace("synchronous=NORMAL", "synchronous=OFF")),
+        swapped(open_store, "_PRAGMAS", lambda text: text.replace("synchronous=NORMAL", "synchronous=OFF")),
         _FEW,
     ),
     "a failed sync is retried": Mutant(
@@ -149,20 +151,20 @@ MUTANTS: dict[str, Mutant] = {
     "the WAL is not rewritten after a failed sync": Mutant(
         "the next process reads a WAL that is not on disk",
         "campaign power-failing",
-        without(SqliteEngine, "_heal"),
+        without(OpenStore, "_heal"),
         _FEW,
     ),
     "acknowledged before COMMIT": Mutant("COMMIT runs with the next write", "sweep core:Writes", committed_by_the_next),
     "a failed write is committed": Mutant(
         "ROLLBACK is replaced by COMMIT",
         "campaign torture",
-        swapped(SqliteEngine, "rollback", lambda _: committed_instead),
+        swapped(GroupCommit, "rollback", lambda _: committed_instead),
         _SECONDS,
     ),
     "a failed write stays in its group commit": Mutant(
         "its rows are committed with the writes of other callers",
         "campaign torture",
-        swapped(SqliteEngine, "_run_apart", lambda _: not_taken_back),
+        swapped(GroupCommit, "_run_apart", lambda _: not_taken_back),
         _SECONDS,
     ),
     "no guard of the locks": Mutant(
@@ -219,7 +221,7 @@ MUTANTS: dict[str, Mutant] = {
     "the WAL is deleted at close": Mutant(
         "rows that no checkpoint has copied are lost",
         "sweep core:Writes",
-        swapped(SqliteEngine, "_close", deletes_the_log),
+        swapped(OpenStore, "close", deletes_the_log),
     ),
     "migrated without a lock": Mutant(
         "two processes run the same migration", "campaign boot-old", migrated_unlocked, {"rounds": 5}

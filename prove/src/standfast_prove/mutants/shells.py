@@ -9,7 +9,7 @@ from standfast import modules
 from standfast.admin import doctor
 from standfast.db import catalogue
 from standfast.db.postgres.wire import Wire
-from standfast.db.sqlite import engine, integrity, library
+from standfast.db.sqlite import integrity, library, open_store
 from standfast.errors import ApprovalRequired
 from standfast.interchange.hooks import spool
 from standfast.ledger import gate_patterns
@@ -94,7 +94,7 @@ MUTANTS: dict[str, Mutant] = {
     "deleted text stays in the file": Mutant(
         "secure_delete is off",
         "check deleted_text",
-        swapped(engine, "_PRAGMAS", lambda text: text.replace("secure_delete=ON", "secure_delete=OFF")),
+        swapped(open_store, "_PRAGMAS", lambda text: text.replace("secure_delete=ON", "secure_delete=OFF")),
     ),
     "a long command passes every gate": Mutant(
         "a command over the size limit is allowed",

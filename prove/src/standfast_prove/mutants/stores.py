@@ -7,7 +7,7 @@ from typing import Any
 from standfast import handle
 from standfast.core import journal
 from standfast.db import store, store_memory
-from standfast.db.sqlite import engine, location, wal
+from standfast.db.sqlite import group_commit, location, wal
 from standfast.db.store import Store
 from standfast_prove.mutants.patching import Mutant, both, swapped, without
 
@@ -62,7 +62,7 @@ MUTANTS: dict[str, Mutant] = {
     "lost rows are not noticed": Mutant(
         "a handle continues although rows that it acknowledged are gone",
         "check lost_rows",
-        both(without(store, "refuse_lost"), without(engine, "refuse_lost")),
+        both(without(store, "refuse_lost"), without(group_commit, "refuse_lost")),
     ),
     "an older state is not noticed": Mutant(
         "a handle continues in a store that lost the effect of another process",
@@ -76,7 +76,7 @@ MUTANTS: dict[str, Mutant] = {
             without(Store, "note"),
             swapped(store_memory.Memory, "seq", lambda _: lambda self: 0),
             without(store, "refuse_lost"),
-            without(engine, "refuse_lost"),
+            without(group_commit, "refuse_lost"),
         ),
         _acts("unlink wal"),
     ),
