@@ -1868,7 +1868,7 @@ class AsyncImports:
     ) -> builtins.list[standfast.interchange.imports.Source]:
         """List the files that were read: their state, their size, and how many messages they had."""
     async def raw(self, message_id: str) -> str:
-        """The record a message came from, as it stood in the file, redacted."""
+        """The original record of an imported message, redacted."""
     async def run(
         self,
         agent: str,
@@ -1878,9 +1878,7 @@ class AsyncImports:
         dry_run: bool = ...,
         progress: standfast.core.progress.Progress | None = ...,
     ) -> standfast.interchange.imports.Report:
-        """Import new records from the transcripts of `agent`; from all of them, or from `path`."""
-    async def tally(self, seq: int) -> dict[str, int]:
-        """The counts of one source: tool calls with and without an answer, responses and their tokens."""
+        """Import new records from the transcripts of `agent`: from all of them, or from `path`."""
     async def text(
         self,
         directory: str | os.PathLike[str],
@@ -1889,7 +1887,7 @@ class AsyncImports:
         theirs: bool = ...,
         progress: standfast.core.progress.Progress = ...,
     ) -> TextImport:
-        """Compare a text export with the store; with `commit`, take what its files changed since the last export."""
+        """Compare a text export with the store. With `commit`, import its changes since the last export."""
 
 @type_check_only
 class AsyncJournal:

@@ -26,6 +26,18 @@ pytestmark = pytest.mark.skipif(not EXPECTED, reason=f"NO SAMPLES at {SAMPLES}: 
 COUNTED = ("lines", "records", "bad", "multi_object_lines", "types", "compactions", "sidechain", "error_results")
 LISTED = ("versions", "sessions", "agent_ids")
 TALLIED = ("tool_calls", "tool_results", "unanswered_calls", "orphan_results")
+TALLY = """
+SELECT (SELECT COUNT(*) FROM tool_call WHERE import_seq = :seq AND called_us IS NOT NULL) AS tool_calls,
+       (SELECT COUNT(*) FROM tool_call WHERE import_seq = :seq AND answered_us IS NOT NULL) AS tool_results,
+       (SELECT COUNT(*) FROM tool_call
+        WHERE import_seq = :seq AND called_us IS NOT NULL AND answered_us IS NULL) AS unanswered_calls,
+       (SELECT COUNT(*) FROM tool_call WHERE import_seq = :seq AND called_us IS NULL) AS orphan_results,
+       count(*) AS api_responses, COALESCE(SUM(input_tokens), 0) AS input_tokens,
+       COALESCE(SUM(cached_input_tokens), 0) AS cached_input_tokens,
+       COALESCE(SUM(cache_write_tokens), 0) AS cache_write_tokens,
+       COALESCE(SUM(output_tokens), 0) AS output_tokens, COALESCE(SUM(reasoning_tokens), 0) AS reasoning_tokens
+FROM usage WHERE import_seq = :seq
+"""
 
 
 def of(agent: str) -> dict[str, dict[str, Any]]:
@@ -40,7 +52,8 @@ def one(report: Report) -> Imported:
 def tallied(sf: standfast.Standfast, name: str) -> dict[str, int]:
     path = str(SAMPLES / name)
     (source,) = [source for source in sf.imports.list(limit=1000) if source.path == path]
-    return sf.imports.tally(source.seq)
+    (found,) = sf.rows(TALLY, {"seq": source.seq})
+    return {name: int(value) for name, value in found.items()}
 
 
 def differences(expected: dict[str, Any], found: Imported, tally: dict[str, int]) -> dict[str, tuple[Any, Any]]:

@@ -337,6 +337,17 @@ def _action(command: str, tool: str, by: str, compensate: str, cannot: str, look
 
 
 _TWICE = "without a marker: whose text it is, if another program has written the same one since"
+_COMMENT = _action(
+    "pr comment",
+    "github.comment",
+    "the number, and a marker in the text; without one, the text and the time",
+    "delete the comment",
+    _TWICE,
+    "issues/{number}/comments",
+    parse=_parse_comment,
+    before=_before_number,
+    find=_find_comment,
+)
 ACTIONS = (
     _action(
         "pr create",
@@ -360,28 +371,8 @@ ACTIONS = (
         before=_before_number,
         find=_find_merge,
     ),
-    _action(
-        "pr comment",
-        "github.comment",
-        "the number, and a marker in the text; without one, the text and the time",
-        "delete the comment",
-        _TWICE,
-        "issues/{number}/comments",
-        parse=_parse_comment,
-        before=_before_number,
-        find=_find_comment,
-    ),
-    _action(
-        "issue comment",
-        "github.comment",
-        "the number, and a marker in the text; without one, the text and the time",
-        "delete the comment",
-        _TWICE,
-        "issues/{number}/comments",
-        parse=_parse_comment,
-        before=_before_number,
-        find=_find_comment,
-    ),
+    _COMMENT,
+    _COMMENT._replace(name="gh issue comment", commands=("gh issue comment",)),
     _action(
         "issue create",
         "github.open_issue",

@@ -397,7 +397,7 @@ class Hearing:
                     store, rows, asked_now, session_id, self._decided(), self.watch.late, can_ask=can_ask
                 )
                 if gate is not None:
-                    hooks.ask(self.heard, gate.id, gate.pattern)
+                    hooks.prompted(self.heard, gate, "asked")
                     self.question = judge.question(gate)
         except judge.Refusal as refusal:
             hooks.hold(self.heard, refusal.gate.id, refusal.gate.pattern)

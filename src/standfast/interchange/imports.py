@@ -1,10 +1,9 @@
-"""`sf.imports`: transcripts of coding agents, and sessions kept elsewhere, brought into the record.
+"""`sf.imports`: copy transcripts of coding agents, and other sessions, into the store.
 
-Streaming: a source is read in pieces of four megabytes, and each piece is one transaction that also moves
-the place up to which the source is read. Killed anywhere, the next run continues at that cursor; run
-again with nothing new, it writes nothing. A source that takes longer than ten minutes is left where it
-is, with a note; the next run continues there. Nothing is ever deleted at the source, and when a source
-disappears what was imported stays, with a note.
+An import reads a source in pieces of 4 MB. Each piece is one transaction, which also stores the new position in the
+source. After a kill, the next run continues at that position. A run without new records writes nothing. One run reads
+one source for at most ten minutes; the next run continues there. Sources are only read. When a source disappears, its
+imported rows stay, and the source gets a note.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import os
 import time
 import zlib
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from standfast import crash, hints, serial
@@ -94,7 +93,7 @@ class Report(Model):
 
 
 class Imports(Resource):
-    """Bringing in what other programs wrote down."""
+    """Import transcripts of coding agents, bundles and text exports."""
 
     __slots__ = ()
 
@@ -151,10 +150,10 @@ class Imports(Resource):
         theirs: bool = False,
         progress: Progress = quiet,
     ) -> TextImport:
-        """Compare a text export with the store; with `commit`, take what its files changed since the last export.
+        """Compare a text export with the store. With `commit`, import its changes since the last export.
 
-        `theirs` takes the file's version also where the store changed since. A missing line deletes nothing. Raises
-        InvalidInput naming the line that cannot be read; then nothing was changed.
+        `theirs` imports the file's version also if the store changed since. A missing line deletes nothing. Raises
+        InvalidInput with the line that cannot be read; then nothing was changed.
         """
         from standfast.interchange import text_import
 
@@ -171,13 +170,8 @@ class Imports(Resource):
         return [_source(row) for row in rows]
 
     @query
-    def tally(self, tx: Tx, seq: int) -> dict[str, int]:
-        """The counts of one source: tool calls with and without an answer, responses and their tokens."""
-        return {name: int(value) for name, value in tx.one(SQL.tally, seq=seq).items()}
-
-    @query
     def raw(self, tx: Tx, message_id: str) -> str:
-        """The record a message came from, as it stood in the file, redacted."""
+        """The original record of an imported message, redacted."""
         row = tx.maybe(SQL.origin, id=message_id)
         if row is None or row["import_seq"] is None:
             raise NotFound(f"no imported message {message_id!r}", "standfast session show KEY")
@@ -210,7 +204,7 @@ class _Run:
             if since_us is None or _mtime_us(path) >= since_us:
                 sources.append(self._one(path))
             self.done += sizes[path]
-            self._tell(path, 0)
+            self._report_progress(path, 0)
         if not self.dry_run and since_us is None:
             sources += self._gone(roots, set(map(os.path.abspath, paths)))
         return self._report(sources)
@@ -246,7 +240,7 @@ class _Run:
         limit = _Limit()
         for piece in self.importer.pieces(path, 0, carry, redact=self.store.redact):
             messages += len(self._batch(reader, piece).said)
-            self._tell(path, piece.upto)
+            self._report_progress(path, piece.upto)
             if limit.over:
                 note = limit.note(piece.upto)
                 break
@@ -275,19 +269,19 @@ class _Run:
         return self.store.read(lambda tx: tx.maybe(SQL.source, **asked))
 
     def _place(self, path: str, row: Row | None) -> Place:
-        """The present state of a source. Of a known source, read as many bytes of its head as the last import did."""
+        """The present state of a source. For a known source, hash as many bytes of its head as the last import did."""
         if row is None:
             return self.importer.look(path)
         place = self.importer.look(path, _head_bytes(row["head"]))
         return place if place.head == row["head"] else self.importer.look(path)
 
     def _ready(self, path: str, row: Row | None, place: Place) -> Row | None:
-        """The source's row, ready to continue: made if it is new, begun again if the file is another one."""
+        """The row of a source at which reading continues. If the file was replaced, reset the row and return None."""
         if row is None:
             self.store.write(lambda tx: _add(tx, self.importer, self.host, path, place))
             return self._row(path)
-        changed = place.head != row["head"] or place.size < row["upto"]
-        if not changed and 0 < row["upto"] < place.size:
+        changed = place.head != row["head"] or place.size_bytes < row["upto"]
+        if not changed and 0 < row["upto"] < place.size_bytes:
             changed = not self.importer.aligned(path, row["upto"])
         if not changed and row["reader"] == self.importer.version:
             return row
@@ -300,7 +294,7 @@ class _Run:
         return None
 
     def _learn_head(self, path: str, row: Row, upto: int) -> None:
-        """A file that was nearly empty when it was first seen is known by too little: by more of it from now on."""
+        """Store the hash of a longer head, if the file was shorter than HEAD_BYTES at its first import."""
         known, wanted = _head_bytes(row["head"]), min(HEAD_BYTES, upto)
         if known >= wanted or not row["head"][:1].isdigit():
             return
@@ -315,15 +309,15 @@ class _Run:
         limit = _Limit()
         session_id, native_id = row["session_id"], row["native_id"]
         settled = (row["identity"], row["mtime_us"], row["size_bytes"]) == (place.identity, place.mtime_us, start)
-        # The kernel's clock is coarse: an append within its tick leaves mtime as it was.
-        settled = settled and place.size in (start, SIZE_UNKNOWN)
+        # Compare the size too: an append within one tick of the kernel's clock does not change mtime.
+        settled = settled and place.size_bytes in (start, SIZE_UNKNOWN)
         if settled or self.importer.finished(place, start):
             return _Outcome(0, False, False, native_id, session_id, counts)
         for piece in self.importer.pieces(path, start, carry, redact=self.store.redact):
             reader = self.importer.reader(path, carry, counts)
-            packed = self.packer.submit(_packed, piece.lines)  # beside the reading: it needs no interpreter
+            packed = self.packer.submit(_packed, piece.lines)  # in another thread: zlib releases the GIL
             batch = self._batch(reader, piece)
-            wrote = self._write(path, row, place, piece, batch, reader, packed)
+            wrote = self._write(insert.Advance(row, self.importer, piece, place, reader, packed.result()), batch)
             if wrote is None:
                 return _Outcome(written, moved, True, native_id, session_id, counts)
             carry, counts, start = wrote.carry, wrote.counts, piece.upto
@@ -332,14 +326,14 @@ class _Run:
             self.sessions += wrote.sessions
             self.calls += wrote.calls
             written, moved = written + wrote.messages, True
-            self._tell(path, piece.upto)
+            self._report_progress(path, piece.upto)
             del piece, batch, packed  # before the next is read
-            if limit.over and start < place.size:
+            if limit.over and start < place.size_bytes:
                 note = limit.note(start)
                 break
-        if moved and place.size != SIZE_UNKNOWN:
+        if moved and place.size_bytes != SIZE_UNKNOWN:
             self._learn_head(path, row, start)
-        if place.size == SIZE_UNKNOWN and note is None:
+        if place.size_bytes == SIZE_UNKNOWN and note is None:
             settle: Row = {"seq": row["seq"], "generation": row["generation"], "upto": start}
             settle |= {"identity": place.identity, "mtime_us": place.mtime_us}
             self.store.write(lambda tx: tx.run(SQL.settle, **settle))
@@ -361,26 +355,7 @@ class _Run:
             counts[name] = counts.get(name, 0) + value
         return batch
 
-    def _write(
-        self, path: str, row: Row, place: Place, piece: Piece, batch: Batch, reader: Reader, packed: Future[bytes]
-    ) -> insert.Written | None:
-        advance = insert.Advance(
-            seq=row["seq"],
-            id=row["id"],
-            generation=row["generation"],
-            start=piece.start,
-            upto=piece.upto,
-            place=place,
-            native_id=reader.native_id,
-            carry=reader.carry,
-            counts=reader.counts,
-            note=row["note"] if row["state"] == "current" else None,
-            label=os.path.basename(path),
-            raw=packed.result(),
-            records=len(piece.lines),
-            in_place=self.importer.in_place,
-            copies=self.importer.copies,
-        )
+    def _write(self, advance: insert.Advance, batch: Batch) -> insert.Written | None:
         labels = {thread: self._label(batch, thread) for thread in batch.facts}
         crash.point("import.before_batch")
         written = self.store.write(lambda tx: insert.write(tx, batch, advance, labels))
@@ -388,21 +363,21 @@ class _Run:
         return written
 
     def _label(self, batch: Batch, thread: Thread) -> Label:
-        """The repository a conversation was held in; where that is not here, the caller's."""
+        """The repository of a conversation; the caller's, if that repository is not on this machine."""
         facts = batch.facts[thread] or batch.facts.get(Thread(thread.session), {})
         asked = (facts.get("cwd"), facts.get("origin"))
         if asked not in self.labels:
             self.labels[asked] = _label_of(*asked, default=self.store.caller.label)
         return self.labels[asked]
 
-    def _tell(self, path: str, upto: int) -> None:
+    def _report_progress(self, path: str, upto: int) -> None:
         if self.progress is not None:
             self.progress(path, min(self.done + upto, self.total), self.total)
 
     # -- deleted at the source ---------------------------------------------------------------------------------
 
     def _gone(self, roots: list[str], found: set[str]) -> list[Imported]:
-        """Known sources under the roots that have disappeared: marked once, what came of them stays."""
+        """Mark known sources under the roots that have disappeared. Their imported rows stay."""
         gone = []
         for row in self._known():
             path = row["path"]
@@ -427,7 +402,7 @@ class _Run:
 
 
 def overview(tx: Tx) -> str | None:
-    """For the doctor: how much was imported, what of it is gone, and which record types are unknown."""
+    """A line for `doctor`: how many sources were read, how many disappeared, and the unknown record types."""
     rows = tx.all(SQL.page, agent="", after=0, limit=PAGE_MAX)
     if not rows:
         return None
@@ -453,7 +428,7 @@ class _Outcome(NamedTuple):
 
 
 class _Limit:
-    """How long one source may take in one run."""
+    """The time limit of one source in one run."""
 
     def __init__(self) -> None:
         self._limit_s = files.FILE_MAX_S
@@ -468,7 +443,7 @@ class _Limit:
 
 
 def _packed(lines: Sequence[Line]) -> bytes:
-    """Each line as it is kept: where it begins, a tab, its text."""
+    """The lines as they are stored: offset, tab, text, compressed."""
     return zlib.compress(b"\n".join([b"%d\t%b" % line for line in lines]), 1) if lines else b""
 
 
@@ -479,12 +454,9 @@ def _add(tx: Tx, importer: Importer, host: str, path: str, place: Place) -> None
         agent=importer.agent,
         host=host,
         path=_text(path),
-        identity=place.identity,
-        head=place.head,
-        size_bytes=place.size,
-        mtime_us=place.mtime_us,
         reader=importer.version,
         now_us=tx.now_us(),
+        **place._asdict(),
     )
 
 
@@ -496,12 +468,9 @@ def _restart(tx: Tx, row: Row, importer: Importer, place: Place, note: str | Non
         upto=row["upto"],
         reader=importer.version,
         carry=json.dumps(carry),
-        identity=place.identity,
-        head=place.head,
-        size_bytes=place.size,
-        mtime_us=place.mtime_us,
         note=note,
         now_us=tx.now_us(),
+        **place._asdict(),
     )
     if began is not None and not importer.in_place:
         label = os.path.basename(row["path"])
@@ -517,7 +486,7 @@ def _mark_gone(tx: Tx, row: Row, note: str) -> bool:
 
 
 def _record_at(kept: Row, offset: int) -> str:
-    """The line that begins at `offset`, or the one that holds several records and begins just before."""
+    """The line at `offset`. A line with several records begins before the offset of its later records."""
     found = b""
     for line in zlib.decompress(kept["raw"]).split(b"\n"):
         place, _, text = line.partition(b"\t")
@@ -540,7 +509,7 @@ def _label_of(cwd: str | None, origin: str | None, *, default: Label) -> Label:
 
 
 def host() -> str:
-    """Paths mean something on one machine only."""
+    """The name of this machine: a path is unique on one machine only."""
     import socket
 
     return socket.gethostname() or "localhost"

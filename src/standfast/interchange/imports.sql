@@ -1,4 +1,4 @@
--- Imported sources, with their paths and the position reached.
+-- Imported sources: their paths and positions.
 
 -- name: source
 SELECT {columns:import_source}
@@ -12,7 +12,7 @@ VALUES (:id, :agent, :host, :path, 'current', :identity, :head, :size_bytes, :mt
         :now_us, :now_us)
 ON CONFLICT (agent, host, path) DO NOTHING
 
--- Read again from the start: the file is another one now, or the reader understands more.
+-- Start again at the beginning: the file was replaced, or a newer reader understands more.
 -- name: restart
 UPDATE import_source
 SET upto = 0, generation = generation + 1, reader = :reader, carry = :carry, counts = '{}', identity = :identity,
@@ -21,7 +21,7 @@ SET upto = 0, generation = generation + 1, reader = :reader, carry = :carry, cou
 WHERE seq = :seq AND generation = :generation AND upto = :upto
 RETURNING seq
 
--- A packed file tells its length only when it was read to its end: now it was. Not journalled: a read mark.
+-- The length of a packed file is known only at its end. Not journalled: it changes no record.
 -- name: settle
 UPDATE import_source SET identity = :identity, mtime_us = :mtime_us, size_bytes = upto
 WHERE seq = :seq AND generation = :generation AND upto = :upto
@@ -37,19 +37,6 @@ FROM import_source
 WHERE (:agent = '' OR agent = :agent) AND seq > :after
 ORDER BY seq
 LIMIT :limit
-
--- name: tally
-SELECT (SELECT COUNT(*) FROM tool_call WHERE import_seq = :seq AND called_us IS NOT NULL) AS tool_calls,
-       (SELECT COUNT(*) FROM tool_call WHERE import_seq = :seq AND answered_us IS NOT NULL) AS tool_results,
-       (SELECT COUNT(*) FROM tool_call
-        WHERE import_seq = :seq AND called_us IS NOT NULL AND answered_us IS NULL) AS unanswered_calls,
-       (SELECT COUNT(*) FROM tool_call WHERE import_seq = :seq AND called_us IS NULL) AS orphan_results,
-       (SELECT COUNT(*) FROM usage WHERE import_seq = :seq) AS api_responses,
-       (SELECT COALESCE(SUM(input_tokens), 0) FROM usage WHERE import_seq = :seq) AS input_tokens,
-       (SELECT COALESCE(SUM(cached_input_tokens), 0) FROM usage WHERE import_seq = :seq) AS cached_input_tokens,
-       (SELECT COALESCE(SUM(cache_write_tokens), 0) FROM usage WHERE import_seq = :seq) AS cache_write_tokens,
-       (SELECT COALESCE(SUM(output_tokens), 0) FROM usage WHERE import_seq = :seq) AS output_tokens,
-       (SELECT COALESCE(SUM(reasoning_tokens), 0) FROM usage WHERE import_seq = :seq) AS reasoning_tokens
 
 -- name: origin
 SELECT import_seq, import_offset FROM message WHERE id = :id

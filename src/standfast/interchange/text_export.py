@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 
-from standfast import crash, files, serial
+from standfast import crash, files
 from standfast.clock import iso
 from standfast.config import regular_files
 from standfast.core import digests, journal
@@ -25,6 +25,7 @@ from standfast.db.store import Store
 from standfast.errors import InvalidInput, StorageError
 from standfast.ids import short, time_us
 from standfast.interchange import text_records
+from standfast.interchange.bundle_pages import plain
 from standfast.interchange.text_records import SINGLE, Fields, Record, month
 from standfast.models import Model
 from standfast.serial.redaction import redacted
@@ -34,7 +35,6 @@ HEAD, BASE, IGNORE = "head.json", ".base.json", ".gitignore"
 FILE_MAX_BYTES = 64 << 20
 LISTED_MAX = 200
 """Closed tasks and settled decisions that TASKS.md and DECISIONS.md list, the newest first."""
-_ESCAPED = str.maketrans({letter: f"\\{letter}" for letter in "\\`*_[]<>#|"})
 
 
 class TextExport(Model):
@@ -180,9 +180,9 @@ def _decisions(found: list[Record]) -> str:
 
 def _decision(one: Record) -> str:
     said = one.fields
-    parts = [f"- {_plain(said['what'])} ({_day(one)}, {_plain(said['agent'])}, {short(one.name)})"]
+    parts = [f"- {plain(said['what'])} ({_day(one)}, {plain(said['agent'])}, {short(one.name)})"]
     for name, word in (("why", "because"), ("then", "then"), ("outcome", said["state"])):
-        parts += [f"{word}: {_plain(said[name])}"] if said.get(name) else []
+        parts += [f"{word}: {plain(said[name])}"] if said.get(name) else []
     return "; ".join(parts)
 
 
@@ -197,16 +197,9 @@ def _tasks(found: list[Record]) -> str:
 
 
 def _task(one: Record) -> str:
-    labels = "".join(f", {_plain(label)}" for label in one.fields["labels"])
-    reason = f": {_plain(one.fields['reason'])}" if one.fields["reason"] else ""
-    return (
-        f"- {_plain(one.fields['title'])}{reason} (p{one.fields['priority']}, {_day(one)}, {short(one.name)}{labels})"
-    )
-
-
-def _plain(text: str) -> str:
-    """One line that is no markup."""
-    return serial.clean(text, 300).translate(_ESCAPED)
+    labels = "".join(f", {plain(label)}" for label in one.fields["labels"])
+    reason = f": {plain(one.fields['reason'])}" if one.fields["reason"] else ""
+    return f"- {plain(one.fields['title'])}{reason} (p{one.fields['priority']}, {_day(one)}, {short(one.name)}{labels})"
 
 
 def _day(one: Record) -> str:

@@ -147,7 +147,7 @@ def settle(store: Store, rows: list[Row], heard: Heard, asked: Asked, session_id
     if gates[0].need == "ask":
         from standfast.interchange.hooks.record import Hooks
 
-        Hooks(store).answered(heard, gates[0].id, gates[0].pattern)
+        Hooks(store).prompted(heard, gates[0], "passed")
 
 
 def question(gate: Gate) -> str:

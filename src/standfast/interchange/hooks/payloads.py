@@ -345,20 +345,26 @@ def _said(base: Heard, payload: dict[str, Any], clean: _Cleaner) -> Heard:
 
 
 def call_summary(tool: str, given: Any) -> str:
-    """One line: the tool, and the argument that tells most."""
-    told: Any = given if isinstance(given, str) else ""
+    """The tool and the most telling argument of a call."""
+    value = given
     if isinstance(given, dict):
-        told = next((given[name] for name in _TELLING if given.get(name)), "")
-    if not isinstance(told, str):
-        told = " ".join(map(str, told)) if isinstance(told, list) else ""
-    return f"{tool} {told[:2000]}".strip()
+        value = next((given[name] for name in _TELLING if given.get(name)), "")
+    if isinstance(value, list):
+        value = " ".join(map(str, value))
+    return f"{tool} {value[:2000] if isinstance(value, str) else ''}".strip()
 
 
 def fit(text: str) -> str:
-    """Text both engines can hold: no NUL, no lone surrogates."""
+    """The text as both engines can store it: no NUL, no lone surrogates."""
     if "\x00" in text:
         text = text.replace("\x00", "\ufffd")
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8", "replace")
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 class _Cleaner:

@@ -15,7 +15,7 @@ after a kill.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from standfast import crash, serial
 from standfast.clock import DAY_US, MINUTE_US
@@ -28,6 +28,9 @@ from standfast.errors import Conflict, NotFound
 from standfast.ids import new_id
 from standfast.interchange.hooks import mail_lines
 from standfast.interchange.hooks.payloads import Heard
+
+if TYPE_CHECKING:
+    from standfast.ledger.gate_patterns import Gate
 
 SQL = load(__name__)
 
@@ -108,14 +111,13 @@ class Hooks(Resource):
         journal.append(tx, "gate.held", gate, session_id=session_id, summary=summary, data=data, state="held")
 
     @transactional
-    def ask(self, tx: Tx, heard: Heard, gate: str, pattern: str) -> None:
-        """Record that the agent asks its user about a call. The user's yes shows as the call's answer."""
-        _prompted(tx, heard, gate, pattern, "asked")
-
-    @transactional
-    def answered(self, tx: Tx, heard: Heard, gate: str, pattern: str) -> None:
-        """Record that a call that the agent asked its user about was made: the user said yes."""
-        _prompted(tx, heard, gate, pattern, "passed")
+    def prompted(self, tx: Tx, heard: Heard, gate: Gate, what: str) -> None:
+        """Record that the agent `asked` its user about a call, or that the call `passed`: the user said yes."""
+        row = tx.maybe(SQL.thread, agent=heard.agent, native_id=heard.native)
+        session_id = row["session_id"] if row is not None else None
+        data: dict[str, serial.Json] = {"tool": heard.tool, "call_id": heard.call_id, "method": "prompt"}
+        summary = f"{heard.summary or heard.tool}: {gate.pattern}"
+        journal.append(tx, f"gate.{what}", gate.id, session_id=session_id, summary=summary, data=data, state=what)
 
     @transactional
     def pass_once(
@@ -177,14 +179,6 @@ class Hooks(Resource):
         """The directories sessions were lately in."""
         rows = tx.all(SQL.workspaces, since_us=tx.now_us() - LATELY_US, limit=WORKSPACES_MAX)
         return [row["cwd"] for row in rows]
-
-
-def _prompted(tx: Tx, heard: Heard, gate: str, pattern: str, what: str) -> None:
-    row = tx.maybe(SQL.thread, agent=heard.agent, native_id=heard.native)
-    session_id = row["session_id"] if row is not None else None
-    data: dict[str, serial.Json] = {"tool": heard.tool, "call_id": heard.call_id, "method": "prompt"}
-    summary = f"{heard.summary or heard.tool}: {pattern}"
-    journal.append(tx, f"gate.{what}", gate, session_id=session_id, summary=summary, data=data, state=what)
 
 
 def work_in(store: Store, session_id: str, *, adopt: bool) -> None:

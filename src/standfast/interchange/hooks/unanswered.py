@@ -29,6 +29,7 @@ from standfast.core import journal
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Store
+from standfast.interchange.hooks.payloads import command_of
 
 SQL = load(__name__)
 
@@ -119,18 +120,16 @@ def _call(tx: Tx, row: Row, session_id: str, cwd: str | None) -> Call | None:
     return Call(row["subject"], session_id, text or "", row["occurred_us"], tuple(known)) if known else None
 
 
-def _command(text: str | None) -> str | None:
+def _command(text: str | None) -> str:
     """The command of a shell tool's input."""
     try:
         given = json.loads(text) if text else None
     except ValueError:
-        return None
-    found = (
-        next((given[name] for name in ("command", "cmd") if given.get(name)), None) if isinstance(given, dict) else None
-    )
-    if isinstance(found, list) and all(isinstance(word, str) for word in found):
+        return ""
+    found = command_of(given)
+    if isinstance(found, list):
         return found[-1] if found[:2] in (["bash", "-lc"], ["sh", "-c"], ["bash", "-c"]) else shlex.join(found)
-    return found if isinstance(found, str) else None
+    return found
 
 
 def _summary(row: Row) -> str | None:

@@ -106,11 +106,11 @@ class Piece:
 
 
 class Place(NamedTuple):
-    """A source as it lies there now."""
+    """The present state of a source."""
 
     identity: str
     head: str
-    size: int
+    size_bytes: int
     mtime_us: int
 
 
@@ -176,7 +176,7 @@ class Importer(ABC):
 
     def finished(self, place: Place, upto: int) -> bool:
         """Whether nothing is left behind `upto`."""
-        return upto >= place.size
+        return upto >= place.size_bytes
 
 
 class DocumentImporter(Importer):

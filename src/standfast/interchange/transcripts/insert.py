@@ -1,15 +1,16 @@
-"""Insert one batch in one transaction: the records, and the new position in their source.
+"""Insert one batch in one transaction: its records, and the new position in their source.
 
-Either all of it is there and the place has moved, or nothing is and the batch is read again. If two importers read
-one source, the slower one finds a newer cursor and continues there. A record that is
-known already, from this file or another, adds nothing: neither message nor call.
+After a crash either both are stored, or the next import reads the batch again. If two importers read one source, the
+slower one finds a newer position and continues there. A record that is stored already, from this file or another one,
+adds neither a message nor a tool call.
 
-The journal gets one row per batch. Imported things are `said`: an agent's own account of itself.
+The journal gets one row per batch. Imported rows are `said`: the agent reported them and standfast did not see them.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from standfast.core import journal, keys, repositories
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.ids import new_id
-from standfast.interchange.transcripts.files import Place
+from standfast.interchange.transcripts.files import Importer, Piece, Place, Reader
 from standfast.interchange.transcripts.model import Batch, Folded, Said, Thread, Used
 from standfast.ledger import prices
 from standfast.ledger.budgets.amounts import Amounts
@@ -30,34 +31,31 @@ SQL = load(__name__)
 
 CHECKPOINTS_KEPT = 20
 SETTLED_MAX = 100_000
-"""Messages of a fork that are compared with its parent's when that comes later."""
+"""Messages of a fork that are compared with its parent's, if the parent is imported later."""
 _STRENGTH = {"unknown": 0, "pending": 0, "ok": 1, "cancelled": 2, "error": 3}
 _MERGED = ("tool", "input", "summary", "called_us")
 _NEWER = ("output", "exit_code", "duration_us")
+_UNKNOWN = dict.fromkeys((*_MERGED, *_NEWER, "answered_us", "position", "import_offset"))
 
 
 class Advance(NamedTuple):
-    """How a source moves on with a batch."""
+    """A step through a source: the piece that was read, and the state of the source after it."""
 
-    seq: int
-    id: str
-    generation: int
-    start: int
-    upto: int
+    row: Row
+    """The row of the source before the step."""
+    importer: Importer
+    piece: Piece
     place: Place
-    native_id: str | None
-    carry: dict[str, Any]
-    counts: dict[str, Any]
-    note: str | None
-    label: str
+    reader: Reader
     raw: bytes
-    records: int
-    in_place: bool
-    copies: bool
+
+    @property
+    def seq(self) -> int:
+        return int(self.row["seq"])
 
 
 class Written(NamedTuple):
-    """What a batch added."""
+    """The rows that a batch added, and the state of its reader."""
 
     carry: dict[str, Any]
     counts: dict[str, Any]
@@ -68,7 +66,7 @@ class Written(NamedTuple):
 
 
 class _Home(NamedTuple):
-    """Where a conversation lives in the store."""
+    """The session and node of a conversation."""
 
     session_id: str
     node_id: str
@@ -76,32 +74,30 @@ class _Home(NamedTuple):
 
 
 def write(tx: Tx, batch: Batch, source: Advance, labels: dict[Thread, Label]) -> Written | None:
-    """Write a batch and move its source on; None if another importer has moved it meanwhile."""
+    """Write a batch and the new position of its source. None if another importer has moved the position."""
     tx.maybe(SQL.turn)
+    in_place = source.importer.in_place
     homes = {thread: _home(tx, batch, thread, labels) for thread in batch.facts}
-    carry = dict(source.carry)
+    carry = dict(source.reader.carry)
     known = _known(tx, batch)
     copied = _copied(tx, batch, carry, homes)
-    fresh, revised = _sorted(batch, known, copied, in_place=source.in_place)
-    counts = dict(source.counts)
+    fresh, revised = _sorted(batch, known, copied, in_place=in_place)
+    counts = dict(source.reader.counts)
     counts["messages"] = counts.get("messages", 0) + len(fresh)
     counts["duplicates"] = counts.get("duplicates", 0) + len(batch.said) - len(fresh) - len(revised)
     session_id = _session_of(batch, homes)
     moved = tx.maybe(
         SQL.advance,
         seq=source.seq,
-        generation=source.generation,
-        start=source.start,
-        upto=source.upto,
+        generation=source.row["generation"],
+        start=source.piece.start,
+        upto=source.piece.upto,
         carry=_json(carry),
         counts=_json(counts),
-        native_id=source.native_id,
+        native_id=source.reader.native_id,
         session_id=session_id,
-        identity=source.place.identity,
-        head=source.place.head,
-        size_bytes=source.place.size,
-        mtime_us=source.place.mtime_us,
-        note=source.note,
+        note=source.row["note"] if source.row["state"] == "current" else None,
+        **source.place._asdict(),
         first_us=batch.first_us,
         last_us=batch.last_us,
         now_us=tx.now_us(),
@@ -111,7 +107,7 @@ def write(tx: Tx, batch: Batch, source: Advance, labels: dict[Thread, Label]) ->
     positions = {native: row["position"] for native, row in known.items()}
     positions |= _say(tx, batch.agent, fresh, homes, source.seq)
     for said in revised:
-        _revise(tx, said)
+        tx.run(SQL.revise, now_us=tx.now_us(), **said._asdict())
     _retract(tx, batch, homes, positions)
     calls = _call(tx, batch, fresh, revised, homes, positions, source)
     _use(tx, batch, homes, source.seq)
@@ -119,10 +115,10 @@ def write(tx: Tx, batch: Batch, source: Advance, labels: dict[Thread, Label]) ->
     _title(tx, batch, homes)
     _decide(tx, batch, homes)
     _touch(tx, fresh, homes)
-    if source.copies:
+    if source.importer.copies:
         _settle_forks(tx, batch, homes)
-    _keep_raw(tx, source, changed=bool(fresh or revised or not source.in_place))
-    _tell(tx, batch, source, session_id, len(fresh), calls)
+    _keep_raw(tx, source, changed=bool(fresh or revised or not in_place))
+    _journal(tx, batch, source, session_id, len(fresh), calls)
     made = sum(home.new for thread, home in homes.items() if thread.node is None)
     return Written(carry, counts, session_id, made, len(fresh), calls)
 
@@ -156,7 +152,7 @@ def _home(tx: Tx, batch: Batch, thread: Thread, labels: dict[Thread, Label]) -> 
 
 
 def _session(tx: Tx, batch: Batch, thread: Thread, facts: dict[str, Any], label: Label) -> _Home:
-    """The session of a conversation: a hook may have made it already, under the same key."""
+    """The session of a conversation. A hook may have added it before, under the same key."""
     key = keys.checked(f"{batch.agent}:{thread.session}", "a session's key")
     scope = tx.caller.scope
     found = tx.maybe(SQL.session_by_key, scope=scope, key=key)
@@ -200,10 +196,10 @@ def _known(tx: Tx, batch: Batch) -> dict[str, Row]:
 
 
 def _copied(tx: Tx, batch: Batch, carry: dict[str, Any], homes: dict[Thread, _Home]) -> int:
-    """How many of the first messages repeat, in order, what the conversation this one was forked from said.
+    """How many messages at the start of a fork repeat its parent's messages, in order.
 
-    Only while `carry` says that a copy may still be going on: the first that differs ends it. While nothing is known
-    of that conversation everything counts as new; it is settled when it comes (`_settle_forks`).
+    `carry["copy_of"]` names the parent until the first message that differs. While the parent is not imported, all
+    messages count as new. The import of the parent then deletes the repeated ones (`_settle_forks`).
     """
     parent = carry.get("copy_of")
     if parent is None or not batch.said:
@@ -215,7 +211,7 @@ def _copied(tx: Tx, batch: Batch, carry: dict[str, Any], homes: dict[Thread, _Ho
     if carry.get("late"):
         _take_back(tx, homes[batch.said[0].thread].node_id, row, carry)
         if carry.get("late") or carry.get("copy_of") is None:
-            return 0  # what it said itself is stored already
+            return 0  # the fork's own messages are stored already
     position = carry.get("copied", 0)
     theirs = tx.all(SQL.said_behind, node_id=row["node_id"], position=position, limit=len(batch.said))
     count = 0
@@ -230,7 +226,7 @@ def _copied(tx: Tx, batch: Batch, carry: dict[str, Any], homes: dict[Thread, _Ho
 
 
 def _settle_forks(tx: Tx, batch: Batch, homes: dict[Thread, _Home]) -> None:
-    """Forks that were imported before the conversation they repeat: what it says itself is left with it."""
+    """Delete repeated messages of forks that were imported before their parent."""
     for thread, home in homes.items():
         for fork in tx.all(SQL.forks, agent=batch.agent, parent=thread.native):
             carry, counts = json.loads(fork["carry"]), json.loads(fork["counts"])
@@ -242,9 +238,9 @@ def _settle_forks(tx: Tx, batch: Batch, homes: dict[Thread, _Home]) -> None:
 
 
 def _take_back(tx: Tx, node_id: str, parent: Row, carry: dict[str, Any]) -> int:
-    """Of a fork's stored messages, those its parent says too, in order. How many went.
+    """Delete the stored messages of a fork that repeat its parent's, in order; how many were deleted.
 
-    `late` stays while the fork may have more of them; the first that differs, or the last, ends it.
+    `carry["late"]` stays set until a message differs or the fork has no more messages.
     """
     position = carry.get("copied", 0)
     theirs = tx.all(SQL.said_behind, node_id=parent["node_id"], position=position, limit=SETTLED_MAX)
@@ -270,19 +266,19 @@ def _take_back(tx: Tx, node_id: str, parent: Row, carry: dict[str, Any]) -> int:
 
 
 def _sorted(batch: Batch, known: dict[str, Row], copied: int, *, in_place: bool) -> tuple[list[Said], list[Said]]:
-    """The messages that are new, and those that say something else than before."""
+    """The messages that are new, and those that changed."""
     last: dict[str, Said] = {}
     for said in batch.said[copied:]:
         if said.native not in last or in_place:
-            last[said.native] = said  # in place: the last value counts, at the first position
+            last[said.native] = said  # in place: the last record of a message counts, at its first position
     fresh = [said for native, said in last.items() if native not in known]
     if not in_place:
         return fresh, []
-    return fresh, [said for native, said in last.items() if native in known and _anew(known[native], said)]
+    return fresh, [said for native, said in last.items() if native in known and _changed(known[native], said)]
 
 
-def _anew(row: Row, said: Said) -> bool:
-    """Whether it says something else than before, or was taken back and is said again."""
+def _changed(row: Row, said: Said) -> bool:
+    """Whether a message has another text than the stored one, or is there again after it was retracted."""
     return row["hash"] != said.hash or row["retracted_us"] is not None
 
 
@@ -290,7 +286,7 @@ def _anew(row: Row, said: Said) -> bool:
 
 
 def _say(tx: Tx, agent: str, fresh: list[Said], homes: dict[Thread, _Home], seq: int) -> dict[str, int]:
-    """The positions the messages got, by their native ids."""
+    """Insert the messages; their positions by their native ids."""
     each: dict[str, int] = {}
     for said in fresh:
         node_id = homes[said.thread].node_id
@@ -302,45 +298,18 @@ def _say(tx: Tx, agent: str, fresh: list[Said], homes: dict[Thread, _Home], seq:
     common: Row = {"actor": agent, "now_us": tx.now_us(), "import_seq": seq}
 
     def row(id: str, said: Said) -> Row:
-        thread, native, role, format, content, hash, summary, occurred_us, offset = said
-        session_id, node_id, _ = homes[thread]
-        placed[native] = position = following[node_id]
+        session_id, node_id, _ = homes[said.thread]
+        placed[said.native] = position = following[node_id]
         following[node_id] = position + 1
-        return {
-            **common,
-            "id": id,
-            "session_id": session_id,
-            "node_id": node_id,
-            "position": position,
-            "role": role,
-            "format": format,
-            "content": content,
-            "hash": hash,
-            "occurred_us": occurred_us,
-            "native": native,
-            "summary": summary,
-            "import_offset": offset,
-        }
+        where: Row = {"id": id, "session_id": session_id, "node_id": node_id, "position": position}
+        return {**common, **where, **said._asdict(), "import_offset": said.offset}
 
     tx.many(SQL.message, (row(new_id("msg"), one) for one in fresh))
     return placed
 
 
-def _revise(tx: Tx, said: Said) -> None:
-    tx.run(
-        SQL.revise,
-        native=said.native,
-        role=said.role,
-        format=said.format,
-        content=said.content,
-        hash=said.hash,
-        summary=said.summary,
-        now_us=tx.now_us(),
-    )
-
-
 def _retract(tx: Tx, batch: Batch, homes: dict[Thread, _Home], positions: dict[str, int]) -> None:
-    """Mark messages that an agent retracted; later ones count."""
+    """Mark the messages that an agent retracted. A retracted message that comes again counts again."""
     for thread, native, upto in batch.retracted:
         position = 1 if native is None else positions.get(native, 1)
         tx.run(SQL.retract, node_id=homes[thread].node_id, position=position, now_us=tx.now_us())
@@ -357,98 +326,61 @@ def _call(
     positions: dict[str, int],
     source: Advance,
 ) -> int:
-    """Calls and answers by the id of the call; one row each, however many records tell of it."""
-    telling = {said.native for said in fresh} | {said.native for said in revised}
+    """Insert or complete tool calls: one row for each call id, also if several records report the call."""
+    reporting = {said.native for said in (*fresh, *revised)}
     rows: dict[tuple[str, str], Row] = {}
-    for told in batch.calls:
-        native = told["native"]
-        if native is not None and native not in telling and not source.in_place:
-            continue  # a copy of a record that was imported before
-        home = homes[told["thread"]]
-        row = rows.setdefault((home.session_id, told["call_id"]), {"status": "unknown", "node_id": home.node_id})
-        _merge(row, told, positions)
+    for call in batch.calls:
+        native = call["native"]
+        if native is not None and native not in reporting and not source.importer.in_place:
+            continue  # the record is a copy of one that is stored already
+        session_id, node_id, _ = homes[call["thread"]]
+        known: Row = {"session_id": session_id, "call_id": call["call_id"], "node_id": node_id, "status": "unknown"}
+        _merge(rows.setdefault((session_id, call["call_id"]), {**_UNKNOWN, **known}), call, positions)
     now_us = tx.now_us()
 
-    def whole(id: str, known: tuple[tuple[str, str], Row]) -> Row:
-        (session_id, call_id), row = known
-        called_us, answered_us = row.get("called_us"), row.get("answered_us")
-        return {
-            "id": id,
-            "session_id": session_id,
-            "node_id": row["node_id"],
-            "call_id": call_id,
-            "tool": row.get("tool"),
-            "status": row["status"],
-            "input": row.get("input"),
-            "output": row.get("output"),
-            "summary": row.get("summary"),
-            "exit_code": row.get("exit_code"),
-            "duration_us": row.get("duration_us"),
-            "position": row.get("position"),
-            "called_us": called_us,
-            "answered_us": answered_us,
-            "occurred_us": called_us or answered_us or batch.last_us or now_us,
-            "now_us": now_us,
-            "import_seq": source.seq,
-            "import_offset": row.get("offset"),
-        }
+    def whole(row: Row) -> Row:
+        occurred_us = row["called_us"] or row["answered_us"] or batch.last_us or now_us
+        return {**row, "id": new_id("tcl"), "occurred_us": occurred_us, "now_us": now_us, "import_seq": source.seq}
 
-    tx.many(SQL.tool_call, (whole(new_id("tcl"), one) for one in rows.items()))
+    tx.many(SQL.tool_call, map(whole, rows.values()))
     return len(rows)
 
 
-def _merge(row: Row, told: dict[str, Any], positions: dict[str, int]) -> None:
-    for name in _MERGED:
-        if row.get(name) is None:
-            row[name] = told.get(name)
+def _merge(row: Row, call: dict[str, Any], positions: dict[str, int]) -> None:
+    for name in (*_MERGED, "answered_us"):
+        if row[name] is None:
+            row[name] = call.get(name)
     for name in _NEWER:
-        if told.get(name) is not None:
-            row[name] = told[name]
-    status = told.get("status", "unknown")
+        if call.get(name) is not None:
+            row[name] = call[name]
+    status = call.get("status", "unknown")
     if _STRENGTH[status] >= _STRENGTH[row["status"]]:
         row["status"] = status
-    if row.get("answered_us") is None:
-        row["answered_us"] = told.get("answered_us")
-    if row.get("position") is None:
-        row["position"] = positions.get(told["native"])
-        row["offset"] = told["offset"]
+    if row["position"] is None:
+        row["position"] = positions.get(call["native"])
+        row["import_offset"] = call["import_offset"]
 
 
 def _use(tx: Tx, batch: Batch, homes: dict[Thread, _Home], seq: int) -> None:
     now_us = tx.now_us()
     reported = {used.thread for used in batch.used.values() if used.cost_microusd is not None}
 
-    def row(id: str, used: Used) -> Row:
-        home = homes[used.thread]
-        cost, label = used.cost_microusd, None
-        if used.thread not in reported:  # else the agent reports the cost of all its responses in one record
-            fresh = prices.fresh_input(used.model, used.input, used.cached, used.cache_write)
-            counts = {"fresh": fresh, "cached": used.cached, "cache_write": used.cache_write, "output": used.output}
-            price = prices.list_price(used.model, **counts)
-            cost, label = price or (None, None)
-        return {
-            "id": id,
-            "session_id": home.session_id,
-            "node_id": home.node_id,
-            "response": used.response,
-            "model": used.model,
-            "input_tokens": used.input,
-            "cached_input_tokens": used.cached,
-            "cache_write_tokens": used.cache_write,
-            "output_tokens": used.output,
-            "reasoning_tokens": used.reasoning,
-            "cost_microusd": cost,
-            "price": label,
-            "occurred_us": used.occurred_us,
-            "now_us": now_us,
-            "import_seq": seq,
-        }
+    def row(used: Used) -> Row:
+        home, counted = homes[used.thread], used._asdict()
+        label = None
+        if used.thread not in reported:  # otherwise the agent reports one cost for all its responses
+            cached, written = used.cached_input_tokens, used.cache_write_tokens
+            fresh = prices.fresh_input(used.model, used.input_tokens, cached, written)
+            counts = {"fresh": fresh, "cached": cached, "cache_write": written, "output": used.output_tokens}
+            counted["cost_microusd"], label = prices.list_price(used.model, **counts) or (None, None)
+        where: Row = {"id": new_id("usg"), "session_id": home.session_id, "node_id": home.node_id, "import_seq": seq}
+        return {**counted, **where, "price": label, "now_us": now_us}
 
     limited = tx.maybe(SQL.limited) is not None
     before = _counted(tx, batch) if limited else {}
     for statement, last_wins in ((SQL.usage_largest, False), (SQL.usage_newest, True)):
         chosen = [used for used in batch.used.values() if used.last_wins is last_wins]
-        tx.many(statement, (row(new_id("usg"), one) for one in chosen))
+        tx.many(statement, map(row, chosen))
     for response in batch.dropped:
         tx.run(SQL.drop_usage, response=response)
     if limited:
@@ -456,13 +388,13 @@ def _use(tx: Tx, batch: Batch, homes: dict[Thread, _Home], seq: int) -> None:
 
 
 def _counted(tx: Tx, batch: Batch) -> dict[str, Row]:
-    """What the store has for each response of the batch."""
+    """The stored usage of each response of the batch."""
     rows = (tx.maybe(SQL.counted, response=response) for response in (*batch.used, *batch.dropped))
     return {row["response"]: row for row in rows if row is not None}
 
 
 def _count(tx: Tx, before: dict[str, Row], after: dict[str, Row]) -> None:
-    """Book in the budgets what this batch added: usage that a transcript reports is known only afterwards."""
+    """Book the usage that this batch added in the budgets of its sessions and agents."""
     added: dict[str, Row] = {}
     for response in before.keys() | after.keys():
         row = after.get(response) or before[response]
@@ -483,7 +415,7 @@ _BOOKED = ("tokens", "cost_microusd", "calls")
 def _fold(
     tx: Tx, folded: list[Folded], fresh: list[Said], homes: dict[Thread, _Home], positions: dict[str, int]
 ) -> None:
-    """Compactions as checkpoints; the summary is a message too, so that the checkpoint can be deleted."""
+    """Write compactions as checkpoints. The summary is also a message, because checkpoints may be deleted."""
     new = {said.native for said in fresh}
     for fold in folded:
         if fold.native not in new:
@@ -518,7 +450,7 @@ def _title(tx: Tx, batch: Batch, homes: dict[Thread, _Home]) -> None:
 
 
 def _decide(tx: Tx, batch: Batch, homes: dict[Thread, _Home]) -> None:
-    """Decisions and values of a session kept elsewhere. They are history: nothing here asks to be done."""
+    """Write the decisions and values of a session. The decisions are `done`: no agent has to act on them."""
     for thread, what, why, outcome in batch.decisions:
         home = homes[thread]
         tx.run(
@@ -548,7 +480,7 @@ def _decide(tx: Tx, batch: Batch, homes: dict[Thread, _Home]) -> None:
 
 
 def _keyspace(tx: Tx, session_id: str) -> Keyspace:
-    """Where decisions of a session are kept."""
+    """The scope and repository of a session's decisions."""
     row = tx.one(SQL.session_scope, id=session_id)
     return repositories.keyspace(tx, row["scope"], repositories.labelled(row))
 
@@ -570,29 +502,35 @@ def _keep_raw(tx: Tx, source: Advance, *, changed: bool) -> None:
         tx.run(
             SQL.raw,
             import_seq=source.seq,
-            generation=source.generation,
-            from_offset=source.start,
-            upto=source.upto,
-            records=source.records,
+            generation=source.row["generation"],
+            from_offset=source.piece.start,
+            upto=source.piece.upto,
+            records=len(source.piece.lines),
             raw=source.raw,
             now_us=tx.now_us(),
         )
 
 
-def _tell(tx: Tx, batch: Batch, source: Advance, session_id: str | None, messages: int, calls: int) -> None:
+def _journal(tx: Tx, batch: Batch, source: Advance, session_id: str | None, messages: int, calls: int) -> None:
     if not (messages or calls or source.raw):
         return
     whose = tx.maybe(SQL.session_scope, id=session_id) if session_id is not None else None
+    piece, name = source.piece, os.path.basename(source.row["path"])
     journal.append(
         tx,
         "import.recorded",
-        source.id,
+        source.row["id"],
         session_id=session_id,
         source="said",
         scope=whose["scope"] if whose is not None else None,
         label=repositories.labelled(whose) if whose is not None else None,
-        summary=f"{batch.agent}: {messages} messages, {calls} tool calls from {source.label}",
-        data={"from": source.start, "upto": source.upto, "generation": source.generation, "messages": messages},
+        summary=f"{batch.agent}: {messages} messages, {calls} tool calls from {name}",
+        data={
+            "from": piece.start,
+            "upto": piece.upto,
+            "generation": source.row["generation"],
+            "messages": messages,
+        },
     )
 
 

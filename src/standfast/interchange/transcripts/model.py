@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from standfast import serial
+from standfast.interchange.hooks import payloads
 
 TEXT_MAX = 2_000_000
 """Characters of one message, input or output that are stored; the raw record has all of it."""
@@ -20,9 +21,6 @@ ID_MAX = 200
 SUMMARY_MAX = 200
 LISTED_MAX = 50
 """Distinct versions, sessions and sub-agents that are listed per file; beyond that only counted."""
-
-_TELLING = ("command", "cmd", "file_path", "filePath", "path", "pattern", "query", "url", "description", "prompt")
-"""Arguments of a tool call that a summary shows, the first of them that is there."""
 
 # A decoded record has no cycles.
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
@@ -68,15 +66,18 @@ class Used(NamedTuple):
     thread: Thread
     response: str
     model: str | None
-    input: int
-    cached: int
-    cache_write: int
-    output: int
-    reasoning: int
+    input_tokens: int
+    cached_input_tokens: int
+    cache_write_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
     cost_microusd: int | None
     occurred_us: int
     last_wins: bool = False
     """True for a running total, where the newest record counts. Otherwise the largest value of each field counts."""
+
+
+TOKENS = ("input_tokens", "cached_input_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens")
 
 
 class Folded(NamedTuple):
@@ -140,20 +141,21 @@ class Batch:
         known = self.used.get(used.response)
         if known is None or used.last_wins:
             self.used[used.response] = used
-        elif known[3:8] != used[3:8]:
+        else:
             self.used[used.response] = known._replace(
-                input=max(known.input, used.input),
-                cached=max(known.cached, used.cached),
-                cache_write=max(known.cache_write, used.cache_write),
-                output=max(known.output, used.output),
-                reasoning=max(known.reasoning, used.reasoning),
+                **{name: max(getattr(known, name), getattr(used, name)) for name in TOKENS}
             )
 
     def call(self, spot: Spot, call_id: object, tool: object, input: Any) -> dict[str, Any]:
         """Add a tool call. Returns the reference for `refer`."""
         id, name = short_id(call_id), short_id(tool or "(unnamed)")
         text = None if input is None else fit(_text_of(input))
-        row = {"tool": name, "input": text, "summary": call_summary(name, input), "called_us": spot.at_us}
+        row = {
+            "tool": name,
+            "input": text,
+            "summary": one_line(payloads.call_summary(name, input), SUMMARY_MAX),
+            "called_us": spot.at_us,
+        }
         self.calls.append(_row(spot.thread, spot.native, id, spot.offset, row))
         return {"call": id, "tool": name}
 
@@ -170,7 +172,7 @@ class Batch:
 
 
 def _row(thread: Thread, native: str | None, call_id: str, offset: int, more: dict[str, Any]) -> dict[str, Any]:
-    return {"thread": thread, "native": native, "call_id": call_id, "offset": offset, **more}
+    return {"thread": thread, "native": native, "call_id": call_id, "import_offset": offset, **more}
 
 
 def one_line(text: str, limit: int) -> str:
@@ -200,14 +202,7 @@ def fit(text: str) -> str:
     """The text as both engines can store it: no NUL, no lone surrogates, at most TEXT_MAX characters."""
     if len(text) > TEXT_MAX:
         text = text[:TEXT_MAX] + f"\n[cut: {len(text):,} characters]"
-    if "\x00" in text:
-        text = text.replace("\x00", "\ufffd")
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+    return payloads.fit(text)
 
 
 def short_id(text: object) -> str:
@@ -249,16 +244,6 @@ def _text_of(value: Any) -> str:
         return _encode(value)
     except (ValueError, RecursionError):
         return "[too deep to be shown]"
-
-
-def call_summary(tool: str, input: Any) -> str:
-    """One line: the tool and its most telling argument."""
-    value = input
-    if isinstance(input, dict):
-        value = next((input[name] for name in _TELLING if input.get(name)), "")
-    if isinstance(value, list):
-        value = " ".join(map(str, value))
-    return one_line(f"{tool} {value[:600] if isinstance(value, str) else ''}".strip(), SUMMARY_MAX)
 
 
 def moment(text: Any) -> int | None:

@@ -101,7 +101,7 @@ class Opencode(Importer):
         return Place(f"{found_stat.st_dev}:{found_stat.st_ino}", head, size, found_stat.st_mtime_ns // 1000)
 
     def pieces(self, path: str, start: int, carry: Mapping[str, Any], *, redact: bool) -> Iterator[Piece]:
-        total = self.look(path).size
+        total = self.look(path).size_bytes
         if os.path.isdir(path):
             values = _from_tree(path, redact=redact)
         elif _is_database(path):
