@@ -737,7 +737,7 @@ class AsyncSessions:
         alone: bool = ...,
         join: str | None = ...,
     ) -> Opened:
-        """Own the session of this key; make it if there is none. An agent that owns it keeps its fence."""
+        """Open or resume the session KEY and hold it until it is ended."""
     async def proceed(self, session: str, *, opening: Opening, reason: str | None = ...) -> tuple[InDoubt, ...]:
         """Pass over the effects of a session that are in doubt now: new effects are sent in spite of them."""
     async def say(
@@ -842,7 +842,7 @@ class AsyncEffects:
         context: dict[str, serial.Json] | None = ...,
         still: Callable[[], bool] | None = ...,
     ) -> Effect:
-        """Record the intent as being sent: act only if the answer's state is "dispatched"."""
+        """Record that TOOL is about to be used with INTENT: act only if the answer's state is "dispatched"."""
     async def compensate(self, effect: str, how: Callable[..., Any] | Declared[Any]) -> Effect:
         """Reverse what was done, once: `how` is the declared effect, or a function of its result."""
     async def dispatch(self, effect: str, *, for_: Duration | None = ..., holder: str | None = ...) -> Effect:
@@ -876,7 +876,7 @@ class AsyncEffects:
     async def resolve(
         self, effect: str, answer: str, *, evidence: str, result: serial.Json = ..., attempt: int | None = ...
     ) -> Effect:
-        """Settle an effect in doubt: "applied" (with its result) or "not_applied", and by what evidence."""
+        """Settle an EFFECT in doubt after you looked at the outside system: "applied" or "not_applied"."""
     async def supersede(self, effect: str, *, by: str | None = ..., reason: str | None = ...) -> Effect:
         """Say that what was planned will not be sent; `by` is the effect that takes its place."""
 
@@ -1004,7 +1004,7 @@ class AsyncTasks:
         absent_max: int | None = ...,
         cool_down: Duration | None = ...,
     ) -> standfast.record.tasks.models.Swept:
-        """One complete look by `source`: count what it saw, close what it has not seen `absent_max` times in a row."""
+        """Report everything that SOURCE sees now, and close tasks that it missed several times in a row."""
     async def unneed(
         self, which: standfast.record.tasks.changes.Which, on: standfast.record.tasks.changes.Which
     ) -> Task:
@@ -1280,7 +1280,7 @@ class AsyncEvents:
         limit: int = ...,
         after: str | int | None = ...,
     ) -> Listed:
-        """A page of events: of a stream in the order of its versions; otherwise by when they happened."""
+        """List the events of STREAM, or of the whole journal, oldest first."""
     async def poll(self, name: str, stream: str | None = ..., *, type: str | None = ..., limit: int = ...) -> Batch:
         """The next events behind the consumer's place; asked again, the same ones, until they are committed."""
     async def read(
@@ -1646,7 +1646,7 @@ class AsyncLoops:
         cwd: str | None = ...,
         environment: Mapping[str, str] | None = ...,
     ) -> Loop:
-        """One loop per name: the same again changes nothing, another specification changes it."""
+        """Run COMMAND on a schedule as the loop NAME, or change the loop of that name."""
     async def fire_due(
         self, *, limit: int = ..., accounts: Sequence[str] = ...
     ) -> standfast.record.loops.resource.RunList:
@@ -1765,7 +1765,7 @@ class AsyncArtifacts:
         session: object = ...,
         retention: str = ...,
     ) -> Artifact:
-        """Store bytes, the content of a path, or a binary stream to its end. Durable when it returns."""
+        """Store the bytes of a FILE, or of stdin (-), durably; the same bytes are stored once."""
     async def read(self, which: str) -> bytes:
         """The bytes, compared with their digest."""
     async def remove(self, which: str) -> Artifact:
@@ -1862,7 +1862,7 @@ class AsyncImports:
         source_lost: bool = ...,
         progress: standfast.core.progress.Progress = ...,
     ) -> BundleImport:
-        """Import the sessions of a bundle as history; with `take`, to continue them here."""
+        """Import the sessions of a bundle as history, or continue them here."""
     async def list(
         self, *, agent: str = ..., after: int = ..., limit: int = ...
     ) -> builtins.list[standfast.interchange.imports.Source]:
@@ -1878,7 +1878,7 @@ class AsyncImports:
         dry_run: bool = ...,
         progress: standfast.core.progress.Progress | None = ...,
     ) -> standfast.interchange.imports.Report:
-        """Import new records from the transcripts of `agent`: from all of them, or from `path`."""
+        """Import the sessions that this agent or tool recorded: all of them, or those at PATH."""
     async def text(
         self,
         directory: str | os.PathLike[str],
