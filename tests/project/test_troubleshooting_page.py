@@ -1,0 +1,17 @@
+"""A reader finds a section of the page by the message on the terminal, so each quoted message is one that the product prints."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "operating" / "troubleshooting.md"
+
+
+def test_each_message_in_a_heading_is_in_the_product() -> None:
+    source = "\n".join(path.read_text() for path in (ROOT / "src" / "standfast").rglob("*.py"))
+    headings = re.findall(r"^## `([^`]+)`", PAGE.read_text(), re.MULTILINE)
+    parts = [part.strip(" ';") for heading in headings for part in heading.split("…")]
+    assert len(headings) >= 10
+    assert [part for part in parts if part not in source] == []
