@@ -60,14 +60,14 @@ ALONE = frozenset(
         "test_a_bad_key_is_refused_by_name",
         "test_a_fork_shares_what_came_before_the_cut_and_copies_nothing",
         "test_a_handler_that_lost_its_event_records_nothing",
-        "test_a_key_grants_once_however_often_it_is_said",
+        "test_repeated_grants_with_one_key_count_once",
         "test_a_large_result_is_kept_as_an_artifact",
         "test_a_loop_of_fifteen_minutes_for_a_week_leaves_the_predicted_episodes",
         "test_a_repeat_in_one_opening_is_number_two_in_order",
         "test_a_result_that_cannot_be_stored_is_refused_by_name",
         "test_an_expected_version_that_is_not_there_is_refused_and_the_one_there_is_named",
         "test_committing_nothing_changes_nothing",
-        "test_deleting_goes_no_further_than_it_says",
+        "test_delete_removes_only_the_named_checkpoints",
         "test_one_key_in_two_repositories_and_two_scopes_is_two_sessions",
         "test_pages_by_scope_and_kind_the_newest_first",
         "test_pages_of_runs_go_on_where_they_ended",
@@ -76,7 +76,7 @@ ALONE = frozenset(
         "test_the_balance_at_a_moment_counts_what_had_happened_by_then",
         "test_the_streams_of_a_scope_are_its_own",
         "test_what_a_step_leaves_in_the_journal",
-        "test_what_is_taken_back_is_kept_and_marked",
+        "test_a_removed_item_stays_in_the_store_and_is_marked",
     }
 )
 

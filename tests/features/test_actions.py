@@ -103,7 +103,7 @@ def test_a_command_line_is_understood_whole_or_not_at_all(line: str, name: str |
     assert (None if known is None else known.action.name) == name
 
 
-def test_what_cannot_be_known_says_so(tmp_path: Path) -> None:
+def test_an_action_names_what_its_probe_cannot_know(tmp_path: Path) -> None:
     """002-15: e-mail and chat have no probe, and the answer names the reason."""
     facts = around(["mail", "-s", "x", "a@example.com"], tmp_path).before()
     found = table.check(facts, Place(str(tmp_path)))
@@ -281,7 +281,7 @@ def test_an_effect_whose_answer_is_lost_is_found_and_not_sent_again(
     assert outside.log == DONE
 
 
-def test_find_functions_of_github_say_none_or_raise(outside: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_find_functions_of_github_return_none_or_raise(outside: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
     """002-15: only a closed pull request, or a server that does not answer, is unknown."""
     assert github.find_pr("a/b", "fix", "main") is None
     assert github.find_release("a/b", "v1") is None
@@ -442,7 +442,7 @@ class PrivateRegistry(BaseHTTPRequestHandler):
         ({}, None),
     ],
 )
-def test_the_login_of_a_registry_comes_from_the_environment_alone(
+def test_the_login_of_a_registry_comes_only_from_the_environment(
     auth: dict[str, str], happened: bool | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """002-15: docker's own file is not read. Without a login, a private registry is unknown and not empty."""

@@ -54,7 +54,7 @@ def test_a_push_is_looked_up_at_the_remote(shop: Repository, line: str, seen: st
     assert seen in after.evidence
 
 
-def test_a_push_of_a_later_commit_and_a_forced_one_are_told_from_the_state_before(shop: Repository) -> None:
+def test_a_later_commit_and_a_forced_push_are_recognised_from_the_state_before(shop: Repository) -> None:
     """002-7: the remote at the old commit means that the push did not arrive, also if history was rewritten."""
     shop("push", "-q", "-u", "origin", "main")
     old = shop("rev-parse", "HEAD")
@@ -199,7 +199,7 @@ def test_effects_of_git_are_called_in_a_session_and_found_after_a_crash(
         assert [one.tool for one in s.store.effects.list(session="fix-42")] == ["git.tag", "git.push", "git.commit"]
 
 
-def test_find_functions_say_whether_it_is_there_and_raise_if_they_cannot_tell(shop: Repository) -> None:
+def test_find_functions_return_whether_it_exists_and_raise_if_they_cannot_know(shop: Repository) -> None:
     here = str(shop.path)
     first = shop("rev-parse", "HEAD")
     assert not git.find_push("origin", "main", first, here)

@@ -32,7 +32,7 @@ def names(found: list[agents.Agent]) -> list[str]:
     return [one.name for one in found]
 
 
-def test_whoever_works_is_known_without_registering(engine_url: str, tmp_path: Path) -> None:
+def test_an_agent_that_works_is_listed_without_registering(engine_url: str, tmp_path: Path) -> None:
     """001-50: agent id and type, status, current task, config and metadata."""
     with opened(engine_url, tmp_path) as sf:
         assert sf.agents.list() == []
@@ -57,7 +57,7 @@ def test_whoever_works_is_known_without_registering(engine_url: str, tmp_path: P
             sf.agents.get("bob")
 
 
-def test_a_sign_of_life_costs_no_write_per_call(engine_url: str, tmp_path: Path) -> None:
+def test_recording_when_an_agent_was_last_seen_costs_no_write_per_call(engine_url: str, tmp_path: Path) -> None:
     clock = ManualClock()
     with opened(engine_url, tmp_path, clock=clock) as sf:
         for n in range(3):
@@ -107,7 +107,7 @@ def test_active_agents_are_found_by_their_configuration(engine_url: str, tmp_pat
         assert names(sf.agents.list(kind="codex")) == []
 
 
-def test_what_an_agent_says_stays_until_it_says_something_else(engine_url: str, tmp_path: Path) -> None:
+def test_a_reported_status_stays_until_the_next_report(engine_url: str, tmp_path: Path) -> None:
     with opened(engine_url, tmp_path) as sf:
         blocked = sf.agents.set(status="blocked", why="no credentials", kind="codex", metadata={"v": 1})
         assert (blocked.name, blocked.status, blocked.status_why) == ("ann", "blocked", "no credentials")
@@ -159,7 +159,7 @@ os.kill(os.getpid(), 9)
 """
 
 
-def test_a_crashed_agent_is_seen_at_once_and_gone_when_somebody_takes_over(engine_url: str, tmp_path: Path) -> None:
+def test_a_crashed_agent_is_shown_at_once_until_another_takes_over(engine_url: str, tmp_path: Path) -> None:
     """001-64: lists show that the holder crashed; nothing of that is stored."""
     with opened(engine_url, tmp_path, actor="bob") as sf:
         task = sf.tasks.add("a")
@@ -173,7 +173,7 @@ def test_a_crashed_agent_is_seen_at_once_and_gone_when_somebody_takes_over(engin
         assert (sf.agents.get("ann").status, sf.agents.get("bob").status) == ("idle", "active")
 
 
-def test_stale_is_who_says_to_be_at_work_and_is_not_heard_of(engine_url: str, tmp_path: Path) -> None:
+def test_an_agent_is_stale_if_it_reports_work_and_was_not_seen_for_an_hour(engine_url: str, tmp_path: Path) -> None:
     clock = ManualClock()
     with opened(engine_url, tmp_path, clock=clock, as_actor=True) as sf:
         sf.agents.set(status="active")

@@ -73,7 +73,7 @@ def test_the_same_key_with_another_specification_is_a_conflict(sf: standfast.Sta
     assert contents(sf) == before
 
 
-def test_under_another_key_what_differs_is_changed_and_the_rest_is_left_alone(sf: standfast.Standfast) -> None:
+def test_another_key_changes_only_what_differs(sf: standfast.Standfast) -> None:
     first = sf.apply(FLEET, key="k", mode="commit")
     sf.tasks.edit(first.refs["tasks[1]"] or "", assignee="ann")  # the file says nothing about it
     other = with_(with_(FLEET, "tasks", 0, priority=0, labels=["ops"]), "state", 0, value={"cpu": 3})
@@ -207,7 +207,7 @@ def nursery() -> Iterator[Nursery]:
 
 
 def commit(url: str, data: str, out: str, number: int) -> None:
-    """In a child: the same key from everybody, and a key of its own."""
+    """In a child process: one key that all children share, and one key of its own."""
     with handle.connect(config.load(url, data_dir=data, scope="here")) as sf:
         refs = sf.apply(FLEET, key="k", mode="commit").refs
         sf.apply(FLEET, key=f"k{number}", mode="commit")
@@ -266,7 +266,7 @@ GARBAGE: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("what", GARBAGE)
-def test_garbage_is_refused_by_its_place_and_field(what: str) -> None:
+def test_an_invalid_value_is_refused_with_its_position_and_field(what: str) -> None:
     document, wanted = GARBAGE[what]
     problems = read(document).problems
     assert len(problems) == 1, problems
@@ -275,7 +275,7 @@ def test_garbage_is_refused_by_its_place_and_field(what: str) -> None:
 
 
 @pytest.mark.parametrize("document", [[], "x", 5, None, {"a": float("nan")}, {"tasks": [{"title": "\ud800"}]}])
-def test_what_is_no_specification_at_all_is_refused(document: Any) -> None:
+def test_a_value_that_is_no_specification_is_refused(document: Any) -> None:
     with pytest.raises(InvalidInput):
         read(document)
 
@@ -293,7 +293,7 @@ def test_a_file_that_cannot_be_parsed_is_refused_with_its_line() -> None:
         read_text(b" " * 2_000_000, what="f.toml")
 
 
-def test_toml_and_json_that_say_the_same_are_the_same_specification() -> None:
+def test_equal_toml_and_json_are_the_same_specification() -> None:
     toml = b'[[tasks]]\ntitle = "x"\ndue = 2026-12-01T09:00:00+00:00\n'
     text = b'{"tasks": [{"due": "2026-12-01T09:00:00+00:00", "title": "x"}]}'
     assert read_text(toml, what="a.toml") == read_text(text, what="standard input")

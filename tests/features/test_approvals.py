@@ -49,7 +49,7 @@ def events(sf: standfast.Standfast) -> list[str]:
     return [event.type for event in sf.journal.tail(limit=1000).events if event.type.startswith("approval.")]
 
 
-def test_the_first_call_records_the_request_and_says_what_a_person_types(sf: standfast.Standfast) -> None:
+def test_the_first_call_records_the_request_and_names_the_command_for_a_person(sf: standfast.Standfast) -> None:
     effect = plan(sf)
     with pytest.raises(ApprovalRequired) as caught:
         dispatch(sf, effect, why="the test names it", gate="git push*")
@@ -85,7 +85,7 @@ def test_the_first_call_records_the_request_and_says_what_a_person_types(sf: sta
     )
 
 
-def test_while_it_waits_nobody_asks_twice(sf: standfast.Standfast) -> None:
+def test_repeated_calls_add_no_second_request(sf: standfast.Standfast) -> None:
     effect = plan(sf)
     first = asked(sf, effect)
     with pytest.raises(ApprovalRequired, match="requested at 2026-01-01") as caught:
@@ -95,7 +95,7 @@ def test_while_it_waits_nobody_asks_twice(sf: standfast.Standfast) -> None:
     assert events(sf) == ["approval.requested"]
 
 
-def test_a_yes_is_consumed_by_one_dispatch(sf: standfast.Standfast, clock: ManualClock) -> None:
+def test_one_dispatch_consumes_an_approval(sf: standfast.Standfast, clock: ManualClock) -> None:
     effect = plan(sf)
     id = asked(sf, effect)
     granted = sf.approvals.grant(id[-6:], approver="ada", rationale="read it")
@@ -111,14 +111,14 @@ def test_a_yes_is_consumed_by_one_dispatch(sf: standfast.Standfast, clock: Manua
     assert events(sf) == ["approval.requested", "approval.granted", "approval.consumed", "approval.requested"]
 
 
-def test_a_yes_belongs_to_one_effect(sf: standfast.Standfast) -> None:
+def test_an_approval_belongs_to_one_effect(sf: standfast.Standfast) -> None:
     one, other = plan(sf, {"title": "the same"}), plan(sf, {"title": "the same"})
     sf.approvals.grant(asked(sf, one), approver="ada")
     asked(sf, other)
     assert dispatch(sf, one) == 1
 
 
-def test_other_words_need_another_yes(sf: standfast.Standfast) -> None:
+def test_other_arguments_need_another_approval_of_the_effect(sf: standfast.Standfast) -> None:
     """The whole intent is approved, text by the LLM included."""
     effect = plan(sf, {"body": "fixes the parser"})
     first = asked(sf, effect)
@@ -135,7 +135,7 @@ def test_other_words_need_another_yes(sf: standfast.Standfast) -> None:
     assert dispatch(sf, effect) == 1
 
 
-def test_a_yes_that_was_used_for_some_words_is_none_for_others(sf: standfast.Standfast) -> None:
+def test_an_approval_that_was_used_does_not_cover_other_arguments(sf: standfast.Standfast) -> None:
     effect = plan(sf, {"body": "one"})
     sf.approvals.grant(asked(sf, effect), approver="ada")
     assert dispatch(sf, effect) == 1
@@ -145,7 +145,7 @@ def test_a_yes_that_was_used_for_some_words_is_none_for_others(sf: standfast.Sta
     asked(sf, effect)
 
 
-def test_a_request_for_old_words_cannot_be_granted_once_it_was_asked_anew(sf: standfast.Standfast) -> None:
+def test_a_request_is_withdrawn_when_the_arguments_change(sf: standfast.Standfast) -> None:
     effect = plan(sf, {"body": "one"})
     first = asked(sf, effect)
     reword(sf, effect, {"body": "two"})
@@ -154,7 +154,7 @@ def test_a_request_for_old_words_cannot_be_granted_once_it_was_asked_anew(sf: st
         sf.approvals.grant(first, approver="ada")
 
 
-def test_a_no_is_told_with_its_reason_and_stands_until_it_expires(sf: standfast.Standfast, clock: ManualClock) -> None:
+def test_a_denial_is_returned_with_its_reason_until_it_expires(sf: standfast.Standfast, clock: ManualClock) -> None:
     effect = plan(sf)
     id = asked(sf, effect)
     sf.approvals.deny(id, approver="ada", rationale="not on a Friday")
@@ -177,7 +177,7 @@ def test_after_a_no_one_may_ask_once_more_on_purpose(sf: standfast.Standfast) ->
     assert dispatch(sf, effect) == 1
 
 
-def test_the_first_answer_wins_and_the_loser_is_told_who_was_first(sf: standfast.Standfast) -> None:
+def test_the_first_answer_wins_and_the_second_names_it(sf: standfast.Standfast) -> None:
     id = asked(sf, plan(sf))
     sf.approvals.deny(id, approver="ada")
     with pytest.raises(IllegalTransition, match=r"already denied by ada at 2026-01-01T.*the first answer wins"):
@@ -211,7 +211,7 @@ def test_of_many_answers_at_once_one_counts(sf: standfast.Standfast) -> None:
     assert len(events(sf)) == 2
 
 
-def test_of_many_calls_at_once_one_asks_and_after_the_yes_one_consumes(sf: standfast.Standfast) -> None:
+def test_concurrent_calls_add_one_request_and_one_of_them_consumes_the_approval(sf: standfast.Standfast) -> None:
     effect = plan(sf)
     outcomes: list[int | StandfastError] = []
 
@@ -240,7 +240,9 @@ def test_of_many_calls_at_once_one_asks_and_after_the_yes_one_consumes(sf: stand
     assert events(sf).count("approval.consumed") == 1
 
 
-def test_an_expired_request_cannot_be_answered_and_is_asked_anew(sf: standfast.Standfast, clock: ManualClock) -> None:
+def test_an_expired_request_cannot_be_answered_and_is_requested_again(
+    sf: standfast.Standfast, clock: ManualClock
+) -> None:
     effect = plan(sf)
     id = asked(sf, effect, for_us=HOUR_US)
     clock.advance("1h")
@@ -255,7 +257,7 @@ def test_an_expired_request_cannot_be_answered_and_is_asked_anew(sf: standfast.S
     assert asked(sf, effect) != id
 
 
-def test_a_yes_that_expired_before_it_was_used_is_none(sf: standfast.Standfast, clock: ManualClock) -> None:
+def test_an_approval_that_expired_before_its_use_does_not_count(sf: standfast.Standfast, clock: ManualClock) -> None:
     effect = plan(sf)
     id = asked(sf, effect)
     sf.approvals.grant(id, approver="ada")
@@ -280,13 +282,13 @@ def test_a_dispatch_that_is_rolled_back_consumes_nothing(sf: standfast.Standfast
     assert dispatch(sf, effect) == 1
 
 
-def test_what_was_asked_for_once_needs_a_yes_however_it_is_called(sf: standfast.Standfast) -> None:
+def test_an_effect_that_was_planned_with_approve_needs_approval_in_every_call(sf: standfast.Standfast) -> None:
     never, once = plan(sf), plan(sf)
     sf.approvals.request(once)
     assert sf._store.read(lambda tx: (approvals.asked(tx, never), approvals.asked(tx, once))) == (False, True)
 
 
-def test_a_planned_effect_is_asked_for_by_id_by_its_end_or_by_key(sf: standfast.Standfast) -> None:
+def test_a_planned_effect_is_requested_by_id_by_the_end_of_its_id_or_by_key(sf: standfast.Standfast) -> None:
     effect = plan(sf, key="deploy:42")
     made = sf.approvals.request("deploy:42", why="release day", for_="1h")
     assert made.receipt is not None
@@ -297,7 +299,7 @@ def test_a_planned_effect_is_asked_for_by_id_by_its_end_or_by_key(sf: standfast.
 
 
 @pytest.mark.parametrize("state", ["dispatched", "acknowledged", "compensated", "superseded"])
-def test_what_is_past_asking_is_refused(sf: standfast.Standfast, state: str) -> None:
+def test_an_effect_that_needs_no_approval_any_more_is_refused(sf: standfast.Standfast, state: str) -> None:
     effect = plan(sf)
     set_state(sf, effect, state)
     with pytest.raises(IllegalTransition, match=f"is {state}: there is nothing to ask for"):
@@ -371,7 +373,7 @@ def test_what_waits_is_found_by_its_index_however_long_the_history_is(tmp_path: 
     assert "approval_waiting" in plan[0], plan
 
 
-def test_the_answer_is_told_in_the_scope_of_the_effect(sf: standfast.Standfast) -> None:
+def test_the_answer_is_recorded_in_the_scope_of_the_effect(sf: standfast.Standfast) -> None:
     id = asked(sf, plan(sf, scope="github.com/a/other"))
     sf.approvals.grant(id, approver="ada")
     assert {event.scope for event in sf.journal.about(id)} == {"github.com/a/other"}
@@ -390,7 +392,7 @@ def test_waiting_ends_with_the_answer(sf: standfast.Standfast) -> None:
     assert [(found.state, found.rationale) for found in answered] == [("denied", "no")]
 
 
-def test_a_wait_that_is_over_says_that_it_still_needs_a_yes(sf: standfast.Standfast) -> None:
+def test_a_wait_that_times_out_names_the_missing_approval(sf: standfast.Standfast) -> None:
     id = asked(sf, plan(sf))
     with pytest.raises(ApprovalRequired, match=id) as caught:
         sf.approvals.wait(id, timeout=0.01)
@@ -409,7 +411,7 @@ def test_waiting_is_refused_inside_a_transaction(sf: standfast.Standfast) -> Non
         tx.approvals.wait(id)
 
 
-def test_a_wait_survives_the_death_of_whoever_waited(engine_url: str, tmp_path: Path) -> None:
+def test_a_wait_continues_after_the_waiting_process_died(engine_url: str, tmp_path: Path) -> None:
     """A wait is only a row, so another process continues waiting."""
     code = (
         "import sys, standfast\n"
@@ -447,7 +449,7 @@ def test_the_question_holds_the_exact_bytes(sf: standfast.Standfast) -> None:
     assert sf.approvals.question(question.approval.id) == question
 
 
-def test_nobody_is_asked_about_bytes_that_were_changed_since(sf: standfast.Standfast) -> None:
+def test_a_question_about_changed_bytes_is_not_shown(sf: standfast.Standfast) -> None:
     effect = plan(sf, {"body": "harmless"})
     id = asked(sf, effect)
     reword(sf, effect, {"body": "rm -rf /"})
@@ -459,7 +461,7 @@ def test_nobody_is_asked_about_bytes_that_were_changed_since(sf: standfast.Stand
     assert question.current_hash != question.approval.intent_hash
 
 
-def test_nobody_is_asked_about_what_is_answered_or_over(sf: standfast.Standfast, clock: ManualClock) -> None:
+def test_an_answered_or_expired_question_is_not_shown(sf: standfast.Standfast, clock: ManualClock) -> None:
     answered, over = asked(sf, plan(sf)), asked(sf, plan(sf), for_us=HOUR_US)
     sf.approvals.grant(answered, approver="ada")
     clock.advance("2h")
@@ -472,7 +474,7 @@ def test_nobody_is_asked_about_what_is_answered_or_over(sf: standfast.Standfast,
 # -- transactions and crash points -----------------------------------------------------------------
 
 
-def test_several_answers_in_one_transaction_stand_or_fall_together(sf: standfast.Standfast) -> None:
+def test_several_answers_in_one_transaction_are_all_stored_or_none(sf: standfast.Standfast) -> None:
     one, other = asked(sf, plan(sf)), asked(sf, plan(sf))
     sf.approvals.deny(other, approver="bob")
 

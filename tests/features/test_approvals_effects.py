@@ -57,7 +57,7 @@ def test_the_first_call_asks_and_the_session_waits(sf: standfast.Standfast) -> N
     assert row["state"] == "waiting"
 
 
-def test_called_again_after_the_yes_it_acts_once(sf: standfast.Standfast) -> None:
+def test_a_call_after_the_approval_acts_once(sf: standfast.Standfast) -> None:
     id = asked(sf)
     assert asked(sf) == id
     sf.approvals.grant(id, approver="ada")
@@ -69,7 +69,7 @@ def test_called_again_after_the_yes_it_acts_once(sf: standfast.Standfast) -> Non
     assert row["approval_id"] == id
 
 
-def test_a_model_that_words_it_differently_needs_another_yes(sf: standfast.Standfast) -> None:
+def test_an_llm_that_words_it_differently_needs_another_approval(sf: standfast.Standfast) -> None:
     first = asked(sf, "broken")
     sf.approvals.grant(first, approver="ada")
     second = asked(sf, "broken, and they were rude")
@@ -89,7 +89,7 @@ def test_after_a_no_nothing_is_sent(sf: standfast.Standfast) -> None:
     assert SENT == []
 
 
-def test_a_yes_that_came_too_late_is_asked_for_anew(sf: standfast.Standfast, clock: ManualClock) -> None:
+def test_an_approval_that_came_too_late_is_requested_again(sf: standfast.Standfast, clock: ManualClock) -> None:
     id = asked(sf)
     sf.approvals.grant(id, approver="ada")
     clock.advance("25h")
@@ -104,7 +104,7 @@ def test_code_that_no_longer_asks_does_not_get_around_it(sf: standfast.Standfast
     assert SENT == []
 
 
-def test_what_was_planned_and_asked_for_by_hand_needs_its_yes(sf: standfast.Standfast) -> None:
+def test_an_effect_that_was_planned_explicitly_needs_its_approval(sf: standfast.Standfast) -> None:
     """The split form: plan, ask, dispatch; leaving `approve` out is no way around the request."""
     planned = sf.effects.plan("deploy", {"to": "production"}, key="deploy:1")
     made = sf.approvals.request("deploy:1", why="release day")
@@ -117,7 +117,7 @@ def test_what_was_planned_and_asked_for_by_hand_needs_its_yes(sf: standfast.Stan
     assert sf.approvals.get(made.id).state == "consumed"
 
 
-def test_a_second_of_the_same_needs_its_own_yes(sf: standfast.Standfast) -> None:
+def test_a_second_effect_of_the_same_kind_needs_its_own_approval(sf: standfast.Standfast) -> None:
     sf.approvals.grant(asked(sf), approver="ada")
     call(sf)
     with sf.session("night") as s:

@@ -642,7 +642,7 @@ def test_an_empty_schema_of_another_role_is_refused(low: str, pg_database: str, 
     assert caught.value.code == "foreign_owner"
 
 
-def test_a_named_owner_is_trusted_and_doctor_lists_what_is_not_ours(
+def test_a_named_owner_is_trusted_and_doctor_lists_objects_of_others(
     low: str, pg_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., Any]
 ) -> None:
     """R28: confirmed by naming the role."""

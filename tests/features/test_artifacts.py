@@ -74,7 +74,7 @@ def on_files(tmp_path: Path) -> Iterator[standfast.Standfast]:
 # -- putting and getting -----------------------------------------------------------------------------------
 
 
-def test_what_is_put_is_what_is_got(sf: standfast.Standfast) -> None:
+def test_get_returns_the_bytes_that_were_put(sf: standfast.Standfast) -> None:
     """002-28, 002-42: id, session, type, URI, content hash, size and retention class are kept."""
     made = sf.artifacts.put(BIG, name="build.log", kind="log")
     assert is_id(made.id)
@@ -98,7 +98,7 @@ def test_what_is_put_is_what_is_got(sf: standfast.Standfast) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, artifact_files.BLOCK_BYTES - 1, artifact_files.BLOCK_BYTES, 600_000])
-def test_every_size_comes_back(sf: standfast.Standfast, size: int) -> None:
+def test_every_size_is_read_back(sf: standfast.Standfast, size: int) -> None:
     data = os.urandom(size)
     assert sf.artifacts.get(sf.artifacts.put(data, name="x").id) == data
 
@@ -117,7 +117,7 @@ def test_a_path_a_stream_and_bytes_are_the_same_artifact(sf: standfast.Standfast
     assert len(stored) == 1
 
 
-def test_the_same_bytes_are_stored_once_whatever_they_are_called(sf: standfast.Standfast) -> None:
+def test_the_same_bytes_are_stored_once_under_any_name(sf: standfast.Standfast) -> None:
     """001-59: a second name for the same bytes refers to them."""
     one = sf.artifacts.put(BIG, name="one")
     two = sf.artifacts.put(BIG, name="two", kind="log")
@@ -252,7 +252,7 @@ def test_a_kind_is_a_plain_word(sf: standfast.Standfast, kind: str) -> None:
         sf.artifacts.put(b"x", name="x", kind=kind)
 
 
-def test_what_is_not_bytes_is_refused_by_name(sf: standfast.Standfast, tmp_path: Path) -> None:
+def test_a_value_that_is_not_bytes_is_refused_with_its_type(sf: standfast.Standfast, tmp_path: Path) -> None:
     for wrong, fact in [
         ("text", "not of str"),
         (7, "not of int"),
@@ -382,7 +382,7 @@ def test_putting_the_same_bytes_again_heals_them(sf: standfast.Standfast, how: s
     assert sf.artifacts.get(made.id) == BIG
 
 
-def test_a_link_in_place_of_the_bytes_is_not_followed(on_files: standfast.Standfast, tmp_path: Path) -> None:
+def test_a_symbolic_link_instead_of_the_file_is_not_followed(on_files: standfast.Standfast, tmp_path: Path) -> None:
     made = on_files.artifacts.put(b"secret", name="x")
     root = artifacts.directory(on_files._store)
     assert root is not None

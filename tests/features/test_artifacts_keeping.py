@@ -41,7 +41,7 @@ def on_files(tmp_path: Path) -> Iterator[standfast.Standfast]:
         yield store
 
 
-def test_scratch_goes_after_a_day_and_the_rest_stays(timed: standfast.Standfast, clock: ManualClock) -> None:
+def test_scratch_is_removed_after_a_day_and_the_rest_stays(timed: standfast.Standfast, clock: ManualClock) -> None:
     """002-14: cold bytes have a retention of their own."""
     timed.artifacts.put(BIG, name="scratch", retention="scratch")
     timed.artifacts.put(b"kept", name="kept")
@@ -69,7 +69,7 @@ def drop_session(sf: standfast.Standfast, id: str) -> None:
     sf._store.write(lambda tx: tx.run(statement("DELETE FROM session WHERE id = :id"), id=id))
 
 
-def test_what_a_session_keeps_goes_with_the_session(timed: standfast.Standfast, clock: ManualClock) -> None:
+def test_artifacts_of_a_session_are_removed_with_it(timed: standfast.Standfast, clock: ManualClock) -> None:
     add_session(timed, "ses_1", "one")
     made = timed.artifacts.put(b"x", name="x", session="one", retention="session")
     assert made.session_id == "ses_1"
@@ -181,7 +181,7 @@ def test_what_a_killed_put_leaves_in_rows_is_collected_a_day_later(pg_database: 
         assert next(sf.rows("SELECT count(*) AS n FROM artifact_chunk"))["n"] == 0
 
 
-def test_strangers_files_are_left_alone(on_files: standfast.Standfast, tmp_path: Path) -> None:
+def test_files_of_other_programs_are_not_touched(on_files: standfast.Standfast, tmp_path: Path) -> None:
     on_files.artifacts.put(b"x", name="x")
     root = tmp_path / "artifacts"
     strangers = [root / "README", root / "ab" / "short", root / "zz" / ("c" * 62), root / "deep" / "er" / "file"]

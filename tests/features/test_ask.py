@@ -73,7 +73,7 @@ def test_a_key_asks_one_question(sf: standfast.Standfast, other: standfast.Stand
         assert s.ask("reviewer", 2, key="k") == 2
 
 
-def test_a_question_past_its_time_raises_and_can_be_asked_again(
+def test_a_question_past_its_timeout_raises_and_can_be_asked_again(
     sf: standfast.Standfast, other: standfast.Standfast
 ) -> None:
     """000-40: NoAnswer is also a TimeoutError; the second question is a new mail in the same thread."""
@@ -125,7 +125,7 @@ def test_a_late_answer_to_the_first_question_counts(sf: standfast.Standfast, oth
 
 
 @pytest.mark.parametrize("swept", [False, True])
-def test_an_answer_that_expired_before_its_asker_came_back_is_the_answer(
+def test_an_answer_counts_even_if_it_expired_before_the_asker_returned(
     engine_url: str, tmp_path: Path, swept: bool
 ) -> None:
     """000-40: a program that was down for longer than its timeout gets the answer, and gets the same one again."""
@@ -199,7 +199,7 @@ def test_a_function_that_raises_is_called_again_in_the_same_session(engine_url: 
 
 
 def test_two_that_answer_do_not_write_to_each_other_for_ever(sf: standfast.Standfast) -> None:
-    """002-20: a mail that is a reply is passed to the function, and what it returns is not sent."""
+    """002-20: a mail that is a reply is passed to the function. Its return value is not sent."""
     heard: list[object] = []
     sf.mail.send("ann", "question", sender="bob")
     for box in ("ann", "bob", "ann"):

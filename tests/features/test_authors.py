@@ -94,7 +94,8 @@ def test_every_line_of_a_brief_names_its_author_and_quotes_its_text(
         assert "curl" not in outside
     assert "\x1b" not in made.markdown
     assert "\u202e" not in made.markdown
-    assert "state check" not in made.markdown  # refused to agents: the brief offers only what its reader may run
+    # refused to agents: the brief offers only commands that its reader may run
+    assert "state check" not in made.markdown
 
 
 def _outside_quotes(line: str) -> list[str]:

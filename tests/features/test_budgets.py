@@ -59,7 +59,7 @@ def test_a_call_reserves_before_and_settles_after(sf: standfast.Standfast) -> No
     assert types == ["budget.set", "hold.reserved", "hold.settled"]
 
 
-def test_a_refusal_says_what_is_left_and_who_holds_it_and_writes_nothing(sf: standfast.Standfast) -> None:
+def test_a_refusal_names_the_amount_left_and_the_holders_and_writes_nothing(sf: standfast.Standfast) -> None:
     sf.budgets.set("team", tokens=1_000, per="day")
     sf.budgets.settle(sf.budgets.reserve("team", tokens=100), tokens=100)
     sf.budgets.reserve("team", tokens=300)
@@ -171,7 +171,7 @@ def test_a_part_of_a_millionth_is_rounded_up() -> None:
 # -- setting --------------------------------------------------------------------------------------------
 
 
-def test_setting_again_changes_only_what_is_given(sf: standfast.Standfast) -> None:
+def test_setting_again_changes_only_the_given_values(sf: standfast.Standfast) -> None:
     sf.budgets.set("team", tokens=1_000, usd=5, per="day")
     sf.budgets.settle(sf.budgets.reserve("team", tokens=300, usd=1), tokens=300, usd=1)
     changed = sf.budgets.set("team", tokens=2_000)
@@ -489,10 +489,8 @@ def test_a_reservation_waits_for_the_one_before_it_and_sees_it(pg_database: str,
         assert (ends, sf.budgets.get("all").held.tokens) == (["budget_exhausted"], 10)
 
 
-def test_budgets_holds_usage_and_facts_come_back_from_a_copy_and_from_a_bundle(
-    sf: standfast.Standfast, tmp_path: Path
-) -> None:
-    """003-13: a restored store refuses what the first one refused, and finds what it knew."""
+def test_a_copy_and_a_bundle_restore_budgets_holds_usage_and_facts(sf: standfast.Standfast, tmp_path: Path) -> None:
+    """003-13: a restored store refuses the same calls as the first one and finds the same facts."""
     sf.budgets.set("team", tokens=9_000, per="month")
     with sf.session("fix-7", agent="coder") as s:
         hold = sf.budgets.give_up(sf.budgets.reserve("team", tokens=3_000, key="call:1"))

@@ -127,7 +127,7 @@ def test_a_session_that_was_handed_over_continues_there(
     assert ran == []
 
 
-def test_a_lost_source_is_taken_on_your_word(other: Standfast, bundle: Path) -> None:
+def test_a_session_of_a_lost_store_is_taken_if_a_person_says_so(other: Standfast, bundle: Path) -> None:
     other.imports.bundle(bundle)
     other.imports.bundle(bundle, take=True, source_lost=True)
     assert other.sessions.get("fix-42").state == "waiting"
@@ -284,7 +284,7 @@ def test_a_damaged_or_forged_bundle_is_refused(sf: Standfast, sound: Path, tmp_p
     assert counts(sf) == before
 
 
-def test_flipped_bytes_are_refused_or_say_nothing(sf: Standfast, sound: Path, tmp_path: Path) -> None:
+def test_flipped_bytes_are_refused_or_change_nothing(sf: Standfast, sound: Path, tmp_path: Path) -> None:
     content, chance = sound.read_bytes(), random.Random(26)
     path, before, right = tmp_path / "flipped.zip", counts(sf), json.loads(members(sound)["bundle.json"])["content"]
     refused = 0
@@ -440,7 +440,7 @@ def test_killed_after_the_hand_over_the_export_is_repeated(
 
 
 @pytest.mark.usefixtures("shell")
-def test_a_killed_import_goes_on(sf: Standfast, tmp_path: Path, engine_url: str) -> None:
+def test_a_killed_import_continues(sf: Standfast, tmp_path: Path, engine_url: str) -> None:
     with standfast.open(tmp_path / "source.db", data_dir=tmp_path / "source") as source:
         filled(source, "far")
         source.export("far", to=tmp_path / "far.zip", hand_over=True)

@@ -110,7 +110,7 @@ def test_a_step_is_the_plain_function_outside_a_session_and_a_step_inside(sf: st
 
 
 def test_an_effect_and_a_step_show_their_name_and_signature() -> None:
-    """A person who prints one sees what it is."""
+    """A person who prints one sees its fields."""
 
     @standfast.effect("mail.send", by=("to",))
     def send_mail(call: standfast.Call, to: str) -> int:
@@ -394,7 +394,7 @@ def test_a_generator_fixture_binds_for_the_test_between(sf: standfast.Standfast)
     assert sessions(sf) == [("ann", "a")]
 
 
-def test_blocks_that_are_left_in_another_order_bind_what_is_still_open(sf: standfast.Standfast) -> None:
+def test_blocks_that_are_left_in_another_order_bind_the_block_that_is_still_open(sf: standfast.Standfast) -> None:
     first, second = sf.session("first"), sf.session("second")
     first.__enter__()
     second.__enter__()
@@ -428,7 +428,7 @@ def test_an_async_session_binds_async_and_plain_effects(aopened: Callable[[], st
     assert SENT == ["ann", "bob", "cid", "planned 42", "planned 42", "planned 42"]
 
 
-def test_an_async_session_left_by_another_task_is_over(aopened: Callable[[], standfast.AsyncStandfast]) -> None:
+def test_an_async_session_that_another_task_left_has_ended(aopened: Callable[[], standfast.AsyncStandfast]) -> None:
     async def dependency(sf: Any) -> AsyncIterator[Any]:
         async with sf.session("request") as s:
             yield s

@@ -101,7 +101,7 @@ ANTHROPIC = [
 ]
 
 
-def test_what_was_said_is_sent_in_the_form_of_either_provider(sf: standfast.Standfast) -> None:
+def test_messages_are_sent_in_the_form_of_either_provider(sf: standfast.Standfast) -> None:
     """001-6: each result is directly behind its call, with either provider's calls and in any order."""
     with sf.session("talk") as s:
         for role, content in SAID:
@@ -147,7 +147,7 @@ def said(role: str, content: Any, retracted_us: int | None = None) -> Message:
     return Message("msg_1", "ses_1", "nod_1", 1, role, kind, content, None, "me", 1, 1, retracted_us)
 
 
-def test_calls_without_a_result_are_found_and_answered_in_what_is_sent(sf: standfast.Standfast) -> None:
+def test_calls_without_a_result_are_found_and_sent_with_a_substitute(sf: standfast.Standfast) -> None:
     """002-11: an LLM may use an id again; what was taken back counts as not said."""
     with sf.session("talk") as s:
         s.say("user", "go")
@@ -169,7 +169,7 @@ def test_calls_without_a_result_are_found_and_answered_in_what_is_sent(sf: stand
         assert behind[0]["role"] == "assistant", "a result whose call is not among the messages is left out"
 
 
-def test_the_whole_message_and_other_json_can_be_said() -> None:
+def test_whole_messages_and_other_json_values_are_accepted() -> None:
     """001-6: Anthropic's response as it is dumped; a user's JSON value is text."""
     whole_reply = {"id": "msg_1", "type": "message", "role": "assistant", "content": [USED], "stop_reason": "tool_use"}
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "pull/3"}]}
@@ -239,7 +239,7 @@ def example() -> Any:
     return module
 
 
-def test_the_loop_is_at_most_60_lines_and_the_guide_says_how_many() -> None:
+def test_the_loop_has_at_most_60_lines_and_the_guide_has_the_number() -> None:
     count = len(EXAMPLE.read_text().splitlines())
     assert count <= 60
     assert f"in {count} lines" in GUIDE.read_text()
@@ -284,7 +284,9 @@ def test_the_same_loop_without_effects_opens_a_pull_request_twice(
 
 
 @pytest.mark.parametrize("point", ["effect.before_done:2", "effect.after_done:1", "message.after_say:2"])
-def test_a_killed_loop_goes_on_from_its_messages_on_either_engine(engine_url: str, tmp_path: Path, point: str) -> None:
+def test_a_killed_loop_continues_from_its_messages_on_either_engine(
+    engine_url: str, tmp_path: Path, point: str
+) -> None:
     """002-11, 002-20: as a program of its own, killed once and run again."""
     environment = {**os.environ, "STANDFAST_DB_URL": engine_url, "STANDFAST_DATA_DIR": str(tmp_path / "data")}
     command = [sys.executable, str(EXAMPLE)]

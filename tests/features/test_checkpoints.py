@@ -37,7 +37,7 @@ def positions(context: Context) -> list[int]:
 # -- adding ------------------------------------------------------------------------------------------------
 
 
-def test_a_checkpoint_says_what_stands_for_what(talk: standfast.Standfast) -> None:
+def test_a_checkpoint_names_the_messages_that_it_covers(talk: standfast.Standfast) -> None:
     """002-4, 002-43: summary, cursor, data, prompt cache keys and version pins."""
     made = talk.checkpoints.add(
         "talk",
@@ -68,7 +68,7 @@ def test_a_checkpoint_says_what_stands_for_what(talk: standfast.Standfast) -> No
     assert talk.journal.verify(str(made.receipt)).type == "checkpoint.added"
 
 
-def test_the_context_is_the_newest_fold_and_what_came_after_it(talk: standfast.Standfast) -> None:
+def test_the_context_is_the_newest_fold_and_the_messages_after_it(talk: standfast.Standfast) -> None:
     """003-11: everything before collapses into a summary; originals stay."""
     whole = talk.checkpoints.context("talk")
     assert (whole.summary, positions(whole), whole.omitted) == (None, list(range(1, 31)), 0)
@@ -83,14 +83,14 @@ def test_the_context_is_the_newest_fold_and_what_came_after_it(talk: standfast.S
         assert s.context() == context
 
 
-def test_a_long_tail_is_bounded_and_says_so(talk: standfast.Standfast) -> None:
+def test_a_long_context_is_limited_and_counts_the_omitted_messages(talk: standfast.Standfast) -> None:
     talk.checkpoints.add("talk", 5, summary="five")
     context = talk.checkpoints.context("talk", last=4)
     assert (positions(context), context.omitted) == ([27, 28, 29, 30], 21)
     assert talk.checkpoints.context("talk", last=0).omitted == 25
 
 
-def test_without_a_position_everything_said_so_far_is_folded(talk: standfast.Standfast) -> None:
+def test_without_a_position_all_messages_so_far_are_folded(talk: standfast.Standfast) -> None:
     assert talk.checkpoints.add("talk", summary="all").to_position == 30
     with talk.session("talk") as s:
         s.say("user", "one more")
@@ -191,7 +191,7 @@ def test_a_function_that_folds_runs_outside_any_transaction(talk: standfast.Stan
     assert [found.summary for found in talk.checkpoints.list()] == ["folded"]
 
 
-def test_a_fold_reads_a_bounded_number_and_goes_on_when_called_again(
+def test_a_fold_reads_a_limited_number_and_continues_at_the_next_call(
     talk: standfast.Standfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoints, "FOLD_MAX", 10)
@@ -289,7 +289,7 @@ def test_without_any_checkpoint_everything_still_resumes(sf: standfast.Standfast
     assert [event.summary for event in sf.journal.about("checkpoint:all")] == ["1 checkpoints"]
 
 
-def test_deleting_goes_no_further_than_it_says(engine_url: str, tmp_path: Path) -> None:
+def test_delete_removes_only_the_named_checkpoints(engine_url: str, tmp_path: Path) -> None:
     from standfast import config, handle
 
     def opened(scope: str) -> standfast.Standfast:

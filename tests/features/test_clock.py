@@ -32,7 +32,7 @@ def test_the_boot_id_is_the_kernels_own() -> None:
     assert SYSTEM.boot_id() == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def test_a_manual_clock_stands_still() -> None:
+def test_a_manual_clock_moves_only_when_it_is_advanced() -> None:
     """000-48: the layer below behaves the same every time: the clock is injected."""
     clock = ManualClock()
     assert reading(clock) == reading(clock) == reading(ManualClock())
@@ -60,7 +60,7 @@ def test_a_closed_lid_stops_the_time_awake() -> None:
     assert reading(clock) == (28_800 * SECOND_US, 0, "manual-boot-1")
 
 
-def test_a_reboot_changes_the_boot_id_and_starts_awake_time_anew() -> None:
+def test_a_reboot_changes_the_boot_id_and_restarts_awake_time() -> None:
     clock = ManualClock(start_us=0)
     clock.advance("5m")
     clock.reboot()
@@ -96,7 +96,7 @@ def test_a_duration_is_read_as_people_write_it(text: str, us: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " ", "90", "h", "-5m", "1h1h", "5 m", "15M", "1h30", "1e3s", "٣s", "1.s", "soon"])
-def test_what_is_no_duration_is_refused_with_examples(text: str) -> None:
+def test_an_invalid_duration_is_refused_with_examples(text: str) -> None:
     with pytest.raises(InvalidInput, match="is not a duration") as refusal:
         parse_duration(text)
     assert "1h30m" in refusal.value.hint
@@ -129,7 +129,7 @@ def test_a_duration_is_shown_in_its_largest_units(us: int, parts: int | None, te
 
 
 @given(st.datetimes(min_value=datetime(1, 1, 1), max_value=datetime(9999, 12, 31)))  # noqa: DTZ001 - UTC below
-def test_iso_is_what_everybody_reads(moment: datetime) -> None:
+def test_times_are_printed_as_iso(moment: datetime) -> None:
     moment = moment.replace(tzinfo=UTC)
     us = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     assert datetime.fromisoformat(iso(us)) == moment

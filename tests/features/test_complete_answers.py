@@ -77,7 +77,7 @@ def test_effects_of_a_session_and_of_everywhere_are_listed_from_another_reposito
         assert [one.id for one in sf.effects.list(state=state, session=own.session_id)] == [own.id]
 
 
-def test_no_command_says_that_nothing_is_to_be_done_while_an_effect_is_in_doubt_elsewhere(tmp_path: Path) -> None:
+def test_no_command_prints_nothing_to_do_while_an_effect_is_in_doubt_elsewhere(tmp_path: Path) -> None:
     """000-17, 002-18: each command is asked, outside a repository and inside another one."""
     home, shop = tmp_path, repository(tmp_path / "shop", "acme/shop")
     other = repository(tmp_path / "other", "acme/other")
@@ -153,7 +153,7 @@ def test_a_crashed_session_behind_a_hundred_live_ones_is_shown(
     del live
 
 
-def test_pages_of_rows_that_need_nobody_hide_none_that_do(
+def test_many_harmless_rows_do_not_hide_rows_that_need_a_person(
     sf: standfast.Standfast, engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """000-17: also across the pages that bound memory, and for rows of the same time."""
@@ -177,7 +177,7 @@ def test_pages_of_rows_that_need_nobody_hide_none_that_do(
     del live, held
 
 
-def test_a_truncated_report_says_so_and_names_the_command_for_the_rest(tmp_path: Path) -> None:
+def test_a_truncated_report_names_the_command_for_the_rest(tmp_path: Path) -> None:
     """002-18: rows that are left out are counted, and one command shows it."""
     with standfast.open(tmp_path / ".standfast" / "standfast.db", data_dir=tmp_path / ".standfast") as sf:
         for n in range(130):

@@ -24,7 +24,7 @@ def talks(sf: standfast.Standfast) -> Conversations:
     return Conversations(sf._store)
 
 
-def test_what_is_added_comes_back_in_order_and_the_last_without_the_rest(talks: Conversations) -> None:
+def test_items_are_returned_in_order_and_a_limit_reads_only_the_last(talks: Conversations) -> None:
     """001-47: the last N messages, without reading the rest."""
     assert talks.items("a") == []
     first = talks.add("a", said({"n": 1}, {"n": 2}))
@@ -46,7 +46,7 @@ def test_more_items_than_the_limit_are_refused_and_leave_no_session(
         sf.sessions.get("a")
 
 
-def test_what_is_taken_back_is_kept_and_marked(sf: standfast.Standfast, talks: Conversations) -> None:
+def test_a_removed_item_stays_in_the_store_and_is_marked(sf: standfast.Standfast, talks: Conversations) -> None:
     talks.add("a", said({"n": 1}, {"n": 2}))
     assert talks.take_back("a") == ({"n": 2},)
     talks.add("a", said({"n": 3}))
@@ -59,7 +59,7 @@ def test_what_is_taken_back_is_kept_and_marked(sf: standfast.Standfast, talks: C
     assert types.count("message.said") == types.count("message.retracted") == 3
 
 
-def test_a_cleared_conversation_begins_anew_and_is_not_read_through(
+def test_a_cleared_conversation_starts_empty_and_its_old_items_are_not_read(
     sf: standfast.Standfast, talks: Conversations
 ) -> None:
     talks.clear("a")
@@ -74,7 +74,9 @@ def test_a_cleared_conversation_begins_anew_and_is_not_read_through(
     assert [event.type for event in sf.journal.about(session.id)] == ["session.opened", "session.cleared"]
 
 
-def test_what_our_json_cannot_say_comes_back_all_the_same(sf: standfast.Standfast, talks: Conversations) -> None:
+def test_values_that_our_json_cannot_encode_are_returned_unchanged(
+    sf: standfast.Standfast, talks: Conversations
+) -> None:
     deep: Any = "end"
     for _ in range(100):
         deep = [deep]
@@ -87,7 +89,7 @@ def test_what_our_json_cannot_say_comes_back_all_the_same(sf: standfast.Standfas
             said(bad)
 
 
-def test_secrets_are_taken_out_of_what_is_kept(talks: Conversations) -> None:
+def test_secrets_are_removed_before_items_are_stored(talks: Conversations) -> None:
     """Secrets of well-known shape do not reach the store."""
     token = "ghp_" + "a1B2" * 10
     talks.add("a", said({"output": f"token {token}"}))
@@ -183,7 +185,7 @@ def test_the_core_needs_no_framework() -> None:
     ("module", "package", "extra"),
     [("openai_agents", "agents", "openai-agents"), ("pydantic_ai", "pydantic_ai", "pydantic-ai")],
 )
-def test_a_missing_extra_says_what_to_install(module: str, package: str, extra: str) -> None:
+def test_a_missing_extra_names_the_pip_command(module: str, package: str, extra: str) -> None:
     """The exact command."""
     import subprocess
 

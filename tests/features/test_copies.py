@@ -150,7 +150,7 @@ def test_a_restored_copy_is_read_only_and_not_remembered(sf: standfast.Standfast
         restored(copy, tmp_path / "look")
 
 
-def test_files_of_a_copy_are_their_owners_alone(sf: standfast.Standfast, copies: Path) -> None:
+def test_only_the_owner_can_read_the_files_of_a_copy(sf: standfast.Standfast, copies: Path) -> None:
     """002-48: a copy holds what the store holds, and is as private."""
     sf.artifacts.put(b"secret", name="log")
     sf.backup()
@@ -322,7 +322,7 @@ def test_names_in_a_manifest_lead_nowhere_else(sf: standfast.Standfast, tmp_path
             sf.copies.verify(copy.id)
 
 
-def test_a_place_that_cannot_be_written_is_named_with_the_copy(sf: standfast.Standfast, tmp_path: Path) -> None:
+def test_a_destination_that_cannot_be_written_is_named(sf: standfast.Standfast, tmp_path: Path) -> None:
     """003-42: no copy is left, and the copies of other places are as they were."""
     good = sf.backup()
     (tmp_path / "file").write_text("not a directory")
@@ -369,7 +369,7 @@ def test_the_newest_and_the_newest_verified_copy_always_stay() -> None:
     assert keep.over_budget(copies, "24h", 0) == [f"cpy_{1:026}", f"cpy_{3:026}"]
 
 
-def test_over_the_budget_what_the_rule_does_not_keep_goes_first() -> None:
+def test_over_the_space_limit_copies_outside_the_retention_rule_are_removed_first() -> None:
     """000-42: many copies in one hour do not push out those of earlier days."""
     old, new = taken(1, 30), taken(100)
     quick = [new[0].replace(id=f"cpy_{n:025}x", taken_us=new[0].taken_us + n) for n in range(10)]
@@ -398,7 +398,7 @@ def test_forgetting_removes_the_copy_and_what_only_it_needed(sf: standfast.Stand
         sf.copies.forget(plan)
 
 
-def test_an_artifact_that_no_copy_names_goes_when_it_is_a_day_old(sf: standfast.Standfast, copies: Path) -> None:
+def test_an_artifact_that_no_copy_names_is_removed_after_a_day(sf: standfast.Standfast, copies: Path) -> None:
     """000-42: bytes without a manifest are garbage, after a day."""
     first, second = sf.backup(), sf.backup()
     for name, age_s in (("aa" + "0" * 62, 0), ("bb" + "0" * 62, 90_000)):
@@ -435,7 +435,7 @@ def tables_of(sf: standfast.Standfast) -> str:
 
 
 def test_a_row_is_one_line_and_its_hash_does_not_depend_on_the_order() -> None:
-    """003-13: bytes, numbers, texts and nothing come back as they were; 1, "1" and b"1" differ."""
+    """003-13: bytes, numbers, texts and NULL are restored unchanged; 1, "1" and b"1" differ."""
     table = tables.Table("t", "record", ("a", "b"), ("a",), True)
     rows = [[1, "1"], ["1", 1], [b"1", None], [b"\x00\xff", "\n{é"], [None, ""], [-(2**63), 2**63 - 1]]
     lines = [tables.line(row) for row in rows]

@@ -28,7 +28,7 @@ def nursery() -> Iterator[Nursery]:
         yield made
 
 
-def test_a_key_grants_once_however_often_it_is_said(sf: standfast.Standfast) -> None:
+def test_repeated_grants_with_one_key_count_once(sf: standfast.Standfast) -> None:
     """000-21, 000-22: monthly grant ↔ invoice, top-up ↔ payment; replayed, no double credit."""
     first = sf.credits.grant("ada", 1000, key="monthly:invoice_2026_11", reason="November")
     assert (first.amount, first.unit, first.fresh) == (1000, "credits", True)
@@ -40,7 +40,7 @@ def test_a_key_grants_once_however_often_it_is_said(sf: standfast.Standfast) -> 
     assert types == ["credit.granted", "credit.granted"], "a replay writes nothing"
 
 
-def test_the_same_key_for_something_else_is_refused_and_says_what_differs(sf: standfast.Standfast) -> None:
+def test_the_same_key_for_another_entry_is_refused_with_the_difference(sf: standfast.Standfast) -> None:
     sf.credits.grant("ada", 1000, key="monthly:1")
     refusals: list[tuple[Callable[[], object], str]] = [
         (lambda: sf.credits.grant("ada", 1001, key="monthly:1"), "amount 1000, not 1001"),
@@ -55,7 +55,7 @@ def test_the_same_key_for_something_else_is_refused_and_says_what_differs(sf: st
     assert len(sf.credits.list()) == 1
 
 
-def test_what_is_not_there_is_not_spent_and_leaves_nothing(sf: standfast.Standfast) -> None:
+def test_spending_more_than_the_balance_is_refused_and_writes_nothing(sf: standfast.Standfast) -> None:
     sf.credits.grant("ada", 10, key="g")
     with pytest.raises(Conflict, match="ada has 10 credits, and 11") as caught:
         sf.credits.spend("ada", 11, key="s")
@@ -142,7 +142,7 @@ def test_units_accounts_and_scopes_are_apart(engine_url: str, tmp_path: Path) ->
                 sf.credits.spend("ada", 11, key="d")
 
 
-def test_nobody_has_nothing(sf: standfast.Standfast) -> None:
+def test_an_unknown_account_has_a_balance_of_zero(sf: standfast.Standfast) -> None:
     assert sf.credits.balance("missing") == Balance("missing", "credits", 0, 0, None)
     assert (sf.credits.list(account="missing"), sf.credits.balances(account="missing")) == ([], [])
 

@@ -29,7 +29,7 @@ def page(sf: standfast.Standfast, **asked: object) -> list[DeadLetter]:
     return sf._store.read(lambda tx: dead_letters.page(tx, **asked))  # type: ignore[arg-type]
 
 
-def test_a_thing_has_one_open_letter_however_often_it_is_buried(sf: standfast.Standfast) -> None:
+def test_an_item_has_one_open_dead_letter(sf: standfast.Standfast) -> None:
     """000-40: a mail past its attempts is a dead letter with the reason."""
     subject = new_id("mal")
     first, again = bury(sf, subject), bury(sf, subject, reason="another reason")
@@ -50,7 +50,9 @@ def test_it_is_found_by_its_id_by_the_end_of_it_and_by_what_died(sf: standfast.S
 
 
 @pytest.mark.parametrize("how", dead_letters.SETTLEMENTS)
-def test_settled_once_with_who_and_why_and_then_it_may_die_again(sf: standfast.Standfast, how: str) -> None:
+def test_a_dead_letter_is_settled_once_with_name_and_reason_and_a_new_one_can_follow(
+    sf: standfast.Standfast, how: str
+) -> None:
     """001-57: what went wrong, and what was done about it."""
     subject = new_id("mal")
     bury(sf, subject)

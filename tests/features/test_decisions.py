@@ -109,7 +109,7 @@ def test_an_exception_fails_it_with_its_last_line(sf: standfast.Standfast) -> No
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_it_stays_open_while_somebody_is_expected_to_come_back(sf: standfast.Standfast, error: BaseException) -> None:
+def test_a_decision_stays_open_if_the_session_will_continue(sf: standfast.Standfast, error: BaseException) -> None:
     with pytest.raises(type(error)), sf.session("k") as s, s.decide("go") as d:
         raise error
     assert sf.decisions.show(d.id).state == "open"
@@ -149,7 +149,7 @@ def test_the_same_again_in_one_opening_is_another(sf: standfast.Standfast) -> No
     assert [(found.n, found.outcome) for found in sf.decisions.list()] == [(3, "3"), (2, "2"), (1, "1")]
 
 
-def test_other_words_are_another_decision(sf: standfast.Standfast) -> None:
+def test_another_text_is_another_decision(sf: standfast.Standfast) -> None:
     with sf.session("k") as s:
         ids = {s.decide(what, then=then).id for what, then in [("a", "b"), ("a", None), ("b", "a"), ("b", "b")]}
         assert len(ids) == 4
@@ -188,7 +188,7 @@ def test_it_can_be_closed_by_hand_inside_the_block(sf: standfast.Standfast) -> N
         assert c.state == "failed"
 
 
-def test_closing_never_fails_for_the_sake_of_its_words(sf: standfast.Standfast) -> None:
+def test_closing_never_fails_because_of_its_text(sf: standfast.Standfast) -> None:
     class Odd:
         def __str__(self) -> str:
             return "odd"
@@ -293,7 +293,7 @@ def test_outside_a_session_an_open_one_is_found_again_by_its_maker(sf: standfast
     assert sf.decisions.record("rotate the key", agent="ops").id != made.id
 
 
-def test_what_is_closed_stays_closed(sf: standfast.Standfast) -> None:
+def test_a_closed_decision_stays_closed(sf: standfast.Standfast) -> None:
     made = sf.decisions.record("a")
     sf.decisions.done(made.id[-8:], "x")
     with pytest.raises(IllegalTransition, match="is done already, with another outcome"):
@@ -387,7 +387,7 @@ def test_one_question_is_one_statement(sf: standfast.Standfast, monkeypatch: pyt
     assert asked == ["page"]
 
 
-def test_incomplete_ones_come_with_their_sessions(sf: standfast.Standfast) -> None:
+def test_open_decisions_are_listed_with_their_sessions(sf: standfast.Standfast) -> None:
     """001-44: decisions by session; incomplete ones joined to sessions."""
     with sf.session("a") as a:
         a.decide("one")
@@ -421,7 +421,7 @@ def test_incomplete_ones_come_with_their_sessions(sf: standfast.Standfast) -> No
         ({"what": "a", "tags": [str(n) for n in range(21)]}, "21 tags"),
     ],
 )
-def test_bad_words_are_refused_by_name_and_nothing_is_written(
+def test_an_invalid_text_is_refused_and_nothing_is_written(
     sf: standfast.Standfast, given: dict[str, object], fact: str
 ) -> None:
     with pytest.raises(InvalidInput, match=fact):
@@ -553,7 +553,7 @@ def test_every_refusal_is_one_of_ours(sf: standfast.Standfast) -> None:
             call()
 
 
-def test_a_standing_order_names_its_session_in_the_journal_alone(sf: standfast.Standfast) -> None:
+def test_a_standing_order_names_its_session_only_in_the_journal(sf: standfast.Standfast) -> None:
     """It holds for the scope after the session has ended; the journal tells where it came from."""
     with sf.session("job") as s:
         order = sf.decisions.record("never push on a Friday", standing=True, session="job")

@@ -112,7 +112,7 @@ def test_receipts_without_a_salt_stay_valid(sf: Standfast, vandal: Vandal) -> No
     assert sf.journal.verify(f"{seq}:{row_hash(row)}").seq == seq
 
 
-def test_two_rows_that_say_the_same_have_different_hashes(sf: Standfast) -> None:
+def test_two_equal_rows_have_different_hashes(sf: Standfast) -> None:
     """What an erased row leaves behind confirms no guess."""
     first, second = (sf.state.set("k", 1).receipt for _ in range(2))
     assert isinstance(first, Receipt)

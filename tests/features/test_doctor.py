@@ -1,4 +1,4 @@
-"""The doctor tells missing, locked, corrupt, newer and unsafe apart, and never costs anybody data."""
+"""The doctor distinguishes missing, locked, corrupt, newer and unsafe stores, and never loses data."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_something_else_where_the_lock_should_be_is_named(store: Path) -> None:
     assert "integrity" not in found
 
 
-def test_a_free_lock_is_left_free(store: Path) -> None:
+def test_the_check_of_a_free_lock_does_not_take_it(store: Path) -> None:
     findings()
     with open(f"{store}.lock") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -156,7 +156,7 @@ def test_a_free_lock_is_left_free(store: Path) -> None:
 # Corrupt, foreign, newer, changed.
 
 
-def test_a_damaged_file_is_corrupt_and_is_kept(store: Path) -> None:
+def test_a_damaged_file_is_reported_as_corrupt_and_not_changed(store: Path) -> None:
     with standfast.open() as sf:
         for _ in range(200):
             from standfast.core import journal
@@ -190,7 +190,7 @@ def test_a_file_that_is_no_database_is_corrupt(store: Path) -> None:
     assert states() == {"integrity": "error"}
 
 
-def test_another_programs_database_is_told_apart(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_database_of_another_program_is_recognised(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = store.parent / "other.db"
     assert stock_sqlite(other, "CREATE TABLE theirs (x)").returncode == 0
     other.chmod(0o600)
@@ -200,7 +200,7 @@ def test_another_programs_database_is_told_apart(store: Path, monkeypatch: pytes
     assert "another program" in found["store"].text
 
 
-def test_a_newer_store_is_told_apart(store: Path) -> None:
+def test_a_newer_store_is_recognised(store: Path) -> None:
     assert stock_sqlite(store, "PRAGMA user_version = 9999").returncode == 0
     found = findings()
     assert found["schema"].state == "error"
@@ -218,7 +218,7 @@ def test_a_migration_that_was_another_one_is_found(store: Path) -> None:
 # Unsafe.
 
 
-def test_an_unsafe_place_is_an_error_until_somebody_insists(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsafe_directory_is_an_error_unless_the_user_insists(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """003-35: a file is not a server; a synchronised folder loses data."""
     synced = store.parent.parent / "Dropbox"
     monkeypatch.setenv("STANDFAST_DATA_DIR", str(synced))
@@ -349,7 +349,7 @@ def test_doctor_survives_any_missing_table(either: str, table: str) -> None:
     assert table in found["schema"].text
 
 
-def test_objects_of_others_are_reported_and_left_alone(either: str) -> None:
+def test_objects_of_other_programs_are_reported_and_not_changed(either: str) -> None:
     """000-30: Litestream's tables, a user's index and view."""
     theirs = "CREATE TABLE _litestream_seq (id INTEGER PRIMARY KEY, seq INTEGER); CREATE INDEX mine ON task (title);"
     damage(either, theirs + " CREATE VIEW titles AS SELECT title FROM task")
@@ -409,7 +409,7 @@ def test_the_check_reports_pages_and_then_tables(
     assert max(tables) + 1 == steps[-1]["total"] > 20
 
 
-def test_a_long_check_says_how_far_it_is(
+def test_a_long_check_prints_its_progress(
     store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """003-40: a line on stderr for anything over a second; stdout stays data."""

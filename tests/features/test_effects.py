@@ -76,7 +76,7 @@ def test_an_effect_is_done_once_and_answered_from_the_record_ever_after(
     assert told(sf, only(sf).id) == ["planned", "dispatched", "acknowledged"]
 
 
-def test_the_intent_is_on_record_before_the_world_is_touched_and_the_result_before_it_is_returned(
+def test_the_intent_is_stored_before_the_function_runs_and_the_result_before_it_is_returned(
     sf: standfast.Standfast, engine_url: str, tmp_path: Path
 ) -> None:
     """002-6: planned and dispatched before, acknowledged after."""
@@ -103,7 +103,7 @@ def test_an_effect_costs_two_commits_and_a_replay_none(sf: standfast.Standfast) 
     assert replay.count("commit.before_commit") == 0
 
 
-def test_what_is_returned_is_what_was_stored_first_time_included(sf: standfast.Standfast) -> None:
+def test_the_stored_result_is_returned_also_the_first_time(sf: standfast.Standfast) -> None:
     results = []
     for _ in range(2):
         with sf.session("a") as s:
@@ -132,7 +132,7 @@ def test_dataclass_and_pydantic_results_come_back_typed_on_first_run_and_replay(
             assert form == PullRequest(1, "u")
 
 
-def test_a_result_too_long_for_a_row_is_kept_as_an_artifact(sf: standfast.Standfast) -> None:
+def test_a_result_too_long_for_a_row_is_stored_as_an_artifact(sf: standfast.Standfast) -> None:
     """002-25, 002-32: no huge rows: large values are kept apart from hot rows."""
     long = "x" * (3 * 1024 * 1024)
     for _ in range(2):
@@ -158,7 +158,7 @@ def test_plain_is_the_plain_function(github: Github) -> None:
 # -- identity ------------------------------------------------------------------------------------------
 
 
-def test_a_model_that_words_the_body_differently_after_a_crash_opens_one_request(
+def test_an_llm_that_words_the_body_differently_after_a_crash_sends_one_request(
     sf: standfast.Standfast, github: Github
 ) -> None:
     """Prose is no identity. The difference is journalled."""
@@ -187,7 +187,7 @@ def test_push_fix_push_is_two_pushes(sf: standfast.Standfast, github: Github) ->
     assert github.lines == ["fix aaa", "fix bbb"]
 
 
-def test_a_repeat_in_one_opening_warns_and_says_what_to_do(sf: standfast.Standfast, github: Github) -> None:
+def test_a_repeat_in_one_opening_warns_with_the_next_step(sf: standfast.Standfast, github: Github) -> None:
     open_pr = declared(github)
     with sf.session("a"):
         open_pr(repo="r", branch="b", title="t")
@@ -197,7 +197,7 @@ def test_a_repeat_in_one_opening_warns_and_says_what_to_do(sf: standfast.Standfa
     assert len(github.lines) == 1
 
 
-def test_again_numbers_repeats_in_order_and_a_run_from_the_top_meets_the_same_ones(
+def test_again_numbers_repeats_in_order_and_a_restarted_program_gets_the_same_ones(
     sf: standfast.Standfast, github: Github
 ) -> None:
     def run(s: Any) -> list[int]:
@@ -341,7 +341,7 @@ def test_a_second_thread_of_the_same_process_is_refused(sf: standfast.Standfast)
     assert only(sf).attempt == 1
 
 
-def test_another_process_at_it_is_named_and_when_it_dies_the_effect_is_in_doubt_at_once(
+def test_a_process_that_runs_the_effect_is_named_and_after_its_death_the_effect_is_in_doubt_at_once(
     sf: standfast.Standfast, engine_url: str, tmp_path: Path
 ) -> None:
     code = """
@@ -431,7 +431,7 @@ def test_an_interrupted_do_leaves_its_effect_in_doubt(sf: standfast.Standfast, e
     assert only(sf).in_doubt
 
 
-def test_not_applied_says_that_nothing_was_sent_and_the_next_call_acts(sf: standfast.Standfast) -> None:
+def test_after_not_applied_the_next_call_acts(sf: standfast.Standfast) -> None:
     class Refused(Exception):
         pass
 
@@ -519,7 +519,7 @@ def test_a_probe_that_finds_it_settles_the_doubt_with_its_result(sf: standfast.S
 
 
 def test_a_probe_that_finds_nothing_lets_the_next_attempt_go(timed: standfast.Standfast, clock: ManualClock) -> None:
-    """001-37: the log wins and the action is replayed, where its probe says that it did not happen."""
+    """001-37: the action is replayed if its probe answers that it did not happen."""
     sf = timed
     id = begun(sf)
     clock.advance("70s")
@@ -532,7 +532,7 @@ def test_a_probe_that_finds_nothing_lets_the_next_attempt_go(timed: standfast.St
 
 
 @pytest.mark.parametrize("answer", [standfast.Unknown(), standfast.Unknown, Boom("timeout")], ids=repr)
-def test_a_probe_that_cannot_tell_or_breaks_sends_nothing(sf: standfast.Standfast, answer: Any) -> None:
+def test_a_probe_that_answers_unknown_or_raises_sends_nothing(sf: standfast.Standfast, answer: Any) -> None:
     id = begun(sf)
     with pytest.raises(standfast.EffectInDoubt, match="could not tell"), sf.session("a") as s:
         pay(s, world := [answer])
@@ -549,7 +549,7 @@ def test_a_probe_that_answers_anything_else_is_named(sf: standfast.Standfast) ->
     assert only(sf).in_doubt
 
 
-def test_idempotent_is_sent_again_with_the_same_key_and_the_words_of_the_first_time(sf: standfast.Standfast) -> None:
+def test_idempotent_sends_the_first_arguments_again_with_the_same_key(sf: standfast.Standfast) -> None:
     """001-37: or where it is declared safe to repeat."""
     id = begun(sf)
     keys = [sf.effects.get(id).key]
@@ -575,7 +575,7 @@ def test_a_repetition_that_was_not_sent_leaves_the_doubt_about_the_attempt_befor
     assert world == [("sent", 3, "first words")]
 
 
-def test_with_both_the_probe_comes_first_and_what_it_cannot_tell_the_key_decides(sf: standfast.Standfast) -> None:
+def test_with_both_the_probe_runs_first_and_after_unknown_the_key_is_used(sf: standfast.Standfast) -> None:
     begun(sf)
     with sf.session("a") as s:
         pay(s, world := [standfast.Unknown("timeout")], idempotent=True)
@@ -594,10 +594,10 @@ def test_past_its_window_the_remote_has_forgotten_the_key(
         assert pay(s, [], idempotent=window(26)) == "paid by attempt 2"
 
 
-def test_not_applied_counts_at_once_only_if_the_holder_is_known_dead(
+def test_not_applied_counts_at_once_only_if_the_holder_is_known_to_be_dead(
     timed: standfast.Standfast, clock: ManualClock
 ) -> None:
-    """RULES §4: a holder that may only sleep has one more lease to come back."""
+    """RULES §4: a holder that may only be paused gets one more lease of time."""
     begun(timed, holder=elsewhere(timed))
     with timed.session("a") as s:
         with pytest.raises(standfast.InProgress):
@@ -728,7 +728,7 @@ def test_only_what_was_done_can_be_compensated(sf: standfast.Standfast, github: 
 # -- a person's yes ----------------------------------------------------------------------------------------
 
 
-def test_an_effect_that_needs_a_yes_waits_for_it_and_acts_once(sf: standfast.Standfast, github: Github) -> None:
+def test_an_effect_that_needs_approval_waits_for_it_and_acts_once(sf: standfast.Standfast, github: Github) -> None:
     open_pr = declared(github, approve=True)
 
     def run(title: str = "t") -> PullRequest:
@@ -749,7 +749,7 @@ def test_an_effect_that_needs_a_yes_waits_for_it_and_acts_once(sf: standfast.Sta
     assert len(github.lines) == 1
 
 
-def test_other_words_need_another_yes(sf: standfast.Standfast, github: Github) -> None:
+def test_other_arguments_need_another_approval_of_the_effect(sf: standfast.Standfast, github: Github) -> None:
     open_pr = declared(github, approve=True)
     with sf.session("a"):
         with pytest.raises(standfast.ApprovalRequired):
@@ -764,7 +764,7 @@ def test_other_words_need_another_yes(sf: standfast.Standfast, github: Github) -
     assert github.lines == ["r b two"]
 
 
-def test_once_a_person_was_asked_code_that_no_longer_asks_waits_too(sf: standfast.Standfast) -> None:
+def test_after_a_request_code_without_approve_waits_too(sf: standfast.Standfast) -> None:
     with sf.session("a") as s:
         with pytest.raises(standfast.ApprovalRequired):
             s.effect("pay", do=lambda call: 1, approve=True)
@@ -919,7 +919,7 @@ def test_an_actor_holds_what_it_began_until_its_time_is_up(engine_url: str, tmp_
         assert anna.effects.done("d", 1).result == 1  # late, and yet the first to know
 
 
-def test_a_look_at_one_attempt_does_not_settle_the_next(sf: standfast.Standfast) -> None:
+def test_a_probe_of_one_attempt_does_not_settle_the_next(sf: standfast.Standfast) -> None:
     """002-15: two people look at attempt 1; one settles it, it is sent and lost again, then the other speaks."""
     sf.effects.begin("d", key="d")
     orphan(sf, "d")
@@ -932,7 +932,7 @@ def test_a_look_at_one_attempt_does_not_settle_the_next(sf: standfast.Standfast)
     assert sf.effects.resolve("d", "applied", evidence="there", attempt=2).state == "acknowledged"
 
 
-def test_resolve_wants_evidence_and_only_settles_what_is_in_doubt(sf: standfast.Standfast) -> None:
+def test_resolve_needs_evidence_and_settles_only_effects_in_doubt(sf: standfast.Standfast) -> None:
     """001-57: what was done about an error is on record, with its evidence."""
     sf.effects.begin("deploy", key="d")
     with pytest.raises(standfast.InProgress):
@@ -949,7 +949,7 @@ def test_resolve_wants_evidence_and_only_settles_what_is_in_doubt(sf: standfast.
         sf.effects.resolve("d", "not_applied", evidence="x")
 
 
-def test_the_ledger_says_whether_replay_is_safe(sf: standfast.Standfast) -> None:
+def test_the_ledger_answers_whether_replay_is_safe(sf: standfast.Standfast) -> None:
     """002-7, 002-15: replay, skip, probe, or ask a person; and the reason."""
 
     def verdict(key: str) -> str:
@@ -1027,7 +1027,7 @@ def test_what_cannot_be_an_effect_is_refused_by_name_before_anything_is_recorded
     assert sf.effects.list() == []
 
 
-def test_a_declaration_that_cannot_work_is_refused_where_it_stands() -> None:
+def test_an_invalid_declaration_is_refused_at_the_decorator() -> None:
     with pytest.raises(standfast.InvalidInput, match=r"by names 'brunch', which .*push.* does not have"):
 
         @standfast.effect("push", by=("brunch",))
@@ -1088,7 +1088,7 @@ def test_a_method_is_an_effect_without_its_self(sf: standfast.Standfast) -> None
     assert client.seen == []
 
 
-def test_what_was_reported_is_told_apart_from_what_was_seen(sf: standfast.Standfast) -> None:
+def test_reported_rows_are_said_and_recorded_rows_are_seen(sf: standfast.Standfast) -> None:
     with sf.session("a") as s:
         s.effect("t", do=lambda call: 1)
     seen = only(sf).id
@@ -1099,7 +1099,7 @@ def test_what_was_reported_is_told_apart_from_what_was_seen(sf: standfast.Standf
     assert [event.source for event in sf.journal.about(said)] == ["seen", "seen", "said"]
 
 
-def test_recorded_words_are_rebuilt_by_the_annotations(sf: standfast.Standfast) -> None:
+def test_recorded_arguments_are_rebuilt_by_the_annotations(sf: standfast.Standfast) -> None:
     sent: list[Any] = []
 
     @standfast.effect("pay", by="to", idempotent=True)
@@ -1124,7 +1124,7 @@ def test_nothing_warns_in_an_ordinary_run(sf: standfast.Standfast) -> None:
     assert caught == []
 
 
-def test_a_gone_holder_is_gone_and_another_namespace_is_not_judged(sf: standfast.Standfast) -> None:
+def test_a_dead_holder_is_recognised_and_one_in_another_pid_namespace_is_not_judged(sf: standfast.Standfast) -> None:
     assert leases.is_gone(gone(sf), sf._store.caller.clock)
     assert not leases.is_gone(elsewhere(sf), sf._store.caller.clock)
 

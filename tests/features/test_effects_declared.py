@@ -58,7 +58,7 @@ def test_by_is_required_and_all_means_all_arguments(sf: standfast.Standfast) -> 
     assert repr(standfast.ALL) == "standfast.ALL"
 
 
-def test_a_field_is_in_by_or_left_out(sf: standfast.Standfast) -> None:
+def test_a_parameter_is_in_by_or_left_out(sf: standfast.Standfast) -> None:
     with pytest.raises(standfast.InvalidInput, match="'client' is both in by and in leave_out"):
         standfast.effect("t", by=("client",), leave_out="client")(lambda client: None)
     with pytest.raises(standfast.InvalidInput, match="leave_out names 'clint'"):
@@ -233,7 +233,7 @@ def test_another_call_of_the_session_asks_the_find_of_the_effect_in_doubt(sf: st
 # -- leave_out -------------------------------------------------------------------------------------------
 
 
-def test_what_is_left_out_reaches_the_function_and_not_the_record(sf: standfast.Standfast) -> None:
+def test_a_left_out_parameter_reaches_the_function_and_is_not_recorded(sf: standfast.Standfast) -> None:
     """002-10: a client has no plain form, and is no part of the intent."""
     clients: list[object] = []
 
@@ -251,7 +251,7 @@ def test_what_is_left_out_reaches_the_function_and_not_the_record(sf: standfast.
     assert only(sf).intent == {"cents": 5}
 
 
-def test_the_context_of_a_framework_is_left_out_by_itself(sf: standfast.Standfast) -> None:
+def test_the_context_of_a_framework_is_left_out_automatically(sf: standfast.Standfast) -> None:
     """002-20: the parameters that LangGraph fills in are no part of the intent."""
     from typing import Annotated
 
@@ -328,7 +328,7 @@ def test_approve_as_a_function_of_the_arguments(sf: standfast.Standfast) -> None
     assert [approval.tool for approval in sf.approvals.list()] == ["refund"]
 
 
-def test_approve_that_answers_neither_yes_nor_no_is_refused(sf: standfast.Standfast) -> None:
+def test_approve_that_returns_no_bool_is_refused(sf: standfast.Standfast) -> None:
     """A forgotten `return` must not send without an approval."""
 
     def forgotten(cents):
@@ -445,7 +445,9 @@ def test_the_reason_is_found_in_an_async_session_too(engine_url: str, tmp_path: 
 # -- retry ---------------------------------------------------------------------------------------------
 
 
-def test_retry_sends_again_what_is_known_not_applied(timed: standfast.Standfast, clock: ManualClock) -> None:
+def test_retry_sends_again_after_an_exception_that_proves_not_applied(
+    timed: standfast.Standfast, clock: ManualClock
+) -> None:
     """002-6: each attempt is recorded; the pauses are 1 s, 2 s, 4 s."""
     at: list[int] = []
 

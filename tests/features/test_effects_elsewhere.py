@@ -85,7 +85,9 @@ def test_what_was_begun_outside_any_session_counts_as_elsewhere(sf: standfast.St
     assert sent == []
 
 
-def test_proceed_does_not_send_what_is_in_doubt_elsewhere(sf: standfast.Standfast, sent: list[str]) -> None:
+def test_proceed_does_not_send_an_effect_that_is_in_doubt_in_another_session(
+    sf: standfast.Standfast, sent: list[str]
+) -> None:
     pay = charge(sent)
     with sf.session("a") as s, pytest.raises(Lost):
         pay("1", lose=True)
@@ -96,7 +98,7 @@ def test_proceed_does_not_send_what_is_in_doubt_elsewhere(sf: standfast.Standfas
     assert sent == ["1"]
 
 
-def test_two_keys_of_the_caller_s_own_are_two_things(sf: standfast.Standfast) -> None:
+def test_two_keys_of_the_caller_are_two_effects(sf: standfast.Standfast) -> None:
     """`once backup --per day`: yesterday's doubt does not stop today's run."""
     with sf.session("a"):
         begun = sf.effects.begin("once", {"argv": ["./backup"]}, key="backup@mon", session="a")
@@ -107,7 +109,7 @@ def test_two_keys_of_the_caller_s_own_are_two_things(sf: standfast.Standfast) ->
             s.effect("once", {"argv": ["./backup"]}, do=lambda call: 1)
 
 
-def test_another_scope_is_another_world(
+def test_another_scope_is_independent(
     sf: standfast.Standfast, engine_url: str, tmp_path: Path, sent: list[str]
 ) -> None:
     pay = charge(sent)

@@ -64,9 +64,7 @@ def test_the_renewal_of_an_old_holder_does_not_renew_the_new_one(sf: standfast.S
 
 
 @pytest.mark.parametrize("error", [standfast.NotApplied("no route"), ConnectionError("no answer")], ids=repr)
-def test_a_function_that_comes_back_late_with_an_error_changes_nothing(
-    sf: standfast.Standfast, error: Exception
-) -> None:
+def test_a_function_that_returns_late_with_an_error_changes_nothing(sf: standfast.Standfast, error: Exception) -> None:
     """test-gaps 2, 3: attempt 1 sleeps, 2 is dispatched, 1 raises: LeaseLost, and 2 is still dispatched."""
 
     def asleep(call: standfast.Call) -> None:
@@ -125,7 +123,7 @@ def superseded(sf: standfast.Standfast) -> None:
 
 
 @pytest.mark.parametrize("state", [dispatched, in_doubt, acknowledged, compensated, superseded])
-def test_dispatch_by_hand_is_only_for_what_is_planned_or_failed(
+def test_dispatch_accepts_only_planned_or_failed_effects(
     sf: standfast.Standfast, state: Callable[[standfast.Standfast], None]
 ) -> None:
     """test-gaps 4: from any other state it would be sent twice."""

@@ -123,7 +123,7 @@ def test_a_probe_settles_the_outer_effect_without_a_person(sf: standfast.Standfa
     assert sf.sessions.get("a").state == "completed"
 
 
-def test_a_body_that_nests_first_may_say_that_nothing_was_sent(sf: standfast.Standfast) -> None:
+def test_a_function_whose_inner_call_comes_first_may_declare_that_nothing_was_sent(sf: standfast.Standfast) -> None:
     with sf.session("a") as s, pytest.raises(standfast.InvalidInput) as error:
         s.effect("outer", do=lambda call: s.step("plan", lambda: 1), not_applied=(standfast.InvalidInput,))
     refused(error)
@@ -158,7 +158,7 @@ def test_a_probe_and_a_compensation_are_inside_their_effect(sf: standfast.Standf
     assert "inner" not in {effect.tool for effect in sf.effects.list()}
 
 
-def test_after_the_body_effects_are_allowed_again_whatever_it_raised(sf: standfast.Standfast) -> None:
+def test_after_the_function_effects_are_allowed_again_even_if_it_raised(sf: standfast.Standfast) -> None:
     def no(call: standfast.Call) -> None:
         raise standfast.NotApplied("no")
 

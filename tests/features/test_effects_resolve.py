@@ -87,7 +87,7 @@ def test_not_applied_needs_no_result_and_an_untyped_effect_takes_any(sf: standfa
 
 
 def test_the_split_form_keeps_the_shape_from_the_first_dispatch(sf: standfast.Standfast) -> None:
-    """A planned or failed effect that is dispatched by hand still returns what its function returns."""
+    """A planned or failed effect that is dispatched explicitly still returns the result of its function."""
     id = in_doubt(sf)
     sf.effects.resolve(id, "not_applied", evidence="nothing there")
     sf.effects.dispatch(id)

@@ -89,7 +89,7 @@ def test_a_request_that_timed_out_may_arrive_after_its_error(timed: standfast.St
     assert world.sent == 0
 
 
-def test_what_is_not_there_after_the_settle_time_is_sent(timed: standfast.Standfast, clock: ManualClock) -> None:
+def test_an_effect_that_is_absent_after_the_settle_time_is_sent(timed: standfast.Standfast, clock: ManualClock) -> None:
     killed(timed)
     world = Late(clock, after_s=10_000)
     with timed.session("a") as s:
@@ -145,7 +145,7 @@ def test_settle_is_declared_beside_the_function_or_set_with_options(
 
 
 @pytest.mark.parametrize("settle", ["soon", -1, True, object()])
-def test_what_is_no_duration_is_refused_before_anything_is_recorded(sf: standfast.Standfast, settle: Any) -> None:
+def test_an_invalid_settle_time_is_refused_before_anything_is_recorded(sf: standfast.Standfast, settle: Any) -> None:
     with sf.session("a") as s, pytest.raises(standfast.InvalidInput):
         s.effect("pay", do=lambda call: 1, settle=settle)
     with pytest.raises(standfast.InvalidInput):
@@ -173,7 +173,7 @@ def test_applied_counts_at_once(timed: standfast.Standfast, clock: ManualClock) 
     assert clock.now_us() == before_us
 
 
-def test_a_holder_that_is_not_known_dead_counts_as_silent_only_one_lease_after_its_lease(
+def test_a_holder_that_may_be_alive_counts_as_silent_one_lease_after_its_lease(
     timed: standfast.Standfast, clock: ManualClock
 ) -> None:
     """RULES 4: it may be asleep on another host; the settle time alone proves nothing."""

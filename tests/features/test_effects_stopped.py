@@ -112,7 +112,7 @@ def test_recorded_results_steps_and_messages_go_on_in_a_stopped_session(sf: stan
 
 
 @pytest.mark.parametrize("state", ["planned", "failed"])
-def test_what_is_planned_or_failed_is_not_sent_in_a_stopped_session_either(
+def test_a_stopped_session_sends_no_planned_or_failed_effect_either(
     sf: standfast.Standfast, world: World, state: str
 ) -> None:
     with sf.session("fix-42") as s:
@@ -228,7 +228,7 @@ def test_an_agent_s_tools_and_the_split_form_are_stopped_too(sf: standfast.Stand
     assert sf.effects.get(planned.id).state == "planned"
 
 
-def test_a_fork_is_stopped_by_what_is_in_doubt_before_its_cut(sf: standfast.Standfast, world: World) -> None:
+def test_a_doubt_before_the_cut_stops_a_fork_too(sf: standfast.Standfast, world: World) -> None:
     """000-19: a program that forks after a doubt must not send a variation of it."""
     with sf.session("fix-42") as s:
         lose(s, world)
@@ -247,7 +247,7 @@ def test_a_fork_is_stopped_by_what_is_in_doubt_before_its_cut(sf: standfast.Stan
     assert world.sent == ["a"]
 
 
-def test_a_fork_passes_over_a_doubt_for_itself_alone(sf: standfast.Standfast, world: World) -> None:
+def test_proceed_in_a_fork_counts_only_for_the_fork(sf: standfast.Standfast, world: World) -> None:
     with sf.session("fix-42") as s:
         lose(s, world)
     sf.sessions.fork("fix-42", "fork")
@@ -314,7 +314,7 @@ def test_a_probe_that_finds_nothing_settles_the_doubt_as_failed_after_the_settle
     assert clock.now_us() - before_us >= 10_000_000
 
 
-def test_a_probe_passed_for_one_effect_is_not_asked_about_another(timed: standfast.Standfast, world: World) -> None:
+def test_a_probe_passed_for_one_effect_is_not_called_for_another(timed: standfast.Standfast, world: World) -> None:
     """A probe that captures its own order must not answer for another one."""
     with timed.session("fix-42") as s:
         lose(s, world, "a")
@@ -324,7 +324,7 @@ def test_a_probe_passed_for_one_effect_is_not_asked_about_another(timed: standfa
 
 
 @pytest.mark.parametrize("answer", [standfast.Unknown("no answer"), Lost("the probe broke")])
-def test_a_probe_that_cannot_tell_leaves_the_session_stopped(
+def test_a_probe_that_answers_unknown_leaves_the_session_stopped(
     timed: standfast.Standfast, world: World, answer: Any
 ) -> None:
     def probe(call: standfast.Call) -> Any:
@@ -339,7 +339,7 @@ def test_a_probe_that_cannot_tell_leaves_the_session_stopped(
     assert world.sent == ["a"]
 
 
-def test_a_declared_probe_is_asked_in_the_next_life_too(timed: standfast.Standfast, world: World) -> None:
+def test_a_declared_probe_is_also_called_by_the_next_process(timed: standfast.Standfast, world: World) -> None:
     @standfast.effect("mail.send", by="what")
     def send(what: str) -> str:
         return what
@@ -364,7 +364,7 @@ def opened(sf: standfast.Standfast, key: str) -> str:
 
 
 def test_proceed_passes_over_the_doubts_there_are_and_is_journalled(sf: standfast.Standfast, world: World) -> None:
-    """000-36: the program says that it continues; the journal says that it did."""
+    """000-36: the program calls proceed, and the journal records it."""
     with sf.session("fix-42") as s:
         lose(s, world)
         passed = s.proceed("the customer was called")

@@ -44,7 +44,7 @@ def test_versions_count_from_one_in_each_stream(sf: standfast.Standfast) -> None
     assert sf.events.stream("orders").version == 3
 
 
-def test_an_event_says_when_who_what_and_where(sf: standfast.Standfast) -> None:
+def test_an_event_has_time_actor_type_and_stream(sf: standfast.Standfast) -> None:
     """001-15: date, time, type, agent, commit, ref, summary, backrefs."""
     data = {"commit": "3f2a91c", "ref": "PR 42", "backrefs": ["deck", 7]}
     appended = sf.events.append("log", "deployed", data, summary="1.2 is out", occurred=when.utc(5))
@@ -56,7 +56,7 @@ def test_an_event_says_when_who_what_and_where(sf: standfast.Standfast) -> None:
 
 
 def test_a_log_of_what_controls_caught_is_a_stream(sf: standfast.Standfast) -> None:
-    """001-18: when, which control, what it caught, who, what came of it, notes; only ever added to."""
+    """001-18: time, control, finding, actor, outcome and notes; only ever appended."""
     caught = [("review", "a force push", "held"), ("ci", "a flaky test", "task opened"), ("review", "a secret", "held")]
     for control, what, outcome in caught:
         data = {"control": control, "outcome": outcome, "notes": "seen in the diff"}
@@ -109,7 +109,7 @@ def test_one_key_appends_once(sf: standfast.Standfast) -> None:
         with pytest.raises(KeyConflict, match="version 1"):
             sf.events.append_many("orders", other, key="req-1")
     assert sf.events.append("invoices", "placed", {"n": 1}, key="req-1").version == 1  # of another stream
-    # A retried call knows that it was there, also where the stream has gone on since.
+    # A retried call finds its first event, also if the stream has grown since.
     sf.events.append("orders", "shipped")
     assert sf.events.append_many("orders", first_of(first), key="req-1", expected_version=0)[0].version == 1
 
@@ -118,7 +118,7 @@ def first_of(_: object) -> list[tuple[str, Any]]:
     return [("placed", {"n": 1}), ("paid", None)]
 
 
-def test_our_own_types_are_nobody_elses(sf: standfast.Standfast) -> None:
+def test_types_of_standfast_are_refused(sf: standfast.Standfast) -> None:
     for type in ("task.closed", "effect.acknowledged", "session.opened"):
         with pytest.raises(InvalidInput, match="standfast itself"):
             sf.events.append("orders", type)
@@ -140,7 +140,7 @@ def _calls(text: str) -> str:
     return "\n".join(re.findall(r"journal\.append\(\s*tx,\s*[^,]+", text))
 
 
-def test_what_is_no_event_is_refused(sf: standfast.Standfast) -> None:
+def test_an_invalid_event_is_refused(sf: standfast.Standfast) -> None:
     garbage: list[tuple[Any, Any, Any]] = [
         ("", "x", None),
         ("a\nb", "x", None),
@@ -159,13 +159,13 @@ def test_what_is_no_event_is_refused(sf: standfast.Standfast) -> None:
     assert sf.events.streams() == []
 
 
-def test_the_longest_names_fit_whatever_they_are_written_in(sf: standfast.Standfast) -> None:
+def test_the_longest_names_fit_in_any_script(sf: standfast.Standfast) -> None:
     stream, key = "".join(chr(0x1F300 + n) for n in range(200)), "".join(chr(0x1F400 + n) for n in range(200))
     sf.events.append(stream, "".join(chr(0x1F500 + n) for n in range(200)), key=key)
     assert sf.events.append(stream, "".join(chr(0x1F500 + n) for n in range(200)), key=key).receipt is None
 
 
-def test_no_verb_changes_an_event_and_nobody_else_may(sf: standfast.Standfast, tmp_path: Path) -> None:
+def test_no_method_changes_an_event_and_sql_cannot_either(sf: standfast.Standfast, tmp_path: Path) -> None:
     """001-75: old events are immutable."""
     sf.events.append("orders", "placed", {"id": 1})
     public = {name for name in dir(sf.events) if not name.startswith("_")}
@@ -228,7 +228,7 @@ def test_the_streams_of_a_scope_are_its_own(engine_url: str, tmp_path: Path) -> 
             sf.events.stream("orders")
 
 
-def test_what_is_not_there_is_not_found(sf: standfast.Standfast) -> None:
+def test_an_unknown_event_is_not_found(sf: standfast.Standfast) -> None:
     sf.events.append("orders", "placed")
     with pytest.raises(NotFound, match="has 1 events"):
         sf.events.get("orders", 2)
@@ -281,7 +281,7 @@ def test_garbage_is_refused_at_every_door(sf: standfast.Standfast) -> None:
 # -- following ------------------------------------------------------------------------------------------------
 
 
-def test_whoever_follows_is_told_from_now_on(sf: standfast.Standfast) -> None:
+def test_a_follower_gets_events_from_now_on(sf: standfast.Standfast) -> None:
     sf.events.append("orders", "old")
     with sf.events.follow("orders") as following, sf.events.follow(type="new") as everything:
         threading.Timer(0.05, lambda: sf.events.append_many("orders", [("new", 1), ("newer", 2)])).start()
@@ -342,7 +342,7 @@ def test_under_an_event_loop(engine_url: str, tmp_path: Path) -> None:
 # -- consuming ------------------------------------------------------------------------------------------------
 
 
-def test_each_consumer_keeps_its_own_place(sf: standfast.Standfast) -> None:
+def test_each_consumer_has_its_own_cursor(sf: standfast.Standfast) -> None:
     """001-48: append-only streams with consumer groups."""
     sf.events.append_many("orders", [("placed", n) for n in range(5)])
     assert [event.data for event in sf.events.consume("mailer", "orders")] == [0, 1, 2, 3, 4]
@@ -361,7 +361,9 @@ def test_each_consumer_keeps_its_own_place(sf: standfast.Standfast) -> None:
 
 
 @pytest.mark.parametrize("stream", ["orders", None])
-def test_what_is_not_committed_comes_again_and_what_is_does_not(sf: standfast.Standfast, stream: str | None) -> None:
+def test_uncommitted_events_are_delivered_again_and_committed_ones_are_not(
+    sf: standfast.Standfast, stream: str | None
+) -> None:
     sf.events.append_many("orders", [("placed", n) for n in range(5)])
     first = sf.events.poll("c", stream, limit=2)
     assert sf.events.poll("c", stream, limit=2) == first
@@ -404,9 +406,7 @@ def test_leaving_the_loop_leaves_the_last_one_uncommitted(sf: standfast.Standfas
 
 
 @pytest.mark.parametrize("stream", ["orders", None])
-def test_a_place_moves_together_with_what_was_written_or_not_at_all(
-    sf: standfast.Standfast, stream: str | None
-) -> None:
+def test_a_cursor_moves_in_the_same_transaction_as_the_writes(sf: standfast.Standfast, stream: str | None) -> None:
     sf.events.append_many("orders", [("placed", n) for n in range(3)])
     with suppress(RuntimeError), sf.transaction() as tx:
         batch = sf.events.poll("c", stream)
@@ -426,7 +426,7 @@ def test_a_place_moves_together_with_what_was_written_or_not_at_all(
     assert len(sf.tasks.list()) == 3
 
 
-def test_a_consumer_goes_past_what_is_of_no_interest(sf: standfast.Standfast) -> None:
+def test_a_consumer_skips_events_that_it_does_not_want(sf: standfast.Standfast) -> None:
     sf.events.append_many("orders", [("placed" if n % 10 == 0 else "noise", n) for n in range(95)])
     sf.tasks.add("flaky")
     for stream in ("orders", None):
@@ -436,7 +436,7 @@ def test_a_consumer_goes_past_what_is_of_no_interest(sf: standfast.Standfast) ->
         assert not sf.events.poll("c", stream).moved  # the end of the noise is behind it too
 
 
-def test_a_place_can_be_put_elsewhere_and_forgotten(sf: standfast.Standfast) -> None:
+def test_a_cursor_can_be_moved_and_deleted(sf: standfast.Standfast) -> None:
     sf.events.append_many("orders", [("placed", n) for n in range(5)])
     held = sf.events.poll("c", "orders")
     sf.events.commit(held)
@@ -461,7 +461,7 @@ def test_a_place_can_be_put_elsewhere_and_forgotten(sf: standfast.Standfast) -> 
     assert types == ["consumer.moved"] * 3 + ["consumer.forgotten"]
 
 
-def test_committing_a_place_is_not_an_event(sf: standfast.Standfast) -> None:
+def test_committing_a_cursor_is_not_an_event(sf: standfast.Standfast) -> None:
     """A consumer of the whole journal would feed on its own commits."""
     sf.events.append("orders", "placed")
     assert len(list(sf.events.consume("all"))) == 1
@@ -577,7 +577,7 @@ def test_new_versions_of_an_event_are_read_beside_old_ones(sf: standfast.Standfa
         upcasted(sf.events.get("people", 1), {"joined": lambda old: ("joined", old)})
 
 
-def test_a_fold_with_a_name_reads_only_what_came_after_its_snapshot(sf: standfast.Standfast) -> None:
+def test_a_named_fold_reads_only_the_events_after_its_snapshot(sf: standfast.Standfast) -> None:
     """001-76: replay is O(n); snapshots bound it."""
     for _ in range(3):
         sf.events.append_many("orders", [("placed", None)] * 400)
@@ -635,7 +635,7 @@ def test_a_state_may_be_more_than_json_and_is_the_same_with_and_without_a_snapsh
         sf.events.fold("account", lambda s, e: {e.type}, set(), name="sets")
 
 
-def test_a_fold_that_returns_nothing_is_told_so(sf: standfast.Standfast) -> None:
+def test_a_fold_that_returns_none_is_refused(sf: standfast.Standfast) -> None:
     sf.events.append("orders", "placed")
     with pytest.raises(InvalidInput, match="returned nothing for event 1"):
         sf.events.fold("orders", lambda state, event: state.update(n=1), {})
@@ -643,7 +643,7 @@ def test_a_fold_that_returns_nothing_is_told_so(sf: standfast.Standfast) -> None
         sf.events.fold("orders", lambda state, event: 1 // 0, 0)
 
 
-def test_the_newest_snapshots_are_kept_and_no_more(sf: standfast.Standfast) -> None:
+def test_only_the_newest_snapshots_are_stored(sf: standfast.Standfast) -> None:
     from standfast.record.events import folds
 
     sf.events.append_many("s", [("x", None)] * 80)

@@ -141,7 +141,7 @@ def test_an_append_to_a_long_stream_reads_what_one_to_a_short_stream_reads(
     assert costs["long"]["pages"] <= 1.2 * costs["short"]["pages"] + 3, costs  # a tree may be a level deeper
 
 
-def test_a_fold_of_a_long_stream_reads_only_what_came_after_its_snapshot(full: standfast.Standfast) -> None:
+def test_a_fold_of_a_long_stream_reads_only_the_events_after_its_snapshot(full: standfast.Standfast) -> None:
     """001-76: count rows."""
     called: list[int] = []
 
@@ -164,7 +164,7 @@ def test_a_fold_of_a_long_stream_reads_only_what_came_after_its_snapshot(full: s
     assert called == []
 
 
-def test_places_and_snapshots_are_found_by_their_keys(full: standfast.Standfast) -> None:
+def test_cursors_and_snapshots_are_found_by_their_keys(full: standfast.Standfast) -> None:
     at: Row = {"fold": "total", "version": 9, "name": "c", "stream": "long"}
     for asked in (consumers.SQL.get, folds.SQL.nearest, queries.SQL.stream):
         steps = plan(full, asked, **at)
@@ -173,7 +173,7 @@ def test_places_and_snapshots_are_found_by_their_keys(full: standfast.Standfast)
             assert "SEARCH" in steps
 
 
-def test_an_empty_batch_is_the_end_however_much_of_no_interest_comes_before(full: standfast.Standfast) -> None:
+def test_an_empty_batch_is_the_end_also_after_many_events_of_other_types(full: standfast.Standfast) -> None:
     full.events.append("long", "rare")
     assert [event.type for event in full.events.consume("seeker", type="rare")] == ["rare"]
     assert not full.events.poll("seeker").moved

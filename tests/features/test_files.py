@@ -29,7 +29,7 @@ ROWS = [{"id": "1", "text": "a\tb\\n\nc\r"}, {"id": "2", "text": ""}]
 @pytest.mark.parametrize(
     ("name", "value"), [("s.json", VALUE), ("s.toml", TOML), ("s.tsv", ROWS), ("l.json", [1, "x"])]
 )
-def test_what_is_written_is_read_again(tmp_path: Path, name: str, value: Any) -> None:
+def test_read_returns_the_written_value(tmp_path: Path, name: str, value: Any) -> None:
     """001-40: JSON, TOML and TSV."""
     files.write(tmp_path / name, value)
     assert files.read(tmp_path / name) == value
@@ -272,7 +272,7 @@ def test_rows_become_a_stream_and_go_on_where_they_ended(sf: standfast.Standfast
 @pytest.mark.parametrize(
     ("name", "records", "known"), [("s.json", 250, plain_files.STATE_BATCH), ("s.tsv", 1100, plain_files.BATCH)]
 )
-def test_a_killed_import_goes_on_without_a_loss_or_a_repeat(
+def test_a_killed_import_continues_without_loss_or_repeat(
     engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, records: int, known: int
 ) -> None:
     monkeypatch.chdir(tmp_path)  # state belongs to a repository, and the command runs outside any
@@ -302,7 +302,7 @@ def test_a_value_that_cannot_be_stored_writes_nothing(sf: standfast.Standfast, t
         plain_files.run(sf, str(path))
 
 
-def test_the_command_says_what_it_did(tmp_path: Path) -> None:
+def test_the_command_prints_what_it_imported(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     files.write(path, {"a": 1})
     done = run("import", "files", str(path), home=tmp_path)

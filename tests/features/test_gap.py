@@ -105,7 +105,7 @@ def test_a_probe_decides_in_the_gap(sf: standfast.Standfast, reopen: Reopen, out
     assert outside.got == ["sent in the gap", "not sent"]
 
 
-def test_closing_settles_what_is_in_doubt_only_because_of_the_gap(
+def test_closing_the_gap_settles_effects_that_are_in_doubt_only_because_of_it(
     sf: standfast.Standfast, reopen: Reopen, outside: Outside
 ) -> None:
     put_back(sf)
@@ -123,7 +123,7 @@ def test_closing_settles_what_is_in_doubt_only_because_of_the_gap(
 def test_the_same_key_is_sent_again_only_if_it_is_the_same(
     sf: standfast.Standfast, reopen: Reopen, outside: Outside, known: bool
 ) -> None:
-    """A lost session gets another id, so that its remote would not know the key of its effects."""
+    """A lost session gets another id, so the remote would not recognise the keys of its effects."""
     if known:
         with sf.session("pay"):
             pass
@@ -140,7 +140,7 @@ def test_the_same_key_is_sent_again_only_if_it_is_the_same(
                 s.effect("old", {}, do=outside.send("two"), key="l", idempotent=timedelta(minutes=59))
 
 
-def test_a_probe_that_looks_by_the_key_of_a_lost_session_has_not_found_out(
+def test_a_probe_by_the_key_of_a_lost_session_answers_unknown(
     sf: standfast.Standfast, reopen: Reopen, outside: Outside
 ) -> None:
     put_back(sf)

@@ -212,7 +212,7 @@ def not_seen() -> list[str]:
     return re.findall(r"`([^`]+)`", row.replace("\\|", "|"))
 
 
-def test_words_put_together_at_run_time_pass_as_the_page_says() -> None:
+def test_commands_built_at_run_time_pass_as_the_page_says() -> None:
     """R20: the page lists what a gate cannot see, and claims no more."""
     assert len(not_seen()) >= 7
     assert [command for command in not_seen() if meets(command)] == []
@@ -254,7 +254,7 @@ ORDINARY = [
 
 
 @pytest.mark.parametrize("command", ORDINARY)
-def test_ordinary_work_meets_no_gate(command: str) -> None:
+def test_ordinary_commands_match_no_gate(command: str) -> None:
     """002-20: a gate that stops other commands would be taken down."""
     assert met([gate(pattern) for pattern in PUBLISHING], command) == []
 
@@ -281,7 +281,7 @@ def test_a_tool_is_met_by_its_name() -> None:
     assert met(gates, "git push", tool="Bash") == [gates[1]]
 
 
-def test_what_needs_a_yes_comes_first() -> None:
+def test_gates_that_need_approval_are_checked_first() -> None:
     effect, approval = gate("git *", "effect"), gate("git push*")
     assert met([effect, approval], "git push") == [approval, effect]
 
@@ -341,13 +341,13 @@ def test_the_work_grows_with_the_length_and_no_faster(piece: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["git status 'x", 'echo "$(git log', "cat <<EOF\ngit log", "push " * TEXT_MAX])
-def test_what_cannot_be_read_meets_a_gate_by_one_literal_word(text: str) -> None:
+def test_an_unreadable_command_matches_a_gate_by_one_literal_word(text: str) -> None:
     """R16, R20: a limit or a parse error refuses."""
     assert meets(text)
     assert not meets(text, "kubectl delete*")
 
 
-def test_when_the_time_is_over_one_literal_word_is_enough() -> None:
+def test_after_the_deadline_one_literal_word_is_enough() -> None:
     """R15: the deadline of a hook is a limit like the others."""
     assert met([gate("git push*")], "git status", late=lambda: True)
     assert not met([gate("git push*")], "ls", late=lambda: True)
@@ -373,7 +373,7 @@ def copy(sf: standfast.Standfast) -> list[str]:
     return [gate["pattern"] for gates in document["stores"].values() for gate in gates]
 
 
-def test_a_gate_stands_in_the_store_and_in_the_copy(sf: standfast.Standfast) -> None:
+def test_a_gate_is_in_the_store_and_in_the_copy(sf: standfast.Standfast) -> None:
     made = sf.gates.add("git   push*", why="main is protected")
     assert (made.pattern, made.need, made.repository, made.why) == (
         "git push*",
@@ -392,7 +392,7 @@ def test_a_gate_stands_in_the_store_and_in_the_copy(sf: standfast.Standfast) -> 
     assert [event.type for event in sf.journal.about(made.id)] == ["gate.added"]
 
 
-def test_the_same_gate_again_is_the_one_that_stands(sf: standfast.Standfast) -> None:
+def test_adding_the_same_gate_again_returns_the_first(sf: standfast.Standfast) -> None:
     first = sf.gates.add("git push*")
     again = sf.gates.add("git push*")
     assert (again.id, again.receipt) == (first.id, None)
@@ -400,7 +400,7 @@ def test_the_same_gate_again_is_the_one_that_stands(sf: standfast.Standfast) -> 
         sf.gates.add("git push*", need="effect")
 
 
-def test_a_gate_is_removed_by_pattern_or_by_id_and_may_come_again(sf: standfast.Standfast) -> None:
+def test_a_gate_is_removed_by_pattern_or_id_and_can_be_added_again(sf: standfast.Standfast) -> None:
     first = sf.gates.add("git push*")
     assert sf.gates.remove("git  push*").removed_us is not None
     second = sf.gates.add("git push*", need="effect")
@@ -482,7 +482,7 @@ def test_two_stores_share_one_copy(tmp_path: Path) -> None:
         assert copy(one) == ["rm *"]
 
 
-def test_a_private_store_leaves_the_account_alone(tmp_path: Path) -> None:
+def test_a_private_store_does_not_change_the_gates_of_the_account(tmp_path: Path) -> None:
     with standfast.open(":memory:", data_dir=tmp_path / "data") as sf:
         sf.gates.add("git push*")
     assert not (tmp_path / "data" / "gates.json").exists()
@@ -518,7 +518,7 @@ def test_killed_before_the_copy_the_next_gate_command_repairs_it(engine_url: str
         assert copy(sf) == ["git push*"]
 
 
-def test_a_copy_that_cannot_be_written_is_said_while_the_gate_stands(tmp_path: Path) -> None:
+def test_a_copy_that_cannot_be_written_is_reported_and_the_gate_is_stored(tmp_path: Path) -> None:
     with standfast.open(tmp_path / "a.db", data_dir=tmp_path / "data") as sf:
         (tmp_path / "data" / "gates.json").mkdir(parents=True)
         with pytest.raises((StorageError, Corrupt), match=r"gates\.json"):
@@ -554,7 +554,7 @@ def test_there_is_a_most_of_gates(sf: standfast.Standfast, monkeypatch: pytest.M
         sf.gates.add("c")
 
 
-def test_the_copy_says_what_a_hook_needs_and_no_more(sf: standfast.Standfast) -> None:
+def test_the_copy_has_only_what_a_hook_needs(sf: standfast.Standfast) -> None:
     sf.gates.add("git push*", why="w")
     document = json.loads((Path(sf.settings.data_dir) / "gates.json").read_text())
     ((rows),) = document["stores"].values()
@@ -583,6 +583,6 @@ def test_the_copy_says_what_a_hook_needs_and_no_more(sf: standfast.Standfast) ->
         'sh -c "git pu$1sh"',
     ],
 )
-def test_a_word_is_one_word_also_if_nothing_stands_inside_it(line: str) -> None:
+def test_empty_expansions_inside_a_word_do_not_split_it(line: str) -> None:
     """R20: a line that continues, empty quotes and empty expansions part no word for a shell."""
     assert met([Gate("gat_x", "", "", "git push*", "approval", None, "ada", 0)], line)

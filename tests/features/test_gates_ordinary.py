@@ -106,7 +106,7 @@ def test_every_spelling_of_the_four_actions_is_caught(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("inside", ["''", '""', "\\", "$()", "``", "${x}", '"$@"', "$(true)"])
-def test_a_word_that_is_parted_is_caught(pattern: str, inside: str) -> None:
+def test_a_word_that_is_split_by_quotes_matches(pattern: str, inside: str) -> None:
     """002-20, R20: quotes, escapes and empty expansions inside a word hide none of the four."""
     first, last = ACTIONS[pattern][0].split()[:2]
     for line in (f"{first} {last[:2]}{inside}{last[2:]} x", f"{first[:2]}{inside}{first[2:]} {last} x"):

@@ -148,7 +148,7 @@ def gates_of(preset: str) -> list[Gate]:
 
 
 @pytest.mark.parametrize(("preset", "line"), [(name, line) for name, lines in MET.items() for line in lines])
-def test_a_preset_meets_what_it_is_named_for(preset: str, line: str) -> None:
+def test_a_preset_matches_the_commands_of_its_name(preset: str, line: str) -> None:
     assert met(gates_of(preset), line)
 
 

@@ -69,7 +69,7 @@ def test_the_same_entropy_and_clock_make_the_same_ids() -> None:
 
 
 @given(st.lists(st.integers(min_value=-1, max_value=(1 << 48) * 1000 - 1), min_size=1, max_size=60))
-def test_ids_grow_whatever_the_clock_does(times_us: list[int]) -> None:
+def test_ids_grow_even_if_the_clock_goes_back(times_us: list[int]) -> None:
     maker = ids.IdMaker()
     made = [maker.new_id("msg", now_us=now_us) for now_us in times_us]
     assert made == sorted(set(made))
@@ -82,7 +82,7 @@ def test_the_time_of_an_id_is_read_to_the_last_year_it_can_hold() -> None:
         assert ids.time_us(maker.new_id("msg", now_us=ms * 1000)) == ms * 1000
 
 
-def test_a_full_count_goes_on_growing() -> None:
+def test_a_full_counter_continues_in_the_next_millisecond() -> None:
     maker = ids.IdMaker(entropy=lambda size: b"\xff" * size)
     maker._count = (1 << 42) - 3
     made = [maker.new_id("msg", now_us=1_000_000) for _ in range(4)]
@@ -165,7 +165,7 @@ def test_a_time_past_what_an_id_can_hold_is_refused() -> None:
         7,
     ],
 )
-def test_what_is_not_an_id_is_not_taken_for_one(text: str) -> None:
+def test_a_text_that_is_no_id_is_refused(text: str) -> None:
     assert not ids.is_id(text)
     with pytest.raises(InvalidInput, match="is not an id"):
         ids.prefix_of(text)
@@ -185,7 +185,7 @@ def test_what_a_person_typed_is_found_by_its_end() -> None:
 @pytest.mark.parametrize(
     "text", ["", "abc12", "fix-42x", "with_underscore", "zzz_abc123", "eff_abc", "0" * 27, "ab%c12"]
 )
-def test_what_cannot_be_the_end_of_an_id_is_no_suffix(text: str) -> None:
+def test_a_text_that_cannot_end_an_id_is_no_suffix(text: str) -> None:
     assert ids.like_suffix(text) is None
 
 

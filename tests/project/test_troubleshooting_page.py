@@ -1,4 +1,4 @@
-"""A reader finds a section of the page by the message on the terminal, so each quoted message is one that the product prints."""
+"""A reader searches the page for the message on the terminal, so each quoted message is one of the product."""
 
 from __future__ import annotations
 
