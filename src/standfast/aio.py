@@ -36,11 +36,11 @@ T = TypeVar("T")
 ROWS_AT_ONCE = 100
 """Rows of `sf.rows(…)` that a worker thread reads before the loop continues."""
 WAIT_S = 0.25
-"""How long a worker thread waits for the next event before it looks whether anybody still listens."""
+"""How long a worker thread waits for the next event before it checks whether the caller was cancelled."""
 
 
 class Handle(Protocol):
-    """The attributes of the handle that this class needs."""
+    """The methods of the synchronous handle that this class calls."""
 
     def transaction(self) -> AbstractContextManager[Any]: ...
 
@@ -74,7 +74,7 @@ class AsyncStandfast:
 
     @property
     def sync(self) -> Handle:
-        """The handle beneath: for what needs no waiting."""
+        """The synchronous handle, for calls that do not wait for the disk."""
         if self._sync is None:
             raise InvalidInput("this handle is not open", "async with standfast.aopen() as sf: …")
         return self._sync
@@ -100,7 +100,7 @@ class AsyncStandfast:
         return _method(self, value) if callable(value) else _answer(self, value)
 
     async def _run(self, function: Callable[[], Any]) -> Any:
-        """On a worker thread; a cancelled caller does not stop it, but cancels the coroutine it waits for."""
+        """Run the function on a worker thread. See `on_thread` for a cancelled caller."""
         return await on_thread(function)
 
 
@@ -120,7 +120,7 @@ def _method(owner: AsyncStandfast, method: Callable[..., Any]) -> Callable[..., 
 async def _verb(
     owner: AsyncStandfast, resource: Resource, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """A method without a thread of its own: the engine answers on the loop."""
+    """Call a method that writes. The engine runs it, so the call needs no worker thread."""
 
     def work(tx: Tx) -> Any:
         return body(resource, tx, *args, **kwargs)
@@ -155,7 +155,7 @@ def _answer(owner: AsyncStandfast, value: Any) -> Any:
 class _Call(Coroutine[Any, Any, Any]):
     """The result of a method that is also a context manager or an iterator: await it, enter it, or iterate.
 
-    Entered or iterated, it closes the coroutine it holds: Python must not warn that this one was never awaited.
+    If it is entered or iterated, it closes the coroutine, so that Python does not warn that this one was never awaited.
     """
 
     __slots__ = ("_call", "_coroutine", "_entered", "_method", "_owner")
@@ -226,7 +226,7 @@ class _Call(Coroutine[Any, Any, Any]):
 
 
 def _nothing() -> None:
-    """A resource without a binding in the context binds nothing."""
+    """For managers that bind nothing in the context."""
 
 
 class AsyncObject:
@@ -244,7 +244,8 @@ class AsyncObject:
         return dir(self._inner)
 
     def tools(self, *functions: Callable[..., Any]) -> list[Callable[..., Any]]:
-        """An agent's tools, to be awaited: same signatures, and every call an effect of this session."""
+        """The tools of an agent as coroutine functions. Signatures stay the same, and every call is an effect of this
+        session."""
         made = user_code.with_bridge(_nowhere, functools.partial(self._inner.tools, *functions))
         return [_awaited_tool(self._owner, tool) for tool in made]
 
@@ -278,7 +279,7 @@ class AsyncIteration(AsyncObject):
                 yield row
 
     async def _next(self) -> Any:
-        """Each wait is short, so that cancelling is heard."""
+        """Each wait is short, so that a cancelled caller ends soon."""
         loop, following = asyncio.get_running_loop(), self._inner
         end = float("inf") if following.patience_s is None else loop.time() + following.patience_s
         while True:
@@ -289,7 +290,8 @@ class AsyncIteration(AsyncObject):
 
 
 class AsyncState(AsyncObject):
-    """The values of a session: its methods are awaited, and what would wait for the disk without `await` is refused."""
+    """The values of a session. Its methods are awaited. `s.state[key]` is refused, because it would block the event
+    loop."""
 
     async def keys(self) -> list[str]:
         keys: list[str] = await self._owner._run(lambda: list(self._inner))

@@ -1,10 +1,9 @@
 """Time: one protocol, the real clock, and one that tests move by hand.
 
-Inside, everything is an integer of microseconds; callers give a `Duration` or a `Time`.
-`now_us` is UTC wall time: it may jump, also backwards, and orders nothing. `mono_us` counts the
-time this machine was awake since it started, so it is comparable only under one `boot_id`: a
-closed lid ends no lease, a reboot ends all of them. Durations are written as people say them:
-`90s`, `15m`, `1h30m`.
+Inside, every time and duration is an integer of microseconds. Callers give a `Duration` or a `Time`. `now_us` is UTC
+wall time. It may jump, also backwards, so nothing is ordered by it. `mono_us` counts the time this machine was awake
+since it started, so two values are comparable only under the same `boot_id`. A closed lid ends no lease, and a reboot
+ends all of them. Durations are written as people say them: `90s`, `15m`, `1h30m`.
 """
 
 from __future__ import annotations
@@ -43,16 +42,16 @@ _PARTS = r"([0-9]{1,18})(?:\.([0-9]{1,18}))?(ms|us|[wdhms]) *"  # compiled on fi
 
 
 class Clock(Protocol):
-    """Where time comes from. The store asks this and nothing else."""
+    """The source of time. The store has no other."""
 
     def now_us(self) -> int:
         """UTC wall time in microseconds since 1970."""
 
     def mono_us(self) -> int:
-        """Microseconds awake since boot; never goes back under one boot id."""
+        """Microseconds awake since boot. The value never decreases under one boot id."""
 
     def boot_id(self) -> str:
-        """Changes with every start of the machine."""
+        """An id that changes with every start of the machine."""
 
 
 def checked_us(us: object, what: str) -> int | None:
@@ -77,8 +76,8 @@ class SystemClock:
         return time.time_ns() // 1000
 
     def mono_us(self) -> int:
-        # CLOCK_MONOTONIC on Linux, mach_absolute_time on macOS: both stand still while the
-        # machine sleeps. (macOS's own CLOCK_MONOTONIC does not, so it is not asked for by name.)
+        # CLOCK_MONOTONIC on Linux, mach_absolute_time on macOS: both stop while the machine sleeps. (macOS's own
+        # CLOCK_MONOTONIC continues, so we do not call it by name.)
         return time.monotonic_ns() // 1000
 
     def boot_id(self) -> str:
@@ -187,7 +186,7 @@ def duration_s(value: Duration | None, what: str) -> float | None:
 
 
 def wait(clock: Clock, us: int) -> None:
-    """Let `us` microseconds pass by this clock: a ManualClock moves on, any other one takes real time."""
+    """Wait `us` microseconds. A ManualClock moves forward and returns at once."""
     passes = getattr(clock, "wait_us", None)
     if passes is not None:
         passes(us)
@@ -196,7 +195,7 @@ def wait(clock: Clock, us: int) -> None:
 
 
 class Deadline:
-    """The end of a wait, by real time or by the store's clock: a ManualClock may pass it first."""
+    """The end of a wait: by real time, or by the store's clock if that is earlier, as with a ManualClock."""
 
     def __init__(self, clock: Clock, us: int) -> None:
         self._clock, self._end_us, self._end_s = clock, clock.mono_us() + us, time.monotonic() + us / SECOND_US

@@ -1,13 +1,12 @@
 """Crash points: the named places where a process may die, and the ways to make it die there.
 
-A crash window in the code is marked `crash.point("effect.before_done")`. Off, that is a call
-that does nothing. `STANDFAST_CRASH_AT=effect.before_done:2` kills the process with SIGKILL
-the second time it passes: no handler, no flush, no goodbye. Arming swaps the attribute
-`point` of this module, so callers always write `crash.point(…)` and never import the name.
+A crash window in the code is marked `crash.point("effect.before_done")`. Without a hook, the call does nothing.
+`STANDFAST_CRASH_AT=effect.before_done:2` kills the process with SIGKILL the second time it passes this point. No
+handler runs and nothing is flushed. A hook replaces the attribute `point` of this module, so callers write
+`crash.point(…)` and never import the name.
 
-`sweep` is the exhaustive form: it kills a program at every point it passes, kills its recovery
-at every point that one passes, and asks an oracle after each. Everything runs in forked
-children; the parent never touches the store.
+`sweep` kills a program at every point that it passes, kills the recovery at every point that the recovery passes, and
+calls a check after each. Everything runs in forked children; the parent never touches the store.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ POINTS: Final[dict[str, str]] = {
     "lease.after_release": "The lease is given back; the caller does not know.",
     "session.before_open": "A session is to be opened or resumed; nothing is written.",
     "session.after_open": "The session is owned; its owner has not begun to work.",
-    "session.before_end": "The block was left; the session is still active.",
+    "session.before_end": "The block has ended; the session is still active.",
     "session.after_end": "The session is ended; the caller does not know.",
     "message.before_say": "A message is to be said; it has no position yet.",
     "message.after_say": "The message is durable; the caller does not know.",
@@ -49,21 +48,21 @@ POINTS: Final[dict[str, str]] = {
     "state.after_set": "The value is durable; the caller does not know.",
     "state.before_swap": "The next value is made by `update`; the old one is stored.",
     "state.before_delete": "A value is to be deleted; it is stored.",
-    "state.before_expire": "Values are over and not shown any more; their space is not released.",
-    "state.before_verify": "A value is to be compared with the world; its command has not run.",
+    "state.before_expire": "Values have expired and are not shown any more; their rows are not deleted.",
+    "state.before_verify": "A value is to be verified; its command has not run.",
     "state.before_verdict": "The command has answered; the verdict is not written.",
-    "agent.before_set": "An agent says what it is or does; the old words stand.",
+    "agent.before_set": "An agent reports its status; the old status is stored.",
     "apply.before_commit": "A file is to be applied; nothing of it is written.",
-    "decision.before_write": "It is decided; nothing is written and nothing is done.",
-    "decision.after_write": "The decision is durable; nothing is done about it yet.",
-    "decision.before_close": "It is done, or has failed; the decision is still open.",
+    "decision.before_write": "A decision is made; it is not written, and no action has begun.",
+    "decision.after_write": "The decision is durable; no action has begun.",
+    "decision.before_close": "The action has ended; the decision is still open.",
     "decision.after_close": "The outcome is durable; the caller does not know.",
     "task.before_add": "A problem was seen; it is neither opened nor counted.",
     "task.before_claim": "A worker asks for a task; it has no holder.",
     "task.before_close": "The work is done; the task is still open.",
     "task.before_release": "A task is to be given back; it is still held.",
     "task.before_change": "A task is to be changed; it is as it was.",
-    "task.before_sweep": "A source has looked; nothing is counted, nothing closed.",
+    "task.before_sweep": "A source has reported its findings; no task is counted or closed.",
     "thread.after_put": "A checkpoint is stored; the graph has not been acknowledged.",
     "thread.before_copy": "A thread is to be copied; the other has nothing of it yet.",
     "thread.before_delete": "A thread is to be deleted; all of it is there.",
@@ -75,7 +74,7 @@ POINTS: Final[dict[str, str]] = {
     "mail.before_send": "A mail is to be sent; its box does not have it.",
     "mail.before_claim": "A reader asks for a mail; it has no holder.",
     "mail.after_claim": "The mail is leased; the reader does not have it yet.",
-    "mail.before_done": "The mail has been dealt with; it is still leased.",
+    "mail.before_done": "The mail is handled; it is still leased.",
     "mail.before_back": "The mail is to be given back or given up; it is still leased.",
     "mail.before_sweep": "The sweep begins; nothing is given back, nothing has expired.",
     "mail.before_retry": "A dead letter is to be retried or resolved; it is still dead.",
@@ -87,10 +86,10 @@ POINTS: Final[dict[str, str]] = {
     "loop.before_remove": "A loop is to be removed; it still fires.",
     "run.before_ask": "A run is asked for; it is not queued.",
     "run.before_claim": "A worker asks for a run; it has no holder.",
-    "run.before_start": "The child is there; the run does not know its process.",
-    "run.before_finish": "The child has ended; the run still goes.",
-    "run.before_abandon": "A worker is gone; its run still goes.",
-    "run.before_cancel": "A run is to be cancelled; it waits or goes.",
+    "run.before_start": "The child process has started; the run does not name it.",
+    "run.before_finish": "The child has ended; the run is still running.",
+    "run.before_abandon": "A worker has ended; its run is still running.",
+    "run.before_cancel": "A run is to be cancelled; it is queued or running.",
     "run.before_adopt": "A worker has exited and its child continues; it has no new holder.",
     "run.before_requeue": "A run was claimed and never begun; it is not ready again.",
     "copy.before_file": "The file of a copy is made; its place does not have it.",
@@ -126,57 +125,57 @@ POINTS: Final[dict[str, str]] = {
     "artifact.before_rename": "The bytes are synced under a temporary name.",
     "artifact.after_rename": "The bytes have their own name; the directory is not synced.",
     "artifact.after_chunks": "Some of the bytes are in the store, under the id of the artifact to be.",
-    "artifact.before_row": "The bytes are stored; no row speaks of them.",
+    "artifact.before_row": "The bytes are stored; no row names them.",
     "artifact.after_row": "The artifact is durable; the caller does not know.",
     "artifact.before_remove": "Bytes are known to be garbage; they are still there.",
     "effect.before_begin": "An effect is wanted; its intent is not recorded.",
-    "effect.after_begin": "The intent is durable as dispatched; the world is not touched.",
-    "effect.before_done": "The world has answered; nothing of it is recorded.",
+    "effect.after_begin": "The intent is durable as dispatched; nothing was sent.",
+    "effect.before_done": "The outside system has answered; the answer is not recorded.",
     "effect.after_done": "The result is durable; the caller does not have it yet.",
-    "effect.before_fail": "It is known that nothing was sent; that is not recorded.",
+    "effect.before_fail": "Nothing was sent; this is not recorded.",
     "effect.after_fail": "The failure is durable; the caller does not have it yet.",
-    "effect.before_give_up": "The effect ended in an error that proves nothing; that is not recorded.",
+    "effect.before_give_up": "The effect raised an error that does not prove the outcome; the error is not recorded.",
     "effect.after_give_up": "The doubt is durable; the error has not been passed on.",
     "effect.before_probe": "An effect is in doubt; its probe has not been asked.",
-    "effect.after_probe": "The probe has answered; nothing of it is recorded.",
-    "approval.before_request": "A person's yes is wanted; the request is not written.",
+    "effect.after_probe": "The probe has answered; the answer is not recorded.",
+    "approval.before_request": "An approval is needed; the request is not written.",
     "approval.after_request": "The request is durable; the caller does not have it yet.",
     "approval.before_answer": "A person has answered; the answer is not written.",
-    "approval.before_consume": "The yes is there; it is not consumed, the effect not dispatched.",
-    "dead_letter.before_bury": "Something is to be given up; its dead letter is not written.",
+    "approval.before_consume": "The approval is granted; it is not consumed, and the effect is not dispatched.",
+    "dead_letter.before_bury": "Work is given up; its dead letter is not written.",
     "dead_letter.before_settle": "A dead letter is to be retried or resolved; it is still open.",
     "webhook.before_receive": "An event was delivered; it is neither recorded nor counted.",
     "webhook.before_claim": "A handler asks for an event; it has no holder.",
     "webhook.after_handle": "The handler has returned or raised; nothing of it is recorded.",
     "webhook.before_done": "The event is handled; its result is not written.",
-    "webhook.before_fail": "Handling has failed; that is not written, and no retry is due.",
+    "webhook.before_fail": "Handling has failed; the failure is not written, and no retry is planned.",
     "credit.before_add": "Credits are to be granted, spent or refunded; the entry is not written.",
     "budget.before_set": "A limit is to be set or removed; the old one counts.",
     "hold.before_reserve": "A call is wanted; nothing is held for it.",
     "hold.after_reserve": "The hold is durable; the call is not made.",
     "hold.before_settle": "The call has ended; its hold is as it was.",
-    "hold.after_settle": "The usage is booked; the caller does not know.",
-    "knowledge.before_add": "A text was learned; it is not written.",
+    "hold.after_settle": "The usage is recorded; the caller does not know.",
+    "knowledge.before_add": "A text is to be added; it is not written.",
     "knowledge.before_forget": "A text is to be deleted; it is still there.",
-    "event.before_append": "Something happened; no event of it is written.",
+    "event.before_append": "Events are to be appended; none is written.",
     "event.after_append": "The events are durable; the caller does not know.",
-    "event.before_commit": "Events were handled; the consumer's place is where it was.",
-    "event.after_commit": "The consumer's place has moved; the caller does not know.",
-    "event.before_seek": "A consumer is to be put elsewhere, or forgotten; it is where it was.",
-    "event.before_snapshot": "A state was folded, or snapshots are to go; nothing of that is written.",
+    "event.before_commit": "Events were handled; the consumer's position is unchanged.",
+    "event.after_commit": "The consumer's position is stored; the caller does not know.",
+    "event.before_seek": "A consumer is to be moved or removed; its position is unchanged.",
+    "event.before_snapshot": "A state was folded, or snapshots are to be deleted; nothing is written.",
     "gate.before_copy": "A gate is changed in the store; gates.json is the old one.",
     "hook.before_keep": "A hook has a record; the store does not have it.",
-    "spool.before_append": "The store cannot be written; the record is nowhere yet.",
+    "spool.before_append": "The store cannot be written; the record is not in the spool either.",
     "spool.after_append": "The record is in the spool; the hook has not ended.",
     "spool.before_keep": "A spool is claimed; some of its records are not in the store.",
     "spool.after_keep": "Records of a spool are in the store; the file is still there.",
     "spool.before_remove": "Every record of a spool is in the store; the file is still there.",
     "import.before_batch": "Some records are read; nothing of them is stored.",
-    "import.after_batch": "A batch is durable and the place moved on; the next is not read.",
+    "import.after_batch": "A batch and the position in the file are durable; the next batch is not read.",
     "export.before_file": "A file of an export is to be replaced; the old one is there.",
-    "export.after_hand_over": "The source says handed over; the bundle has not got its name.",
+    "export.after_hand_over": "The source store has recorded the hand-over; the bundle does not have its name yet.",
     "push.after_batch": "A batch of the journal is at the target; the next is not sent.",
-    "item.before_change": "Items are to be changed together; each is as it was.",
+    "item.before_change": "Items are to be changed together; none is changed.",
 }
 
 VARIABLE: Final = "STANDFAST_CRASH_AT"
@@ -186,7 +185,8 @@ TRACE: Final = "STANDFAST_CRASH_TRACE"
 Hook = Callable[[str], object]
 
 _off: Hook = len
-"""No watcher is installed. Any function of C's does: a call of it costs a third of one of an empty function of ours."""
+"""No hook is installed. Any C function with one argument is right here: calling it takes a third of the time of an
+empty Python function."""
 
 point: Hook = _off
 
@@ -209,7 +209,7 @@ def disarm() -> None:
 
 
 def record() -> Recording:
-    """`with crash.record() as names:` collects the points passed, in order; other hooks still run."""
+    """`with crash.record() as names:` collects the points that are passed, in order. An installed hook still runs."""
     return Recording()
 
 
@@ -233,13 +233,13 @@ class Recording:
 
 
 def die() -> NoReturn:
-    """End this process as a power cut would."""
+    """Kill this process without cleanup, like a power cut."""
     os.kill(os.getpid(), 9)
     raise AssertionError("SIGKILL came back")
 
 
 def arm_at(where: str) -> None:
-    """Die at `name:n`, the n-th passage of that point in this process; `name` alone is the first.
+    """Kill this process when it passes the point `name` for the n-th time: `name:n`. `name` alone means the first time.
 
     Raises InvalidInput for an unknown name or a count that is not 1 or more.
     """
@@ -262,11 +262,12 @@ def arm_at(where: str) -> None:
 
 
 def trace(where: str) -> None:
-    """Append each point passed to a file, and kill the process group at the n-th of all its processes: `FILE:n`."""
+    """Append each passed point to a file, for all processes of the group. Kill the group at the n-th line: `FILE:n`."""
     path, _, number = where.rpartition(":")
 
     def hook(name: str) -> None:
-        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)  # an offset that no other process moves
+        # Opened at each point, so that no other process moves the offset.
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         os.write(file, f"{name:<{_WIDTH - 1}}\n".encode())
         passed = os.lseek(file, 0, os.SEEK_CUR) // _WIDTH
         os.close(file)
@@ -291,7 +292,7 @@ def _near(name: str) -> str:
 
 
 class Schedule(tuple[str, ...]):
-    """Where one life of the program was ended, then where its recovery was: `name:n` each."""
+    """The points at which the program and then its recovery were killed, each as `name:n`."""
 
     __slots__ = ()
 
@@ -324,9 +325,10 @@ def sweep(
     seed: int = 0,
     timeout_s: float = 60.0,
 ) -> int:
-    """Kill `run` at every crash point it passes, and `recover` too; `check` after each. The count of schedules.
+    """Kill `run` at every crash point that it passes, and then `recover` too. Call `check` after each. Returns the
+    number of schedules.
 
-    `schedules` says how. Raises AssertionError with the schedule and the child's own words if `check` fails.
+    See `schedules`. Raises AssertionError with the schedule and the output of the child if `check` fails.
     """
     made = schedules(
         run, recover, reset=reset, double=double, max_schedules=max_schedules, seed=seed, timeout_s=timeout_s
@@ -349,12 +351,13 @@ def schedules(
     seed: int = 0,
     timeout_s: float = 60.0,
 ) -> Iterator[Schedule]:
-    """Kill `run` at every crash point it passes, and `recover` too; yield each schedule after its last life.
+    """Kill `run` at every crash point that it passes, and then `recover` too. Yield each schedule when its last process
+    has ended.
 
-    Each schedule starts from `reset()`. `points` selects crash points: "effect.*". Beyond `max_schedules` a sample
-    drawn with `seed` is run. Raises InvalidInput if `run` passes none of `points`, and AssertionError with the
-    schedule and the child's own words if `run` or `recover` raises or outlives `timeout_s`. `reset` runs in the
-    parent and must not open the store there; the parent should have one thread.
+    Each schedule starts from `reset()`. `points` selects crash points: "effect.*". If there are more than
+    `max_schedules`, a random sample with `seed` runs. Raises InvalidInput if `run` passes none of `points`. Raises
+    AssertionError with the schedule and the output of the child if `run` or `recover` raises or takes longer than
+    `timeout_s`. `reset` runs in the parent and must not open the store there; the parent should have one thread.
     """
     chosen = matching(points)
 
@@ -364,7 +367,8 @@ def schedules(
         return len(life.points), Schedule(life.end)
 
     def go_on(kill: int, schedule: Schedule) -> tuple[int, Schedule]:
-        """Recover, killed or not; then recover permanently. The points the recovery passed."""
+        """Run the recovery and kill it at point `kill`; then run it to its end. Returns the number of points that it
+        passed."""
         life = _live(recover, kill, schedule, timeout_s, chosen)
         schedule = Schedule(schedule + life.end)
         if life.killed:
@@ -408,8 +412,8 @@ def _sample(items: Sequence[tuple[int, ...]], limit: int, seed: int) -> list[tup
 def _live(
     life: Callable[[], object], kill: int, schedule: Schedule, timeout_s: float, chosen: Container[str] = POINTS
 ) -> _Life:
-    """Run `life` in a forked child that dies at its `kill`-th chosen crash point (0: lives to the end)."""
-    sys.stdout.flush()  # or the child would print the parent's buffer again
+    """Run `life` in a forked child that is killed at its `kill`-th chosen crash point. With 0 it runs to its end."""
+    sys.stdout.flush()  # otherwise the child would print the parent's buffer again
     sys.stderr.flush()
     reader, writer = os.pipe()
     pid = os.fork()
@@ -458,7 +462,7 @@ def _write_all(writer: int, data: bytes) -> None:
 
 
 def _read_until_closed(reader: int, timeout_s: float) -> tuple[str, bool]:
-    """The output of the child, and whether it closed its end in time."""
+    """The output of the child, and whether it closed the pipe in time."""
     import select
     import time
 

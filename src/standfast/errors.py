@@ -20,9 +20,8 @@ StandfastError
     ├── UnsafeStorage                this file system would lose data              exit 78
     └── Corrupt                      the file is damaged: stop writing
 
-`str(error)` is what an agent sees, and often all it sees: the thing and the fact, who and
-when, and on its own line the next command. A class exists only where a caller would act
-differently.
+An agent often sees only `str(error)`: the object and the fact, who and when, and on its own line the next command. A
+class exists only where a caller would act differently.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from typing import ClassVar
 
 
 class StandfastError(Exception):
-    """The root: `code` for programs, `message` for everyone, `hint` = the next command."""
+    """The base class. `code` is for programs, `message` for people, and `hint` is the next command."""
 
     code: str = "error"
     exit_code: ClassVar[int] = 1
@@ -88,18 +87,18 @@ class EffectInDoubt(StandfastError):
     code = "effect_in_doubt"
     exit_code = 6
     effect_id: str = ""
-    """The effect that is in doubt: the one that was called, or one that stops it."""
+    """The effect that is in doubt: the called effect, or an earlier one that blocks it."""
 
 
 class ApprovalRequired(StandfastError):
     code = "approval_required"
     exit_code = 5
     approval_id: str = ""
-    """The approval it is about: to wait for, or to look at."""
+    """The id of the approval to wait for."""
     effect_id: str = ""
     """The effect that needs it."""
     fresh: bool = False
-    """Whether the request was recorded by this very call."""
+    """Whether this call recorded the request."""
 
 
 class NoAnswer(StandfastError, TimeoutError):
@@ -151,7 +150,7 @@ def schema_damaged(words: str) -> Corrupt:
 
 
 class NoAttribute(AttributeError):
-    """Python's own AttributeError, with the right place of the name or the name that was probably meant.
+    """An AttributeError that names the right place of the attribute, or the name that was probably meant.
 
     The text is made when it is read: `from standfast import serial` asks for an attribute before it imports the module.
     """

@@ -1,4 +1,4 @@
-"""Plain files as a small store: read, write, append and lock JSON, TOML and TSV without tearing them.
+"""Plain files as a small store: read, write, append to and lock JSON, TOML and TSV files, safely at a crash.
 
     from standfast import files
 
@@ -17,7 +17,7 @@ one write and one fsync. A row that a crash cut off has no end of line: readers 
 append moves it to `.runs.tsv.cut`. A lock is flock on a file beside it (`.plan.json.lock`). It holds between
 processes of one host that use this module.
 
-Such a file fits a few thousand records, because each write writes all of it. Past the limits below a
+A file is fit for a few thousand records, because each write rewrites the whole file. Past the limits below a
 `FileStoreLimit` warning names `standfast import files`, which copies the records into the store.
 """
 
@@ -42,7 +42,7 @@ KINDS = ("json", "toml", "tsv", "yaml", "yml")
 
 
 class FileStoreLimit(UserWarning):
-    """A file has outgrown what a plain file does well. The text names the command that imports it."""
+    """A file is too large for fast writes. The text names the command that imports the file."""
 
 
 class CutLine(UserWarning):
@@ -52,9 +52,9 @@ class CutLine(UserWarning):
 def read(path: str | os.PathLike[str], default: Any = None, *, returns: Any = None) -> Any:
     """Return what the file holds. A missing file is `default`, else `{}`, or `[]` for TSV.
 
-    `returns` is the type that the value is read as, for example `list[Person]` of a dataclass: a field that is missing
-    takes its default, a renamed one is read from its old name too, an unknown one is passed over.
-    Raises InvalidInput, naming the file and the line, if the content is not of the form that its name says.
+    `returns` is the type that the value is read as, for example `list[Person]` of a dataclass: a missing field takes
+    its default, a renamed field is also read from its old name, and an unknown field is ignored. Raises InvalidInput,
+    naming the file and the line, if the content does not have the form of its file name.
     """
     kind = _kind(path)
     try:
@@ -76,7 +76,7 @@ def read(path: str | os.PathLike[str], default: Any = None, *, returns: Any = No
 
 
 def write(path: str | os.PathLike[str], value: Any) -> None:
-    """Replace the file whole. Killed at any moment, it is the old file or the new one."""
+    """Replace the file whole. If the process is killed at any moment, the file is the old one or the new one."""
     content = _encoded(_kind(path), value, path)
     _warn_past_limits(_kind(path), value, len(content), path)
     replace(path, content)
@@ -119,7 +119,7 @@ def replace(path: str | os.PathLike[str], content: bytes, *, mode: int | None = 
     The new file has the permissions `mode`, else those of the old file, else those that the umask leaves.
     """
     place = os.path.realpath(path)
-    # A pid alone comes again, soon in a container: what a killed process left behind must not be in the way.
+    # A pid alone is not unique: a killed process may have left a file, and containers reuse pids soon.
     temporary = f"{place}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode or 0o666)
     try:
@@ -392,7 +392,7 @@ def _write_all(fd: int, data: bytes, *, at: int) -> None:
 
 
 def _whole_bytes(file: Any) -> int:
-    """Where the last whole line ends."""
+    """The offset after the last complete line."""
     size: int = file.seek(0, os.SEEK_END)
     while size > 0:
         start = max(0, size - 4096)

@@ -1,9 +1,8 @@
 """The handle: one open store, with its resources.
 
-`open()` decides the store by `config` (nothing to set up: no URL means a file in the data
-directory) and returns a `Standfast`. Its attributes are the resources: `sf.leases`, `sf.journal`.
-`with sf.transaction() as tx:` gives the same resources inside one transaction: several changes
-happen together or not at all.
+`open()` finds the store by `config` and returns a `Standfast`. Without a URL the store is a file in the data directory.
+Its attributes are the resources: `sf.leases`, `sf.journal`. `with sf.transaction() as tx:` gives the same resources
+inside one transaction: several changes happen together or not at all.
 """
 
 from __future__ import annotations
@@ -78,10 +77,10 @@ def open(
 ) -> Standfast:
     """Open the store; the first time, make it. Thread-safe; use as a context manager or close().
 
-    `url` is a path, or postgresql://…; without it the environment and the configuration decide,
-    and in the end a file in the data directory. ":memory:" is a private store removed at close.
-    A key names one thing in the store, wherever a program starts; `scope` separates keys on purpose. `agent` is the
-    name under which everything is recorded, and the address of its mail.
+    `url` is a path or postgresql://…. Without it the environment and the configuration decide, and by default a file in
+    the data directory is used. ":memory:" is a private store removed at close. A key names one thing in the store,
+    wherever a program starts; `scope` separates keys on purpose. `agent` is the name under which everything is
+    recorded, and the address of its mail.
     """
     return connect(config.load(url, data_dir=data_dir, actor=agent, scope=scope), clock=clock)
 
@@ -120,11 +119,11 @@ def connect(
     on_create: Callable[[], None] | None = None,
     register: bool = True,
 ) -> Standfast:
-    """Open what `settings` say. `as_actor` is for shells: the leases of a command outlive it.
+    """Open the store of `settings`. `as_actor` is for shells: the leases of a command outlive it.
 
-    With `pid`, that process holds the leases of this handle: for a caller that starts or watches it. `on_create` is
-    called before a store is created, in place of the check that none is remembered here. Without `register` the
-    caller's first transaction looks up its repository: see `repositories.join`.
+    With `pid`, the process of that pid holds the leases of this handle. `on_create` is called before a store is
+    created, in place of the check that none is remembered here. Without `register` the caller's first transaction looks
+    up its repository: see `repositories.join`.
     """
     clock = clock or clocks.SYSTEM
     temporary = _temporary() if settings.target.location == config.MEMORY else None
@@ -182,8 +181,8 @@ def connect(
 
 
 def _went_back(store: Store) -> bool:
-    """Whether the store lacks the row that this host saw last, or took the place of another store: then its gap was
-    opened, in the next epoch."""
+    """Open the gap if the store lacks the row that this host saw last, or if it took the place of another store. True
+    if the gap was opened: the store has a new epoch then."""
     if store.memory is None or store.engine.standby:
         return False
     before = store.memory.in_place_of()
@@ -204,8 +203,8 @@ def _went_back(store: Store) -> bool:
 
 
 def _settled(settings: config.Settings, engine: Engine, again: Callable[[], Engine]) -> Engine:
-    """The engine, unless its store moved. The move of a dead process is finished or undone first. A restored copy has
-    not moved: it was taken during a move."""
+    """The engine. If the store was moved by a process that died, the move is finished or undone first. A mark in a
+    restored copy is ignored: the copy was taken during a move."""
     if not engine.moved or engine.copy_of:
         return engine
     from standfast.admin import move
@@ -335,7 +334,7 @@ class Resources:
         everywhere: bool | None = None,
         limit: int = 500,
     ) -> Timeline:
-        """What happened around a time, `sf.timeline(at="tue 03:00")`, or from `start` to `end`."""
+        """The events around a time, `sf.timeline(at="tue 03:00")`, or from `start` to `end`."""
         modules.load("standfast.views.timeline")
         from standfast.views.timeline import Timelines
 
@@ -354,7 +353,7 @@ class Resources:
         )
 
     def brief(self, *, agent: str | None = None, max_tokens: int = 1500, everywhere: bool | None = None) -> Brief:
-        """What an agent must know when it starts, within so many tokens: `print(sf.brief().markdown)`."""
+        """A summary for an agent that starts, of at most `max_tokens`: `print(sf.brief().markdown)`."""
         modules.load("standfast.views.brief")
         from standfast.views.brief import Briefs
 
@@ -429,7 +428,8 @@ class Standfast(Resources):
     def apply(
         self, spec: Mapping[str, Any] | str | os.PathLike[str], *, key: str | None = None, mode: str = "dry-run"
     ) -> Applied:
-        """What a specification (a mapping, or the path of a TOML or JSON file) would change; nothing is written.
+        """The changes that a specification (a mapping, or the path of a TOML or JSON file) would make. Nothing is
+        written.
 
         With mode="commit", all of it or nothing, once per `key`; the same key and specification again is
         answered from the record. Raises KeyConflict for another specification under the key.
@@ -507,7 +507,7 @@ class Standfast(Resources):
         return self._store.caller.actor
 
     def read(self, body: Callable[[Tx], T]) -> T:
-        """Run a function of a transaction on one snapshot: for what no method answers."""
+        """Run a function of a transaction on one snapshot, for queries that have no method."""
         return self._store.read(body)
 
     def rows(self, text: str, params: dict[str, object] | None = None) -> Iterator[Row]:
@@ -515,7 +515,7 @@ class Standfast(Resources):
         return self._store.rows(text, params)
 
     def close(self) -> None:
-        """Give back what this process holds in memory. Leases of a process end with it."""
+        """Close the store in this process. Leases that the process holds end when it exits."""
         if not self._store.closed:
             if self._store.written:
                 _remember(self._store)
@@ -542,7 +542,7 @@ class Standfast(Resources):
 
 
 def _remember(store: Store) -> None:
-    """Note the newest journal row in the memory of stores, if it is durable. Closing never fails for it."""
+    """Note the newest journal row in the memory of stores, if it is durable. An error does not make closing fail."""
     if store.memory is None:
         return
     from standfast.core.journal import remember_own

@@ -1,7 +1,7 @@
 """The logger `standfast`: events that help an operator. Only warnings are printed unless a program or `--verbose` asks.
 
-Nothing here imports `logging`, which takes 10 ms: a program that has not imported it has no handler either. Bodies
-of transactions do not log, because they may run twice.
+`info` does not import `logging`, which takes 10 ms. A program that has not imported it has no handler either. Bodies of
+transactions do not log, because they may run twice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def warning(message: str) -> None:
 
 
 def to_stderr() -> None:
-    """What `standfast --verbose` does: every event is one line on stderr."""
+    """For `standfast --verbose`: print every event as one line on stderr."""
     import logging
 
     handler = logging.StreamHandler()

@@ -20,7 +20,7 @@ DURATIONS = frozenset(
         *("left_us", "settle_us", "timeout_us", "ttl_us", "wait_us"),
     )
 )
-"""Fields in microseconds that are no time."""
+"""Fields in microseconds that are durations, not times."""
 YEAR_10000_US = 253_402_300_800_000_000
 
 
@@ -153,7 +153,7 @@ class Model:
 
 
 def _wrong_call(cls: type[Model], values: tuple[Any, ...], named: dict[str, Any]) -> TypeError:
-    """What Python says of a function that is called with the wrong arguments."""
+    """The error that Python raises for a function that is called with the wrong arguments."""
     names, call = cls.field_names(), f"{cls.__qualname__}()"
     filled = names[: len(values)]
     if len(values) > len(names):

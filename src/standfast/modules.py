@@ -1,11 +1,11 @@
 """Packages that standfast uses if they are installed, and how a module is loaded.
 
-`load` imports a module where an exception in the caller cannot leave its import lock held.
+`load` imports a module on another thread, so that an exception in the caller cannot leave the import lock held.
 
-Python's import lock of a module is taken and released by Python code. An exception that hits a thread in the
-middle of a first import (a signal handler, `PyThreadState_SetAsyncExc`) can leave it held, and every other
-thread that imports the module then waits forever. Here a thread of our own imports it, and no exception is
-aimed at that thread. The caller only waits, on a lock that is C code.
+Python's import lock of a module is taken and released by Python code. An exception that hits a thread in the middle of
+a first import (a signal handler, `PyThreadState_SetAsyncExc`) can leave it held, and every other thread that imports
+the module then waits forever. `load` imports it on a thread of our own, which gets no such exceptions. The caller waits
+on a lock that is C code.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ PACKAGES = {
     "vectors": ("sqlite-vec>=0.1.9,<1",),
     "zstd": ("zstandard>=0.22,<1",),
 }
-"""What each extra of pyproject.toml brings."""
+"""The packages of each extra in pyproject.toml."""
 UPGRADE = "upgrade standfast from where you got this one, then restart this process"
 
 WAIT_MAX_S = 10.0
-"""Then the caller imports by itself: it may hold the import lock of a module that this one needs."""
+"""Afterwards the caller imports the module itself: it may hold the import lock of a module that this one needs."""
 
 _loaded: set[str] = set()
 
 
 def install(extra: str) -> str:
-    """The command that installs what an extra brings.
+    """The command that installs the packages of an extra.
 
     It never names standfast: as long as that name is not registered on the package index, anyone may register it.
     """

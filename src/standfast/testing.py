@@ -58,12 +58,12 @@ _OUTCOME = ".standfast-outcome.json"
 
 
 class End(Model):
-    """How one schedule ended: where the agent was killed, and what its last run came to."""
+    """How one schedule ended: where the agent was killed, and the result of its last run."""
 
     at: str
     """`killed at effect.before_done:1`, or `not killed`"""
     directory: Path
-    """What the agent left behind: its working directory, with its store in `.standfast`."""
+    """The working directory of the agent, with its store in `.standfast`."""
     result: Any
     """What the last run returned, as JSON."""
     error: str | None
@@ -71,7 +71,7 @@ class End(Model):
     message: str | None
 
     def open(self) -> standfast.Standfast:
-        """The store of this end, to be looked into, in the scope the agent worked in."""
+        """Open the store of this end, in the scope in which the agent worked."""
         from standfast import config, handle
 
         data = self.directory / ".standfast"
@@ -178,7 +178,7 @@ def sf_crash(tmp_path: Path) -> Iterator[Crash]:
 
 
 def _refuse_generators(agent: Callable[..., Any]) -> None:
-    """Its body would not run: the test would pass for any agent."""
+    """Refuse a generator function: its body would not run, so the test would pass for any agent."""
     for function in (agent, getattr(agent, "__call__", agent)):  # noqa: B004  # the function behind an object
         if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
             raise _generator(agent)
@@ -197,7 +197,7 @@ async def _awaited(result: Any) -> Any:
 
 
 def load_everything() -> None:
-    """Load what an agent may use, once, and not again in each of hundreds of forked children."""
+    """Import the modules that an agent may use, once for hundreds of forked children."""
     from importlib import import_module
 
     for name in (
@@ -239,7 +239,7 @@ class _Lives:
             os.environ.pop(name, None)
         os.environ["STANDFAST_DATA_DIR"] = str(self._directory / ".standfast")
         os.environ["STANDFAST_REMEMBER"] = "0"
-        identity.SETTLE_US = 0  # what a killed life sent has arrived, or never will: nothing is in flight
+        identity.SETTLE_US = 0  # a request of a killed process has arrived or never will: none is in flight
         outcome: dict[str, Any] = {"result": None, "error": None, "message": None}
         try:
             result = self._agent()
@@ -249,7 +249,7 @@ class _Lives:
                 result = asyncio.run(_awaited(result))
             outcome["result"] = result
             outcome["generator"] = inspect.isasyncgen(result) or inspect.isgenerator(result)
-        except Exception as error:  # noqa: BLE001  # how an agent ends is the user's to judge
+        except Exception as error:  # noqa: BLE001  # the user's test checks how the agent ended
             outcome |= {"error": type(error).__name__, "message": str(error)}
         (self._directory / _OUTCOME).write_text(json.dumps(outcome, default=str))
 
@@ -275,15 +275,15 @@ class _Lives:
 
 
 FATES = ("answers", "refuses", "times out", "overruns", "dies")
-"""What becomes of a call of an OfflineModel."""
+"""The possible outcomes of a call of an OfflineModel."""
 
 
 class OfflineModel:
     """A model without a network or a key: the fate of a call follows from the seed and the prompt alone.
 
     It answers, refuses (`NotApplied`: nothing is billed), times out after it was billed, or uses twice as much as was
-    reserved. It kills its process only if `fates` has "dies". A prompt fails once: the next call of it answers.
-    With `bill`, each call that was made is a line of that file: key, prompt and tokens.
+    reserved. It kills its process only if `fates` has "dies". A prompt fails at most once: the next call with it is
+    answered. With `bill`, each call that was made is a line of that file: key, prompt and tokens.
     """
 
     def __init__(self, seed: int = 0, *, bill: Path | None = None, fates: Sequence[str] = FATES[:4]) -> None:
@@ -312,7 +312,7 @@ class OfflineModel:
         return answer
 
     def fate(self, prompt: str) -> str:
-        """What the next call of this prompt comes to."""
+        """The outcome of the next call with this prompt."""
         if prompt in self._asked or any(line[1] == prompt for line in self.billed()):
             return "answers"
         return self._fates[self._number(prompt, "fate") % len(self._fates)]

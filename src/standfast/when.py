@@ -1,8 +1,7 @@
 """Times as callers give them: a datetime, or a text such as `tue 03:00`, `3h ago`, `2026-11-10 03:00 UTC`.
 
-`past` and `future_us` read either. To `parse`, a weekday, a time without a day and a day
-without a year mean the latest such time that is not in the future. A text without a zone and a datetime without
-one are local time; a `Moment` says which zone that was.
+`past` and `future_us` read either. For `parse`, a weekday, a time without a day and a day without a year mean the
+latest such time that is not in the future. A text or a datetime without a zone is local time. A `Moment` has the zone.
 """
 
 from __future__ import annotations
@@ -155,7 +154,7 @@ def _named_zone(name: str, text: str) -> tzinfo:
 
 
 def _take_day(words: list[str], now: datetime, text: str) -> tuple[datetime, list[str], str]:
-    """(the day, the rest of the text, how to go back if that is in the future)."""
+    """The day, the rest of the text, and by which step to go back if the time is in the future."""
     first = words[0] if words else ""
     if first in ("today", "yesterday", "tonight"):
         return now - timedelta(days=first == "yesterday"), words[1:], ""

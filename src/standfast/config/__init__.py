@@ -1,12 +1,12 @@
-"""The one place that decides where the state is, whose keys these are, and who is asking.
+"""The one place that decides where the store is, the scope and the repository of its keys, and the actor.
 
     the `url` argument  >  STANDFAST_DB_URL or STANDFAST_STORE  >  a trusted project's .standfast/config.toml
         >  config.toml in the data directory  >  standfast.db in the data directory
 
-`load` reads and decides; it creates nothing. A missing database URL is not an error, and a
-project's file that this account has not trusted is passed over with one line on stderr.
-`STANDFAST_DATA_DIR` moves the data directory as a whole; HOME is read at every call. `STANDFAST_STORE` names one of
-several stores: each is a data directory of its own in `stores/` of this one.
+`load` reads and decides; it creates nothing. Without a database URL the default file is used. A project's file that
+this account has not trusted is ignored, with one line on stderr. `STANDFAST_DATA_DIR` moves the data directory as a
+whole; HOME is read at every call. `STANDFAST_STORE` names one of several stores. Each has a data directory of its own,
+in `stores/` of the data directory.
 
     target.py        what a text means as a database, and how to show it without its password
     named_stores.py  the data directory, and the stores of other names in it
@@ -71,16 +71,16 @@ __all__ = [
 Source = Literal["argument", "environment", "project", "global", "default"]
 
 _warned: set[str] = set()
-"""Untrusted files this process has already spoken of: one line each, however often it opens."""
+"""Untrusted files that this process has already warned about. Each is named once."""
 
 
 class CopyOptions(Model):
     """`[copies]` of the configuration: copies that standfast takes by itself."""
 
     enabled: bool = True
-    """Whether any are taken without being asked for."""
+    """Whether standfast takes copies by itself."""
     to: str | None = None
-    """The place: a directory or s3://…; None is the one beside the memory of stores."""
+    """A directory or s3://…. None means the directory beside the memory of stores."""
     keep: str = "24h,14d,8w"
     """Which copies the daemon keeps: the newest of so many hours, days and weeks."""
     max_age: str = "1d"
@@ -99,24 +99,24 @@ class Options(Model):
     artifact_max_bytes: int = 1024 * 1024 * 1024
     """The most bytes one artifact may have."""
     artifact_bucket: str | None = None
-    """s3://BUCKET/NAME, where artifacts go; None is beside the store. Never from a project's file."""
+    """s3://BUCKET/NAME for artifacts. None means beside the store. Never from a project's file."""
     accounts: tuple[str, ...] = ()
     """Other accounts (`user@host`) whose loops this account's daemon runs; never from a project's file."""
     copies: CopyOptions = CopyOptions()
 
 
 class Choice(NamedTuple):
-    """One source that had something to say about the store, and what became of it."""
+    """One source that names a store, and whether it was used."""
 
     source: Source
     where: str
     target: Target | None
-    """None where it could not be asked: an untrusted file is not read for its values."""
+    """None for an untrusted file, whose values are not read."""
     state: Literal["used", "overridden", "untrusted"]
 
 
 class Settings(NamedTuple):
-    """What was decided, and by what."""
+    """The decided settings, and the source of each decision."""
 
     data_dir: str
     target: Target
@@ -126,25 +126,26 @@ class Settings(NamedTuple):
     scope: str
     """The name that separates keys on purpose; empty by default."""
     label: Label
-    """The repository of the rows written here; a child process has its parent's."""
+    """The repository that every written row records. A child process has that of its parent."""
     actor: str
     agent: str | None
     """The agent whose variables are set, or None."""
     options: Options
     choices: tuple[Choice, ...]
-    """Every source that spoke, the strongest first; the first that is `used` won."""
+    """Every source that names a store, the strongest first. The one that is `used` decided."""
     project_dir: str | None
-    """The directory a project's settings are saved in: the repository's, or the one holding `.standfast`."""
+    """The directory in which a project's settings are saved: the one with `.standfast`, else the root of the
+    repository."""
     project_file: str | None
     """The project's configuration, trusted or not."""
     repository: Repository | None
-    """The one around the current directory."""
+    """The repository around the current directory."""
     outside: bool = False
     """`--global`: lists show only what belongs to no repository."""
 
     @property
     def keyspaces(self) -> tuple[Keyspace, ...]:
-        """Where gates of this repository may be kept, for a hook that cannot read the store: under either label."""
+        """The keyspaces that may hold gates of this repository, for a hook that cannot read the store."""
         parts = [part for part in (self.label.git_dir, self.label.origin) if part] or [""]
         return tuple(Keyspace(self.scope, part) for part in parts)
 
@@ -164,9 +165,9 @@ def load(
     environ: Mapping[str, str] | None = None,
     quiet: bool = False,
 ) -> Settings:
-    """Decide everything, create nothing. With `outside`, as if the program had started outside any repository.
+    """Decide all settings. Creates nothing. With `outside`, as if the program had started outside any repository.
 
-    Raises InvalidInput; with code "configuration" where a variable or a file is at fault.
+    Raises InvalidInput, with the code "configuration" if a variable or a file is wrong.
     """
     env = os.environ if environ is None else environ
     here = current_directory(cwd)
@@ -212,7 +213,7 @@ def load(
 
 
 def refuse_foreign(data: str) -> None:
-    """Raise before anything in it is read: what another user can write decides what runs as this one."""
+    """Raise if another user can write the data directory: its files decide which commands run as this user."""
     try:
         found = os.stat(data)
     except OSError:
@@ -244,8 +245,8 @@ def save_target(
 ) -> str:
     """Write `target` into the project's or the account's configuration and return that file's path.
 
-    A project's file written here is trusted; one that was there and is not trusted is refused,
-    because trusting our line would trust all the others.
+    A new project's file is trusted. An existing file that is not trusted is refused, because trusting our line would
+    trust all its other lines.
     """
     from standfast.config import files
 
@@ -277,7 +278,7 @@ def trust(
     data_dir: str | os.PathLike[str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Agree to a project's configuration as it is now, and return what it says."""
+    """Trust a project's configuration with its present content, and return its values."""
     from standfast.config import files
 
     env = os.environ if environ is None else environ
@@ -289,16 +290,17 @@ def trust(
 _TRUST_HINT = "read it, then: standfast db trust"
 
 _Said = tuple[Source, str, str | None, str | None]
-"""A source, its place, the text it gave, and the directory its relative paths start from."""
+"""A source, its place, its text, and the directory from which its relative paths start."""
 
 
 def _never_projects(data: str, env: Mapping[str, str]) -> set[str]:
-    """Directories that are an account's own, even while STANDFAST_DATA_DIR points elsewhere."""
+    """Data directories of this account: the current one, and the default even if STANDFAST_DATA_DIR names another."""
     return {os.path.realpath(data), os.path.realpath(default_data_dir(env))}
 
 
 def _project_file(here: str, data: str, env: Mapping[str, str], found: Repository | None) -> str | None:
-    """The nearest `.standfast/config.toml`, no further up than the repository, or home outside of one."""
+    """The nearest `.standfast/config.toml` above this directory, up to the root of the repository; outside one, up to
+    home."""
     last = found.root if found else home(env)
     for directory in upwards(here):
         path = os.path.join(directory, ".standfast", "config.toml")
@@ -320,7 +322,7 @@ def _project_values(path: str | None, data: str, *, quiet: bool) -> tuple[dict[s
 
     try:
         file = files.read(path, project=True)
-    except InvalidInput:  # another user's file on the way up, which we may not be able to read
+    except InvalidInput:  # it may be another user's file in a directory above
         return {}, False
     state = files.trust_of(file, data)
     if state == "trusted":

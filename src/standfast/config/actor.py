@@ -1,12 +1,12 @@
-"""The actor of a process that exits right after its call.
+"""The actor of a command: the name under which its leases and records are kept.
 
-`STANDFAST_ACTOR` decides; else the session of the agent whose variables are set; else the
-person and their terminal. An agent that tells no session is `agent:user@host:tty`, so that it
-never holds a lease in the name of the person beside it. Only a process without an agent's variables
-is named `user@host`, with or without a terminal: where they are set, such a name gets the agent's name in front.
+The actor is `STANDFAST_ACTOR`, else the session of the agent whose variables are set, else the person and their
+terminal. An agent without a session variable is `agent:user@host:tty`, so that it never holds a lease in the name of
+the person at that terminal. Only a process without an agent's variables can be named `user@host`. With these variables,
+the agent's name is put in front of such a name.
 
-Of two agents, one inside the other, the environment does not say which is the inner one. The
-order of the table is a guess at what people do; `STANDFAST_ACTOR` settles it.
+If one agent runs inside another, the environment does not show which is the inner one. The order of the table is a
+guess. `STANDFAST_ACTOR` overrides it.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ ACTOR_MAX = 200
 
 
 class Agent(NamedTuple):
-    """The variables by which an agent is known in the shells and hooks it starts."""
+    """The variables that an agent sets in the shells and hooks that it starts."""
 
     name: str
     sessions: tuple[str, ...] = ()
-    """Hold the session's own id; the first one set wins."""
+    """Variables with the id of the session. The first that is set counts."""
     processes: tuple[str, ...] = ()
-    """Hold an id that means something on this host only."""
+    """Variables with an id that is unique only on this host."""
     signs: tuple[str, ...] = ()
-    """Say no more than that the agent is there."""
+    """Variables that only show that the agent runs."""
 
 
-# Gemini's hooks also set CLAUDE_PROJECT_DIR, and CODEX_HOME is set by people: neither is a sign.
-# Codex's hooks report the root session, so its id comes before the thread's: both renew one lease.
+# Gemini's hooks also set CLAUDE_PROJECT_DIR, and people set CODEX_HOME: neither shows an agent. Codex's hooks report
+# the root session, so its id comes before that of the thread: hooks and shells then renew the same lease.
 AGENTS = (
     Agent(
         "codex",
@@ -45,14 +45,14 @@ AGENTS = (
     Agent("cursor", signs=("CURSOR_AGENT",)),
     Agent("claude-code", sessions=("CLAUDE_CODE_SESSION_ID",), signs=("CLAUDECODE",)),
 )
-# Tools outside the table may say their name in these.
+# Other agents may set their name in these variables.
 NAMED = ("AI_AGENT", "AGENT")
-# The name of an agent is cleared of @, so that it cannot look like a person's.
+# "@" is removed from the name of an agent, so that it cannot look like the name of a person.
 _PERSON = r"[^\s:@]+@[^\s:@]+:(?:pts/\d+|tty\w*|console)"
 
 
 def agent_present(environ: Mapping[str, str] | None = None) -> str | None:
-    """The name of the agent whose variables are set, or None where a person is typing."""
+    """The name of the agent whose variables are set, or None."""
     found = agent_sign(environ)
     return None if found is None else found[0]
 
@@ -90,7 +90,7 @@ def actor(environ: Mapping[str, str] | None = None) -> str:
 
 
 def claimed(name: str, environ: Mapping[str, str] | None = None) -> str:
-    """The name that a caller chose; with the agent's name in front where an agent chose a person's."""
+    """The name that a caller chose. If an agent chose the name of a person, the agent's name is put in front."""
     agent = agent_present(environ) if "@" in name.partition(":")[0] else None
     return name if agent is None else f"{agent}:{name}"[:ACTOR_MAX]
 
@@ -103,7 +103,7 @@ def is_person(actor: str) -> bool:
 
 
 def checked(name: str, what: str, *, code: str = "configuration") -> str:
-    """A name of one line, or InvalidInput that says what was wrong with it."""
+    """The name. Raises InvalidInput if it is not one line of printable characters."""
     if not name.strip() or not name.isprintable() or len(name) > ACTOR_MAX:
         raise InvalidInput(f"{what} must be one line of 1 to {ACTOR_MAX} printable characters", code=code)
     return name
@@ -147,6 +147,6 @@ def _terminal() -> str | None:
 
 
 def _set(environ: Mapping[str, str], name: str) -> str | None:
-    """The value, cut to what a name may hold; None if it is unset or says no."""
+    """The value, cut to the characters and length of a name. None if it is unset, 0, false or no."""
     value = "".join(c for c in environ.get(name, "") if c.isprintable() and not c.isspace())[:ACTOR_MAX]
     return None if value.lower() in ("", "0", "false", "no") else value

@@ -1,12 +1,12 @@
-"""The configuration files: what may stand in them, which of them count, and how they are written.
+"""The configuration files: their keys, whether they are trusted, and how they are written.
 
-A project's `.standfast/config.toml` comes with the repository, so it counts only once this
-account has trusted its real path and its content: otherwise a clone could send a user's
-memory to another database, or run its `notify` command. `trusted.toml` in the data directory
-is the list. The same bytes are hashed and parsed: they are read once.
+A project's `.standfast/config.toml` comes with the repository. It counts only after this account has trusted its real
+path and its content. Otherwise a clone could send a user's records to another database, or run its `notify` command.
+`trusted.toml` in the data directory lists the trusted files. A file is read once, and the same bytes are hashed and
+parsed.
 
-Files are replaced whole: temporary file, fsync, rename, fsync of the directory; 0600 in
-directories of 0700. Killed at any instant, the file is the old one or the new one.
+Files are replaced whole: temporary file, fsync, rename, fsync of the directory; 0600 in directories of 0700. If the
+process is killed at any moment, the file is the old one or the new one.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ KEYS = {
 
 
 class File(NamedTuple):
-    """A configuration file as read once: its bytes decide both its trust and its values."""
+    """A configuration file. The same bytes decide whether it is trusted and what its values are."""
 
     path: str
     content: bytes
@@ -76,9 +76,9 @@ class File(NamedTuple):
 
 
 def read(path: str, *, project: bool = False) -> File:
-    """The file's bytes. Raises InvalidInput if it is there and cannot be read.
+    """The file's bytes. Raises InvalidInput if the file cannot be read.
 
-    Only a regular file is read, and of a `project` no symbolic link: a clone may hold anything.
+    Only a regular file is read. A symbolic link is refused for a `project`, because a clone may contain any link.
     """
     try:
         content = regular_files.read(path, FILE_MAX_BYTES + 1, follow=not project)
@@ -98,7 +98,7 @@ def parsed(content: bytes, path: str) -> dict[str, Any]:
         fact = f"is not TOML: byte {error.start} is no UTF-8"
     except tomllib.TOMLDecodeError as error:
         fact = f"is not TOML: {mask(str(error))}"
-    raise refused(path, fact)  # out here, or the error above would hang on it with all that the file holds
+    raise refused(path, fact)  # raised out here: otherwise the error above, which quotes the file, would be its context
 
 
 def refused(path: str, fact: str, hint: str = "") -> InvalidInput:
@@ -166,7 +166,7 @@ def _is_scope(value: object) -> bool:
 
 
 def trust_of(file: File, data_dir: str) -> Trust:
-    """Whether this account has agreed to exactly these bytes at this real path."""
+    """Whether this account has trusted exactly these bytes at this real path."""
     entry = _trusted(data_dir).get(os.path.realpath(file.path))
     if entry is None:
         return "unknown"
@@ -174,10 +174,10 @@ def trust_of(file: File, data_dir: str) -> Trust:
 
 
 def trust(file: File, data_dir: str) -> None:
-    """Agree to this file as it is now. A file that would be refused anyway is refused here."""
+    """Trust this file with its present content. Raises InvalidInput if the file has a wrong key or value."""
     file.values("project")
     entries = _trusted(data_dir) | {os.path.realpath(file.path): file.sha256}
-    lines = ["# Project configurations this account has agreed to: `standfast db trust` adds one."]
+    lines = ["# Project configurations that this account trusts: `standfast db trust` adds one."]
     for path, sha256 in sorted(entries.items()):
         lines += ["", f"[{quoted(path)}]", f'sha256 = "{sha256}"']
     private_directory(data_dir)
@@ -201,7 +201,7 @@ def set_db_url(path: str, target: Target, default_path: str) -> File:
     before = parsed(old.encode(), path)
     value = "sqlite:" if target.location == default_path else target.location
     text = _with_db_url(old, value)
-    # The edit is by line; a file in which that would not be exact is left to its author.
+    # The edit is by line. If it would change anything else, the author has to edit the file.
     if parsed(text.encode(), path) != before | {"db_url": value}:
         raise refused(
             path, "is too unusual to edit safely", f"write this line yourself: db_url = {quoted(mask(value))}"
@@ -243,12 +243,13 @@ def private_directory(path: str) -> bool:
 
 
 def write(path: str, text: str) -> None:
-    """Replace the file at `path` whole, or leave it as it was. It is for its owner alone."""
+    """Replace the file at `path` whole, or leave it as it was. Only the owner can read it."""
     files.replace(path, text.encode(), mode=0o600)
 
 
 def project_file(root: str, data_dirs: set[str]) -> str:
-    """Where a project keeps its configuration; refused where that is the account's own, or a link out of it."""
+    """The path of a project's configuration. Raises InvalidInput if it is in a data directory of the account, or a link
+    out of the project."""
     path = os.path.join(root, ".standfast", NAME)
     directory = os.path.realpath(os.path.dirname(path))
     if directory in data_dirs:

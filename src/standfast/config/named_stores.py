@@ -38,7 +38,7 @@ def store_name(environ: Mapping[str, str] | None = None) -> str | None:
 
 
 def named_stores(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The files of the stores in this account's data directory by name; nothing is opened."""
+    """The database files of this account's named stores, by name. Opens nothing."""
     env = os.environ if environ is None else environ
     base = resolve(
         None, {name: value for name, value in env.items() if name != STORE_VARIABLE}, current_directory(None)
@@ -53,7 +53,7 @@ def named_stores(environ: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def data_dir(environ: Mapping[str, str] | None = None) -> str:
-    """The data directory by the environment alone: STANDFAST_DATA_DIR and STANDFAST_STORE."""
+    """The data directory that STANDFAST_DATA_DIR and STANDFAST_STORE select."""
     return resolve(None, os.environ if environ is None else environ, current_directory(None))
 
 

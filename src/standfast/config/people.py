@@ -1,8 +1,8 @@
 """Methods that only a person may call: one list, refused to agents in every command.
 
-A command belongs to an agent if the agent's variables are set where it was typed. The methods themselves
-refuse, so that no other command is a way around. This prevents accidents: an agent that unsets its variables, or
-calls the library, is not stopped by it (docs/operating/security.md).
+A command belongs to an agent if the agent's variables are set where it was typed. The methods themselves refuse, so no
+other command can avoid the check. This prevents accidents. It does not stop an agent that unsets its variables or calls
+the library (docs/operating/security.md).
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ REFUSED = frozenset(
         "undoes a change of a gate",
     )
 )
-"""The one list: what each method does that is refused to agents. A method of another kind is added here first."""
+"""Every kind of action that is refused to agents. A method with another action adds it here first."""
 
 _commands = [False]
 
 
 def entered() -> None:
-    """This process runs a command: from now on the methods look for an agent's variables."""
+    """This process runs a command. From now on the methods check for an agent's variables."""
     _commands[0] = True
 
 
 def for_people(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Mark a method that only a person may reach by a command; `what` it does, as in REFUSED."""
+    """Mark a method that commands refuse to agents. `what` is its action, one of REFUSED."""
     assert what in REFUSED, what
 
     def mark(method: Callable[P, T]) -> Callable[P, T]:
@@ -73,7 +73,7 @@ def refuse(what: str) -> None:
 
 
 def refusal(what: str) -> ApprovalRequired | None:
-    """The same as a value, for the body of a transaction."""
+    """The error that `refuse` raises, or None. For the body of a transaction, which returns it."""
     assert what in REFUSED, what
     found = agent_sign() if _commands[0] else None
     if found is None:

@@ -1,7 +1,7 @@
-"""Reading files that another user may have put there: regular files only, and nothing that would wait.
+"""Read files that another user may have created: only regular files, without blocking.
 
-A FIFO named `.git` would hold every command up permanently, a device may never end. O_NONBLOCK opens both at once, and
-`fstat` tells what was opened.
+Reading a FIFO named `.git` would block every command, and a device may have no end. O_NONBLOCK opens both without
+waiting, and `fstat` shows the type of the opened file.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from errno import EINVAL, ELOOP, EMLINK
 
 
 def read(path: str, size: int, *, follow: bool = True) -> bytes:
-    """The first `size` bytes of a regular file. Raises OSError; also for a link, unless `follow`.
+    """The first `size` bytes of a regular file. Raises OSError, also for a symbolic link unless `follow` is set.
 
-    The directory may be reached through links: only the file itself is judged.
+    The path of its directory may contain links.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     try:

@@ -1,10 +1,11 @@
 """The repository around a directory, read from git's files without starting `git`, and its label.
 
-A label is the real path of the common git directory and the remote `origin` as host/owner/name. Two labels belong
-to one repository if either matches: worktrees share the directory, clones and colleagues the origin, and a remote
-that is added later changes nothing. Nothing here raises: a broken `.git` is no repository, and `doctor` reports it.
+A label is the real path of the common git directory and the remote `origin` as host/owner/name. Two labels belong to
+one repository if either part matches. Worktrees share the directory; clones and colleagues share the origin. A remote
+that is added later does not make another repository. A broken `.git` raises nothing. It counts as no repository, and
+`doctor` reports it.
 
-A scope is a name that the user chooses, to separate keys on purpose. It never comes from a directory.
+A scope is a name that the user chooses, to separate keys on purpose. It is never derived from a directory.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from standfast.models import Model
 
 CONFIG_MAX_BYTES = 1 << 20
 DEPTH_MAX = 256
-"""Directories looked at on the way up; a path deeper than this is not searched further."""
+"""The most directories that are searched upwards."""
 
 # The same repositories under the names their hosts use for SSH over port 443.
 _SAME_HOST = {
@@ -54,7 +55,7 @@ class Label(Model):
 
     @property
     def shown(self) -> str:
-        """Both parts, for a message."""
+        """Both parts of the label, for a message."""
         return " in ".join(part for part in (self.origin, self.git_dir) if part) or "no repository"
 
     def meets(self, other: Label) -> bool:
@@ -75,12 +76,13 @@ class Keyspace(NamedTuple):
     """The id of the repository (core/repositories.py); empty outside any."""
 
     def within(self, wider: Keyspace) -> bool:
-        """Whether a rule of `wider` applies here. No repository means all of the scope, no scope means everywhere."""
+        """Whether a rule of the keyspace `wider` applies in this one. A rule without a repository applies to its whole
+        scope; one without a scope applies everywhere."""
         return self == wider or (not wider.repository and wider.scope in ("", self.scope))
 
 
 def carried(scope: str, label: Label) -> dict[str, str]:
-    """Variables by which a child process works in the scope and the repository of what started it."""
+    """Variables that give a child process the scope and the repository of its parent."""
     return {
         SCOPE_VARIABLE: scope,
         GIT_DIR_VARIABLE: label.git_dir or "",
@@ -89,7 +91,8 @@ def carried(scope: str, label: Label) -> dict[str, str]:
 
 
 def label_of(env: Mapping[str, str], found: Repository | None) -> Label:
-    """The label that a parent process handed down, also an empty one; else that of the repository around."""
+    """The label that a parent process set in the environment, even if it is empty. Otherwise the label of the
+    repository."""
     if GIT_DIR_VARIABLE in env or ORIGIN_VARIABLE in env:
         given = (_text(env.get(name, "")) or None for name in (GIT_DIR_VARIABLE, ORIGIN_VARIABLE))
         return Label(*given)
@@ -112,9 +115,9 @@ class Repository(NamedTuple):
     """A git repository as its files describe it."""
 
     root: str
-    """The directory that holds `.git`: a worktree's own, not its main repository's."""
+    """The directory with `.git`. For a worktree it is the directory of the worktree."""
     common_dir: str | None
-    """Where the configuration is, shared by all worktrees; None if `.git` leads nowhere."""
+    """The directory with git's configuration, shared by all worktrees. None if `.git` is broken."""
     origin: str | None
     """host/owner/name, or None without such a remote."""
 
@@ -146,7 +149,7 @@ def repository(start: str) -> Repository | None:
 
 
 def normalised(url: str) -> str | None:
-    """`host/owner/name` of a remote's URL; None for a local path, which means nothing elsewhere."""
+    """`host/owner/name` of a remote's URL. None for a local path, which is valid only on this machine."""
     url = url.strip()
     scheme, separator, rest = url.partition("://")
     if separator:
@@ -163,7 +166,7 @@ def normalised(url: str) -> str | None:
 
 
 def _scp_like(url: str) -> tuple[str, str, str]:
-    """`git@host:owner/name` in its parts; a colon after the first slash belongs to a path."""
+    """Split `git@host:owner/name`. A colon after the first slash is part of a path."""
     if url.startswith(("/", ".", "~")):
         return "", "", ""
     user, at, rest = url.partition("@")
@@ -203,7 +206,7 @@ def _described(root: str, git_dir: str | None) -> Repository:
 
 
 def _git_dir(dot_git: str) -> str | None:
-    """The directory `.git` is, or the one a worktree's or submodule's `.git` file names."""
+    """The directory `.git`, or the directory that the `.git` file of a worktree or submodule names."""
     if os.path.isdir(dot_git):
         return dot_git if _is_git_dir(dot_git) else None
     text = (_read(dot_git) or "").strip()

@@ -1,10 +1,9 @@
 """Which database a text means, and how to show that text without its secrets.
 
-`parse_db_target` knows three cases and no more: nothing said is the default SQLite file,
-`postgres://` or `postgresql://` is PostgreSQL, and everything else is the path of a SQLite
-file. A text that can only be a mistake (`mysql://…`, a libpq keyword string, a password that
-is not percent-encoded) is refused here, because a driver would repeat it, password included,
-in its own message. `mask` hides credentials in any text and runs before every error is printed.
+`parse_db_target` has three cases. An empty text is the default SQLite file. `postgres://` or `postgresql://` is
+PostgreSQL. Everything else is the path of a SQLite file. A text that can only be a mistake is refused here:
+`mysql://…`, a libpq keyword string, or a password that is not percent-encoded. A driver would quote it in its message,
+with the password. `mask` hides credentials in any text and runs before every error is printed.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Target(NamedTuple):
         return self.location == MEMORY
 
     def hide(self, text: str) -> str:
-        """`text` without this target's own password, however a driver came to quote it."""
+        """`text` without the password of this target, in any form that a driver may quote."""
         for secret in _secrets(self):
             text = text.replace(secret, "***")
         return mask(text)
@@ -49,7 +48,7 @@ class Target(NamedTuple):
 
 
 def state_dir(environ: Mapping[str, str]) -> str:
-    """What standfast keeps outside the data directory: the memory of stores, and copies."""
+    """The directory of the memory of stores and of copies, outside the data directory."""
     state = environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(state):  # the specification: a relative path is ignored
         state = os.path.join(home(environ), ".local", "state")
@@ -69,7 +68,7 @@ def parse_db_target(
     relative_to: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Target:
-    """The database that `text` means. Total over paths; raises InvalidInput for other databases' URLs."""
+    """The database that `text` means. Every path is accepted. Raises InvalidInput for URLs of other databases."""
     value = (text or "").strip()
     scheme, _, rest = value.partition("://")
     if scheme.lower() in ("postgres", "postgresql") and value != scheme:
@@ -85,7 +84,7 @@ def parse_db_target(
 def mask(text: str) -> str:
     """Any text without the passwords in it: URLs, `password=…` in DSNs, queries and dictionaries.
 
-    It would rather hide too much than too little: a password may hold any character.
+    A password may contain any character, so this may hide more than the password.
     """
     if "://" not in text and "=" not in text and ":" not in text:
         return text
@@ -99,7 +98,7 @@ def mask(text: str) -> str:
 
 
 def expand_home(path: str, environ: Mapping[str, str] | None = None) -> str:
-    """`~` by the HOME of this moment, so that a test or a wrapper can move it."""
+    """Replace `~` by HOME, which is read at each call so that a test or a wrapper can change it."""
     if path == "~" or path.startswith("~/"):
         return home(environ) + path[1:]
     return os.path.expanduser(path)
@@ -114,7 +113,7 @@ def _without_sqlite(value: str) -> str:
     if value[:7].lower() != "sqlite:":
         return value
     rest = value[7:].removeprefix("//").strip()
-    # sqlite:////abs, the spelling of other tools, is the same absolute path.
+    # sqlite:////abs, as other tools write it, is the same absolute path.
     return "/" + rest.lstrip("/") if rest.startswith("//") else rest
 
 
@@ -136,7 +135,7 @@ def _plausible_path(path: str) -> str:
 
 
 def _checked_url(rest: str) -> str:
-    """The part after `://`, refused where libpq would take a piece of the password for a host or port."""
+    """The part after `://`. Raises InvalidInput if libpq would take a part of the password for a host or port."""
     authority = rest
     for end in "/?":
         authority = authority.partition(end)[0]
@@ -170,7 +169,8 @@ def _absolute(path: str, relative_to: str | None, environ: Mapping[str, str] | N
 
 
 def _secrets(target: Target) -> list[str]:
-    """The password as written and as decoded; short ones are left to `mask`, or every `1` would vanish."""
+    """The password as written and as decoded. Passwords under 4 characters are left to `mask`, because hiding each `1`
+    would make messages unreadable."""
     if target.engine != "postgres":
         return []
     from urllib.parse import parse_qsl, unquote, urlsplit

@@ -22,7 +22,7 @@ START = "standfast daemon start"
 
 
 def examine(settings: Settings, connect: Callable[[Settings], Standfast]) -> Iterator[Finding]:
-    """One finding; None if the store cannot be opened, which another finding reports."""
+    """One finding. None if the store cannot be opened: another finding reports that."""
     try:
         found = status.read(settings.data_dir, SYSTEM)
     except UnsafeStorage as error:

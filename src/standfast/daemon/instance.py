@@ -1,10 +1,9 @@
 """One daemon per data directory: a locked file that is never deleted.
 
-The kernel releases the lock when its holder dies, so a stale file, a recycled pid or garbage in the file never keeps a
-daemon from starting. It never makes a dead daemon look alive.
-The text in the file only names the holder: pid, host, boot, pid namespace and start time. So `daemon stop` never
-signals a process that reuses the pid of a dead daemon. On a full disk the file may stay empty. The lock works then
-too, and the kernel names the pid.
+The kernel releases the lock when the process that holds it dies. So a stale file, a reused pid or garbage in the file
+never prevents a daemon from starting. A dead daemon never counts as running. The text in the file only names the
+holder: pid, host, boot, pid namespace and start time. So `daemon stop` never signals a process that reuses the pid of a
+dead daemon. On a full disk the file may stay empty. The lock still works, and the kernel gives the pid.
 
 The file does not show daemons of other machines, so the daemon also holds the lease `daemon` in the store.
 """
@@ -29,20 +28,20 @@ NAME = "daemon.pid"
 PADDED_BYTES = 256
 """Overwritten in place, so that the next daemon needs no new space on a full disk."""
 PATIENCE_S = 0.5
-"""A reader holds a shared lock for a short time."""
+"""How long to retry, because a reader holds a shared lock for a short time."""
 
 
 class Found(NamedTuple):
-    """The holder of the file, as far as this process can see."""
+    """The process that holds the lock, as far as this process can see it."""
 
     running: bool
     pid: int | None = None
     process: str | None = None
-    """Its identity; None if the file has none or an outdated one."""
+    """The identity of the process. None if the file has none or an outdated one."""
 
 
 class Instance:
-    """The lock, held until `close` or death."""
+    """The lock, held until `close` or until the process ends."""
 
     def __init__(self, directory: str, clock: Clock) -> None:
         self.path = os.path.join(directory, NAME)
@@ -103,7 +102,7 @@ def _holder(fd: int, path: str, clock: Clock) -> Found:
     told = parse_process(identity)
     if told is not None and str(told.pid) == pid and is_here(identity, clock):
         return Found(running=True, pid=told.pid, process=identity)
-    seen = lock_holder(path)  # the file is empty, stale or garbage: ask the kernel who holds the lock
+    seen = lock_holder(path)  # the file is empty, stale or garbage: ask the kernel which process holds the lock
     return Found(running=True, pid=seen, process=str(process(seen, clock)) if seen else None)
 
 

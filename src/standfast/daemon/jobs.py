@@ -1,6 +1,6 @@
-"""The daemon's work beside running commands: fire due loops, sweep, read its own settings.
+"""The daemon's work besides running commands: fire due loops, sweep, read its own settings.
 
-Everything goes through public methods; any caller with the store could do the same.
+All work uses public methods that any caller of the store could call.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WATCH_EVERY_US = 2 * SECOND_US
 
 
 class Firing:
-    """Every slot of a loop of these accounts becomes a row, as soon as it is due."""
+    """Write a row for every slot of these accounts' loops, as soon as the slot is due."""
 
     def __init__(
         self, sf: Standfast, counts: dict[str, int], accounts: Sequence[str], foreign: list[dict[str, str]]
@@ -44,7 +44,7 @@ class Firing:
     def step(self) -> int:
         self._look_around()
         for _ in range(FIRE_ROUNDS):
-            # Read first: firing is a write, and each write sends the notification that woke us.
+            # Read first: firing is a write, and each write sends a notification that would wake this thread again.
             due_us = self._sf.loops.next_due_us(runs=False, accounts=self._accounts)
             now_us = self._sf.read(lambda tx: tx.now_us())
             if due_us is None:
@@ -78,7 +78,7 @@ class Sweeping:
             (SWEEP_EVERY_US, sf.state.expire),
             (SWEEP_EVERY_US, sf.mail.sweep),
             (SWEEP_EVERY_US, lambda: _bring_home(sf)),
-            (CARE_EVERY_US, lambda: sf.engine.care()),  # noqa: PLW0108  the engine may be another by then
+            (CARE_EVERY_US, lambda: sf.engine.care()),  # noqa: PLW0108  the store may have a new engine by then
             (COLLECT_EVERY_US, sf.artifacts.collect),
             (REMEMBER_EVERY_US, lambda: remember(sf._store)),
         ]

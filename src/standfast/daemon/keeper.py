@@ -2,8 +2,9 @@
 
     python -I -S keeper.py PLACE        then one JSON object on stdin, until its end
 
-The daemon can be killed at any time. The keeper continues, enforces the timeout, and writes the result to PLACE,
-where the next daemon finds it. It opens no store. If stdin ends empty, it never starts the command.
+The daemon can be killed at any time. The keeper continues, enforces the timeout, and writes the result to PLACE, where
+the next daemon finds it. It opens no store. If stdin ends before the object is complete, the keeper never starts the
+command.
 
     PLACE/begun     the command was started or is about to start: it may have acted
     PLACE/stdout    the first and last part of the output; the middle is counted and left out
@@ -15,7 +16,7 @@ request, the group gets SIGTERM, and SIGKILL after a grace period. A `lease` fil
 time after which another machine may take over. The keeper ends the command then, by a clock that also counts while
 the machine sleeps.
 
-This file is run by itself, with the standard library only: it starts in milliseconds.
+This file runs as a script and imports only the standard library, so it starts in milliseconds.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from typing import Any
 KEPT_BYTES = 64 * 1024
 """The size of the first and of the last part; the bytes between them are counted and left out."""
 LINGER_S = 1.0
-"""After the command has ended: another process with its output open may still be writing."""
+"""How long to read on after the command has ended: another process may still write to its output."""
 LOOK_S = 1.0
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
@@ -169,7 +170,7 @@ def now() -> float:
 
 
 def _now_past(spec: dict[str, Any]) -> bool:
-    """Whether the lease has ended, by the first message or by the file that the daemon renews."""
+    """Whether the lease has ended. The first message has its end, and the file has a later end after each renewal."""
     moment = float(spec.get("lease_until") or 0)
     with suppress(OSError, ValueError), open(spec["lease"]) as file:
         moment = max(moment, float(file.read()))
@@ -182,7 +183,7 @@ def _signal(group: int, number: int) -> None:
 
 
 def _become(spec: dict[str, Any], streams: dict[int, int], failing: int) -> None:
-    """In the child, which must never continue as a second keeper."""
+    """Run the command in the forked child. This never returns, because a second keeper must not run."""
     what = spec["cwd"]
     try:
         os.setpgid(0, 0)
@@ -205,7 +206,8 @@ def _become(spec: dict[str, Any], streams: dict[int, int], failing: int) -> None
 
 
 def write(place: str, ends: dict[str, Ends], result: dict[str, Any]) -> None:
-    """Write the result, whole or not at all. On a full disk: first without the output, then wait and retry."""
+    """Write the result, whole or not at all. On a full disk, write it without the output, and retry until there is
+    space."""
     while True:
         try:
             for name, stream in ends.items():

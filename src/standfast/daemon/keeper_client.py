@@ -1,11 +1,11 @@
-"""The daemon's side of a keeper: start it, let its command begin, adopt it, end it, read its result.
+"""The daemon's side of a keeper: start the keeper, start its command, adopt it, end it, read its result.
 
 A keeper exists, and its identity is recorded, before the command does anything:
 
     start ── the keeper waits ── the run's row names it ── go ── the command runs ── result
 
-The identity is host, boot, pid namespace, pid and start time, never a pid alone. A daemon that finds
-a run of its dead predecessor therefore knows which of these it is:
+The identity is host, boot, pid namespace, pid and start time, never a pid alone. So a daemon that finds a run of its
+dead predecessor can distinguish these cases:
 
     the keeper is there              adopt it: nothing was lost, its answer will come
     gone, with a result              take the answer
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 SPOOL = "runs"
 LEASE = "lease"
 NEVER_MAX_S = 10.0
-"""How long a keeper may take to end by itself when the daemon no longer needs it."""
+"""How long an unused keeper may take to end by itself, before it is killed."""
 RESULT_MAX_BYTES = 1024 * 1024
 
 
@@ -60,7 +60,7 @@ class RunOutputs:
         self.directory = os.path.join(data_dir, "daemon")
         self.clock = clock
         self._ours: dict[str, subprocess.Popen[bytes]] = {}
-        """Keepers this process has to reap, by identity."""
+        """Keepers that this process started and has to wait for, by identity."""
         for path in (self.directory, os.path.join(self.directory, SPOOL)):
             with suppress(FileExistsError):
                 os.mkdir(path, 0o700)
@@ -89,12 +89,12 @@ class RunOutputs:
         return Child(self, run_id, attempt, identity, popen)
 
     def adopted(self, run_id: str, attempt: int, identity: str) -> Child:
-        """The keeper that another daemon started, or that this daemon started and lost."""
+        """The keeper of another daemon, or a keeper that this daemon started before its claim was confirmed."""
         return Child(self, run_id, attempt, identity, self._ours.get(identity))
 
     def promise(self, until_us: int) -> float:
-        """Send every keeper the time until which no other process may take over its run. Returns that time, by a clock
-        that stops while the machine sleeps.
+        """Write the end of our lease for all keepers: no other process takes over a run before it. Returns this time by
+        the clock that the keepers use.
         """
         moment = keeper.now() + max(0, until_us - self.clock.mono_us()) / SECOND_US
         fd = os.open(self.lease + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -104,7 +104,7 @@ class RunOutputs:
         return moment
 
     def left_behind(self) -> list[tuple[str, int]]:
-        """Every (run, attempt) with a place here."""
+        """Every (run, attempt) that has a directory here."""
         found = []
         for name in os.listdir(os.path.join(self.directory, SPOOL)):
             run_id, _, attempt = name.rpartition(".")
@@ -135,7 +135,7 @@ class Child:
         return self.spool.place(self.run_id, self.attempt)
 
     def go(self, spec: dict[str, Any]) -> None:
-        """Send the command. If we die in the middle of the message, the keeper starts nothing."""
+        """Send the command. If this process dies before the message is complete, the keeper starts nothing."""
         assert self._popen is not None
         assert self._popen.stdin is not None
         with suppress(BrokenPipeError):  # the keeper was killed before it started the command
@@ -162,31 +162,31 @@ class Child:
 
     @property
     def gone(self) -> bool:
-        """Whether it is known to be dead. For a keeper of another machine the answer is unknown."""
+        """Whether the keeper is certainly dead. False for a keeper on another machine, which cannot be checked."""
         if self._popen is not None:
             return self._popen.poll() is not None
         return self.rebooted or is_gone(self.process, self.spool.clock)
 
     @property
     def rebooted(self) -> bool:
-        """It belongs to this machine and data directory, before a restart. No process from before the restart is
-        alive.
-        """
+        """Whether the keeper ran on this machine and data directory before a reboot, so it is dead."""
         found, ours = parse_process(self.process), process(os.getpid(), self.spool.clock)
         return found is not None and found.host == ours.host and found.boot != ours.boot and self.known
 
     @property
     def known(self) -> bool:
-        """Whether its directory is in our data directory. Otherwise it writes its result into another one."""
+        """Whether its directory is in our data directory. Otherwise the keeper writes its result into another data
+        directory."""
         return os.path.isdir(self.place)
 
     @property
     def never_began(self) -> bool:
-        """Known not to have begun. Without its directory, or after a power cut, it is unknown: the mark may be lost."""
+        """Whether the command certainly did not begin. False without its directory or after a reboot, because the mark
+        may be lost then."""
         return self.known and not self.rebooted and not os.path.exists(os.path.join(self.place, "begun"))
 
     def end(self, *, now: bool = False) -> None:
-        """Ask for its end: the command gets SIGTERM, later SIGKILL; with `now`, SIGKILL at once."""
+        """Ask the keeper to end the command: by SIGTERM and later SIGKILL, or with `now` by SIGKILL immediately."""
         if self.here:
             _signal(self.process, self.spool.clock, signal.SIGUSR1 if now else signal.SIGTERM)
 
@@ -213,17 +213,17 @@ class Child:
             return b""
 
     def leftovers(self) -> list[int]:
-        """Process groups of its session, once the keeper itself is gone.
+        """The process groups that are left in the session of a dead keeper.
 
-        A session keeps the pid of its leader from being reused, so any process in the
-        session of a dead keeper belongs to it.
+        The kernel does not reuse the pid of a session leader while the session exists. So every process in the session
+        of a dead keeper was started by its command.
         """
         if not self.gone or self.pid <= 1 or self.rebooted:
             return []
         return sorted({group for group, session in _sessions() if session == self.pid})
 
     def end_leftovers(self) -> bool:
-        """End the rest of its session; True when nothing is left."""
+        """Kill the processes that are left in its session. True if none is left."""
         for group in self.leftovers():
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(group, signal.SIGKILL)
@@ -248,7 +248,7 @@ def _signal(identity: str, clock: Clock, number: signal.Signals) -> None:
 
 
 def _sessions() -> list[tuple[int, int]]:
-    """(process group, session) of every process that can be seen and still has something open."""
+    """(process group, session) of every visible process that has not ended."""
     found = []
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
         if name.isdigit():

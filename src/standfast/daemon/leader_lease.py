@@ -1,8 +1,9 @@
-"""One daemon per store and set of accounts: a lease in the store itself, so that every machine on it can see it.
+"""The lease of the leading daemon: one per store and set of accounts. It is in the store, so every machine sees it.
 
-A daemon runs the loops of its own account and of those its configuration lists. A second daemon of the same set
-waits and takes over when the first is gone: at once on the same machine, after the lease on another. The lease only
-saves work. It does not guard against double runs: a slot is one row, and a run is claimed with a fencing token.
+A daemon runs the loops of its own account and of those its configuration lists. A second daemon of the same set waits
+and takes over when the first has ended: immediately on the same machine, on another machine when the lease ends. The
+lease only saves work. Double runs are prevented by the store: a slot is one row, and a run is claimed with a fencing
+token.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 NAME = "daemon"
 RENEW_US = 10 * SECOND_US
-"""More often than the renewal thread, which helps only while this one waits for the store."""
+"""Shorter than the interval of the renewal thread, which renews only if this thread waits for the store."""
 
 
 def name_of(accounts: Iterable[str]) -> str:
@@ -31,7 +32,7 @@ def name_of(accounts: Iterable[str]) -> str:
 
 
 class Lead:
-    """Whether this process is the one that fires and runs."""
+    """Whether this process is the leader, which fires loops and runs commands."""
 
     def __init__(self, sf: Standfast, note: str, accounts: Iterable[str]) -> None:
         self._sf = sf
@@ -41,7 +42,7 @@ class Lead:
         self._renewed_us = 0
         self._renewer = renewer(sf._store)
         self.other: str | None = None
-        """The leader, while it is another process."""
+        """The name of the leader, if it is another process."""
 
     @property
     def held(self) -> bool:

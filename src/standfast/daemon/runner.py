@@ -2,9 +2,9 @@
 
     claim ─▶ keeper started, waiting ─▶ started (the row names the keeper) ─▶ go ─▶ result ─▶ finish
 
-The process may be killed at each arrow. The next daemon reads the rows and the keepers' directories and continues
-from there (`keeper_client` lists the cases). No command starts twice: before `started` is recorded the keeper has
-received nothing, and after it the next daemon finds the keeper by its identity.
+The process may be killed at each arrow. The next daemon reads the rows and the keepers' directories and continues from
+there (`keeper_client` lists the cases). No command starts twice. Before `started` is recorded, the keeper has received
+nothing. Afterwards the next daemon finds the keeper by its identity.
 
 If the store is busy or its server is away, the next step retries; the keeper and its result wait. `LeaseLost` is
 permanent: another process has decided about the run.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 LOOK_EVERY_US = 10 * SECOND_US
 """How often the runner looks for runs of a dead daemon."""
 CHECK_EVERY_US = SECOND_US
-"""A keeper of another daemon sends no signal when it ends."""
+"""How often the runner checks its keepers. A keeper of another daemon sends no signal when it ends."""
 TERM_GRACE_S = 10.0
 """From SIGTERM to SIGKILL."""
 PAGE = 1000
@@ -53,7 +53,7 @@ class Going(NamedTuple):
 
 
 class Work:
-    """What this daemon runs."""
+    """The runs of this daemon."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Work:
         self._host = os.uname().nodename
         self._going: dict[tuple[str, int], Going] = {}
         self._released: set[tuple[str, int]] = set()
-        """Runs whose keeper may start its command, adopted ones too."""
+        """Runs whose keeper may have received its command, including adopted runs."""
         self._look_us: int | None = None
         self.draining = False
 
@@ -110,7 +110,8 @@ class Work:
         return min(ready_us, CHECK_EVERY_US if self._going else LOOK_EVERY_US)
 
     def follow(self, *, leads: bool) -> None:
-        """A daemon on standby does this too: it handles runs that began on this machine."""
+        """Take over, begin, record ends and cancel. A daemon on standby does this too, for runs that began on this
+        machine."""
         now_us = self._clock.mono_us()
         if self._look_us is None or now_us - self._look_us >= LOOK_EVERY_US:
             self._take_over(leads=leads)
@@ -124,7 +125,7 @@ class Work:
     def _claim(self) -> int:
         """Begin ready runs up to the limit. Returns the microseconds until more may be ready."""
         while len(self._going) < self._workers_max:
-            # Read first: a claim is a write, and each write sends the notification that woke us.
+            # Read first: a claim is a write, and each write sends a notification that would wake this thread again.
             due_us = self._sf.loops.next_due_us(slots=False, accounts=self._accounts)
             now_us = self._sf.read(lambda tx: tx.now_us())
             if due_us is None or due_us > now_us:
@@ -178,7 +179,7 @@ class Work:
         }
 
     def _leased(self) -> dict[str, Any]:
-        """On PostgreSQL another machine may take over when the lease ends, so the keeper gets that time."""
+        """The end of the lease, for the keeper. On PostgreSQL another machine may take over the run then."""
         if self._sf.settings.target.engine != "postgres":
             return {}
         left_us = max(0, renewer(self._sf._store).good_until_us - self._clock.mono_us())
@@ -246,7 +247,7 @@ class Work:
             return None
         if self._sf._store.redact:
             data = redacted(data.decode(errors="surrogateescape")).encode(errors="surrogateescape")
-        # In the scope and the repository of its loop, where people look for it.
+        # Stored in the scope and the repository of the loop, where people search for it.
         whose = self._sf.settings._replace(scope=run.scope, label=Label(run.git_dir, run.origin), outside=False)
         with handle.connect(whose, clock=self._clock) as sf:
             # Stored beside the store, because a run must end also while S3 does not answer.
@@ -283,7 +284,7 @@ class Work:
     # -- taking over ------------------------------------------------------------------------------
 
     def _take_over(self, *, leads: bool) -> None:
-        """Take over runs of a dead daemon, and our own runs whose claim was committed without an answer."""
+        """Take over runs of a dead daemon, and our own runs whose claim was committed although the answer was lost."""
         runs = self._sf.runs
         left = runs.left(limit=PAGE)
         for run in [*runs.mine(limit=PAGE), *left]:
@@ -318,7 +319,7 @@ class Work:
         self._say(f"{run.loop}: took over {'what runs' if child.here else 'what has ended'} (run {run.id})")
 
     def _tidy(self, run_id: str, attempt: int) -> None:
-        """An unused directory: its run was ended, or claimed again."""
+        """Remove the directory of a run that has ended or was claimed again."""
         try:
             run = self._sf.runs.get(run_id)
         except NotFound:

@@ -4,8 +4,8 @@
                      └─────────────────────────────────────────────────────────┘
 
 A busy store or an unreachable server never ends the daemon: this loop and every part wait and try again. It ends on a
-signal, if the configuration names another store, or if it loses its lock file. It
-then signals running commands and gives them time to end.
+signal, if the configuration names another store, or if it loses its lock file. At its end it signals running commands
+and gives them time to end.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Service:
                 sf.close()
 
     def _opened(self, guard: Instance, signals: Signals) -> Standfast | None:
-        """The store, as soon as it opens. Errors that waiting cannot solve are raised."""
+        """Wait until the store opens. Raises errors that waiting cannot solve. None if the daemon was asked to end."""
         failures = 0
         while not signals.asked:
             try:

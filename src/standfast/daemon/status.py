@@ -1,8 +1,8 @@
 """The daemon's current state, in a file that any process can read.
 
 A small file in the data directory, replaced whole whenever something changes. All of it is in the store too, but this
-file can be read while the store is away. The file stays when the daemon dies, so readers check the lock and the
-identity beside it, and never trust the file alone.
+file can be read while the store is away. The file stays when the daemon dies, so readers also check the lock and the
+identity.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def path_of(data_dir: str) -> str:
 
 
 def write(data_dir: str, status: Status) -> None:
-    """Replace it whole; on a full disk write over the old one, which has its space already."""
+    """Replace the file. On a full disk, overwrite the old file, which already has its space."""
     path, data = path_of(data_dir), json.dumps(status._asdict()).encode()
     try:
         _put(path + ".new", data, os.O_CREAT | os.O_TRUNC)

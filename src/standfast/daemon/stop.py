@@ -18,7 +18,7 @@ LOOK_S = 0.02
 
 
 def stop(data_dir: str, found: instance.Found, clock: Clock, *, now: bool, patience_s: float) -> None:
-    """Ask it to end and wait until its lock is free; with `now`, ask twice.
+    """Signal the daemon and wait until its lock is free. With `now`, signal it twice, so that it kills its commands.
 
     Raises Busy if it is still there after `patience_s`.
     """
@@ -26,7 +26,7 @@ def stop(data_dir: str, found: instance.Found, clock: Clock, *, now: bool, patie
         raise NotFound("the daemon of this data directory cannot be seen from here", "stop it where it was started")
     if _run_by_systemd(found.pid):
         raise Conflict("systemd runs this daemon and would start it again", "systemctl --user stop standfast")
-    # First the descriptor, then the comparison: a recycled pid cannot get the signal.
+    # Open the descriptor first, then compare the identity, so that a process with a reused pid never gets the signal.
     fd = os.pidfd_open(found.pid) if hasattr(os, "pidfd_open") else -1
     try:
         if not is_here(found.process, clock):

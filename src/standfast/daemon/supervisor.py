@@ -1,8 +1,8 @@
-"""Supervision inside the daemon: each part fails alone, is restarted, and waits longer each time.
+"""Supervision inside the daemon: a failing part is restarted alone, after a delay that grows with each failure.
 
-A part does its work and returns when it wants to be called again. If the store is busy, its server is away or the
-disk is full, the part waits. After any other error the supervisor replaces the part by a new one. The other parts
-continue meanwhile.
+A part does its work and returns the time until its next call. If the store is busy, its server is away or the disk is
+full, the part waits. After any other error the supervisor replaces the part by a new one. The other parts continue
+meanwhile.
 
 There is one thread and no timer: `step` runs all work that is due by the given clock. So a test runs a year in
 seconds.
@@ -25,7 +25,7 @@ ERROR_MAX = 300
 
 
 class Part(Protocol):
-    """One thing the daemon does."""
+    """One part of the daemon, such as firing loops or sweeping."""
 
     def step(self) -> int:
         """Do the due work. Returns the most microseconds until the next call."""
@@ -55,7 +55,8 @@ class Supervised:
         self.state = PartState(name, "ok", clock.now_us(), 0, None)
 
     def step(self, *, woken: bool) -> int:
-        """Run it if it is due, or if it works and an event came. Returns the microseconds until it is due again."""
+        """Run the part if it is due, or if it is not failing and an event has come. Returns the microseconds until it
+        is due again."""
         now_us = self._clock.mono_us()
         if now_us >= self._due_us or (woken and self.state.state == "ok"):
             self._due_us = self._clock.mono_us() + self._run()
@@ -78,7 +79,7 @@ class Supervised:
 
     def _wait(self, state: str, error: BaseException) -> int:
         words = _words(error)
-        if (state, words) != (self.state.state, self.state.error):  # once, not once per try
+        if (state, words) != (self.state.state, self.state.error):  # report it once, not at each try
             self._say(f"{self.name}: {state}: {words}")
         since_us = self.state.since_us if self.state.state == state else self._clock.now_us()
         failures = self.state.failures + 1

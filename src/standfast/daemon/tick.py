@@ -1,4 +1,4 @@
-"""One tick of the daemon: renew the lead, run every part that is due, return when the next one is due.
+"""One tick of the daemon: renew the lease of the leader, run every part that is due, return the time until the next.
 
 It uses no signals, threads or real time: a test moves the clock and calls `tick`.
 """
@@ -41,14 +41,14 @@ class Options(NamedTuple):
 
 
 class Daemon:
-    """What one tick does. It knows no signals and no real time: a test moves the clock."""
+    """The state of the daemon between two ticks."""
 
     def __init__(self, sf: Standfast, spool: RunOutputs, options: Options, say: Say, watching: Watching | None = None):
         self.sf = sf
         self.clock = sf._store.caller.clock
         self.say = say
         self.accounts = (account(), *sf.settings.options.accounts)
-        """Whose loops it runs, its own first."""
+        """The accounts whose loops it runs, its own first."""
         self.lead = Lead(sf, f"the daemon on {os.uname().nodename}", self.accounts)
         self.spool = spool
         self.options = options
@@ -106,7 +106,7 @@ class Daemon:
         return min(wait_us, WAIT_MAX_US)
 
     def _tell_held_back(self) -> None:
-        """At most once a minute, and once per transaction that delays readers of the journal."""
+        """Name a transaction that delays readers of the journal: once per transaction, and at most once a minute."""
         now_us = self.clock.mono_us()
         if now_us < self._ask_held_back_us:
             return
@@ -141,9 +141,9 @@ class Daemon:
             self.say(words)
 
     def _promise(self) -> None:
-        """Give our keepers the end of our lease: on a server another machine may take over then.
+        """Tell our keepers when our lease ends: on PostgreSQL another machine may take over then.
 
-        Only after the take-over from a predecessor, because until then its leases are not ours.
+        Call it only after taking over from a predecessor, because until then its leases are not ours.
         """
         until_us = self.lead.good_until_us
         if self.sf.settings.target.engine == "postgres" and until_us != self._promised_us:

@@ -53,7 +53,7 @@ def text(*, environ: Mapping[str, str], data_dir: str, grace_s: float) -> str:
 
 
 def place(environ: Mapping[str, str]) -> str:
-    """Where systemd looks for a user's units. HOME is read at every call: a test has its own."""
+    """Where systemd looks for a user's units. HOME is read at every call, so that a test can set it."""
     base = environ.get("XDG_CONFIG_HOME") or os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".config")
     return os.path.join(base, "systemd", "user", NAME)
 
@@ -81,7 +81,7 @@ def remove(path: str) -> None:
         raise NotFound(f"there is no unit at {path}", "standfast daemon install writes one")
     if MARK not in found:
         raise Conflict(f"{path} was not written by standfast", "remove it by hand if you want it gone")
-    with suppress(FileNotFoundError):  # `systemctl enable` made it; `disable` needs the unit, which is gone then
+    with suppress(FileNotFoundError):  # `systemctl enable` made this link; `systemctl disable` would need the unit
         os.unlink(os.path.join(os.path.dirname(path), "default.target.wants", os.path.basename(path)))
     os.unlink(path)
 

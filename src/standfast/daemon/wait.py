@@ -41,7 +41,7 @@ class Signals:
             raise _Woken
 
     def wait(self, waiting: Callable[[], bool]) -> bool:
-        """Whether something happened: the bell, a child that ended, a signal."""
+        """Wait. True if there was a notification, the end of a child or a signal."""
         try:
             try:
                 self._waiting = True
@@ -59,7 +59,7 @@ class _Woken(Exception):
 
 
 class Ear:
-    """The bell of the store, also after its engine was opened again."""
+    """Notifications of the store, also after the store was reopened."""
 
     def __init__(self, sf: Standfast) -> None:
         self._sf = sf

@@ -1,7 +1,7 @@
 """The catalogue: every table, column, index and view of ours, read from the text of the migrations.
 
-`doctor` compares it with what a store has. Guard triggers continue these tables and on no others. An object that
-is not in the catalogue (Litestream's tables, an index that a user made) is never touched.
+`doctor` compares it with the objects of a store. Guard triggers are on these tables and on no others. An object that is
+not in the catalogue (Litestream's tables, an index that a user made) is never touched.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ class Item(NamedTuple):
 
 @cache
 def wanted(dialect: str, migrations: Sequence[Migration] = MIGRATIONS) -> frozenset[Item]:
-    """The tables, columns and indexes of a store after these migrations. Guard triggers are not in it: see `guards`."""
+    """The tables, columns and indexes of a store after these migrations.
+
+    Guard triggers are not included: see `guard`.
+    """
     items: set[Item] = set()
     for migration in migrations:
         for statement in _COMMENT.sub("", ddl(migration, dialect)).split(";"):
@@ -149,6 +152,6 @@ FROM pg_catalog.pg_trigger JOIN pg_catalog.pg_class ON pg_class.oid = tgrelid
 WHERE relnamespace = CAST('standfast' AS regnamespace) AND NOT tgisinternal
 """,
 }
-"""The objects of a store, for each engine. Those that an engine made by itself (for a key) are left out."""
+"""The objects of a store, for each engine. Indexes that the engine created for a key are left out."""
 TRIGGERS = "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'"
 """The triggers of a SQLite file with their text."""

@@ -1,15 +1,14 @@
-"""The contract between engines and methods: the calls that every engine offers to the body of a method.
+"""The contract between engines and methods: the calls that a method may make on any engine.
 
-A method's body is a function of a transaction. An engine may run it twice and on another
-thread, together with the bodies of other callers in one commit; so the body touches only
-`tx` and its arguments. It ends in one of three ways:
+A method's body is a function of a transaction. An engine may run it twice, on another thread, and together with other
+bodies in one commit. So the body uses only `tx` and its arguments. It ends in one of three ways:
 
     return value     committed, durable, then given to the caller
     return error     a refusal: committed like a value, raised in the caller's thread
     raise error      this body alone is rolled back, raised in the caller's thread
 
-The suite in `tests/` runs every method on both engines and compares whole objects: that suite
-is the contract; this page only names its parts.
+The tests run every method on both engines and compare whole objects. They define the contract; this module only names
+its parts.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ Done = Callable[[T | None, BaseException | None], None]
 """Called with the result, or with the error. It must not block: the writer thread may call it."""
 
 BATCH_MAX = 256
-"""Bodies that share one commit at most."""
+"""The most bodies that share one commit."""
 TRANSACTION_MAX_S = 5.0
 """How long a caller may hold `with sf.transaction()`, which keeps every other writer waiting."""
 DEADLINE_S = 30.0
-"""How long a write waits for its turn before it says who is in the way."""
+"""How long a write waits for its turn. Then it raises Busy, which names the blocking process."""
 READ_MAX_S = 5.0
-"""How long one read may pin its snapshot: a pinned snapshot keeps the log from being reused."""
+"""How long one read may pin its snapshot. Meanwhile SQLite cannot reuse the WAL."""
 
 
 OnMigrate = Callable[[str, int, int], None]
-"""Called with the store's id, its schema and the schema to come, before a store with rows is migrated."""
+"""Called before a store with rows is migrated, with the store's id, its schema and the new schema."""
 
 
 def no_copy(store_id: str, found: int, latest: int) -> None:
@@ -51,8 +50,8 @@ def no_copy(store_id: str, found: int, latest: int) -> None:
 
 
 OnRemoved = Callable[[str, Callable[[str], object]], str]
-"""Called with the store's id, and a function that saves the store to a new file, if the files of an open store were
-removed. Returns the id of the copy that it took; empty if it took none."""
+"""Called if the files of an open store were removed, with the store's id and a function that saves the store to a new
+file. Returns the id of the copy, or an empty text."""
 
 
 def no_rescue(store_id: str, save: Callable[[str], object]) -> str:
@@ -61,7 +60,7 @@ def no_rescue(store_id: str, save: Callable[[str], object]) -> str:
 
 
 class Caller:
-    """The caller. Each transaction copies it into the journal and the leases."""
+    """The caller. The journal and the leases record it."""
 
     __slots__ = ("actor", "clock", "holder", "label", "repository", "scope", "session_id")
 
@@ -81,13 +80,13 @@ class Caller:
         self.scope = scope
         """The name that separates keys on purpose; empty by default."""
         self.label = label
-        """The repository of the rows written here: every row records it."""
+        """The repository that every row of this caller records."""
         self.repository = repository
-        """The id of that repository in the store: see core/repositories.py. None outside any, where lists show
-        everything; empty for a list of what belongs to none."""
+        """The id of that repository in the store: see core/repositories.py. None outside any repository: then lists
+        show everything. Empty: lists show only rows without a repository."""
         self.clock = clock
         self.session_id = session_id
-        """The caller's session: changes that belong to no other session are journalled under it."""
+        """The caller's session. The journal records it for changes that belong to no other session."""
 
     @property
     def keyspace(self) -> Keyspace:
@@ -100,7 +99,7 @@ class Caller:
 
 
 class Numbered(Protocol):
-    """A row in flight into the store."""
+    """A row that is being inserted, and gets its number from the engine."""
 
     seq: int | None
 
@@ -128,34 +127,36 @@ class Tx(ABC):
 
     @abstractmethod
     def all(self, statement: Statement, /, **params: object) -> list[Row]:
-        """Every row: the statement itself bounds them."""
+        """All rows. The statement itself must have a LIMIT or another bound."""
 
     @abstractmethod
     def run(self, statement: Statement, /, **params: object) -> None:
-        """Run it for its effect. On PostgreSQL it is queued: an error may surface later."""
+        """Run it without a result. On PostgreSQL it is queued, so an error may be raised by a later call."""
 
     def many(self, statement: Statement, rows: Iterable[Row]) -> None:
-        """Run it for each of `rows`, for its effect: for what comes in bulk."""
+        """Run it for each of `rows`, without results."""
         for row in rows:
             self.run(statement, **row)
 
     @abstractmethod
     def defer(self, statement: Statement, then: Callable[[Row], None], /, **params: object) -> None:
-        """Run it, and hand its row to `then` no later than the commit, without waiting for it."""
+        """Run it without waiting for its row. `then` gets the row, at the latest at the commit."""
 
     @abstractmethod
     def insert(self, statement: Statement, row: Numbered, values: tuple[object, ...]) -> None:
-        """Add one row, and put the number the engine counted into `row` no later than the commit.
+        """Insert one row. `row.seq` gets the number that the engine assigned, at the latest at the commit.
 
-        The values come in the order in which the statement names them: every method does this once, so it is lean.
+        The values are in the order in which the statement names them. Every method that writes calls this once, so it
+        is fast.
         """
 
     @abstractmethod
     def now_us(self) -> int:
-        """The moment of this transaction, one and the same until it ends."""
+        """The time of this transaction, in microseconds. The same value until it ends."""
 
     def now_us_if_known(self) -> int | None:
-        """For `{now_us}` in a statement: on PostgreSQL a first question needs no trip for the time alone."""
+        """The value for `{now_us}` in a statement. On PostgreSQL it may be None, and the server inserts its own time:
+        so a first query needs no extra round trip."""
         return self.now_us()
 
     @abstractmethod
@@ -163,29 +164,29 @@ class Tx(ABC):
         """Whether statements of this transaction may compare vectors: by sqlite-vec, or by pgvector."""
 
     def one(self, statement: Statement, /, **params: object) -> Row:
-        """The row that must be there: its absence is a broken invariant, not an answer. Raises Corrupt."""
+        """The row that must exist. Raises Corrupt if it does not."""
         row = self.maybe(statement, **params)
         if row is None:
             raise missing(statement)
         return row
 
     def lease_clock(self) -> dict[str, object]:
-        """The parameters by which the lease fragments of `sql` judge time."""
+        """The parameters of the lease fragments in `sql.py`."""
         if self.dialect == "sqlite":
             return {"boot_id": self.caller.clock.boot_id(), "mono_us": self.caller.clock.mono_us()}
         return {"now_us": self.now_us()}
 
     def lease_clock_if_known(self) -> dict[str, object]:
-        """The same for a first question that uses `{now_us}`."""
+        """The same for a first query that uses `{now_us}`."""
         return {"now_us": self.now_us_if_known()} if self.dialect == "postgres" else self.lease_clock()
 
 
 class Watch(ABC):
-    """A hint that something was committed. Never relied on: the reader looks again anyway."""
+    """Wait for a hint that a transaction was committed. Callers read the store again after their timeout anyway."""
 
     @abstractmethod
     def wait(self, timeout_s: float) -> bool:
-        """True if woken, False after `timeout_s`. May wake for nothing; may rarely miss."""
+        """True if woken, False after `timeout_s`. It may return True without a commit, and may rarely miss one."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -202,21 +203,21 @@ class Engine(ABC):
 
     name: str
     identity: str
-    """Which store this is, for this process alone: its path, or its address with all that is in it."""
+    """The path of the file, or the URL of the server with its password. Used only inside this process."""
     dead: BaseException | None
     store_id: str = ""
     """The id the store was created with, read at open."""
     epoch: int = 1
-    """How often the store was put back in time, plus one; read at open."""
+    """The number of restores of this store plus one, read at open."""
     copy_of: str = ""
-    """The copy that this store was restored from, to look at: nothing is written into it."""
+    """The copy that was restored into this read-only store. Empty for an ordinary store."""
     moved: str = ""
     """The move of this store that `meta` records. A moved store refuses writes. See db/moved.py."""
     standby: bool = False
-    """A replica that may lag behind: what it lacks is not lost."""
+    """Whether this is a replica. A replica may lag, so rows that it lacks are not lost."""
     newest: tuple[int, int, Numbered] | None = None
-    """Sequence number and time of the newest journal row that this engine made durable, and the row. SQLite only:
-    files can lose rows in ways that no server allows."""
+    """Sequence number and time of the newest journal row that this engine made durable, and the row. SQLite only,
+    because another program can replace the files."""
     changes: int = 0
     """The change counter that was last seen in the header of the database file; it never goes back. SQLite only."""
 
@@ -224,7 +225,7 @@ class Engine(ABC):
     def write(self, body: Callable[[Tx], T], caller: Caller, *, durable: bool = True) -> T:
         """Run `body` in a transaction and return once it is on disk.
 
-        `durable=False` is for heartbeats: visible at once, on disk with the next durable write.
+        `durable=False` is for heartbeats: the rows are visible immediately, and on disk with the next durable write.
         """
 
     @abstractmethod
@@ -233,7 +234,7 @@ class Engine(ABC):
 
     @abstractmethod
     def transaction(self, caller: Caller) -> AbstractContextManager[Tx]:
-        """The one place where a caller holds a transaction; bounded, never rerun."""
+        """The only transaction that a caller holds open: for TRANSACTION_MAX_S at most, and never run twice."""
 
     @abstractmethod
     def submit(self, body: Callable[[Tx], T], caller: Caller, done: Done[T]) -> Callable[[], bool]:
@@ -249,7 +250,7 @@ class Engine(ABC):
 
     @abstractmethod
     def rows(self, text: str, params: dict[str, object] | None = None) -> Iterator[Row]:
-        """Stream a read-only query of a person's; anything that writes is refused."""
+        """Stream the rows of a person's query. A query that writes is refused."""
 
     @abstractmethod
     def sync(self) -> None:
@@ -257,7 +258,7 @@ class Engine(ABC):
 
     @abstractmethod
     def watch(self) -> Watch:
-        """Be woken after commits, this process's and others'."""
+        """A watch that wakes after commits of this process and of others."""
 
     def index_vectors(self, table: str, dimensions: int) -> tuple[str, int]:
         """Make an index of the vectors of a table; returns its name and the number of vectors. PostgreSQL only."""
@@ -277,20 +278,20 @@ class Engine(ABC):
         return ""  # only PostgreSQL commits in another order than it counts
 
     def care(self) -> None:
-        """Give reserved space back to the file system. The daemon calls this when it is idle."""
-        return  # most engines look after themselves
+        """Release reserved disk space. The daemon calls this when it is idle."""
+        return  # PostgreSQL does this itself
 
     @abstractmethod
     def retain(self) -> None:
-        """One more handle uses this engine."""
+        """Count one more handle."""
 
     @abstractmethod
     def release(self) -> None:
-        """One handle fewer; the last one closes it."""
+        """Count one handle fewer. The last one closes the engine."""
 
 
 def refuse_copy(engine: Engine) -> None:
-    """Raise if the store is a restored copy: it does not know what was sent after it was taken."""
+    """Raise if the store is a restored copy: it has no record of effects that were sent after the copy was taken."""
     if engine.copy_of:
         raise StorageError(
             f"this store is restored from {engine.copy_of} and is read only",
@@ -301,5 +302,5 @@ def refuse_copy(engine: Engine) -> None:
 
 
 def missing(statement: Statement) -> Corrupt:
-    """A row that must be there is not: an index that disagrees with its table, a damaged page."""
+    """The error for a missing row that must exist: an index disagrees with its table, or a page is damaged."""
     return Corrupt(f"the store contradicts itself: {statement.name!r} found no row", "standfast doctor")

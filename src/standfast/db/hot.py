@@ -1,7 +1,7 @@
 """Valkey, for values that may be lost and for wake-ups behind a connection pooler. Optional: the extra `valkey`.
 
-`STANDFAST_HOT_URL=valkey://host:6379/0` names the server. No call fails because of it: an unreachable server answers
-like one that lost everything. Nothing that standfast acknowledges is stored only here.
+`STANDFAST_HOT_URL=valkey://host:6379/0` names the server. No call fails because of Valkey: an unreachable server counts
+as an empty one. Nothing that standfast acknowledges is stored only here.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Hot:
 
 
 class Listener:
-    """A thread that hears the wake-ups of other processes. It connects again as long as it runs."""
+    """A thread that receives the wake-ups of other processes. It connects again as long as it runs."""
 
     def __init__(self, client: valkey.Valkey, channel: str, heard: Callable[[str], None]) -> None:
         self._client, self._channel, self._heard = client, channel, heard

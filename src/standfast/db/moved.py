@@ -1,4 +1,4 @@
-"""The mark that a store moves, or has moved, to another place: one row of `meta`, which every write looks at.
+"""The mark that a store is moving or has moved: one row of `meta`, which every write reads.
 
 moving ──▶ moved        the target has every row; this store takes no write any more
    └─────▶ (removed)    the move ended before the target had them
@@ -13,18 +13,18 @@ from standfast.errors import Busy, StorageError
 
 KEY = "moved"
 TOKEN = "move"
-"""The key of `meta` by which a target says which moves brought it, the last one at the end."""
+"""The key of `meta` under which a target lists the tokens of the moves that brought it, the last one at the end."""
 
 
 class Moved(NamedTuple):
-    """Where a store goes, or went."""
+    """The target of a move."""
 
     state: str
     """`moving` or `moved`."""
     to: str
     """The address without its password."""
     token: str
-    """One per move: the target has the same one once it is complete."""
+    """One token per move. The target stores the same token when it is complete."""
     holder: str
     """The process that moves it."""
 
@@ -45,7 +45,7 @@ def another_mover() -> Busy:
 
 
 def moved_away(text: str) -> StorageError:
-    """The error for a write into a store that moves or moved."""
+    """The error for a write into a store that is moving or has moved."""
     found = loads(text)
     if found.state == "moving":
         return Busy(

@@ -1,4 +1,4 @@
-"""Statements on one row of a table by its name, made of the table catalogue: for `undo`, which works on any table."""
+"""Statements on one row of any table, generated from the table catalogue: for `undo` and bundles."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ def delete(table: str, key: Names) -> Statement:
 
 @cache
 def next_seq(table: str) -> Statement:
-    """A number that no row has. Only SQLite gives a number twice, and there one transaction writes at a time."""
+    """A number that no row has.
+
+    Only SQLite may assign a number twice, and there only one transaction writes at a time.
+    """
     return statement(f"SELECT COALESCE(max(seq), 0) + 1 AS seq FROM {table}", name=f"next_{table}")
 
 

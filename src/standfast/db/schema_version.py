@@ -1,6 +1,6 @@
-"""Which schema a store has, without making it or bringing it up to date: for what must not write.
+"""The schema version of a store, read without creating or migrating it: for commands that must not write.
 
-Only where nothing of this process has the store open: closing the file would drop the locks on it.
+Call it only if this process does not have the store open, because closing the file would drop its locks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from standfast.errors import StorageError
 
 
 def schema_version(engine: str, location: str) -> int:
-    """0: there is no store yet. Raises StorageError where one cannot be asked."""
+    """The schema version; 0 without a store. Raises StorageError if it cannot be read."""
     return _postgres(location) if engine == "postgres" else _sqlite(location)
 
 

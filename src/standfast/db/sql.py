@@ -1,10 +1,10 @@
 """Named statements, written once for both engines.
 
-`mail.sql` is beside `mail.py`. Each statement begins with `-- name: send`. Where the
-engines really differ, a second text named `-- name: claim [postgres]` replaces the first for
-that engine, with the reason in the comment above it. Parameters are `:name`.
+`mail.sql` is beside `mail.py`. Each statement begins with `-- name: send`. Where the engines differ, a variant named
+`-- name: claim [postgres]` replaces the first text for that engine. The comment above it has the reason. Parameters are
+`:name`.
 
-A few fragments in braces stand for what the engines spell differently everywhere:
+These fragments in braces are replaced by the text of the engine:
 
     {skip_locked}      FOR UPDATE SKIP LOCKED, or nothing where one writer is alone anyway
     {for_update}       FOR UPDATE, likewise
@@ -16,7 +16,7 @@ A few fragments in braces stand for what the engines spell differently everywher
     {columns:mail}     the columns of table `mail` that its model reads: db/columns.py; {columns:mail:m} with an alias
     {here:t}           row `t` is of the repository :here or of none; every row if that is NULL: core/repositories.py
 
-Texts are read by the module's own loader, so that a wheel and a zipapp work alike.
+The module's own loader reads the texts, so that they are also found in a zipapp.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FRAGMENT = re.compile(r"\{(\w+)(?::(\w+))?(?::(\w+))?\}")
 _TOKEN = re.compile(r"'(?:[^']|'')*'|--[^\n]*|::|:([a-z_][a-z0-9_]*)|%")
 
 SERVER_NOW_US = "CAST(extract(epoch FROM transaction_timestamp()) * 1000000 AS bigint)"
-"""The moment of a transaction, as PostgreSQL tells it."""
+"""The time of a transaction on PostgreSQL."""
 _FRAGMENTS = {
     "sqlite": {
         "skip_locked": "",
@@ -75,7 +75,7 @@ class Statement:
         # Filled by the SQLite engine when the statement first returns a row.
         self.columns: tuple[str, ...] | None = None
 
-    # Each is made on first use: a process uses one engine and a few statements of it.
+    # These are computed on first use, because a process uses one engine and few statements.
 
     @cached_property
     def sqlite(self) -> str:
@@ -96,14 +96,17 @@ class Statement:
 
     @cached_property
     def bind(self) -> Callable[[dict[str, object]], tuple[object, ...]]:
-        """The values in the order SQLite counts its parameters: binding by position costs half."""
+        """A function that orders the values as SQLite numbers its parameters.
+
+        Binding by position takes half the time.
+        """
         names = self.names
         if len(names) > 1:
             return itemgetter(*names)
         return (lambda params: (params[names[0]],)) if names else lambda params: ()
 
     def replaced(self, old: str, new: str) -> Statement:
-        """The same statement with another word: for a number that must be part of the text, and never a value."""
+        """The same statement with `old` replaced. Only for numbers that must be part of the text, never for values."""
         texts = {dialect: text.replace(old, new) for dialect, text in self._texts.items()}
         return Statement(self.name, **texts, varies=self.varies)
 
@@ -120,7 +123,7 @@ class Queries:
 
     @cached_property
     def _statements(self) -> dict[str, Statement]:
-        """Parsed on first use; a process imports many files and uses a few."""
+        """Parsed on first use, because a process imports many files and uses few."""
         return parse(self._text)
 
     def __getattr__(self, name: str) -> Statement:
@@ -141,7 +144,7 @@ def load(module: str) -> Queries:
 def beside(module: str) -> str:
     """The text of the `.sql` file beside `module`.
 
-    It is read when the module is imported: later, an upgrade may have replaced the file.
+    Read at import, because an upgrade may replace the file later.
     """
     spec = sys.modules[module].__spec__
     assert spec is not None
@@ -165,7 +168,7 @@ def parse(text: str) -> dict[str, Statement]:
 
 
 def statement(text: str, *, name: str = "inline") -> Statement:
-    """A statement made in code: for `db` and upkeep, which work on tables by name."""
+    """A statement written in code, for modules that get the names of tables as values."""
     return Statement(name, text, text)
 
 
@@ -194,7 +197,7 @@ def _expand(text: str, dialect: str) -> str:
 
 
 def _named(text: str) -> list[str]:
-    """The parameters of a text, each once, in the order in which they first stand there."""
+    """The parameters of a text, each once, in the order of their first use."""
     return list(dict.fromkeys(match.group(1) for match in _TOKEN.finditer(text) if match.group(1)))
 
 

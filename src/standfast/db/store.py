@@ -1,10 +1,10 @@
 """A store bound to a caller, and the decorator that makes a body a method.
 
-`Store` is what every resource holds: an engine, who is asking, and where. It survives fork and a
-dead engine by opening a new one on the next call. It pins the store's id and epoch at the first open:
-another store at the same place is refused (`store_replaced`). `Resource` is the base class of all resources.
-`@transactional` lets a body join the transaction that its resource is bound to, or opens one. A method that
-checks its arguments first, or does something after the commit, calls `self._write(lambda tx: …)`.
+`Store` is the engine and the caller of every resource. After a fork, or if its engine is dead, the next call opens a
+new engine. It pins the store's id and epoch at the first open: another store at the same place is refused
+(`store_replaced`). `Resource` is the base class of all resources. `@transactional` lets a body join the transaction
+that its resource is bound to, or opens one. A method that checks its arguments first, or does something after the
+commit, calls `self._write(lambda tx: …)`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LAST = statement("SELECT seq FROM event ORDER BY seq DESC LIMIT 1", name="last_
 
 
 class Companion(Protocol):
-    """Something that lives as long as the store: a thread that renews leases, for one."""
+    """A thread that runs as long as the store is open, such as the one that renews leases."""
 
     def stop(self) -> None: ...
 
@@ -50,7 +50,7 @@ class Store:
         self._mutex = threading.Lock()
         self._engine: Engine | None = connect(caller)
         self.pin = (self._engine.store_id, self._engine.epoch)
-        """The one store this handle belongs to."""
+        """Id and epoch of the store that this handle belongs to."""
         self.shown = "this place"
         """Where the store is, without passwords."""
         self.memory: Memory | None = None
@@ -75,11 +75,11 @@ class Store:
         self.artifact_bucket: str | None = None
         """Where artifacts go if not beside the store: s3://…; from the configuration."""
         self.copies = CopyOptions()
-        """Where copies of this store go and which stay; from the configuration."""
+        """The place of copies and which are kept; from the configuration."""
         self.redact = True
         """Whether secrets are taken out of messages and captured output; from the configuration."""
         self.noticed: dict[tuple[str, str], int] = {}
-        """When a sign of life of an agent was last written through this handle: by name and holder."""
+        """The time of the last heartbeat of an agent that was written through this handle, by name and holder."""
         self._here = threading.local()
 
     @property
@@ -97,7 +97,7 @@ class Store:
             if self.closed:
                 raise InvalidInput("this store is closed", "open it again with standfast.open()")
             if self._pid != os.getpid():
-                # A forked child is another holder: it has no leases, and no threads of its parent's.
+                # A forked child is another holder. It has no leases, and none of the threads of its parent.
                 old, self._pid, self.companions = self.caller, os.getpid(), {}
                 self.caller = Caller(
                     actor=old.actor,
@@ -127,8 +127,8 @@ class Store:
             return engine
 
     def _check_pin(self, engine: Engine) -> None:
-        """It is the same store, and has every journal row that this handle needs: those that were acknowledged to
-        it, and those behind which any process of this host sent an effect."""
+        """Check that this is the same store, and that its journal has every row that was acknowledged to this handle
+        and every row that any process of this host noted before it sent an effect."""
         found = (engine.store_id, engine.epoch)
         if found != self.pin:
             raise replaced(self.shown, self.pin, found)
@@ -154,7 +154,7 @@ class Store:
         return raised(self._on_live_engine(lambda engine: engine.read(body, self.caller)))
 
     def _on_live_engine(self, use: Callable[[Engine], T]) -> T:
-        """Another thread may fork while this one waits for its turn: nothing was run, so ask a new engine."""
+        """Another thread may fork while this one waits for its turn. Then nothing was run, and a new engine is used."""
         while True:
             engine = self.engine
             try:
@@ -205,7 +205,7 @@ class Store:
         return self.engine.watch()
 
     def close(self) -> None:
-        """Give the engine back. A child after fork must not touch its parent's."""
+        """Release the engine. A forked child must not touch the engine of its parent."""
         engine, self._engine, self.closed = self._engine, None, True
         if self._pid != os.getpid():
             return
@@ -257,7 +257,8 @@ class Resource:
 
 
 class _Public:
-    """The body of a method with the signature that callers use: without `tx`. Made on demand: `inspect` is heavy."""
+    """The body of a method with the signature that callers see, without `tx`. Computed on demand, because importing
+    `inspect` is slow."""
 
     __slots__ = ("__wrapped__",)
 
@@ -280,7 +281,7 @@ def transactional(body: Callable[Concatenate[R, Tx, P], T | StandfastError]) -> 
         return resource._write(lambda tx: body(resource, tx, *args, **kwargs))
 
     call.__wrapped__ = _Public(body)  # type: ignore[assignment]
-    call.body = body  # type: ignore[attr-defined]  # aio submits it without a thread per caller
+    call.body = body  # type: ignore[attr-defined]  # aio submits it without a worker thread
     return call
 
 
@@ -301,7 +302,8 @@ def _forked(engine: Engine, error: StorageError) -> bool:
 
 
 def raised(result: T | StandfastError) -> T:
-    """A body that has written returns its refusal, so that the write is committed; here it is raised."""
+    """Raise the refusal that a body returned. A body that has written returns its refusal, so that the write is
+    committed."""
     if isinstance(result, StandfastError):
         raise result
     return result

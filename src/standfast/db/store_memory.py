@@ -2,20 +2,20 @@
 
     ~/.local/state/standfast/stores/sto_….json      one file per store, mode 0600
 
-A file says where the store was opened, when, whether it had gates, and the highest acknowledged sequence
-number with its hash. It is outside the data directory, so that `rm -rf ~/.standfast` does not remove it.
-An empty place where a store is remembered is `store_missing` instead of a fresh store.
+A file says where the store was opened, when, whether it had gates, and the highest acknowledged sequence number with
+its hash. It is outside the data directory, so that `rm -rf ~/.standfast` does not remove it. If a store is remembered
+at an empty place, opening it is refused (`store_missing`) and no new store is created.
 
 The file is JSON. `seq`, `hash` and `time_us` have a fixed width at the start of the file, so a process can
 overwrite them in place, without fsync. All other changes replace the file.
 
-A failure here never stops the caller: the memory is a second line of defence. `doctor` reports it.
+A failure here never stops the caller. `doctor` reports it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from standfast.config.people import for_people
@@ -31,7 +31,6 @@ PLACES_MAX = 16
 _SEQ = '{{"seq": {seq:>19}, "hash": {hash:<80}, '
 _TIME = '"time_us": {time_us:>19},\n'
 _SEQ_BYTES = len(_SEQ.format(seq=0, hash=""))
-_TIME_BYTES = len(_TIME.format(time_us=0))
 OVERWRITTEN = "database_overwritten"
 """The code of the error that an engine ends with if its database file was overwritten in place."""
 _TIME_AT = statement("SELECT time_us FROM event WHERE seq = :seq", name="time_at")
@@ -53,7 +52,7 @@ class Place(NamedTuple):
 
 
 class Remembered(NamedTuple):
-    """What one file says."""
+    """The content of one file."""
 
     store_id: str
     epoch: int
@@ -64,16 +63,16 @@ class Remembered(NamedTuple):
     """When the store was last opened or closed."""
     gates: bool
     given_up: bool
-    """`store create` made another store in its place: an empty place is no surprise any more."""
+    """Whether `store create` made another store in its place. Then opening the empty place is not refused."""
     places: tuple[Place, ...]
-    """Where it was opened, the latest first."""
+    """The places where it was opened, the latest first."""
 
 
 # Where.
 
 
 def enabled(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether stores are remembered at all. Raises InvalidInput if the variable is neither 1 nor 0."""
+    """Whether stores are remembered. Raises InvalidInput if the variable is neither 1 nor 0."""
     value = (os.environ if environ is None else environ).get(VARIABLE, "").strip().lower()
     if value not in ("", "0", "1", "true", "false", "yes", "no"):
         raise InvalidInput(f"{VARIABLE} is neither 1 nor 0", code="configuration")
@@ -106,29 +105,29 @@ def _is_temporary(path: str) -> bool:
 
 
 def _server(url: str) -> Place:
-    """Host, port and database as the URL and libpq's variables name them; several hosts stay several."""
+    """Host, port and database, from the URL and libpq's variables. Several hosts are kept as a list."""
     before, _, query = url.partition("://")[2].partition("?")
     authority, _, path = before.partition("/")
     user, _, netloc = authority.rpartition("@")
-    asked = {name: _decoded(value) for name, _, value in (part.partition("=") for part in query.split("&"))}
+    asked = {name: decoded(value) for name, _, value in (part.partition("=") for part in query.split("&"))}
     hosts, ports = [], []
     for one in netloc.split(","):
         host, _, port = one.rpartition(":") if one.rpartition(":")[2].isdigit() else (one.rstrip(":"), "", "")
-        hosts.append(_decoded(host))
+        hosts.append(decoded(host))
         ports.append(port or os.environ.get("PGPORT", "") or "5432")
-    name = _decoded(path) or asked.get("dbname") or os.environ.get("PGDATABASE", "")
+    name = decoded(path) or asked.get("dbname") or os.environ.get("PGDATABASE", "")
     return Place(
         "postgres",
         asked.get("host") or ",".join(hosts) or os.environ.get("PGHOST", "") or "localhost",
         asked.get("port") or ",".join(ports),
-        name or _decoded(user.partition(":")[0]) or os.environ.get("PGUSER", "") or os.environ.get("USER", ""),
+        name or decoded(user.partition(":")[0]) or os.environ.get("PGUSER", "") or os.environ.get("USER", ""),
     )
 
 
-def _decoded(text: str) -> str:
+def decoded(text: str) -> str:
     if "%" not in text:
         return text
-    from urllib.parse import unquote  # takes milliseconds to load, and most URLs have no such code
+    from urllib.parse import unquote  # takes milliseconds to load, and most URLs have no percent code
 
     return unquote(text)
 
@@ -148,7 +147,7 @@ def stores(environ: Mapping[str, str] | None = None) -> list[Remembered]:
 
 
 def at(place: Place) -> list[Remembered]:
-    """The remembered stores of a path that were not abandoned, the last opened first."""
+    """The remembered stores of a place that were not given up, the last opened first."""
     return [one for one in stores() if place in one.places and not one.given_up]
 
 
@@ -175,7 +174,7 @@ def read(path: str) -> Remembered | None:
 
 
 def present(place: Place) -> bool | None:
-    """Whether anything is at the place now; None if this process cannot know without a connection."""
+    """Whether there is a file at the place now. None for a server or another host, which would need a connection."""
     if place.engine == "postgres" or place.host != os.uname().nodename:
         return None
     try:
@@ -215,7 +214,7 @@ def missing(shown: str, known: Remembered | None = None) -> StorageError:
 
 
 def replaced(shown: str, was: tuple[str, int], now: tuple[str, int]) -> StorageError:
-    """The error for a handle whose place has another store, or a later epoch of its own."""
+    """The error for a handle if its place has another store, or a later epoch of the same store."""
     if was[0] == now[0]:
         fact = f"the store {was[0]} at {shown} was put back in time: this handle is of epoch {was[1]}, it is {now[1]}"
     else:
@@ -228,7 +227,7 @@ def replaced(shown: str, was: tuple[str, int], now: tuple[str, int]) -> StorageE
 
 
 def behind(shown: str, last: int, seen: int) -> StorageError:
-    """The error for a handle whose store lost rows behind which an effect was sent."""
+    """The error for a handle whose store lost rows that were noted before an effect was sent."""
     return StorageError(
         f"the store at {shown} went back in time: its journal ends at {last}, and this host has seen {seen}",
         "effects may have been sent that the store has no record of; end this process, then look: standfast doctor",
@@ -237,7 +236,7 @@ def behind(shown: str, last: int, seen: int) -> StorageError:
 
 
 def mixed(shown: str) -> StorageError:
-    """The error for a handle whose database file was overwritten: with the WAL it is a mixture of two states."""
+    """The error for a handle whose database file was overwritten. The file and the WAL are of different states then."""
     return StorageError(
         f"the database at {shown} was overwritten or truncated while this process had it open",
         "nothing was written; end this process, then look: standfast doctor",
@@ -274,37 +273,29 @@ class Memory:
 
     def opened(self, now_us: int, *, gates: bool | None = None) -> None:
         """Remember that the store is open at this place. `gates=None` leaves that as it was."""
-        if self._says(gates):
-            self._patch(_SEQ_BYTES, _TIME.format(time_us=now_us))
-            return
-        old = read(self.path) or Remembered(self.store_id, self.epoch, 0, "", 0, False, False, ())
+        old = self.known() or Remembered(self.store_id, self.epoch, 0, "", 0, False, False, ())
         places = (self.place, *(place for place in old.places if place != self.place))[:PLACES_MAX]
-        kept = old.gates if gates is None else gates
+        new = old._replace(epoch=self.epoch, given_up=False, places=places)
+        if gates is not None:
+            new = new._replace(gates=gates)
         if old.epoch != self.epoch:  # the row of the other epoch may be gone; the journal continues after it
-            old = old._replace(seq=0, hash="")
-        self._replace(old._replace(epoch=self.epoch, time_us=now_us, gates=kept, given_up=False, places=places))
+            new = new._replace(seq=0, hash="")
+        if new == old:
+            self._patch(_SEQ_BYTES, _TIME.format(time_us=now_us))
+        else:
+            self._replace(new._replace(time_us=now_us))
 
     def in_place_of(self) -> str:
-        """The store that this host used here, if this one was never opened here before; empty if there is none.
+        """The id of another store that this host used at this place, if this store was never opened here. Empty if
+        there is none.
 
-        Empty also where nothing can be remembered: each open would find the same again.
+        Also empty if the memory cannot be written, because each open would find the same store again.
         """
-        if self._says(None) or unwritable():
-            return ""
         known = self.known()
+        if (known is not None and self.place in known.places) or unwritable():
+            return ""
         others = [one.store_id for one in at(self.place) if one.store_id != self.store_id]
-        return others[0] if others and (known is None or self.place not in known.places) else ""
-
-    def _says(self, gates: bool | None) -> bool:
-        """Whether only the time changes. Compared as text: most commands need no JSON, which takes 2 ms to load."""
-        try:
-            with open(self.path, "rb") as file:
-                said = file.read(FILE_MAX_BYTES)[_SEQ_BYTES + _TIME_BYTES :]
-        except OSError:
-            return False
-        same = said.startswith(_identity(self.store_id, self.epoch, False, self.place).encode())
-        ends = (_gates(True), _gates(False)) if gates is None else (_gates(gates),)
-        return same and said.endswith(tuple(end.encode() for end in ends))
+        return others[0] if others else ""
 
     def note(self, seq: int, hash: str) -> None:
         """Write the sequence number in place, without fsync, unless a higher one is there."""
@@ -327,17 +318,12 @@ class Memory:
 
     def seq(self) -> int:
         """The highest sequence number that any process of this host has noted; 0 for none."""
-        known = self.known()
-        return known.seq if known is not None else 0
+        return self.noted()[0]
 
     def noted(self) -> tuple[int, str]:
-        """The same with its hash, read without JSON: every open asks. (0, "") for none."""
-        try:
-            with open(self.path, "rb") as file:
-                start = file.read(_SEQ_BYTES).decode()
-            return int(start[8:27]), start[37:117].strip().strip('"')
-        except (OSError, ValueError):
-            return 0, ""
+        """The same with its hash; (0, "") for none."""
+        known = self.known()
+        return (known.seq, known.hash) if known is not None else (0, "")
 
     def _patch(self, offset: int, text: str) -> None:
         try:
@@ -357,7 +343,8 @@ class Memory:
 
 
 def memory_of(store_id: str, epoch: int, place: Place | None) -> Memory | None:
-    """The memory of an open store; None where there is none. The id becomes a file name: it must be one of ours."""
+    """The memory of an open store. None if stores are not remembered at this place, or if the id, which becomes a file
+    name, is not valid."""
     if place is None or not (store_id.startswith("sto_") and store_id.isascii() and store_id[4:].isalnum()):
         return None
     return Memory(store_id, epoch, place)
@@ -369,7 +356,7 @@ def path_of(store_id: str) -> str:
 
 @for_people("gives up a missing store")
 def give_up(place: Place) -> None:
-    """Another store may be created at this place: the stores that are remembered there are abandoned."""
+    """Give up the stores that are remembered at this place, so that another store may be created."""
     for known in at(place):
         _write(path_of(known.store_id), known._replace(given_up=True))
 
@@ -382,7 +369,7 @@ def forget(place: Place) -> None:
 
 
 def unwritable() -> str:
-    """Why nothing can be remembered; empty if it can."""
+    """Why the memory cannot be written. Empty if it can."""
     where = directory()
     while not os.path.isdir(where):
         if os.path.lexists(where):
@@ -393,48 +380,22 @@ def unwritable() -> str:
 
 def _write(path: str, what: Remembered) -> None:
     from standfast.config.files import write
+    from standfast.db.sqlite.location import make_private
 
-    parent = os.path.dirname(path)
-    if not os.path.isdir(parent):
-        for part in _missing_parents(parent):
-            os.makedirs(part, 0o700, exist_ok=True)
+    make_private(os.path.dirname(path))
     write(path, _text(what))
 
 
-def _missing_parents(path: str) -> Iterator[str]:
-    """Parents first: `os.makedirs` gives only the last one the mode it is given."""
-    parent = os.path.dirname(path)
-    if parent != path and not os.path.isdir(parent):
-        yield from _missing_parents(parent)
-    yield path
-
-
 def _text(what: Remembered) -> str:
-    head = _SEQ.format(seq=what.seq, hash=_quoted(what.hash)) + _TIME.format(time_us=what.time_us)
-    first, *others = what.places
-    more = "".join(f",\n  {_placed(place)}" for place in others)
-    return head + _identity(what.store_id, what.epoch, what.given_up, first) + more + "\n ],\n" + _gates(what.gates)
-
-
-def _identity(store_id: str, epoch: int, given_up: bool, place: Place) -> str:
-    """The part of a file behind its fixed start, up to the latest place."""
-    state = "true" if given_up else "false"
-    named = f' "schema_version": 1,\n "store_id": {_quoted(store_id)},\n "epoch": {epoch},\n "given_up": {state},\n'
-    return f'{named} "places": [\n  {_placed(place)}'
-
-
-def _gates(exist: bool) -> str:
-    """The end of a file."""
-    return f' "gates": {"true" if exist else "false"}\n}}\n'
-
-
-def _placed(place: Place) -> str:
-    return "{" + ", ".join(f'"{name}": {_quoted(value)}' for name, value in place._asdict().items()) + "}"
-
-
-def _quoted(text: str) -> str:
-    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
-        return f'"{text}"'
     import json
 
-    return json.dumps(text)
+    head = _SEQ.format(seq=what.seq, hash=json.dumps(what.hash)) + _TIME.format(time_us=what.time_us)
+    rest = {
+        "schema_version": 1,
+        "store_id": what.store_id,
+        "epoch": what.epoch,
+        "given_up": what.given_up,
+        "places": [place._asdict() for place in what.places],
+        "gates": what.gates,
+    }
+    return head + json.dumps(rest, indent=1).removeprefix("{\n") + "\n"

@@ -1,9 +1,9 @@
 """The table catalogue: every table of a store with its role, columns, key and row hash.
 
-Columns and keys are read from the text of the migrations; a role is a line in ROLES. Rows go from one store to another
-by this list: copies of PostgreSQL use it, and a copy restores into either engine because only columns that both engines
-have are in it. A row is a JSON array in the order of the columns. Its hash is the SHA-256 of that line. The hash of a
-table is the sum of its row hashes, so the order of the rows does not count.
+Columns and keys are read from the text of the migrations; a role is a line in ROLES. Moves and copies of PostgreSQL
+read rows by this list. A copy restores into either engine, because the list has only columns that both engines have. A
+row is a JSON array in the order of the columns. Its hash is the SHA-256 of that line. The hash of a table is the sum of
+its row hashes, so the order of the rows does not count.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROLES = {
 }
 """The purpose of each table. docs/reference/tables.md explains the roles."""
 NOT_CARRIED = frozenset(("artifact_chunk", "search_entry", "search_mark"))
-"""The bytes of artifacts travel as files. The search index is made again: each engine has its own form of it."""
+"""The bytes of artifacts travel as files. The search index is rebuilt, because each engine has its own form."""
 OWN_META = frozenset(("schema_version", "settled_seq", "cluster"))
 """Keys of `meta` that only a store on PostgreSQL has."""
 _HASH_MODULUS = 1 << 256
@@ -81,7 +81,7 @@ class Column(NamedTuple):
 
 
 def rules(table: str) -> dict[str, Column]:
-    """The columns of a table with their rules, for rows that come from elsewhere."""
+    """The columns of a table with their constraints, for checking rows of a bundle."""
     found = {}
     for text in _definitions(MIGRATIONS)[table]:
         name, type, *_ = text.split()
@@ -93,7 +93,7 @@ def rules(table: str) -> dict[str, Column]:
 
 @cache
 def tables(migrations: Sequence[Migration] = MIGRATIONS) -> tuple[Table, ...]:
-    """Every table after these migrations; one that another refers to comes first."""
+    """Every table after these migrations. A table comes before the tables that refer to it."""
     made = _definitions(migrations)
     roles = {table: role for role, names in ROLES.items() for table in names.split()}
     on_sqlite = {one.name for one in wanted("sqlite", tuple(migrations)) if one.kind == "column"}
@@ -125,16 +125,17 @@ def carried(schema: int) -> tuple[Table, ...]:
 
 
 CARRIED_OVER = ("effect", "approval", "webhook_event", "dead_letter", "credit_entry", "budget", "hold")
-"""Tables of the ledger whose rows a restore takes from the store that it replaces: what they say has happened."""
+"""Tables of the ledger whose rows a restore takes from the replaced store, because they record effects that have
+happened."""
 
 
 CONTINUES_ROWS = 1000
-"""Rows of the journal that are compared: PostgreSQL commits numbers out of order, but not over such a distance."""
+"""How many journal rows are compared. PostgreSQL commits sequence numbers out of order, but never that many apart."""
 
 
 def lacking(old: str, seq: int) -> str:
-    """Counts the last rows of a copy that ends at `seq` which the store in the schema `old` lacks. One that was put
-    back in time, or another's history, lacks some: then its ledger is not newer than the copy's."""
+    """A query that counts rows of a copy that the store in the schema `old` lacks: the last rows up to `seq`. If rows
+    are missing, that store was put back in time or is another store, and its ledger is not newer than the copy."""
     return (
         f"SELECT count(*) FROM event AS own WHERE own.seq > {seq - CONTINUES_ROWS} AND own.seq <= {seq} AND NOT EXISTS"
         f" (SELECT 1 FROM {old}.event AS other WHERE other.seq = own.seq AND other.time_us = own.time_us"
@@ -143,7 +144,7 @@ def lacking(old: str, seq: int) -> str:
 
 
 def carrying_over(schema: int, old: str, seq: int) -> Iterator[str]:
-    """Statements that take the ledger of the store in the schema `old`, with its journal rows after `seq`."""
+    """Statements that copy the ledger from the store in the schema `old`, with its journal rows after `seq`."""
     found = {one.name: (one.name, ", ".join(one.columns)) for one in carried(schema)}
     for name, columns in (found[table] for table in CARRIED_OVER if table in found):
         yield f"DELETE FROM {name}"
@@ -227,7 +228,7 @@ def by_table(lines: Iterable[bytes], schema: int) -> Iterator[tuple[Table, Itera
 
 
 def values(line: bytes, table: Table) -> list[Any]:
-    """The row that a line says. Raises Corrupt if it is none of this table."""
+    """The row of a line. Raises Corrupt if it is not a row of this table."""
     try:
         found = json.loads(line)
         row = [from_plain(value) for value in found]

@@ -1,4 +1,4 @@
-"""Which driver libraries are here, and which SQLite is really linked."""
+"""The versions of the installed drivers and of the linked SQLite."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def library_versions() -> dict[str, str | None]:
 
 
 def _psycopg() -> str | None:
-    # Asked of the installation, because importing psycopg costs more than everything else here.
+    # Read from the package metadata, because importing psycopg is slow.
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -1,17 +1,14 @@
-"""The one codec: every value on its way in or out of the store passes here.
+"""The codec of all values that are written to the store or read from it.
 
-A value is stored as plain JSON text in one canonical form, so that equal values have equal
-text and equal hashes, in this release and every later one: keys sorted by code point, no
-spaces, UTF-8, nothing normalised. What JSON cannot say exactly is refused, by path:
-`intent.items[3].price: NaN is not JSON`.
+A value is stored as plain JSON text in one canonical form: keys sorted by code point, no spaces, UTF-8, no Unicode
+normalisation. So equal values have equal text and equal hashes, in this release and in every later one. A value that
+JSON cannot represent exactly is refused. The error names its path: `intent.items[3].price: NaN is not JSON`.
 
-Three directions. `encode` turns dataclasses, pydantic models, enums, dates and paths into
-plain JSON without class names; `decode` (in `decoder.py`, loaded on first use) follows an
-annotation back. `loads` is the strict reader for what strangers send; `read` is the total
-reader for our own stored text and never raises.
+Three directions. `encode` turns dataclasses, pydantic models, enums, dates and paths into plain JSON without class
+names; `decode` (in `decoder.py`, loaded on first use) follows an annotation back. `loads` reads text from outside
+strictly. `read` reads our own stored text and never raises.
 
-Classes are recognised through modules that are loaded already: a value cannot be a datetime
-if datetime has not been imported.
+A class such as `datetime` is only recognised if its module is loaded. Otherwise no value can be of that class.
 """
 
 from __future__ import annotations
@@ -37,8 +34,8 @@ INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
 PAYLOAD_MAX_BYTES: Final = 8 * 1024 * 1024
 
-# The columns that hold what users said and did. The audit test denies exactly these to
-# everything that should live on summaries alone.
+# The columns with the content of messages, results and values. The audit test denies these columns to every view that
+# must work with summaries alone.
 PAYLOAD_COLUMNS: Final[tuple[str, ...]] = (
     "message.content",
     "effect.intent",
@@ -65,7 +62,7 @@ _SURROGATE = "[\ud800-\udfff]"  # patterns are compiled on first use: starting i
 
 @cache
 def _writer() -> Callable[[object], str]:
-    """`_plain` has bounded the depth before this runs, so a cycle cannot reach it."""
+    """`_plain` limits the depth first, so no cyclic value gets here."""
     from json import JSONEncoder
 
     return JSONEncoder(
@@ -74,7 +71,8 @@ def _writer() -> Callable[[object], str]:
 
 
 class Misfit(Exception):
-    """A refusal on its way up: each container adds where it was. Only `refused` lets it out."""
+    """A value that cannot be encoded or decoded. Each container adds its key or index while the exception passes.
+    Callers never see it: `refused` makes an InvalidInput of it."""
 
     def __init__(self, fact: str, hint: str = "") -> None:
         self.fact = fact
@@ -108,11 +106,11 @@ def canonical(value: object, *, what: str = "value") -> str:
     plain = value if _plain(value, DEPTH_MAX) else _walk(value, what)
     try:
         text = _writer()(plain)
-    except ValueError:  # NaN or an infinity: the walk finds where
+    except ValueError:  # NaN or an infinity: the walk raises with its path
         _walk(plain, what)
         raise
     if "\\u0000" in text or (not text.isascii() and re.search(_SURROGATE, text)):
-        _walk(plain, what)  # or an innocent backslash before u0000: then the walk returns
+        _walk(plain, what)  # the text may also have a backslash before u0000: then the walk raises nothing
     return text
 
 
@@ -125,36 +123,27 @@ def dumps(value: object, *, what: str = "value", limit_bytes: int = PAYLOAD_MAX_
 
 
 def hash(value: object, *, what: str = "value") -> str:
-    """What a value is compared by: `h1:` and the SHA-256 of its canonical text."""
+    """The hash by which values are compared: `h1:` and the SHA-256 of the canonical text."""
     return hash_text(canonical(value, what=what))
 
 
-_SMALL_BYTES = 16 << 10
-"""For up to this many bytes, CPython's own SHA-256 takes at most 0.1 ms."""
-
-
 def hash_text(text: str) -> str:
-    """`h1:` and the SHA-256 of this very text."""
-    from standfast.serial import digests
+    """`h1:` and the SHA-256 of this text."""
+    from standfast.serial.digests import sha256
 
-    data = text.encode()
-    if len(data) <= _SMALL_BYTES:
-        return "h1:" + digests.sha256(data).hexdigest()
-    import hashlib  # loads OpenSSL, which takes 3 ms and is faster on long texts
-
-    return "h1:" + hashlib.sha256(data).hexdigest()
+    return "h1:" + sha256(text.encode()).hexdigest()
 
 
 def encode(value: object, *, what: str = "value") -> Json:
-    """`value` as plain JSON values; possibly the same object, so change neither.
+    """`value` as plain JSON values. It may be the same object, so do not change either.
 
-    Raises InvalidInput naming the path and the type of what has no plain form.
+    Raises InvalidInput, with the path and the type, for a value without a plain form.
     """
     return value if _plain(value, DEPTH_MAX) else _walk(value, what)
 
 
 def _plain(value: object, resource: int) -> bool:
-    """Whether the encoder may have it as it is. Strings and NaN are judged by their text."""
+    """Whether the JSON encoder takes the value unchanged. Strings and NaN are checked later, in the encoded text."""
     kind = type(value)
     if kind in _ATOMS:
         return True
@@ -181,7 +170,10 @@ def _walk(value: object, what: str) -> Json:
 
 
 def encoded(value: object, resource: int = DEPTH_MAX) -> Json:
-    """The slow and exact walk: converts what has a plain form and names what has none."""
+    """Convert a value part by part.
+
+    Slower than `_plain`. Raises Misfit with the path of a part without a plain form.
+    """
     kind = type(value)
     if value is None or kind is bool:
         return value
@@ -297,9 +289,9 @@ def _type_name(kind: type[object]) -> str:
 
 
 def loads(text: str | bytes, *, what: str = "value", limit_bytes: int = PAYLOAD_MAX_BYTES) -> Json:
-    """The value of a stranger's JSON, or InvalidInput saying where it is wrong.
+    """The value of JSON text from outside. Raises InvalidInput with the place of the error.
 
-    Refuses what `canonical` could not write, and duplicate keys: two readers would disagree.
+    Refuses values that `canonical` could not write, and duplicate keys, which readers treat differently.
     """
     from json import JSONDecodeError
 
@@ -322,7 +314,7 @@ def loads(text: str | bytes, *, what: str = "value", limit_bytes: int = PAYLOAD_
 
 
 def read(text: object) -> Json:
-    """The value of our own stored text. Total: text that is not JSON comes back as it is."""
+    """The value of our own stored text. Text that is not JSON is returned unchanged."""
     if not isinstance(text, str):
         return text
     try:
@@ -344,14 +336,14 @@ def decode(value: Json, annotation: object, *, what: str = "value") -> Any:
 
 
 def kept(made: object, stored: Json) -> Any:
-    """`made` to be stored over `stored`: fields that its dataclass does not know are not lost."""
+    """`made` with the fields of `stored` that its dataclass does not know. So writing it back loses no field."""
     from standfast.serial import decoder
 
     return decoder.kept(made, stored)
 
 
 def shape(annotation: object) -> str | None:
-    """What a value of this annotation looks like, as text to store; None where anything fits."""
+    """The shape of values of this annotation, as text to store. None if every value fits."""
     if annotation is None or annotation is Any:
         return None
     try:
@@ -369,7 +361,7 @@ def _shape_text(annotation: Any) -> str | None:
 
 
 def return_annotation(function: Callable[..., object]) -> Any:
-    """What `function` says it returns, names resolved; None if it says nothing.
+    """The return annotation of `function`, with its names resolved. None without an annotation.
 
     Raises InvalidInput if the annotation names something that cannot be found at run time.
     """
@@ -440,7 +432,7 @@ def _total() -> JSONDecoder:
 
 _ESCAPES = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])"
 _SPACES = r"[\s\x1c-\x1f\x85\u2028\u2029]+"
-# Controls, direction marks, invisible characters and tags: text that shows as something else.
+# Control characters, direction marks, invisible characters and tags: with them, text is displayed as another text.
 _UNSEEN = (
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
     "\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
@@ -451,10 +443,11 @@ SUMMARY_READ_MAX = 8_000
 
 
 def summary(text: str, limit: int = 200) -> str:
-    """The one way to a summary column: a clean line without secrets of a well-known shape, at most `limit` long.
+    """One clean line for a summary column, at most `limit` characters long, without secrets of a well-known shape.
 
-    Redacted after cleaning, because an escape sequence may part a secret, and before it is cut: half a secret has
-    no shape any more. `redact = false` does not concern summaries: they never have to come back as they were.
+    The text is cleaned before it is redacted, because an escape sequence may split a secret. It is cut afterwards,
+    because half a secret has no recognisable shape. `redact = false` does not apply to summaries, because nothing
+    restores the original text from them.
     """
     from standfast.serial.redaction import redacted
 
@@ -463,7 +456,8 @@ def summary(text: str, limit: int = 200) -> str:
 
 
 def clean(text: str, limit: int = 200) -> str:
-    """One line for a summary: nothing that moves the cursor or turns the text, at most `limit` long."""
+    """One line for a summary, at most `limit` characters long, without characters that move the cursor or reverse the
+    text."""
     head = text[: 16 * limit + 1024]  # a megabyte of output is not searched for 200 characters
     line = " ".join(head.split())
     if not line.isprintable():  # most text is, and then no pattern has to be compiled

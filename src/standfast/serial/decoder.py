@@ -1,10 +1,9 @@
-"""From plain JSON back to what a function's annotation promises.
+"""Decode plain JSON into the type that a function's annotation names.
 
-A tolerant reader, because code changes while stored results stay: a dataclass field that is
-missing takes its default, one that was renamed (`field(metadata={"was": "old_name"})`) is read from
-its old name too, one that is unknown is passed over, and `kept` puts it back when the object is
-written again. What cannot be made to fit is named by its path. Nothing is guessed: text never
-becomes a number, and only the annotation decides the class, never the stored text.
+Code changes while stored results stay, so the reader is tolerant. A missing dataclass field takes its default. A
+renamed field (`field(metadata={"was": "old_name"})`) is also read from its old name. An unknown field is ignored, and
+`kept` puts it back when the object is written again. The error for a value that does not fit names its path. Nothing is
+guessed: text never becomes a number, and only the annotation decides the class, never the stored text.
 
 Loaded on the first typed result; `typing` and `dataclasses` do their slow work here.
 """
@@ -55,7 +54,7 @@ def return_annotation(function: Callable[..., object]) -> Any:
 
 
 def _resolved(hint: str, function: Any) -> Any:
-    """Only the return annotation: another parameter may well name something for type checkers."""
+    """Resolve only the return annotation. Other annotations may contain names that exist only for type checkers."""
     closure = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
     local = {name: cell.cell_contents for name, cell in closure if _filled(cell)}
     holder = types.SimpleNamespace(__annotations__={"return": hint})
@@ -235,7 +234,8 @@ def _item(value: Any, place: str | int, hint: Any) -> Any:
 
 
 def _decode_union(value: Json, hint: Any, args: tuple[Any, ...]) -> Any:
-    """Exact scalars first; then the arms in order, for objects the best fitting fields first."""
+    """Try exact scalar types first, then the members of the union in order. For an object, try the class with the most
+    similar fields first."""
     if value is None or type(value) in (int, float, bool):
         if type(value) in args:
             return value
@@ -247,7 +247,7 @@ def _decode_union(value: Json, hint: Any, args: tuple[Any, ...]) -> Any:
             return _decode(value, arm)
         except Misfit as misfit:
             misfits.append(misfit)
-    # An object was most likely meant for the arm it resembles most: its misfit says where.
+    # The object is probably of the most similar class, so report the error of that class.
     if isinstance(value, dict) and misfits[0].path:
         raise misfits[0]
     raise Misfit(f"{_found(value)} does not fit {_hint_name(hint)}")

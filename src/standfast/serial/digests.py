@@ -1,6 +1,6 @@
-"""SHA-256 and BLAKE2b as CPython itself has them: `hashlib` loads OpenSSL first, which costs a start 3 to 6 ms.
+"""CPython's own SHA-256 and BLAKE2b. `hashlib` loads OpenSSL first, which takes 3 to 6 ms at every start.
 
-For the few bytes a start has to digest. For large inputs use `hashlib`, where OpenSSL is faster.
+Use it for small inputs. For large inputs use `hashlib`, where OpenSSL is faster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Dicts and lists that refuse changes: a change of a value that was read would not be stored.
+"""Dicts and lists that refuse changes, because a change of a value that was read would not be stored.
 
 They are equal to plain dicts and lists, and `json.dumps` writes them. `copy.copy`, `copy.deepcopy` and `pickle` make
 plain ones, which can be changed.
@@ -41,7 +41,7 @@ class ReadOnlyList(list[Any]):
 
 
 def read_only(value: Any, hint: str) -> Any:
-    """The same value, of dicts and lists that refuse changes."""
+    """The same value, with dicts and lists that refuse changes."""
     kind = type(value)
     if kind is dict:
         frozen = ReadOnlyDict(value)

@@ -1,13 +1,12 @@
-"""Well-known shapes of secrets, removed from text before it is stored.
+"""Remove secrets of well-known shapes from text before it is stored.
 
-Only shapes that say themselves what they are: a literal prefix, then enough characters that
-no text has by chance. A text is searched for the prefixes first, because almost no text has
-one; a pattern runs only where its prefix was found. What was there is named in its place:
-`[redacted:github]`. Intents, results, steps and state are never touched: they must come back
-as they were. `redact = false` in the configuration turns it off.
+A shape has a literal prefix and then so many characters that no ordinary text matches by chance. A text is searched for
+the prefixes first, because almost no text has one; a pattern runs only where its prefix was found. The replacement
+names the kind of the secret: `[redacted:github]`. Intents, results, steps and state are not redacted, because they must
+be returned unchanged. `redact = false` in the configuration turns it off.
 
-Anybody may have written the text, so every pattern takes time in proportion to its length: no part of it is
-scanned from more than one beginning. A test measures each with text made against it.
+The text may be hostile, so the time of every pattern is proportional to the length of the text. No pattern scans a part
+of the text from more than one start. A test measures each pattern with hostile text.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import NamedTuple
 
 
 class Shape(NamedTuple):
-    """One kind of secret: what it begins with, and what all of it looks like."""
+    """One kind of secret: its prefixes, and the pattern of the whole secret."""
 
     name: str
     prefixes: tuple[str, ...]
@@ -26,8 +25,8 @@ class Shape(NamedTuple):
     """Group 1, if there is one, stays in front of the replacement."""
 
 
-# For the few prefixes that also end a word ("task-", "shelf_"). In JSON text the n of a line break
-# is directly before the secret, and is no letter of a word.
+# For prefixes that may also end a word ("task-", "shelf_"). In JSON text a secret may follow `\n` directly, and this n
+# is not part of a word.
 _WORD = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf]))"
 
 SHAPES = (
@@ -61,7 +60,8 @@ SHAPES = (
     Shape(
         "private-key",
         ("PRIVATE KEY-----",),
-        # Bounded, and never across a quote: the text may be JSON. One that is cut short ends where the next begins.
+        # The length is limited, and the key does not contain a quote, because the text may be JSON. A key without an
+        # end stops where the next key begins.
         r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:[^\"-]|-(?!----BEGIN [A-Z ]{0,40}PRIVATE KEY-----)){0,20000}?"
         r"(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|(?=-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----))",
     ),
@@ -87,9 +87,10 @@ def redacted(text: str) -> str:
     return text
 
 
-# Patterns to search in a megabyte at once. Each begins with one letter that is rare in text and then has a class, so
-# that the search is for that letter alone: a twentieth of decoding the text. Each finds what its shapes match.
-# A slash may be written `\/` in JSON. The text after it is checked before the text in front, which costs more.
+# Patterns for a megabyte of text. Each begins with a character that is rare in text, so `re` searches for this
+# character alone. That takes a twentieth of the time of decoding the text. Together they find every secret that SHAPES
+# match. JSON may write a slash as `\/`. The text after the character is checked first, because checking the text before
+# it is slower.
 _CLUES = (
     (
         rb"_(?:[A-Za-z0-9]{30}(?:(?<=gh[pousr]_.{30})|(?<=npm_.{30})|(?<=hf_.{30})|(?<=gsk_.{30})|(?<=dop_v1_.{30}))"
@@ -114,8 +115,8 @@ def _clues() -> tuple[re.Pattern[bytes], ...]:
 
 
 def suspicious(data: bytes) -> list[int]:
-    """Where in `data`, lines of UTF-8 text, a secret might be, in order; almost always nowhere.
+    """The places in `data`, which is lines of UTF-8 text, that may have a secret, in order. Almost always none.
 
-    For what comes in bulk: a line without such a place is what `redacted` would make of it.
+    For imports: `redacted` would not change a line without such a place.
     """
     return sorted(found.start() for clue in _clues() for found in clue.finditer(data))

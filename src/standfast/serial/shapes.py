@@ -1,8 +1,9 @@
-"""The shape of a result: what a person has to give where the function that returns it is not at hand.
+"""The shape of a result. A person who enters a result needs it, because the function that returns it is not loaded
+then.
 
-`shape_of` turns a return annotation into a small part of JSON Schema, which is stored with the effect. `misfit` says
-the fault of a value, and `template` is a value of that shape to edit. A shape promises less than decoding does:
-what it cannot express (a validator, a range) it lets pass. Loaded on use.
+`shape_of` turns a return annotation into a small part of JSON Schema, which is stored with the effect. `misfit` returns
+the error of a value, and `template` a value of that shape to edit. A shape is weaker than decoding: it cannot express a
+validator or a range, so it accepts every such value. Loaded on use.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _NAMES = {
 
 
 def shape_of(annotation: object) -> dict[str, Json] | None:
-    """The shape of what an annotation promises; None where anything fits."""
+    """The shape of values of this annotation. None if every value fits."""
     if annotation is None or annotation is types.NoneType:  # decoded as it is: a result may be there or not
         return None
     try:
@@ -46,7 +47,7 @@ def shape_of(annotation: object) -> dict[str, Json] | None:
 
 
 def misfit(value: Json, shape: dict[str, Any]) -> str | None:
-    """The fault of `value`, with its path; None if it fits."""
+    """The error of `value`, with its path. None if it fits."""
     return _misfit(value, shape, "")
 
 
@@ -135,7 +136,7 @@ def _dataclass(hint: Any, depth: int) -> dict[str, Json]:
 
 
 def _pydantic(hint: Any) -> dict[str, Json]:
-    """Its own schema, as far as it is plain: what it refers to is not followed."""
+    """The schema that pydantic gives, without the parts behind a reference."""
     own = hint.model_json_schema()
     properties = {
         name: {part: said[part] for part in ("type", "enum", "format") if part in said and "$ref" not in said}

@@ -1,10 +1,9 @@
 """The history of the schema: one ordered list, inside the package, for both engines.
 
-To change the schema, write `m0005_….py` with a MIGRATION and add one import and one entry
-here. From its first release a migration is never edited: its checksum is in every store.
-Additive only: new tables, new nullable columns, new indexes, safe on any predecessor while
-processes of the older version still run. One that they would break raises `min_writer` to its
-own version, and they are refused at their next write.
+To change the schema, write `m0005_….py` with a MIGRATION and add one import and one entry here. From its first release
+a migration is never edited: its checksum is in every store. Additive only: new tables, new nullable columns, new
+indexes, safe on any predecessor while processes of the older version still run. A migration that would break processes
+of an older version sets `min_writer` to its own version. Then these processes are refused at their next write.
 
 The text is one for both engines. These words are spelled per engine:
 
@@ -48,7 +47,7 @@ _WORDS = {
 
 
 def refuse(found: int, history: dict[int, str], migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Refuse a store with a newer schema, or with another history than this package's.
+    """Refuse a store with a newer schema, or with other migrations than this package has.
 
     `history` has the checksum of each migration that the store has. A store whose migration 1 differs was made before
     the first release.

@@ -1,21 +1,21 @@
 """Where the server is: the URL, and the other parameters for libpq.
 
 Two parameters belong to standfast and are removed before libpq sees the URL. `?pooler=transaction` says that a
-transaction pooler is between us and the server. `?owner=ROLE` says that the caller trusts the role that owns the
-store. Settings of the
-URL count. Missing timeouts get a default, because a network may stop answering.
+transaction pooler is between us and the server. `?owner=ROLE` says that the caller trusts the role that owns the store.
+A setting in the URL overrides our default. Timeouts have defaults, because a network may stop answering.
 """
 
 from __future__ import annotations
 
 from standfast.config.target import Target, mask
 from standfast.db.postgres.driver import pq, psycopg
+from standfast.db.store_memory import decoded
 from standfast.errors import InvalidInput
 
 POOLERS = {"transaction": True, "session": False, "none": False, "": False}
 OURS = ("pooler", "owner")
 OWNER = "standfast_owner"
-"""Trusted without being named: `standfast db roles` makes it, and only an administrator can."""
+"""This role is trusted without `?owner=`, because only an administrator can create it (`standfast db roles`)."""
 DEFAULTS: dict[str, str] = {
     "application_name": "standfast",
     "connect_timeout": "10",
@@ -40,7 +40,7 @@ class Address:
         plain, ours = _without_ours(url)
         self.pooler = self._is_pooler(ours.get("pooler", ""))
         self.owner = ours.get("owner", OWNER)
-        """The role that may own the store although the caller's role is no member of it."""
+        """The role that may own the store even if the caller's role is not a member of it."""
         given = self._given(plain)
         self.params: dict[str, str] = DEFAULTS | given
         if "," in given.get("host", ""):
@@ -93,15 +93,7 @@ def _without_ours(url: str) -> tuple[str, dict[str, str]]:
     for part in query.split("&"):
         key, _, value = part.partition("=")
         if key in OURS:
-            ours[key] = _unquoted(value)
+            ours[key] = decoded(value)
         elif part:
             kept.append(part)
     return plain + (mark + "&".join(kept) if kept else ""), ours
-
-
-def _unquoted(value: str) -> str:
-    if "%" not in value:
-        return value
-    from urllib.parse import unquote
-
-    return unquote(value)

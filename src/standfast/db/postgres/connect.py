@@ -1,4 +1,4 @@
-"""Connect to the server through psycopg, and tell a server that is away from one that refuses the caller.
+"""Connect to the server through psycopg, and distinguish an unreachable server from one that refuses the login.
 
 psycopg tries each host in turn, each with its `connect_timeout`. Ctrl-C interrupts it.
 """
@@ -24,7 +24,7 @@ def connect(address: Address) -> psycopg.Connection[Any]:
     except psycopg.Error as error:
         silent = isinstance(error, psycopg.errors.ConnectionTimeout)
         fault = _fault(address, str(error).strip() or type(error).__name__, silent=silent)
-    raise fault  # not in the `except` block: psycopg's error has the password, and would be the context of ours
+    raise fault  # raised outside the `except` block: psycopg's error, which has the password, would be its context
 
 
 def _ready(connection: psycopg.Connection[Any]) -> psycopg.Connection[Any]:

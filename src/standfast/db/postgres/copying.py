@@ -1,4 +1,4 @@
-"""Copies of a store on PostgreSQL: its rows from one snapshot, and rows that become a store.
+"""Copies of a store on PostgreSQL: read all rows from one snapshot, and make a store of rows.
 
 The snapshot is one REPEATABLE READ transaction that cannot write. Rows come by the table catalogue, so a copy restores
 into either engine.
@@ -28,7 +28,7 @@ _LOCAL = (
     b" set_config('lock_timeout', '30000', true), set_config('idle_in_transaction_session_timeout', '0', true)"
 )
 _READ = {("event", "xid"): "CAST(CAST(xid AS text) AS bigint)"}
-"""Columns whose type Python would not read as a number."""
+"""Columns that psycopg would not decode as a number, with the expression to select."""
 
 
 class Snapshot:
@@ -108,8 +108,7 @@ def loading(
 ) -> Iterator[psycopg.Connection[Any]]:
     """Make a store of the rows of a copy, in one transaction that ends with the block.
 
-    `aside` is a name that standfast chose. An existing schema is renamed to it first. Raises Conflict if the database
-    has a store.
+    With `aside`, an existing schema is renamed to this name first. Raises Conflict if the database has a store.
     """
     address = Address(url)
     with spoken(address), connect(address) as connection, connection.transaction():
@@ -146,7 +145,8 @@ def put_meta(connection: psycopg.Connection[Any], values: Mapping[str, str]) -> 
 def carry_over(connection: psycopg.Connection[Any], aside: str, lacking: str, texts: Iterable[str]) -> int | None:
     """Run statements that read the schema `aside`, in the transaction of `loading`. Returns its last sequence number.
 
-    None, with nothing changed, if its tables are not those of a store, or if `lacking` counts missing rows.
+    Returns None, and changes nothing, if its tables are not those of a store or if the query `lacking` counts missing
+    rows.
     """
     try:
         with connection.transaction():

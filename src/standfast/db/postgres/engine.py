@@ -6,11 +6,11 @@
                                                                                           ▼
                       CommitUnknown: the answer to COMMIT was lost          acknowledged, bell rung
 
-The server commits in groups by itself and keeps its own log: acknowledged means that COMMIT
-answered under `synchronous_commit = on`. A body runs in its caller's thread, in a transaction of
-its own. Time is the server's, so that two hosts judge a lease by one clock.
+The server itself does group commits. A write is acknowledged when COMMIT has answered under `synchronous_commit = on`.
+A body runs in its caller's thread, in a transaction of its own. Time comes from the server, so that two hosts compare a
+lease with one clock.
 
-`registry` gives each process one engine per URL, and a forked child its own.
+`registry` keeps one engine per process and URL. A forked child gets an engine of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from standfast.db.contract import Caller, Done, Engine, OnMigrate, Row, Tx, Watc
 from standfast.db.migrations import MIGRATIONS, refuse
 from standfast.db.migrations.migration import Migration
 from standfast.db.moved import moved_away
-from standfast.db.postgres import faults, first_trip, migrate
+from standfast.db.postgres import faults, first_trip, migrate, user_queries
 from standfast.db.postgres.address import Address
 from standfast.db.postgres.connect import connect
 from standfast.db.postgres.faults import Fault, Remedy
@@ -130,7 +130,7 @@ class PostgresEngine(Engine):
                     raise
 
     def _bring_up(self, found: first_trip.Found, migrations: Sequence[Migration], *, moved: bool) -> dict[str, str]:
-        """The store's `meta` afterwards."""
+        """Migrate the store, or settle a journal from another cluster. Returns the new `meta`."""
         if found.standby:
             raise faults.read_only(self.address.shown)
         if found.schema == 0:
@@ -191,7 +191,7 @@ class PostgresEngine(Engine):
 
     def _threads(self) -> ThreadPoolExecutor:
         """Threads for callers who do not wait. Each uses one connection while it works."""
-        modules.load("concurrent.futures.thread")
+        modules.load("concurrent.futures.thread")  # a module that event loops have loaded, and commands do not need
         from concurrent.futures import ThreadPoolExecutor
 
         with self._handles_mutex:
@@ -226,8 +226,9 @@ class PostgresEngine(Engine):
                 raise
 
     def _end_if_replaced(self, error: BaseException) -> None:
-        """The database has another store, or the store moved. This engine ends, and the next handle opens the right
-        store.
+        """End this engine if the database has another store or the store moved.
+
+        The next handle opens the right store.
         """
         if isinstance(error, StorageError) and error.code == "store_replaced":
             away = self._moved_away()
@@ -243,7 +244,10 @@ class PostgresEngine(Engine):
         return moved_away(said) if said else None
 
     def _refuse_vanished(self, fault: Fault) -> None:
-        """A table of ours is missing. If the whole store is missing, this engine ends, and the error says so."""
+        """If a table of ours is missing, check whether the whole store is.
+
+        Then this engine ends with `store_missing`.
+        """
         if fault.sqlstate not in first_trip.NO_SUCH_TABLE:
             return
         from standfast.db.store_memory import missing
@@ -285,7 +289,7 @@ class PostgresEngine(Engine):
             raise faults.commit_unknown(tx.fault, self.address) from None
 
     def _mend(self, fault: Fault, effort: RetryBudget, mode: Mode) -> None:
-        """Make another attempt possible, or raise."""
+        """Prepare another attempt, or raise our error."""
         if fault.sqlstate in faults.READ_ONLY and not mode.writes:
             raise faults.only_a_read(fault)
         remedy = faults.remedy(fault)
@@ -305,28 +309,22 @@ class PostgresEngine(Engine):
     def _in_the_way(self) -> str:
         try:
             with self._lent(NOTIFY_S) as wire:
-                modules.load("standfast.db.postgres.user_queries")
-                from standfast.db.postgres import user_queries
-
                 return user_queries.in_the_way(wire)
         except Fault:
             return ""
 
     def held_back(self) -> str:
-        modules.load("standfast.db.postgres.user_queries")
-        from standfast.db.postgres import user_queries
-
         self._usable_for_reading()
         try:
             with self._lent(NOTIFY_S) as wire:
                 return user_queries.held_back(wire)
         except Fault:
-            return ""  # only a hint: the reader reports the error itself
+            return ""  # this is only a hint, and the reader raises the error itself
 
     def sync(self) -> None:
-        # Nothing to wait for: a commit becomes visible here after it is on disk. The exception is a
-        # heartbeat (`durable=False`), visible before; a crash takes it back, and that only
-        # ends a lease early. No row that a caller acts on is written this way.
+        # Nothing to wait for: a commit is visible only after it is on disk. The exception is a heartbeat
+        # (`durable=False`), which a crash may lose. That only ends a lease early. No row that a caller acts on is
+        # written this way.
         self._usable_for_reading()
 
     # -- a transaction that a caller holds --------------------------------------------------------
@@ -348,7 +346,8 @@ class PostgresEngine(Engine):
         self._bell.ring()
 
     def _begin_held(self, caller: Caller) -> tuple[Permit, PostgresTx]:
-        """BEGIN has succeeded before the caller's block runs, because the block is never rerun."""
+        """Begin the transaction, with retries. The caller's block runs only after BEGIN has succeeded, because it is
+        never rerun."""
         effort = RetryBudget()
         while True:
             permit: Permit | None = None
@@ -379,9 +378,6 @@ class PostgresEngine(Engine):
         return self._perform(self._modes.read, body, caller)
 
     def rows(self, text: str, params: dict[str, object] | None = None) -> Iterator[Row]:
-        modules.load("standfast.db.postgres.user_queries")
-        from standfast.db.postgres import user_queries
-
         self._usable_for_reading()
         return user_queries.rows(self.address, text, params)
 
@@ -421,9 +417,6 @@ class PostgresEngine(Engine):
     # -- facts ------------------------------------------------------------------------------------
 
     def facts(self) -> dict[str, object]:
-        modules.load("standfast.db.postgres.user_queries")
-        from standfast.db.postgres import user_queries
-
         self._usable_for_reading()
         try:
             with self._lent(user_queries.ANSWER_S) as wire:

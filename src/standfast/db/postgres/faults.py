@@ -1,7 +1,7 @@
-"""Errors of the driver and the server: which are retried, and which of our errors each becomes.
+"""Errors of the driver and the server: whether each is retried, and our error for it.
 
-Inside this folder a failure is a `Fault`: the server's SQLSTATE and message, and whether the connection is lost. Only
-this module turns it into one of our errors, without credentials.
+Inside this folder a failure is a `Fault`, with the server's SQLSTATE and message, and whether the connection is lost.
+Only this module translates it into one of our errors, and hides credentials.
 
     the transaction lost a race        rerun the body                  40001, 40P01, 55P03, 23505
     the connection is gone             rerun on a new one, unless COMMIT was under way
@@ -26,7 +26,7 @@ LOST_A_RACE = frozenset({"40001", "40P01", "55P03"})
 LOST_A_PLAN = frozenset({"26000", "42P05"})
 DUPLICATE = "23505"
 FEW = 3
-"""A duplicate key may be a race, which a rerun settles, or a real duplicate."""
+"""The most reruns after a duplicate key, which may be a race or a real duplicate."""
 READ_ONLY = frozenset({"25006"})
 STANDBY_REFUSES_BEGIN = "0A000"
 FULL_HOUSE = "53300"
@@ -39,7 +39,7 @@ STANDSTILL = "25P03"
 certainly did not happen.
 """
 SCHEMA_DAMAGED = frozenset({"42P01", "42703", "3F000"})
-"""A table, a column or the schema of ours is not there."""
+"""A table, a column or the schema of ours is missing."""
 TOO_OLD = frozenset({STANDSTILL, "25P04"})
 
 

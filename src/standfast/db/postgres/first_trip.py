@@ -1,9 +1,9 @@
 """The first round trip: which server this is, whether its commits are durable, and which store it has.
 
 standfast refuses a server that would lose acknowledged writes. It also refuses a store whose owner is a role that the
-caller neither belongs to nor names, because the owner's triggers run with the rights of every later caller. The
-schema's version comes with the same trip and without a lock, because agents open a store
-thousands of times and migrate it once.
+caller neither belongs to nor names, because the owner's triggers run with the rights of every later caller. The same
+round trip reads the schema's version without a lock, because agents open a store thousands of times and migrate it
+once.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ SELECT CAST(current_setting('server_version_num') AS bigint) AS version,
        (SELECT CAST(pg_get_userbyid(relowner) AS text) FROM pg_class
         WHERE oid = to_regclass('standfast.meta')) AS table_owner
 """
-# Asked only if the owner is neither the caller nor the role that the URL names. A superuser could run code as anyone
-# without owning the store. Membership is read from the catalogue: pg_has_role is true for every superuser, who has
-# most to lose.
+# Run only if the owner is neither the caller nor the role that the URL names. Superusers are ignored, because they
+# could run code as any role without owning the store. Membership is read from the catalogue, because pg_has_role is
+# true for every superuser, and a superuser needs this check most.
 STRANGERS = b"""
 WITH RECURSIVE mine (id) AS (
     SELECT oid FROM pg_roles WHERE rolname = current_user
@@ -72,13 +72,13 @@ class Found(NamedTuple):
     version_name: str
     standby: bool
     pooled: bool
-    """The server process that answers did not accept the connection, so there is a pooler."""
+    """Whether another server process than the one that accepted the connection answers: then there is a pooler."""
     meta: dict[str, str]
-    """Empty: the store is not there yet."""
+    """Empty if there is no store yet."""
     history: dict[int, str]
     last_seq: int
     ahead: bool
-    """The last row of the journal has a transaction number that this cluster has not reached."""
+    """Whether the last row of the journal has a transaction number that this cluster has not reached."""
     cluster: str
     """The system identifier of the cluster. Empty if this role may not read it."""
 
@@ -91,7 +91,7 @@ def look(wire: Wire, address: Address, *, allow_unsafe: bool) -> Found:
     """One round trip, two if another role owns the store. Raises UnsafeStorage or StorageError for a server that
     cannot hold a store."""
     answers: dict[bytes, list[Row]] = {}
-    for text in (SERVER, META, HISTORY, LAST, CLUSTER):  # an error ends the pipeline: the refusable one is last
+    for text in (SERVER, META, HISTORY, LAST, CLUSTER):  # an error ends the pipeline: CLUSTER may be refused
         wire.send(text, sink=_into(answers, text))
     fault = _collect(wire)
     if SERVER not in answers:
@@ -118,20 +118,22 @@ def look(wire: Wire, address: Address, *, allow_unsafe: bool) -> Found:
     )
 
 
+def ask(wire: Wire, text: bytes, answer_s: float = ANSWER_S) -> list[Row]:
+    """The rows of one query, in one round trip outside a transaction."""
+    answers: dict[bytes, list[Row]] = {}
+    wire.send(text, sink=_into(answers, text))
+    wire.collect(answer_s)
+    return answers[text]
+
+
 def is_fresh(wire: Wire) -> bool:
     """Whether there is no store in this database."""
-    answers: dict[bytes, list[Row]] = {}
-    wire.send(PRESENT, sink=_into(answers, PRESENT))
-    wire.collect(ANSWER_S)
-    return bool(answers[PRESENT][0]["fresh"])
+    return bool(ask(wire, PRESENT)[0]["fresh"])
 
 
 def meta(wire: Wire) -> dict[str, str]:
-    """The store's row in `meta`."""
-    answers: dict[bytes, list[Row]] = {}
-    wire.send(META, sink=_into(answers, META))
-    wire.collect(ANSWER_S)
-    return {row["key"]: row["value"] for row in answers[META]}
+    """The store's rows in `meta`."""
+    return {row["key"]: row["value"] for row in ask(wire, META)}
 
 
 def _collect(wire: Wire) -> Fault | None:
@@ -153,10 +155,7 @@ def _into(answers: dict[bytes, list[Row]], text: bytes) -> Callable[[PGresult], 
 
 def _refuse_strangers(wire: Wire, address: Address) -> None:
     """Raise if a role that the caller neither belongs to nor names owns the store."""
-    answers: dict[bytes, list[Row]] = {}
-    wire.send(STRANGERS, sink=_into(answers, STRANGERS))
-    wire.collect(ANSWER_S)
-    strangers = [row["name"] for row in answers[STRANGERS] if row["name"] != address.owner]
+    strangers = [row["name"] for row in ask(wire, STRANGERS) if row["name"] != address.owner]
     if strangers:
         raise StorageError(
             f"the store in {address.shown} belongs to role {', '.join(strangers)}, which your role is no member of: "

@@ -1,9 +1,9 @@
 """Upgrade the schema to this version, while other processes open the store too.
 
-The caller read the version without a lock. This module reads it again under one. All pending steps are
-applied in one transaction, so a killed process leaves the old schema or the new one. The lock belongs to the
-transaction, because a pooler would lose a lock of the session. If two clients create one catalogue row in spite of the
-lock, the loser tries again.
+The caller read the version without a lock. This module reads it again under one. All pending steps are applied in one
+transaction, so a killed process leaves the old schema or the new one. The lock belongs to the transaction, because a
+pooler would lose a lock of the session. If two clients create one catalogue row in spite of the lock, the one that
+fails tries again.
 
 `settle` is for a journal that came from another cluster by restore or move. The transaction numbers of its rows mean
 nothing on this cluster, so `settled_seq` marks where they end.
@@ -148,7 +148,10 @@ def last_bound(bounds: str) -> int:
 
 
 def settle(connection: psycopg.Connection[Any], cluster: str) -> None:
-    """Set `settled_seq` behind the rows of another cluster, once, also if many processes open the store."""
+    """Set `settled_seq` to the last row of another cluster.
+
+    This happens once, also if many processes open the store.
+    """
     with connection.transaction():
         connection.execute(_LOCAL)
         there = connection.execute("SELECT value FROM meta WHERE key = 'cluster' FOR UPDATE").fetchone()

@@ -1,4 +1,4 @@
-"""Moving a store's schema aside: it is renamed, and the next open finds no store in the database."""
+"""Move a store aside by renaming its schema. The next open finds no store in the database."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def store_id(url: str) -> str:
 
 
 def move_aside(url: str, schema: str) -> None:
-    """Rename the schema `standfast`, if it is there. `schema` is a name of ours and needs no quotes."""
+    """Rename the schema `standfast`, if it is there. `schema` is a generated name that needs no quotes."""
     address = Address(url)
     with spoken(address), connect(address) as connection, connection.transaction():
         connection.execute(b"SET LOCAL lock_timeout = '30s'")

@@ -1,4 +1,4 @@
-"""Moving a store into a database of PostgreSQL: one transaction, which other processes see as a whole."""
+"""Move a store into a database of PostgreSQL, in one transaction."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def mover(url: str) -> Iterator[Callable[[], None]]:
 def loading(
     url: str, schema: int, rows: Iterable[tuple[Table, Iterator[Any]]], meta: dict[str, str], aside: str
 ) -> Iterator[Made]:
-    """Make the store of these rows, in one transaction that ends with the block."""
+    """Make a store of these rows, in one transaction that ends with the block."""
     with copying.loading(url, schema, rows, "", aside) as connection:
         own = {"schema_version": str(schema), "cluster": migrate.cluster(connection)}
         copying.put_meta(connection, {**meta, **own})

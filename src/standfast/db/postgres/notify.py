@@ -1,12 +1,12 @@
-"""Wake waiting callers: in this process at once, in others by NOTIFY; every waiter also polls.
+"""Wake waiting callers: directly in this process, by NOTIFY in other processes. Every waiter also polls.
 
-A NOTIFY inside a writing transaction would make all commits of the server queue up behind one
-lock. So a thread sends it afterwards, in a transaction that does not wait for the disk, at most once per 20 ms and
-process. If it fails, no caller gets an error. It is only a hint: each waiter polls after 0.25 s at first and then
-every 2 s, because notifications do not pass a transaction pooler.
+A NOTIFY inside a writing transaction would make all commits of the server queue up behind one lock. So a thread sends
+it after the commit, in a transaction that does not wait for the disk, at most once per 20 ms in each process. If it
+fails, no caller gets an error. It is only a hint: each waiter polls after 0.25 s at first and then every 2 s, because
+notifications do not pass a transaction pooler.
 
-Callers ring in their own thread, where an exception may hit them. So they touch only locks and queues that
-are C code: a lock that Python code takes, such as that of `threading.Event`, could stay locked and block all other
+Callers request notifications in their own thread, where an exception may hit them. So they touch only locks and queues
+that are C code: a lock that Python code takes, such as that of `threading.Event`, could stay locked and block all other
 callers.
 """
 
@@ -64,7 +64,7 @@ class Bell:
         """A write was committed. Returns at once."""
         self.wake()
         if self._closed.is_set() or not self._asked.empty():
-            return  # one notification covers both commits
+            return  # the pending notification covers this commit too
         self._asked.put(True)
         if self._sender is None:
             self._start_sender()
@@ -154,7 +154,7 @@ class Signal:
 
 
 class PostgresWatch(Watch):
-    """Wait for a notification, and poll without one."""
+    """Wait for a notification. Without one, wake the caller after 0.25 s to 2 s to poll."""
 
     def __init__(self, bell: Bell) -> None:
         self.woken = Signal()

@@ -60,7 +60,7 @@ class Pool:
             self._free.put(permit)
 
     def take(self, timeout_s: float) -> Permit:
-        """A connection for this thread alone, in its permit; raises Fault if none can be had."""
+        """Lend a connection to this thread, in a permit. Raises Fault if none is free within the timeout."""
         permit = self._free_permit(timeout_s)
         try:
             if self._closed:
@@ -115,7 +115,7 @@ class Pool:
         return wire
 
     def give(self, permit: Permit) -> None:
-        """Back from its borrower: the connection is kept if it is reusable, closed otherwise."""
+        """Return a permit. Its connection is kept if it is reusable, and closed otherwise."""
         now, wire = time.monotonic(), permit.wire
         if wire is not None:
             permit.wire = None
@@ -126,7 +126,7 @@ class Pool:
         self._free.put(permit)
 
     def renew(self) -> None:
-        """The server failed or restarted: no connection made before now is lent again."""
+        """After the server failed or restarted: close every connection that was opened before now."""
         self._epoch += 1
         while (wire := self._newest()) is not None:
             wire.close()

@@ -22,7 +22,7 @@ _PUT = "INSERT INTO standfast_pushed.event (store, seq, event) VALUES (%s, %s, %
 
 
 class Server:
-    """A PostgreSQL server that gathers journals."""
+    """A PostgreSQL server that stores the journals of many stores."""
 
     def __init__(self, url: str) -> None:
         address = Address(url)
@@ -49,7 +49,7 @@ class Server:
         return int(row[0]) if row else 0
 
     def put(self, store_id: str, rows: list[tuple[int, str]]) -> None:
-        """All of them in one transaction: the highest number says that all before it are there."""
+        """Insert the rows in one transaction. So if the highest number is there, all before it are too."""
         try:
             with self._connection.transaction(), self._connection.cursor() as cursor:
                 cursor.executemany(_PUT, [(store_id, seq, text) for seq, text in rows])

@@ -18,7 +18,7 @@ from standfast.errors import StorageError
 _engines: dict[str, PostgresEngine] = {}
 _registry_lock = threading.RLock()
 _parents: list[PostgresEngine] = []
-"""Never collected in a forked child: closing them would end the parent's sessions on the server."""
+"""Engines of the parent, kept in a forked child: garbage collection would close the parent's sessions on the server."""
 
 
 def open_engine(

@@ -1,4 +1,4 @@
-"""The roles of a store on PostgreSQL: what each may do, as grants, and the statements that make it so.
+"""The roles of a store on PostgreSQL: the grants of each, and the statements that create them.
 
     owner      owns the schema; migrations run as this role
     daemon     the daemon and the operator's commands: as writer, and loops, runs, gates and stored commands
@@ -7,9 +7,9 @@
     approver   reads, and answers approvals: a mail whose answer waited for one becomes ready
     auditor    reads every column but payloads
 
-A person or an agent has a login of its own that is a member of one of them; `event.db_user` names the login.
-Row policies and the triggers of migration 11 bound what a grant alone cannot: which state a row may get.
-`GRANTS` is the one list: `create` applies it, and `roles_check` compares a server with it.
+A person or an agent has a login of its own that is a member of one of them; `event.db_user` names the login. Row
+policies and triggers restrict which state a row may get. Grants cannot do this. `grants` is the only list. `create`
+applies it, and `roles_check` compares a server with it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ PREFIX = "standfast"
 ROLES = ("owner", "daemon", "writer", "reader", "approver", "auditor")
 
 COMMANDS = ("loop", "run", "gate")
-"""Written by the daemon's role: commands to run or stop later, in another process."""
+"""Tables that only the daemon's role writes: their rows start or stop commands in another process."""
 OWNERS = ("meta", "migration")
 ADDED_TO = ("credit_entry", "digest", "repository", "step", "task_note")
-"""Rows that are never changed."""
+"""Tables whose rows are never changed."""
 DELETED = (
     "artifact", "artifact_chunk", "checkpoint", "consumer", "item", "item_vector", "knowledge", "message",
     "removed",
@@ -47,7 +47,7 @@ DELETED = (
 SET_BY_SERVER = ("seq", "xid", "db_user")
 """Columns of the journal that no role gives a value."""
 IDENTITY = ("id", "scope", "key")
-"""Columns of an effect that a grant is bound to."""
+"""Columns of an effect to which an approval is bound."""
 LIMITS = (
     "scope", "name", "parent", "per", "action", "max_tokens", "max_microusd", "max_calls", "max_duration_us",
     "removed_us",
@@ -88,7 +88,7 @@ class Grant(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What `create` did, or would do."""
+    """The changes that `create` made, or would make."""
 
     roles: list[str]
     created: list[str]
@@ -97,7 +97,7 @@ class Made(NamedTuple):
 
 @cache
 def grants() -> frozenset[Grant]:
-    """Every privilege that a role has, and no other; roles without their prefix."""
+    """All privileges of all roles. The names of roles are without prefix."""
     found: set[Grant] = set()
     columns = _columns()
     for table in columns:
@@ -126,14 +126,14 @@ def _written(role: str, table: str) -> Iterator[Grant]:
 
 
 def _fixed(role: str, table: str) -> tuple[str, ...]:
-    """Columns of a table that a role gives a value once."""
+    """Columns of a table that a role sets only when it inserts a row."""
     if table == "effect":
         return IDENTITY
     return LIMITS if table == "budget" and role == "writer" else ()
 
 
 def _on(role: str, privilege: str, table: str, without: Iterable[str]) -> set[Grant]:
-    """On the whole table, or on each column but these."""
+    """The privilege on the whole table, or on each column except `without`."""
     if not without:
         return {Grant(role, privilege, table)}
     return {Grant(role, privilege, table, column) for column in _columns()[table] if column not in set(without)}
@@ -155,7 +155,7 @@ def named(prefix: str, role: str) -> str:
 
 @for_people("changes roles")
 def create(url: str, prefix: str = PREFIX, *, dry_run: bool = False) -> Made:
-    """Create the six roles with exactly their grants, in one transaction. A second call changes nothing.
+    """Create the six roles with exactly their grants, in one transaction. Repeated calls change nothing.
 
     The caller's role becomes a member of the owner. Raises StorageError where it may not create roles.
     """
@@ -172,7 +172,8 @@ def create(url: str, prefix: str = PREFIX, *, dry_run: bool = False) -> Made:
 
 
 def _statements(connection: psycopg.Connection[Any], prefix: str, missing: list[str]) -> Iterator[str]:
-    """The statements in order. The caller runs each before it asks for the next, which reads its result."""
+    """The statements in order. The caller must run each statement before it takes the next, which depends on the
+    result."""
     owner, others = named(prefix, "owner"), ", ".join(named(prefix, role) for role in ROLES[1:])
     yield from (f"CREATE ROLE {name} NOLOGIN" for name in missing)
     yield from _rows(connection, _BELONGS, owner, owner)

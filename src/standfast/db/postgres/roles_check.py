@@ -85,7 +85,7 @@ def _attributes(tx: Tx, prefix: str) -> Iterator[str]:
 
 
 def _members(tx: Tx, prefix: str) -> Iterator[str]:
-    """A role of ours that belongs to another, and a login that asks and answers."""
+    """A role of ours that is a member of another role, and a login that can both request and answer approvals."""
     ours = {named(prefix, role): role for role in ROLES}
     belongs: dict[str, set[str]] = {}
     for row in tx.all(_MEMBERS):
@@ -156,7 +156,7 @@ SELECT CAST(proname AS text) AS name, prosrc AS source, CAST(pg_get_userbyid(pro
 FROM pg_proc WHERE pronamespace = to_regnamespace('standfast')
 ORDER BY proname LIMIT 1000
 """)
-# Only what the owner gave: an owner's own rights are not in question. 0 is PUBLIC.
+# Grants to other roles than the owner. 0 is PUBLIC.
 _GRANTED = statement("""
 SELECT COALESCE(CAST(pg_roles.rolname AS text), 'PUBLIC') AS role, privilege, of, attribute
 FROM (

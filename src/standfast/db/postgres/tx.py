@@ -1,4 +1,4 @@
-"""The transaction a body sees, pipelined: a queued statement costs nothing, a query costs a round trip.
+"""The transaction that a body gets. It is pipelined: a queued statement needs no round trip, a query needs one.
 
 The first trip carries BEGIN, the settings of this transaction, the server's clock and the fence
 against older writers. All settings are local to the transaction. Statements queued with `run` and `defer` are sent
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 LOCK_WAIT_S = 10.0
 """How long one statement waits for a row; then the body is run again, until the deadline."""
 STANDSTILL_S = 10.0
-"""How long a transaction may be idle: a stopped process must not hold its row locks."""
+"""How long a transaction may be idle. A stopped process (SIGSTOP) must not hold its row locks longer."""
 GRACE_S = 5.0
-"""Added to the server's own limits: after that, a silent server counts as lost."""
+"""Added to the server's own limits. After that time a server that does not answer counts as lost."""
 QUEUED_MAX = 256
 SETTLING_MAX_S = 5.0
 _VERSION_17 = 170000
@@ -59,8 +59,8 @@ class Modes(NamedTuple):
 
 
 def modes(server_version: int, store_id: str = "", epoch: int = 1, moved: str = "") -> Modes:
-    """The four kinds, as this version of the server understands them. Writes compare the store's id and epoch, and
-    that it has not moved."""
+    """The four kinds of transactions, for this version of the server. Writes check the store's id and epoch, and that
+    the store has not moved."""
     quoted = store_id.replace("'", "''")
     mine = f"(SELECT value FROM standfast.meta WHERE key = 'store_id') = '{quoted}'" if store_id else "true"
     mine += f" AND COALESCE((SELECT value FROM standfast.meta WHERE key = 'epoch'), '1') = '{epoch}'"
@@ -68,7 +68,7 @@ def modes(server_version: int, store_id: str = "", epoch: int = 1, moved: str = 
         mine += " AND NOT EXISTS (SELECT 1 FROM standfast.meta WHERE key = 'moved')"
     begin = b"BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE"
     snapshot = b"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-    # Never weaker than the server's own choice: remote_apply is stronger than on.
+    # Never weaker than the server's own setting: remote_apply is stronger than on.
     durable = "CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END"
 
     def header(statement_s: float, idle_s: float, *, commit: str | None, whole_s: float | None = None) -> bytes:
@@ -136,8 +136,7 @@ class PostgresTx(Tx):
         self._alive = alive
         """Raises if this transaction belongs to the parent, after a fork."""
         self.speak: Callable[[Exception], Exception] = lambda fault: fault
-        """Whether an error is raised as a Fault, for the engine, or as our error, for a caller that holds the
-        transaction.
+        """Translates a Fault for a caller that holds the transaction. The engine gets the Fault itself.
         """
         self._began = time.monotonic()
         self._queued = 0
@@ -147,7 +146,7 @@ class PostgresTx(Tx):
         """The first failure. Even if the body catches it, this transaction cannot be committed."""
         self.wrote = False
         self.over = False
-        """No more statements: it was committed or is being rolled back."""
+        """Whether it was committed or is being rolled back, so no statement may follow."""
         self.commit_sent = False
         self.committed = False
         if caller.clock is not SYSTEM:
@@ -217,7 +216,7 @@ class PostgresTx(Tx):
 
     def _queue(self, statement: Statement, params: dict[str, object], sink: Sink) -> None:
         query = query_of(statement)
-        bound = bind(query, params)  # a refused value is the body's error: nothing was sent yet
+        bound = bind(query, params)  # an invalid value raises InvalidInput in the body, before anything is sent
         self._check()
         try:
             self._wire.send(query.text, bound, sink)
@@ -275,7 +274,7 @@ class PostgresTx(Tx):
     # -- the end ----------------------------------------------------------------------------------
 
     def commit(self) -> None:
-        """Returns once it is committed as this kind of transaction promises. Raises Fault."""
+        """Commit. Returns when the transaction is as durable as its kind requires. Raises Fault."""
         self._check()
         self.over = True
         if not self._mode.writes:
@@ -292,7 +291,7 @@ class PostgresTx(Tx):
         self.collect()
         assert self.committed
         if self._wire.notices.warned is not None:
-            # Committed here, but the wait for the standby that the server promises was cut short.
+            # Committed on the primary, but the server stopped waiting for its synchronous standby.
             raise self._failed(Fault(self._wire.notices.warned, sqlstate="01000", lost=True))
         crash.point("commit.after_commit")
         crash.point("commit.after_sync")

@@ -9,7 +9,8 @@ from standfast.db.contract import Row
 from standfast.db.postgres.connect import connect
 from standfast.db.postgres.driver import pq, psycopg
 from standfast.db.postgres.faults import READ_ONLY, Fault, translated
-from standfast.db.postgres.values import Bound, bind, number, persons_query, rows_of
+from standfast.db.postgres.first_trip import ask
+from standfast.db.postgres.values import bind, number, persons_query
 from standfast.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from standfast.db.postgres.wire import Wire
 
 ROWS_MAX_S = 60
-"""How long a person's query may pin its snapshot: a pinned snapshot keeps dead rows from being reused."""
+"""How long a person's query may pin its snapshot. Meanwhile the server cannot reuse the space of dead rows."""
 ANSWER_S = 10.0
 _LOCAL = (
     "SELECT set_config('search_path', 'standfast, pg_temp', true),"
@@ -50,8 +51,8 @@ WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_back
 ORDER BY xact_start
 LIMIT 1
 """
-# The journal is read up to the oldest transaction number that is still in use, and numbers are the whole
-# cluster's. pg_locks shows the number's owner to every role; times are shown to pg_read_all_stats only.
+# The journal is read up to the oldest transaction number that is still in use. The whole cluster shares these numbers.
+# pg_locks shows the owner of a number to every role; only members of pg_read_all_stats see times.
 _HELD_BACK = b"""
 WITH oldest AS (SELECT CAST(pg_snapshot_xmin(pg_current_snapshot()) AS xid) AS xid)
 SELECT locks.pid AS pid, CAST(NULL AS text) AS gid, CAST(activity.datname AS text) AS database,
@@ -68,12 +69,13 @@ SELECT NULL, prepared.gid, CAST(prepared.database AS text), CAST(prepared.owner 
 FROM oldest JOIN pg_prepared_xacts AS prepared ON prepared.transaction = oldest.xid
 """
 HELD_BACK_S = 10.0
-"""A transaction that is open for longer than this is named."""
+"""How long a transaction must be open to be named."""
 
 
 def held_back(wire: Wire) -> str:
-    """Transactions that have delayed readers of the journal for longer than HELD_BACK_S."""
-    for row in _ask(wire, _HELD_BACK):
+    """A transaction that has delayed readers of the journal for longer than HELD_BACK_S, as a sentence. Empty if none
+    does."""
+    for row in ask(wire, _HELD_BACK, ANSWER_S):
         if row["open_s"] is not None and row["open_s"] < HELD_BACK_S:
             continue
         since = "an unknown time" if row["open_s"] is None else f"{row['open_s']:.0f} s"
@@ -133,12 +135,12 @@ def _refused(error: psycopg.Error, address: Address, *, lost: bool) -> Exception
 
 def facts(wire: Wire) -> Row:
     """Facts about the server and our schema, in one round trip."""
-    return _ask(wire, _FACTS)[0]
+    return ask(wire, _FACTS, ANSWER_S)[0]
 
 
 def in_the_way(wire: Wire) -> str:
-    """The oldest open transaction beside ours, as a sentence; empty if there is none."""
-    found = _ask(wire, _OLDEST)
+    """The oldest open transaction except ours, as a sentence. Empty if there is none."""
+    found = ask(wire, _OLDEST, ANSWER_S)
     if not found:
         return ""
     row = found[0]
@@ -147,13 +149,6 @@ def in_the_way(wire: Wire) -> str:
         f"the oldest open transaction there: {name}, server process {row['pid']}, {row['state']}, "
         f"{row['open_s']:.0f} s; if it hangs, end it: SELECT pg_terminate_backend({row['pid']})"
     )
-
-
-def _ask(wire: Wire, text: bytes) -> list[Row]:
-    taken: list[Row] = []
-    wire.send(text, Bound([], [], []), lambda answer: taken.extend(rows_of(answer)))
-    wire.collect(ANSWER_S)
-    return taken
 
 
 def driver_version() -> str:

@@ -1,8 +1,8 @@
 """Encode parameters for PostgreSQL and decode its rows for Python.
 
-Whole numbers always travel as 64-bit integers, and a NULL with the type its parameter had
-before, so that a statement keeps one signature and one prepared plan. Numbers come back as
-`int` or `float`, never as `Decimal`: the same method returns the same objects on both engines.
+Whole numbers always travel as 64-bit integers, and a NULL with the type its parameter had before, so that a statement
+keeps one signature and one prepared plan. Numbers are decoded as `int` or `float`, never as `Decimal`, so that a method
+returns the same objects on both engines.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TEXT_FORMAT, _BINARY_FORMAT = 0, 1
 
 
 class Query:
-    """One statement with its parameters numbered, and the types they were last seen with."""
+    """One statement with numbered parameters, and the last type of each."""
 
     __slots__ = ("names", "text", "types")
 
@@ -81,7 +81,7 @@ def _place(names: list[str], name: str) -> int:
 
 
 def bind(query: Query, params: Mapping[str, object]) -> Bound:
-    """The parameters a query names, as text or bytes. More may be given than are named."""
+    """The values of the parameters of a query, as text or bytes. `params` may have more values."""
     values: list[bytes | None] = []
     types: list[int] = []
     formats: list[int] = []

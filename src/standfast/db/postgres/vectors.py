@@ -23,11 +23,14 @@ READY = statement(
     " FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector'",
     name="vectors_ready",
 )
-"""One row if pgvector is installed; from then on this transaction finds its type and operators."""
+"""Returns one row if pgvector is installed. Afterwards this transaction finds its type and operators."""
 
 
 def index(address: Address, table: str, dimensions: int) -> tuple[str, int]:
-    """Make the HNSW index of a table's vectors, without stopping writers; its name and the number of vectors."""
+    """Create the HNSW index of a table's vectors without blocking writers.
+
+    Returns its name and the number of vectors.
+    """
     name = f"{table}_hnsw_{dimensions}"
     try:
         connection = connect(address)

@@ -1,13 +1,13 @@
-"""The conversation on one connection: statements are queued, and one flush asks for all answers.
+"""Send and receive on one connection. Statements are queued, and one flush sends them all.
 
 This is libpq's pipeline mode, through `psycopg.pq`. psycopg's own pipeline
 sends each statement at once. This class sends nothing before `collect`, so queued statements cost no extra round trip,
 and we always know whether COMMIT was sent. (Measured on loopback: half the CPU of psycopg's pipeline.)
 
-An exception may hit the thread between a command and our note of it (a signal handler, Ctrl-C,
-`PyThreadState_SetAsyncExc`). So each step first clears `_exact` and sets it again at its end. A connection is
-`reusable` only if the notes are exact and the server has answered that no transaction is open; otherwise the
-pool closes it. Every wait has an end.
+A foreign exception (a signal handler, Ctrl-C, `PyThreadState_SetAsyncExc`) may hit the thread after libpq has sent a
+command and before we have recorded it. So each step clears `_exact` first and sets it at its end. A connection is
+`reusable` only if our record is exact and the server has answered that no transaction is open. Otherwise the pool
+closes it. Every wait has a timeout.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Wire:
         self._exact = True
         """`_under_way` lists what libpq has sent. False while a step changes both."""
         self._owed = False
-        """COMMIT of a read was sent and flushed; the next use of the wire takes its answer."""
+        """COMMIT of a read was sent, and its answer was not received yet. The next use of the wire receives it."""
         self._connection = connection
         self._pg = connection.pgconn
         self._under_way: deque[_Sent] = deque()
@@ -109,7 +109,7 @@ class Wire:
         self._pg.send_query_prepared(name, bound.values, bound.formats)
 
     def end_later(self, text: bytes) -> None:
-        """Send a last statement without waiting for its answer; the next use of the wire takes it."""
+        """Send a last statement without waiting for its answer. The next use of the wire receives it."""
         self._forget_sinks()
         try:
             self.send(text)
@@ -120,13 +120,13 @@ class Wire:
         self._owed = True  # last: after an exception before this line the wire is not reusable
 
     def _catch_up(self) -> None:
-        """Take the answer that was left, before anything is sent: a pooler that sees two transactions
-        under way gives the answers of the second to another client (pgbouncer 1.18 does)."""
+        """Receive the pending answer before anything is sent. A pooler that gets two transactions at once may send the
+        answers of the second to another client (pgbouncer 1.18 does)."""
         self._exact = self._owed = False
         try:
             self._receive(OWED_S)
         except Fault as fault:
-            self.broken = True  # not an error of the caller that uses the wire now
+            self.broken = True  # the caller that uses the wire now did not cause it
             raise Fault(fault.message, lost=True) from None
 
     def _sync(self) -> None:
@@ -138,11 +138,11 @@ class Wire:
     # -- receiving --------------------------------------------------------------------------------
 
     def collect(self, within_s: float) -> None:
-        """One round trip: the answers to everything queued. Raises the first Fault among them,
-        after those before it were taken.
+        """One round trip: receive the answers to everything queued. Raises the first Fault, after the sinks got the
+        answers before it.
 
-        It ends with Sync, not Flush. Only after a Sync does the server count this session as idle and apply its
-        timeout for idle transactions.
+        The trip ends with Sync, not with Flush. Only after a Sync does the server count this session as idle and apply
+        its timeout for idle transactions.
         """
         if not self._under_way:
             return
@@ -213,7 +213,10 @@ class Wire:
         return ready[0][1]
 
     def recover(self, within_s: float) -> None:
-        """After a fault or an exception in the body: roll back, if it is known what was sent."""
+        """Roll back after a fault or an exception in the body.
+
+        If our record is not exact, the wire counts as broken.
+        """
         if self.broken or self.reusable:
             return
         if not self._exact:
@@ -265,19 +268,19 @@ class Notices:
 
     def __init__(self) -> None:
         self.warned: str | None = None
-        """COMMIT did not wait for the standby: the server's own sentence."""
+        """The server's message, if COMMIT did not wait for the standby."""
 
     def take(self, notice: PGresult) -> None:
-        # The server cut its wait for a standby short, and COMMIT will still succeed. Match the name of its C
-        # function, because its messages are translated.
+        # The server cut its wait for a standby short, and COMMIT will still succeed. Compare the name of the C
+        # function, because the server may translate its messages.
         if notice.error_field(pq.DiagnosticField.SOURCE_FUNCTION) == b"SyncRepWaitForLSN":
             words = notice.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"the standby did not answer"
             self.warned = words.decode("utf-8", "replace")
 
 
 def _plan_name(plan: Plan) -> bytes:
-    """Made from the text. A pooler may hand us a session in which another client prepared its plans:
-    a plan found there under this name is this statement, never another one."""
+    """The name of a plan, derived from its text. A pooler may give us a session in which another client prepared plans.
+    A plan with this name is then the same statement, never another one."""
     modules.load("hashlib")
     import hashlib
 

@@ -23,12 +23,12 @@ from standfast.errors import StandfastError
 CHECKPOINT_FRAMES = 1000
 LOG_MAX_BYTES = 64 * 1024 * 1024
 LOG_IDLE_BYTES = 8 * 1024 * 1024
-"""Twice the size that SQLite reuses."""
+"""Twice the size at which the WAL usually stays."""
 CARE_WAIT_S = 1.0
 _CHECKPOINT = f"PRAGMA shrink_memory; PRAGMA application_id={migrate.APPLICATION_ID}; PRAGMA wal_checkpoint"
 _PASSIVE, _TRUNCATE = f"{_CHECKPOINT}(PASSIVE)", f"{_CHECKPOINT}(TRUNCATE)"
-"""A commit that writes page 1 comes first, so that each checkpoint leaves a new change counter. SQLite counts from the
-page that it read last, so the page leaves the cache before."""
+"""Each checkpoint must leave a new change counter. So a commit that writes page 1 comes first. SQLite increments the
+counter of the cached page 1, so the cache is emptied before."""
 
 
 class Checkpoints:
@@ -56,7 +56,10 @@ class Checkpoints:
             self._checkpointed = self._frames
 
     def _run(self, connection: apsw.Connection, text: str) -> None:
-        """The identity check comes first: the WAL's pages would make a valid header of another store's file."""
+        """Check the identity first.
+
+        Otherwise the pages of our WAL would give the file of another store a valid header.
+        """
         self._store.refuse_in_child()
         with suppress(apsw.Error, OSError):  # like SQLite's own passive checkpoint, this leaves the frames in the WAL
             self._store.files.check()
@@ -89,7 +92,7 @@ class Checkpoints:
             return
         try:
             connection = self._store.connect()
-            # Passive first: it blocks no writer and leaves little to do under the lock.
+            # A passive checkpoint first: it blocks no writer, and leaves little work for the lock.
             self._store.files.check()
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             lock = FileLock(self._store.path + ".lock")

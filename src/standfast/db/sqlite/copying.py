@@ -30,7 +30,7 @@ _PUT_META = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UP
 
 
 class Facts(NamedTuple):
-    """The description that a snapshot of a store contains."""
+    """Facts about a store, read from one snapshot."""
 
     store_id: str
     epoch: int
@@ -45,14 +45,14 @@ class Facts(NamedTuple):
 def snapshot(path: str, to: str, progress: Callable[[int, int], object]) -> Facts:
     """Write one consistent snapshot of the database at `path` to the new file `to`, by SQLite's online backup.
 
-    Writers continue meanwhile. `progress` gets the bytes so far and all of them.
+    Writers continue meanwhile. `progress` is called with the bytes written so far and the total.
     """
     with translated(path), closing(opened(path, apsw.SQLITE_OPEN_READONLY)) as source:
         return save(source, to, progress)
 
 
 def save(source: apsw.Connection, to: str, progress: Callable[[int, int], object] = lambda done, total: None) -> Facts:
-    """As `snapshot`, through a connection that is open and not in a transaction."""
+    """The same through an open connection, which must not be in a transaction."""
     with translated(to), closing(apsw.Connection(to)) as target:
         target.execute("PRAGMA synchronous=OFF")  # a temporary file: only the compressed one is synced
         source.execute("BEGIN").fetchall()
@@ -117,7 +117,7 @@ def _hash(connection: apsw.Connection, table: Table) -> str:
 
 
 def sync(path: str) -> None:
-    """Return once the file, which this process does not have open otherwise, is on disk."""
+    """fsync the file. This process must not have it open otherwise."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -151,13 +151,13 @@ def frozen(path: str) -> Iterator[None]:
 
 
 def put_meta(path: str, values: dict[str, str]) -> None:
-    """Set facts of a restored file: `copy_of` says which copy it is, and nothing writes into it then."""
+    """Set rows of `meta` in a restored file. With `copy_of` the store is read only."""
     with translated(path), closing(opened(path, apsw.SQLITE_OPEN_READWRITE)) as connection, connection:
         connection.executemany(_PUT_META, list(values.items()))
 
 
 def meta(path: str) -> dict[str, str]:
-    """The facts of a store that this process does not have open."""
+    """The rows of `meta` of a store that this process does not have open."""
     if not os.path.exists(path):
         raise NotFound(f"there is no store at {path}", "standfast restore --here")
     with translated(path), closing(opened(path, apsw.SQLITE_OPEN_READONLY)) as connection:
@@ -175,8 +175,8 @@ def identified(path: str) -> tuple[str, int, int] | None:
 
 
 def carry_over(path: str, old: str, lacking: str, texts: Iterable[str]) -> int | None:
-    """Run statements on `path` that read the database `old` as `old`; its last sequence number. None if it cannot be
-    read, or `lacking` counts rows that it should have: then nothing was changed."""
+    """Run statements on `path`, with the database `old` attached as `old`. Returns the last sequence number of `old`.
+    Returns None, and changes nothing, if `old` cannot be read or the query `lacking` counts missing rows."""
     try:
         with closing(opened(path, apsw.SQLITE_OPEN_READWRITE)) as connection:
             connection.execute("PRAGMA synchronous=FULL; ATTACH ? AS old", (old,)).fetchall()
@@ -209,7 +209,7 @@ def load(path: str, schema: int, rows: Iterable[tuple[Table, Iterator[Any]]]) ->
             marks = ", ".join("?" * len(table.columns))
             text = f"INSERT INTO {table.name} ({', '.join(table.columns)}) VALUES ({marks})"
             connection.executemany(text, values)
-        # Up to here, a cursor from PostgreSQL continues in the order of its transactions: see `journal.following`.
+        # Up to this row, cursors that come from PostgreSQL continue in transaction order: see `journal.following`.
         connection.execute(
             "INSERT INTO meta SELECT 'settled_seq', trim(? || ',' || max(seq), ',') FROM event HAVING max(seq) > 0",
             (settled,),

@@ -16,8 +16,8 @@ other processes commit meanwhile. A WAL is valid up to its first gap, so one fsy
     checkpoints    from the WAL into the database
     readers        connections for reads
 
-An engine never guesses: after a failed fsync, a replaced file or a damaged page it refuses further work,
-and the store opens a new one. Before a fork it closes, because SQLite's account of its locks is wrong in the child.
+After a failed fsync, a replaced file or a damaged page, an engine refuses further work, and the store opens a new
+engine. Before a fork it closes, because SQLite's account of its locks is wrong in the child.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class SqliteEngine(Engine):
         return True
 
     def close_later(self) -> None:
-        """No handle is left: refuse further work now, and close when the writer thread has time."""
+        """For an engine without handles: refuse further work now, and close when the writer thread is free."""
         self.dead = self.dead or closed()
         with suppress(StandfastError):
             self._writer.put(Call(lambda: self._commits.close(DEADLINE_S, None)))

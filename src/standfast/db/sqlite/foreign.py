@@ -1,6 +1,6 @@
 """SQLite databases of other programs, opened read only.
 
-apsw opens them, so that one process never has two SQLite libraries. The flag and a pragma both forbid writing. The
+apsw opens them, because one process must not use two SQLite libraries. The flag and a pragma both forbid writing. The
 caller names the tables, because such a file may hold credentials.
 """
 
@@ -39,14 +39,15 @@ class ForeignDatabase:
             yield dict(zip(names, row, strict=True))
 
     def has(self, table: str) -> bool:
-        """Whether there is such an ordinary table. A query or a module computes the rows of a view or virtual table."""
+        """Whether there is an ordinary table of this name. Views and virtual tables do not count, because a query or a
+        module computes their rows."""
         known = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND rootpage > 0 AND name = ?"
         return any(self.rows(known, (table,)))
 
 
 @contextmanager
 def opened(path: str, *, within_s: float | None = None) -> Iterator[ForeignDatabase]:
-    """Raises InvalidInput where it is no database, cannot be read, or takes longer than `within_s`."""
+    """Raises InvalidInput if it is not a database, cannot be read, or takes longer than `within_s` to read."""
     import apsw
 
     try:

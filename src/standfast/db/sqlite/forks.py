@@ -1,8 +1,7 @@
-"""The number of forks between this process and the first one. It shows whether a transaction was inherited.
+"""The number of forks between this process and the first one. It shows whether a forked child inherited a transaction.
 
-A forked child has no writer thread, and SQLite's account of its locks is wrong there. Every transaction
-remembers the count at its begin. In a child the count differs, so its statements are refused before SQLite
-is called.
+A forked child has no writer thread, and SQLite's account of its locks is wrong there. Every transaction stores the
+count when it begins. In a child the count differs, so its statements are refused before SQLite is called.
 """
 
 from __future__ import annotations

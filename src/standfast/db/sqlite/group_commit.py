@@ -94,7 +94,8 @@ class GroupCommit:
         self._close_after_alarm()
 
     def _explain(self, served: list[Body]) -> None:
-        """A body that reads pages of another store may fail in any way. Its caller gets the identity alarm instead."""
+        """If the files were replaced, a body reads pages of another store and may fail in any way. Then its caller gets
+        the error of the identity check instead."""
         with suppress(OSError):
             try:
                 self._store.files.check()
@@ -301,7 +302,7 @@ class GroupCommit:
     # -- the end ----------------------------------------------------------------------------------
 
     def translated(self, error: BaseException) -> BaseException:
-        """Our error for an error of SQLite. After some of them, this store is not used any more."""
+        """Our error for an error of SQLite. Sets `dead` if the connection cannot be used any more."""
         if isinstance(error, CommitUnknown):  # the WAL index has lost its name: nothing was written
             self.dead = self.dead or self._rescued(error)
         if not isinstance(error, apsw.Error):
@@ -321,7 +322,7 @@ class GroupCommit:
         self.dead = self.dead or lost
 
     def _close_after_alarm(self) -> None:
-        """Processes that found the files replaced cannot open the store before this one closes them."""
+        """Close after an alarm: other processes cannot open the store before this one closes the replaced files."""
         if isinstance(self.dead, CommitUnknown):
             self.close(0.0, None)
 
@@ -341,7 +342,7 @@ class GroupCommit:
             self.writer.stop()
 
     def _rescued(self, alarm: CommitUnknown) -> CommitUnknown:
-        """The alarm of removed files names the copy that was saved from them."""
+        """Add the copy that was saved from removed files to the hint of the error."""
         copy = self._rescue()
         if copy:
             alarm.hint = f"the store is saved in the copy {copy}: standfast restore --here"

@@ -1,7 +1,7 @@
 """SQLite's own check of a file, in a child process: `python -P -m standfast.db.sqlite.integrity PATH full|quick`.
 
-The check reads every page and may take minutes, longer than a read of ours may pin its snapshot. A process that
-has the file open may not open it a second time: closing that descriptor would drop its locks. A child may.
+The check reads every page and may take minutes. Our own reads may pin a snapshot for 5 s only. A process that has the
+file open may not open it a second time: closing that descriptor would drop its locks. A child may.
 
 The quick check reads every page, also those that no table uses. The full check then compares the indexes of each
 table with its rows, one table after the other: SQLite reports no progress within one check of the whole file.

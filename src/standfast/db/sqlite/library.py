@@ -1,8 +1,8 @@
-"""The SQLite library that apsw carries, and whether it may be trusted with a store.
+"""The SQLite library that apsw includes, and whether it is safe for a store.
 
-Two bugs of older libraries lose committed rows: the WAL-reset race (fixed in 3.51.3 and
-3.50.7) and frames without checksums after a savepoint rollback (fixed in 3.50.2). Check the library that is linked at
-run time. It may differ from the one that was installed.
+Two bugs of older libraries lose committed rows: the WAL-reset race (fixed in 3.51.3 and 3.50.7) and frames without
+checksums after a savepoint rollback (fixed in 3.50.2). `check` looks at the library that is linked at run time, which
+may differ from the installed one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SCHEMA_DAMAGED = ("no such table", "no such column", "has no column named")
 
 
 def translated(error: apsw.Error, path: str) -> StorageError:
-    """Our error for an error of the library. RETRYABLE ones are handled before they get here."""
+    """Our error for an error of the library. Callers handle RETRYABLE errors before."""
     from standfast.errors import Busy, Corrupt, schema_damaged
 
     match error:

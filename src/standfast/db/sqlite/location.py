@@ -1,4 +1,4 @@
-"""Where a database file may be, and making its directory private.
+"""Check whether a database file may be at a path, and make its directory private.
 
 A write-ahead log needs shared memory and working locks. Network file systems have neither, and a file-sync program
 replaces files of a running process. Both lose data without an error, so both are refused unless the caller allows
@@ -60,7 +60,8 @@ _SYNCED_MARK = (".stfolder", ".dropbox", ".dropbox.cache", ".sync", ".owncloudsy
 
 
 RESTORED = ".restored"
-"""A restored database that takes the place of the one that is moved aside: see `move_aside.swap`."""
+"""Suffix of a restored database before it takes the place of the database that is moved aside: see `move_aside.swap`.
+"""
 
 
 def is_empty(path: str) -> bool:
@@ -84,7 +85,7 @@ def complete_restore(path: str) -> None:
 def prepare(path: str, *, allow_unsafe: bool = False) -> str:
     """Make the directory of `path` (0700) and return the real path of the file in it.
 
-    Raises UnsafeStorage for a place that loses data, StorageError where nothing can be made.
+    Raises UnsafeStorage for a place that loses data, and StorageError if the directory cannot be created.
     """
     directory = os.path.dirname(os.path.abspath(path))
     try:
@@ -155,7 +156,7 @@ def _is_synced_name(name: str) -> bool:
 
 
 def file_system(directory: str) -> str:
-    """The type of the file system that holds `directory`: "ext4"; "" where the system does not tell."""
+    """The type of the file system that holds `directory`: "ext4"; "" if the system does not show it."""
     if sys.platform != "linux":
         return ""
     try:

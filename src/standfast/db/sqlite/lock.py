@@ -16,7 +16,8 @@ from contextlib import suppress
 from standfast.errors import Busy, StorageError
 
 TRIES = 5
-"""Tries before the writer thread queues: processes hold the lock for about 50 µs. More tries would starve waiters."""
+"""Tries before the writer thread waits in the kernel. Processes hold the lock for about 50 µs. More tries would starve
+waiting processes."""
 _POLL_S = 0.001
 ALARM = 0xFFFFFFFF
 _NOTE = struct.Struct(">III")
@@ -41,7 +42,7 @@ class FileLock:
         return True
 
     def wait(self) -> None:
-        """Take the lock, however long that takes. For the writer thread alone."""
+        """Wait for the lock without a deadline. Only the writer thread calls it."""
         for _ in range(TRIES):
             if self.take():
                 return
@@ -67,19 +68,20 @@ class FileLock:
         return noted(self._fd)
 
     def note(self, changes: int, salt: int, base: int) -> None:
-        """Write the change counter now, the salt of the WAL, and the change counter when that WAL began. For the lock's
-        holder. On a full disk nothing is noted. Then each process knows only what it saw.
+        """Write the present change counter, the salt of the WAL, and the change counter when that WAL began. The caller
+        holds the lock. On a full disk nothing is written, and each process compares only with its own last check.
         """
         with suppress(OSError):
             os.pwrite(self._fd, _NOTE.pack(changes, salt, base), 0)
 
     def note_alarm(self) -> None:
-        """No database has so high a change counter: every process that compares it gets the alarm."""
+        """Write a change counter that no database reaches, so that the identity check of every process fails."""
         with suppress(OSError):
             os.pwrite(self._fd, ALARM.to_bytes(4, "big"), 0)
 
     def close(self) -> None:
-        """Also in a forked child: an inherited descriptor would keep the parent's lock after its death."""
+        """A forked child calls it too: an inherited descriptor would keep the parent's lock after the parent's
+        death."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)

@@ -20,8 +20,8 @@ from standfast.ids import new_id
 
 APPLICATION_ID = 0x53544644
 GUARD = "only_standfast_writes_here"
-"""A function that only our connections define. The triggers call it, so that any other program's
-write fails with "no such function: only_standfast_writes_here" and nothing is changed."""
+"""A function that only our connections define. The triggers call it, so that any other program's write fails with "no
+such function: only_standfast_writes_here" and changes nothing."""
 
 
 def version(connection: apsw.Connection) -> int:
@@ -104,7 +104,7 @@ def define_guard(connection: apsw.Connection) -> None:
 
 
 def _pass(*_: object) -> None:
-    """The guard lets our own connections through."""
+    """The guard function of our own connections: it does nothing, so their writes pass."""
 
 
 def protect(connection: apsw.Connection, migrations: Sequence[Migration] = MIGRATIONS) -> int:

@@ -1,7 +1,7 @@
-"""Move a store's files aside, so that the next open finds no store. First the WAL is written into the database, under
-the lock that all writers take. Then the database is moved first, so a killed move never leaves a database without its
-WAL. A process that
-has the store open keeps its descriptors, finds that they have another name, and reports the store missing.
+"""Move a store's files aside, so that the next open finds no store. Under the lock that all writers take, the WAL is
+written into the database. Then the database is moved before its side files, so that a killed move never leaves a
+database without its WAL. A process that has the store open keeps its descriptors, finds that they have another name,
+and reports the store missing.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def move_aside(path: str, directory: str, more: list[str]) -> None:
 def swap(path: str, incoming: str, aside: str, before: Callable[[], object], *, sound: bool = True) -> None:
     """Put the database `incoming` in the place of the one at `path`, which moves into the new directory `aside`.
 
-    `before` is called when no process writes into the old one any more. Then `incoming` is renamed to `path.restored`:
-    from then on a process that finds no database at `path` gives it its name. Raises Busy if a writer keeps the lock.
-    A damaged file is moved as it is, with its log.
+    `before` is called when no process writes into the old one any more. Then `incoming` is renamed to `path.restored`.
+    From now on, a process that finds no database at `path` renames it to `path`. Raises Busy if a writer keeps the
+    lock. A damaged file is moved as it is, with its log.
     """
     lock = FileLock(path + ".lock")
     try:
@@ -90,8 +90,8 @@ def _move(path: str, aside: str) -> None:
 
 
 def _empty_log(path: str) -> None:
-    """Bring the log into the database. Raises Busy if a reader keeps it for LOCK_WAIT_S: its rows would be lost if this
-    process were killed between moving the log and moving the database."""
+    """Checkpoint the WAL into the database. Raises Busy if a reader keeps it for LOCK_WAIT_S: its rows would be lost if
+    this process were killed between moving the log and moving the database."""
     if not os.path.exists(path):
         return
     end = time.monotonic() + LOCK_WAIT_S

@@ -1,4 +1,4 @@
-"""A notification file beside the database: touched after each commit, watched by waiting processes.
+"""A notification file beside the database. Each commit touches it, and waiting processes watch it.
 
 The file has one byte. On Linux a notification reads the byte, which causes no write to disk, and a waiter sleeps in
 inotify. On other systems a notification rewrites the byte, and a waiter polls the file's time. It is only a hint: a

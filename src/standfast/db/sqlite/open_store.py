@@ -1,4 +1,4 @@
-"""The open files of a store: the database with its connection, our locks, the WAL, and the notification file.
+"""The open files of a store: the database with its connection, the WAL with our locks, and the notification file.
 
 Opening runs under the lock between processes:
 

@@ -33,7 +33,7 @@ class Operation:
         self.result: Any = None
         self.error: BaseException | None = None
         self.begun = False
-        """Set by the thread while it serves this operation, which cannot be withdrawn then."""
+        """Set by the thread while it serves this operation. It cannot be withdrawn meanwhile."""
         self.gone = False
         """Set by the caller that no longer needs this operation."""
         self._answered = answered = threading.Lock()
@@ -73,7 +73,7 @@ class Body(Operation):
         """The last journal row that it inserted."""
 
     def run(self, cursor: apsw.Cursor) -> None:
-        """If the function raises a refusal before it writes, that is its answer, and nothing is rolled back."""
+        """If the function raises a refusal before it writes, the refusal is its result, and nothing is rolled back."""
         tx, before = SqliteTx(cursor, self.caller), cursor.connection.total_changes()
         try:
             self.result = self.function(tx)
@@ -144,7 +144,7 @@ class Hold(Operation):
 
     @contextmanager
     def statement(self) -> Iterator[None]:
-        """Around each statement: the thread never ends the transaction in the middle of one."""
+        """Enclose each statement, so that the writer thread never ends the transaction while a statement runs."""
         self.refuse_in_child()
         with self._mutex:
             self._refuse_ended()

@@ -1,8 +1,8 @@
 """Readers: a few connections that cannot write, each lent to one caller at a time.
 
-A read sees one snapshot and never waits for a writer. But a snapshot pins the log: while it
-is open, the WAL grows and every write costs more. So SQLite enforces an age limit for each read, and a connection is
-lent for one body only.
+A read sees one snapshot and never waits for a writer. But a snapshot pins the log: while it is open, the WAL grows and
+every write costs more. So a progress handler ends each read that is too old, and a connection is lent for one body
+only.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Closed(Exception):
 
 
 class Loan:
-    """A connection in use. A connection without a holder, because its thread was interrupted, does not count."""
+    """A connection in use. If its thread was interrupted and lost it, it is garbage and does not count."""
 
     __slots__ = ("__weakref__",)
 
@@ -133,7 +133,7 @@ _PRAGMAS = frozenset(
 
 
 def reads_only(action: int, first: str | None, second: str | None, *_: str | None) -> int:
-    """Whether a part of a person's query may run. SQLite asks while it prepares the query."""
+    """Whether an action of a person's query is allowed. SQLite calls it while it prepares the query."""
     reading = action in _READING and (action != apsw.SQLITE_PRAGMA or first in _PRAGMAS)
     return apsw.SQLITE_OK if reading else apsw.SQLITE_DENY
 
@@ -141,7 +141,7 @@ def reads_only(action: int, first: str | None, second: str | None, *_: str | Non
 def stream(
     connection: apsw.Connection, text: str, params: dict[str, object] | None, give_back: Callable[[], None]
 ) -> Iterator[Row]:
-    """Stream the rows of a person's query. Everything but reading is refused, and the error names it."""
+    """Stream the rows of a person's query. A statement that does more than read is refused."""
     try:
         connection.execute("PRAGMA query_only=1").fetchall()
         connection.authorizer = reads_only

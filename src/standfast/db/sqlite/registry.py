@@ -18,7 +18,8 @@ _registry_lock = threading.RLock()
 
 
 _parents: list[SqliteEngine] = []
-"""Engines that could not be closed: a forked child that collected one would close the parent's files."""
+"""Engines that could not be closed. They are kept, because garbage collection in a forked child would close the
+parent's files."""
 _forked: set[str] = set()
 """Files that were in use when this process was forked. It must not open them."""
 

@@ -104,7 +104,7 @@ UNFIT = (UnicodeError, OverflowError)
 
 
 def refused(params: Mapping[str, object], error: Exception) -> StandfastError:
-    """SQLite refused one of the parameters, or could not read a stored value. The message names it."""
+    """The error for a parameter that SQLite refused, or a stored value that it could not read."""
     if isinstance(error, UnicodeDecodeError):
         return Corrupt("a text in the store is not text any more: its bytes have changed", "standfast doctor")
     for name, value in params.items():

@@ -10,22 +10,22 @@ cancel), over the same bytes: the shared range of the database and the first byt
 opens the store compares them. If another process has one of the three files open and not the others, a file was
 removed or replaced under that process: two WAL indexes for one WAL would damage the store.
 
-*Identity check.* After the fsync of a group commit, the files we wrote to must be the files at their names.
-`readlink` of our own descriptors shows this; a `stat` of the WAL would make the next fsync half as expensive again
-on current kernels. The contents are compared too, because a file that is truncated or overwritten in place keeps
-its name: the header of the database through our descriptor, and the WAL against the WAL index. Each page of the
-database must be in one of the two files. Before a commit only the name of the WAL index is compared: another program
-that found no index may have truncated the WAL.
+*Identity check.* After the fsync of a group commit, the files we wrote to must be the files at their names. `readlink`
+of our own descriptors shows this; a `stat` of the WAL would make the next fsync 1.5 times as slow on current kernels.
+The contents are compared too, because a file that is truncated or overwritten in place keeps its name: the header of
+the database through our descriptor, and the WAL against the WAL index. Each page of the database must be in one of the
+two files. Before a commit only the name of the WAL index is compared: another program that found no index may have
+truncated the WAL.
 
 *Checkpoints.* The writer thread checkpoints, under the lock between processes and after an identity check. It notes the
-change counter that the checkpoint left in the `.lock` file. So a process that did not see the checkpoint still knows
-that an older copy of the database is not the store's.
+change counter that the checkpoint left in the `.lock` file. So a process that did not see the checkpoint still detects
+an older copy of the database.
 
 *The WAL at open.* SQLite applies any WAL that it finds beside a database. If the database alone was replaced, the pages
 of both would be mixed. So the `.lock` file also has the salt of the WAL, and the change counter when that WAL began. A
-database with a lower one is not opened with that WAL.
+database with a lower change counter is not opened with that WAL.
 
-Nothing here opens and closes the database file while SQLite has it open.
+This module never opens and closes the database file while SQLite has it open.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Probe:
         self.shared = False
         """Whether another engine has the store open."""
         self._found = [self.database]
-        """Kept open as long as the engine: closing a `-shm` would drop the locks that SQLite holds on it."""
+        """Kept open as long as the store, because closing a `-shm` would drop the locks that SQLite holds on it."""
         if not _LINUX:
             return
         marked = [_is_marked(self.database.fd)]
@@ -193,7 +193,7 @@ class Files:
         self._place = _place(self._directory)
         checkpoint, header = _read_index(self._shm.fd)[3:], Header.read(self._database)
         self._seen = header, os.lseek(self._database, 0, os.SEEK_END), checkpoint
-        """The values that the last check read. One object, because the care thread checks too."""
+        """The values of the last check. One object, because the thread that truncates the WAL checks too."""
         if probe.shared and self.changes < lock.changes():
             raise Replaced([path])
         if not probe.shared:  # the file may have been restored while no process used it
@@ -255,8 +255,8 @@ class Files:
     def _check_contents(self) -> None:
         """Check that directory, database, WAL and WAL index agree with each other and with the last check.
 
-        The header changes when any process checkpoints; a checkpoint after VACUUM makes the file smaller. A header that
-        is wrong stays wrong, so the alarm comes at once: a checkpoint could put a valid header back meanwhile.
+        The header changes when any process checkpoints; a checkpoint after VACUUM makes the file smaller. A wrong
+        header raises the alarm without a second look, because a checkpoint could write a valid header meanwhile.
         """
         self._check_directory()
         whole = False
@@ -289,13 +289,17 @@ class Files:
         return (salt, end, goal) != last or goal != end
 
     def note_checkpoint(self) -> None:
-        """After a checkpoint, under the lock: every engine compares the database with what it left."""
+        """After a checkpoint, under the lock: note the change counter, with which every engine compares the
+        database."""
         if _LINUX:
             self._check_contents()
             self._note()
 
     def _note(self, *, restored: bool = False) -> None:
-        """Note the change counter and the WAL. `restored`: both files may be others than at the last note."""
+        """Note the change counter and the WAL.
+
+        With `restored`, both files may have been replaced since the last note.
+        """
         changes, salt, base = self._lock.noted()
         now = int.from_bytes(_read_index(self._shm.fd)[3][:4], "big")
         if now != salt:  # this WAL began after the last note

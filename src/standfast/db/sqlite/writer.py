@@ -2,9 +2,8 @@
 
     callers ──▶ deque ──▶ writer thread: file lock ▸ take operations ▸ BEGIN … COMMIT ▸ unlock ▸ fsync ▸ answer
 
-A caller appends an operation and waits on that operation's lock. It touches nothing else, so an exception
-that hits it at any bytecode (a signal handler, an asynchronous exception, Ctrl-C) cannot reach another
-caller (RULES §15).
+A caller appends an operation and waits on that operation's lock. It shares nothing else, so an exception that hits it
+at any bytecode (a signal handler, an asynchronous exception, Ctrl-C) cannot affect another caller.
 
 The thread takes the file lock first and operations second. An operation that is still in the deque can be withdrawn
 with one `deque.remove`: by a deadline, by Ctrl-C, by an exception, by a cancelled task. `deque.popleft` and
@@ -28,7 +27,7 @@ from standfast.db.sqlite.operations import Body, Call, Hold, Operation
 from standfast.errors import CommitUnknown, StorageError
 
 DELAY_FROM = 16
-"""If this many callers shared the last commit, the next commit waits for them to return."""
+"""If this many callers shared the last commit, the next commit waits up to DELAY_MAX_S for their next writes."""
 DELAY_MAX_S = 0.001
 _DELAY_STEP_S = 0.0001
 _BEGUN_STEP_S = 0.1
@@ -38,7 +37,10 @@ _get_ident = threading.get_ident
 
 
 class Work(Protocol):
-    """The calls that the thread makes to run operations. The engine implements them. The thread holds the file lock."""
+    """The calls that the thread makes to run operations.
+
+    `GroupCommit` implements them. The thread holds the file lock.
+    """
 
     dead: BaseException | None
 
@@ -103,7 +105,7 @@ class Writer:
             raise self._work.dead
 
     def withdraw(self, operation: Operation) -> bool:
-        """True if it had not begun. It then never begins."""
+        """Remove an operation from the queue. True if it had not begun; then it never begins."""
         try:
             self._waiting.remove(operation)
         except ValueError:
@@ -111,7 +113,7 @@ class Writer:
         return True
 
     def join(self) -> None:
-        """After `stop`: wait for the thread's end, so that a fork or the exit of the process finds one thread less."""
+        """After `stop`: wait for the thread's end, so that it does not run during a fork or the exit of the process."""
         if self._thread is not None:
             self._thread.join(_JOIN_S)
 
@@ -120,14 +122,14 @@ class Writer:
         return len(self._waiting)
 
     def _await_begun(self, operation: Operation, timeout_s: float) -> None:
-        """Past the deadline: withdraw it, or wait for the end of what has begun."""
+        """After the deadline: withdraw the operation, or wait for its end if it has begun."""
         while not self.withdraw(operation):
             if self._answered_soon(operation):
                 return
         raise busy(self._lock.path, timeout_s)
 
     def _leave(self, operation: Operation) -> None:
-        """An exception hit the caller: withdraw the operation, or wait for its end so that the store is settled."""
+        """After an exception in the caller: withdraw the operation. If it has begun, wait for its end."""
         operation.gone = True
         if self.withdraw(operation):
             return
@@ -251,7 +253,7 @@ class Writer:
                 self.put_back([operation])
 
     def _await_sharers(self) -> None:
-        """The commit delay: most callers that shared the last commit come straight back, so wait for them."""
+        """The commit delay: most callers that shared the last commit write again immediately, so wait for them."""
         if self._shared < DELAY_FROM or len(self._waiting) >= self._shared:
             return
         end = time.monotonic() + DELAY_MAX_S
