@@ -572,9 +572,9 @@ class AsyncDeciding:
     resumed: bool
     outcome: object
     async def done(self, outcome: object = ...) -> Decision:
-        """Close it before the block ends, or without one."""
+        """Close it now, before the block ends or without a block."""
     async def fail(self, why: object = ...) -> Decision:
-        """Close it as failed: what was planned was not done, or did not work."""
+        """Close it as failed: the plan was not carried out, or did not work."""
     @property
     def id(self) -> str: ...
     @property
@@ -638,11 +638,11 @@ class AsyncAgents:
 @type_check_only
 class AsyncApprovals:
     async def deny(self, approval: str, *, approver: str, rationale: str | None = ..., method: str = ...) -> Approval:
-        """Say no. First answer wins; the errors are those of `grant`."""
+        """Deny a request. The first answer wins; the errors are those of `grant`."""
     async def get(self, approval: str) -> Approval:
-        """The approval and its state. An answer that is read here is on disk. Raises NotFound."""
+        """The approval and its state. If it has an answer, that is on disk. Raises NotFound."""
     async def grant(self, approval: str, *, approver: str, rationale: str | None = ..., method: str = ...) -> Approval:
-        """Say yes. First answer wins. `method` says how the answer was obtained."""
+        """Grant a request. The first answer wins. `method` says how the answer was obtained."""
     async def list(
         self,
         *,
@@ -653,22 +653,22 @@ class AsyncApprovals:
         after: str | None = ...,
         limit: int = ...,
     ) -> builtins.list[Approval]:
-        """The newest first; of one state, or of one session (id or key). `after` is the last id of a page."""
+        """List approvals, the newest first. `session` is an id or a key; `after` is the last id of a page."""
     async def pose(self, approval: str) -> Question:
-        """The question for a person about to answer it, while it can be answered."""
+        """The question for a person who is about to answer it."""
     async def question(self, approval: str) -> Question:
         """Show the question of one APPROVAL, as `standfast approve` does."""
     async def request(
         self, effect: str, *, why: str | None = ..., gate: str | None = ..., for_: Duration = ..., again: bool = ...
     ) -> Approval:
-        """Ask a person to approve a planned EFFECT (id, its end, or key). The same request again changes nothing."""
+        """Ask a person to approve a planned EFFECT (id, its end, or key). Repeating a request changes nothing."""
     async def wait(self, approval: str, timeout: Duration | None = ...) -> Approval:
-        """Wait for a person's answer: exit 0 after a yes, 5 after a no, an expiry or the timeout."""
+        """Wait for a person's answer. Exit 0: granted. Exit 5: denied, expired, or the timeout has passed."""
 
 @type_check_only
 class AsyncGates:
     async def add(self, pattern: str, *, need: str = ..., why: str | None = ..., scope: str | None = ...) -> Gate:
-        """Let commands or tools that match PATTERN (a glob: quote it) pass only with what they need."""
+        """Stop commands and tools that match PATTERN (a glob: quote it) until they have what the gate needs."""
     async def add_preset(
         self, preset: str, *, need: str = ..., why: str | None = ..., scope: str | None = ...
     ) -> builtins.list[Gate]:
@@ -676,21 +676,21 @@ class AsyncGates:
     async def check(
         self, command: str | Sequence[str], *, tool: str | None = ..., scope: str | None = ...
     ) -> builtins.list[Gate]:
-        """List the gates that a COMMAND line meets: exit 0 for none, 5 needs a yes, 4 needs to be an effect."""
+        """List the gates that match a COMMAND line: exit 0 for none, 5 needs approval, 4 must be an effect."""
     async def list(
         self, *, scope: str | None = ..., everywhere: bool = ..., after: Id | None = ..., limit: int = ...
     ) -> builtins.list[Gate]:
-        """List the gates that hold here: those of this scope, and those that hold everywhere; also paused ones."""
+        """List the gates that apply here, paused ones included: those of this scope and those of every scope."""
     async def mirror(self) -> bool:
-        """Bring `gates.json` up to the store. True if it was not. Raises StorageError if it cannot be written."""
+        """Write `gates.json` if it differs from the store, and return whether it did. Raises StorageError."""
     async def mirror_after(self) -> None:
-        """Bring `gates.json` up to the store: now, or after the transaction that this resource is in."""
+        """Write `gates.json` now, or after the commit of the transaction that this resource is in."""
     async def pause(self, gate: str, *, for_: Duration, why: str, scope: str | None = ...) -> Gate:
-        """Let what a GATE would stop pass for a while: its pattern or id. For people: refused to agents."""
+        """Pause a GATE, given by its pattern or id: it stops nothing for a while. Refused to agents."""
     async def remove(self, gate: str, *, scope: str | None = ...) -> Gate:
-        """Remove a GATE: its pattern in this scope, its id, or the end of it. For people: refused to agents."""
+        """Remove a GATE, given by its pattern in this scope, its id, or the end of its id. Refused to agents."""
     async def resume(self, gate: str, *, scope: str | None = ...) -> Gate:
-        """End the pause of a GATE: its pattern or id. A gate that is not paused stays as it is. Raises NotFound."""
+        """End the pause of a GATE, given by its pattern or id. Does nothing if it is not paused. Raises NotFound."""
 
 @type_check_only
 class AsyncSessions:
@@ -844,19 +844,19 @@ class AsyncEffects:
     ) -> Effect:
         """Record that TOOL is about to be used with INTENT: act only if the answer's state is "dispatched"."""
     async def compensate(self, effect: str, how: Callable[..., Any] | Declared[Any]) -> Effect:
-        """Reverse what was done, once: `how` is the declared effect, or a function of its result."""
+        """Reverse an acknowledged effect, once. `how` is the declared effect, or a function of its result."""
     async def dispatch(self, effect: str, *, for_: Duration | None = ..., holder: str | None = ...) -> Effect:
-        """Send a planned effect, or one that was not applied: act on the answer."""
+        """Record the next attempt of an effect that is planned or failed, then act."""
     async def done(
         self, effect: str, result: serial.Json = ..., *, attempt: int | None = ..., external_ref: str | None = ...
     ) -> Effect:
         """Record the RESULT (JSON, or text; - is stdin) of an EFFECT that you began: id, its end, or key."""
     async def fail(self, effect: str, why: str = ..., *, attempt: int | None = ...) -> Effect:
-        """Record that nothing was sent, and WHY: the next call acts. If you do not know, leave it in doubt."""
+        """Record that nothing was sent, and WHY. The next call sends it. If you do not know, leave it in doubt."""
     async def get(self, effect: str) -> Effect:
         """One effect by id, key, or the end of its id. Raises NotFound."""
     async def in_doubt(self, *, everywhere: bool = ..., limit: int = ...) -> Many:
-        """Effects that were sent and that no live process runs: each needs a probe, the same key again, or a person."""
+        """List effects in doubt: they were sent, their outcome is unknown, and no live process runs them."""
     async def list(
         self,
         *,
@@ -872,13 +872,13 @@ class AsyncEffects:
     async def may_replay(self, effect: str) -> Verdict:
         """Show one EFFECT: its intent, its state, its history, and what the next call would do."""
     async def plan(self, tool: str, intent: serial.Json = ..., **options: Any) -> Effect:
-        """Record the intent, and stop before sending it."""
+        """Record the intent and stop before it is sent. The options are those of `begin`."""
     async def resolve(
         self, effect: str, answer: str, *, evidence: str, result: serial.Json = ..., attempt: int | None = ...
     ) -> Effect:
         """Settle an EFFECT in doubt after you looked at the outside system: "applied" or "not_applied"."""
     async def supersede(self, effect: str, *, by: str | None = ..., reason: str | None = ...) -> Effect:
-        """Say that what was planned will not be sent; `by` is the effect that takes its place."""
+        """Record that a planned effect will not be sent. `by` is the effect that takes its place."""
 
 @type_check_only
 class AsyncTasks:
@@ -1322,7 +1322,7 @@ class AsyncWebhooks:
     ) -> WebhookEvent:
         """Record that handling an event failed. It is retried later; after the last attempt it is a dead letter."""
     async def get(self, which: standfast.ledger.webhooks.claims.Which) -> WebhookEvent:
-        """By id, the end of an id, or `source/event id`. Raises NotFound."""
+        """One event by its id, the end of its id, or `source/event id`. Raises NotFound."""
     async def handle(self, source: str, fn: Do, *, kind: str | None = ..., limit: int = ...) -> Handled:
         """Call `fn(event)` for every event of `source` that is ready, one after another, until none is left."""
     async def list(
@@ -1347,7 +1347,7 @@ class AsyncWebhooks:
         attempts_max: int = ...,
         do: Do | None = ...,
     ) -> WebhookEvent:
-        """Record one delivery. The event is known by `source` and `event_id`: the first delivery counts,"""
+        """Record one delivery. `source` and `event_id` identify the event. Later deliveries get the `state` and the"""
     async def renew(
         self, which: standfast.ledger.webhooks.claims.Which, *, for_: Duration | None = ...
     ) -> WebhookEvent:
@@ -1355,7 +1355,7 @@ class AsyncWebhooks:
     async def resolve(
         self, which: standfast.ledger.webhooks.claims.Which, *, note: str, result: serial.Json = ...
     ) -> WebhookEvent:
-        """Settle a dead letter that a person handled in another way: it is done."""
+        """Mark a dead letter as done, because a person handled the event in another way."""
     async def retry(self, which: standfast.ledger.webhooks.claims.Which, *, note: str | None = ...) -> WebhookEvent:
         """Make an event ready now. A dead letter gets all its attempts again."""
     async def show(self, which: standfast.ledger.webhooks.claims.Which) -> standfast.ledger.webhooks.models.Shown:
@@ -1364,7 +1364,7 @@ class AsyncWebhooks:
 @type_check_only
 class AsyncCredits:
     async def balance(self, account: str, *, unit: str = ..., at: Time | None = ...) -> Balance:
-        """What the account has; with `at`, counting what had happened by then. Unknown accounts have nothing."""
+        """The balance of an account; with `at`, of the entries that had happened by then. An unknown account has 0."""
     async def balances(
         self,
         account: str | None = ...,
@@ -1395,7 +1395,7 @@ class AsyncCredits:
     async def refund(
         self, of: str, *, amount: int | None = ..., reason: str | None = ..., occurred: Time | None = ...
     ) -> CreditEntry:
-        """Reverse the entry with this key, once: a spend is paid back, a grant is taken back."""
+        """Reverse the entry with this key, once: pay a spend back, or take a grant back."""
     async def spend(
         self,
         account: str,
@@ -1412,23 +1412,23 @@ class AsyncCredits:
 @type_check_only
 class AsyncBudgets:
     async def get(self, name: str) -> Budget:
-        """The budget of this name, as it is now. Raises NotFound."""
+        """The budget of this name. Raises NotFound."""
     async def give_up(self, which: str | Hold, *, note: str | None = ...) -> Hold:
-        """Say that the outcome of the call is unknown: the hold is in doubt at once."""
+        """Record that the outcome of the call is unknown. The hold is in doubt at once."""
     async def hold(self, which: str) -> Hold:
-        """One hold by its id, the end of its id, or its key: then the newest. Raises NotFound."""
+        """One hold by its id, the end of its id, or its key (the newest with it). Raises NotFound."""
     async def hold_for(self, asked: Asked, *, known: bool = ...) -> Hold:
         """Reserve for a session. With `known`, the subject must have a budget."""
     async def holds(
         self, name: str | None = ..., *, ended: bool = ..., after: str | None = ..., limit: int = ...
     ) -> HoldList:
-        """List who holds what, the oldest first; of NAME, or of all budgets."""
+        """List holds, the oldest first: those of the budget NAME, or all."""
     async def list(self, *, after: str = ..., limit: int = ...) -> BudgetList:
         """List the budgets by name, with the amounts spent, held and left."""
     async def release(self, which: str | Hold, *, note: str | None = ...) -> Hold:
         """Give a whole hold back: the call was not made, and nothing was used."""
     async def remove(self, name: str) -> Budget:
-        """Remove the limit of NAME. Its holds stay, and the budgets around it still count."""
+        """Remove the limit of NAME. Its holds stay, and they still count in the budgets around it."""
     async def report(self, name: str) -> BudgetReport:
         """Show how much is left of NAME, who holds how much of it, and which holds are in doubt."""
     async def reserve(
@@ -1442,7 +1442,7 @@ class AsyncBudgets:
         key: str | None = ...,
         note: str | None = ...,
     ) -> Hold:
-        """Hold what a call may use at most, if every budget that it counts in has enough left."""
+        """Reserve the most that a call may use, if every budget in which it counts has enough left."""
     async def set(
         self,
         name: str,
@@ -1455,7 +1455,7 @@ class AsyncBudgets:
         within: str | None = ...,
         action: str | None = ...,
     ) -> Budget:
-        """Limit what NAME may use; an amount that is not given stays as it is."""
+        """Limit what NAME may use. A limit that is not given stays as it is."""
     async def settle(
         self,
         which: str | Hold,
@@ -1466,7 +1466,7 @@ class AsyncBudgets:
         time: Duration | None = ...,
         note: str | None = ...,
     ) -> Hold:
-        """Book what a call used, and give the rest of its hold back. An amount that is not given counts as reserved."""
+        """Book what a call used, and give the rest of its hold back. A unit that is not given counts as reserved."""
 
 @type_check_only
 class AsyncUsage:
@@ -1786,7 +1786,7 @@ class AsyncCheckpoints:
         data: serial.Json = ...,
         cursor: serial.Json = ...,
         versions: Mapping[str, str] | None = ...,
-        cache_keys: Collection[str] = ...,
+        cache_keys: Iterable[str] = ...,
     ) -> standfast.checkpoint.checkpoints.Checkpoint:
         """Fold everything said up to position `upto`; without it, everything said so far. The messages stay."""
     async def context(self, where: object, *, last: int = ..., versions: Mapping[str, str] | None = ...) -> Context:
@@ -1805,7 +1805,7 @@ class AsyncCheckpoints:
 @type_check_only
 class AsyncDecisions:
     async def catch(self, what: str, *, control: str, notes: str | None = ..., session: object = ...) -> Caught:
-        """Record that a decision was made without being recorded, and which control noticed."""
+        """Record that a decision was made but not recorded, and which control noticed it."""
     async def caught(self, *, everywhere: bool = ..., limit: int = ..., after: int | None = ...) -> CaughtList:
         """List decisions that controls found to be unrecorded, the newest first."""
     async def done(self, which: str, outcome: object = ...) -> Decision:
@@ -1815,7 +1815,7 @@ class AsyncDecisions:
     async def incomplete(
         self, *, session: object = ..., everywhere: bool = ..., limit: int = ..., after: str | None = ...
     ) -> DecisionList:
-        """Decided and not closed, with the state of their sessions: what a recovery looks at first."""
+        """List open decisions, with the state of their sessions. A recovery looks at these first."""
     async def list(
         self,
         *,
@@ -1844,7 +1844,7 @@ class AsyncDecisions:
     ) -> Decision:
         """Record a decision before acting on it. It stays open until you close it with its outcome."""
     async def reopen(self, which: str) -> Decision:
-        """Open a decision again that was closed or withdrawn; a standing order applies again."""
+        """Open a closed or withdrawn decision again. A standing order applies again."""
     async def show(self, which: str) -> Decision:
         """Show one decision, by its id or the end of its id."""
     async def unwritten(self, session: object, *, limit: int = ..., after: Id | None = ...) -> UnwrittenList:

@@ -152,7 +152,7 @@ def test_the_request_in_the_question_is_the_one_that_was_made(sf: standfast.Stan
     assert now.decision == "refund it, because order 1042 was lost"
     assert now.description == description["description"][:500]
     sf._store.write(lambda tx: tx.run(_statement("UPDATE approval SET expires_us = expires_us + 1")))
-    with pytest.raises(Conflict, match="is not the one that was asked"):
+    with pytest.raises(Conflict, match="was changed after it was asked"):
         sf.approvals.grant(id, approver="ada")
 
 

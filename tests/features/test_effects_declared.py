@@ -209,7 +209,7 @@ def test_a_find_that_cannot_work_is_refused_at_the_declaration() -> None:
 
     with pytest.raises(standfast.InvalidInput, match="retry is a whole number from 1 to 10"):
         standfast.effect("t", by=(), retry=11)
-    with pytest.raises(standfast.InvalidInput, match=r"its find .* wants 'b'"):
+    with pytest.raises(standfast.InvalidInput, match=r"its find .* has the parameter 'b'"):
         declare(typed, lambda b: 1)
     declared = declare(typed, lambda a: 1)
     with pytest.raises(standfast.InvalidInput, match="has find= already"):

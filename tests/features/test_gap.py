@@ -144,7 +144,7 @@ def test_a_probe_by_the_key_of_a_lost_session_answers_unknown(
     sf: standfast.Standfast, reopen: Reopen, outside: Outside
 ) -> None:
     put_back(sf)
-    with reopen() as again, again.session("pay") as s, pytest.raises(EffectInDoubt, match="look by the intent"):
+    with reopen() as again, again.session("pay") as s, pytest.raises(EffectInDoubt, match="search by the intent"):
         s.effect("charge", {}, do=outside.send("one"), probe=lambda call: NotApplied(call.key), settle=0)
     assert outside.got == []
 

@@ -192,7 +192,7 @@ def test_a_late_handler_is_refused_and_its_result_is_not_recorded(
     taken = bob.webhooks.claim()
     assert taken is not None
     assert (taken.fence, taken.attempts) == (2, 2)
-    assert "ann was not heard of again" in (taken.error or "")
+    assert "ann let its lease run out" in (taken.error or "")
     refusals: list[Callable[[], object]] = [
         lambda: ann.webhooks.done(late, "mine"),
         lambda: ann.webhooks.fail(late, "x"),

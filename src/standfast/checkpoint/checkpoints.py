@@ -13,8 +13,8 @@ checkpoints count as far as the parent's messages do: up to the cut.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 from standfast import crash, serial
 from standfast.core import journal, naming, user_code
@@ -88,26 +88,7 @@ class Context(Model):
 CheckpointList: TypeAlias = "list[Checkpoint]"  # in the resource, `list` is a method
 
 
-# -- for sessions ------------------------------------------------------------------------------------------
-
-
-def add(
-    opening: Opening,
-    upto: int | None = None,
-    *,
-    summary: str | None = None,
-    data: serial.Json = None,
-    cursor: serial.Json = None,
-    versions: Mapping[str, str] | None = None,
-    cache_keys: Iterable[str] = (),
-) -> Checkpoint:
-    """Fold everything said up to position `upto`; without it, everything said so far."""
-    opening.usable()
-    row = _checked(summary, data, cursor, versions, cache_keys if isinstance(cache_keys, str) else tuple(cache_keys))
-    crash.point("checkpoint.before_write")
-    made = opening.store.write(lambda tx: _added(tx, opening.node_id, upto, row))
-    crash.point("checkpoint.after_write")
-    return made
+# -- for a session ------------------------------------------------------------------------------------------
 
 
 def fold(
@@ -133,17 +114,8 @@ def fold(
         return None
     folded = user_code.call(fn, older)
     words = {"summary": folded} if isinstance(folded, str) else {"data": folded}
-    return add(opening, older[-1].position, cursor=cursor, versions=versions, cache_keys=cache_keys, **words)
-
-
-def latest(opening: Opening, *, versions: Mapping[str, str] | None = None) -> Checkpoint | None:
-    """The newest checkpoint of this opening's node; with `versions`, the newest made with those."""
-    return opening.store.read(lambda tx: _latest(tx, _segments(tx, opening.node_id), dict(versions or {})))
-
-
-def context(opening: Opening, *, last: int = 200, versions: Mapping[str, str] | None = None) -> Context:
-    """The newest fold and the messages after it, at most the `last` ones."""
-    return opening.store.read(lambda tx: _context(tx, opening.node_id, last, dict(versions or {})))
+    pins: dict[str, Any] = {"cursor": cursor, "versions": versions, "cache_keys": cache_keys}
+    return Checkpoints(opening.store).add(opening.node_id, older[-1].position, **pins, **words)
 
 
 # -- the resource ------------------------------------------------------------------------------------------------
@@ -154,10 +126,8 @@ class Checkpoints(Resource):
 
     __slots__ = ()
 
-    @transactional
     def add(
         self,
-        tx: Tx,
         where: object,
         upto: int | None = None,
         *,
@@ -165,15 +135,17 @@ class Checkpoints(Resource):
         data: serial.Json = None,
         cursor: serial.Json = None,
         versions: Mapping[str, str] | None = None,
-        cache_keys: Collection[str] = (),
+        cache_keys: Iterable[str] = (),
     ) -> Checkpoint:
         """Fold everything said up to position `upto`; without it, everything said so far. The messages stay.
 
         Raises InvalidInput for a position without a message, and past 1 MiB.
         """
         row = _checked(summary, data, cursor, versions, cache_keys)
-        node_id = _node_id(tx, self.scope, where)
-        return _added(tx, node_id, upto, row)
+        crash.point("checkpoint.before_write")
+        made = self._write(lambda tx: _added(tx, _node_id(tx, self.scope, where), upto, row))
+        crash.point("checkpoint.after_write")
+        return made
 
     @query
     def latest(self, tx: Tx, where: object, *, versions: Mapping[str, str] | None = None) -> Checkpoint | None:
@@ -192,7 +164,7 @@ class Checkpoints(Resource):
         self, tx: Tx, *, session: object = None, everywhere: bool = False, limit: int = 50, after: str | None = None
     ) -> CheckpointList:
         """The newest first; `after` is the id the last page ended with."""
-        session_id = _session_id(tx, self.scope, session)
+        session_id = naming.session_id(tx, self.scope, session) or ""
         rows = tx.all(
             SQL.page,
             scope=self.scope,
@@ -206,7 +178,7 @@ class Checkpoints(Resource):
     @transactional
     def delete_all(self, tx: Tx, session: object = None, *, everywhere: bool = False) -> int:
         """Delete the checkpoints of a session, or of this scope; how many there were. Nothing else is lost."""
-        session_id = _session_id(tx, self.scope, session)
+        session_id = naming.session_id(tx, self.scope, session) or ""
         count = len(tx.all(SQL.delete_all, scope=self.scope, everywhere=int(everywhere), session_id=session_id))
         if count:
             subject, about = session_id or "checkpoint:all", session_id or None
@@ -222,15 +194,12 @@ def _checked(
     data: serial.Json,
     cursor: serial.Json,
     versions: Mapping[str, str] | None,
-    cache_keys: Collection[str],
+    cache_keys: Iterable[str],
 ) -> Row:
     """The columns a caller fills, as text and within bounds."""
     if summary is not None and not isinstance(summary, str):
         raise InvalidInput(f"summary is text, not {type(summary).__name__}", "a value goes into data=")
-    keys: object = cache_keys
-    # Nothing that can be read only once: the body that reads it may run twice.
-    if isinstance(keys, str) or not isinstance(keys, Collection) or not all(isinstance(key, str) for key in keys):
-        raise InvalidInput("cache_keys is a list of texts", 'cache_keys=["…"]')
+    keys = _texts(cache_keys)
     pins = dict(versions or {})
     texts: list[object] = [*pins, *pins.values()]
     if not all(isinstance(text, str) for text in texts):
@@ -240,7 +209,7 @@ def _checked(
         "summary": None if summary is None else redacted(summary),
         "data": None if data is None else serial.dumps(data, what="data"),
         "cursor": None if cursor is None else serial.dumps(cursor, what="cursor"),
-        "cache_keys": serial.dumps(list(cache_keys), what="cache_keys") if cache_keys else None,
+        "cache_keys": serial.dumps(keys, what="cache_keys") if keys else None,
         "versions": serial.dumps(pins, what="versions") if pins else None,
     }
     row["size_bytes"] = sum(len(text.encode()) for text in row.values() if text is not None)
@@ -251,6 +220,14 @@ def _checked(
             code="too_large",
         )
     return row
+
+
+def _texts(cache_keys: object) -> list[str]:
+    if isinstance(cache_keys, Iterable) and not isinstance(cache_keys, str):
+        keys = list(cache_keys)
+        if all(isinstance(key, str) for key in keys):
+            return keys
+    raise InvalidInput("cache_keys is a list of texts", 'cache_keys=["…"]')
 
 
 def _added(tx: Tx, node_id: str, upto: int | None, row: Row) -> Checkpoint:
@@ -378,22 +355,11 @@ def _node_id(tx: Tx, scope: str, where: object) -> str:
     named = str(getattr(where, "node_id", None) or getattr(where, "id", where))
     if is_id(named) and named.startswith("nod_"):
         return named
-    session = tx.maybe(SQL.session, scope=scope, session=named)
-    root = tx.maybe(SQL.child, session_id=session["id"], parent_id="", name="") if session is not None else None
+    session_id = naming.session_id(tx, scope, named)
+    root = tx.maybe(SQL.child, session_id=session_id, parent_id="", name="")
     if root is None:
         raise naming.unknown(tx, "session", named)
     return str(root["id"])
-
-
-def _session_id(tx: Tx, scope: str, session: object) -> str:
-    """The id of a session given as an object, an id or a key; empty for none."""
-    if session is None:
-        return ""
-    named = str(getattr(session, "id", session))
-    row = tx.maybe(SQL.session, scope=scope, session=named)
-    if row is None:
-        raise naming.unknown(tx, "session", named)
-    return str(row["id"])
 
 
 def _said(row: Row) -> Said:

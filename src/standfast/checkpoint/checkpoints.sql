@@ -35,9 +35,6 @@ WHERE (:session_id = '' OR session_id = :session_id)
   AND (:everywhere = 1 OR session_id IN (SELECT id FROM session WHERE scope = :scope))
 RETURNING id
 
--- name: session
-SELECT id, parent_id FROM session WHERE id = :session OR (scope = :scope AND key = :session)
-
 -- name: parent
 SELECT parent_id FROM session WHERE id = :id
 

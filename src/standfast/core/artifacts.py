@@ -29,7 +29,7 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Resource, Store, query, refused_inside, transactional
 from standfast.errors import Conflict, Corrupt, InvalidInput, NotFound
-from standfast.ids import Id, is_id, like_suffix, new_id, short
+from standfast.ids import Id, new_id, short
 from standfast.models import Model
 
 SQL = load(__name__)
@@ -234,7 +234,7 @@ class Artifacts(Resource):
         - `name`: only with this name.
         - `after`: start after this id, the last one of the page before.
         """
-        session_id = _session_id(tx, self.scope, session)
+        session_id = naming.session_id(tx, self.scope, session)
         rows = tx.all(
             SQL.page,
             scope=self.scope,
@@ -246,7 +246,7 @@ class Artifacts(Resource):
             limit=page_size(limit),
             **repositories.filtered(tx, everywhere=everywhere or session is not None),
         )
-        return [_artifact(row) for row in rows]
+        return [Artifact.from_row(row) for row in rows]
 
     def verify(self, which: str | None = None, *, progress: Progress = quiet) -> Faults:
         """Read the bytes of one artifact, or of all, and list those that are missing or damaged.
@@ -285,7 +285,7 @@ class Artifacts(Resource):
     def _session(self, session: object) -> str | None:
         if session is None:
             return None
-        return self.store.read(lambda tx: _session_id(tx, self.scope, session))
+        return self.store.read(lambda tx: naming.session_id(tx, self.scope, session))
 
 
 # -- putting ---------------------------------------------------------------------------------------------
@@ -337,7 +337,7 @@ def _recorded(tx: Tx, row: Row) -> Artifact:
     if made is None:
         same = tx.one(SQL.same, scope=values["scope"], digest=row["digest"], name=row["name"], kind=row["kind"])
         if not _is_elsewhere(same["uri"], row["uri"]):
-            return _wanted_longer(tx, _artifact(same), row)
+            return _wanted_longer(tx, Artifact.from_row(same), row)
         made = tx.one(SQL.move, id=same["id"], uri=row["uri"])
     receipt = journal.append(
         tx,
@@ -347,7 +347,7 @@ def _recorded(tx: Tx, row: Row) -> Artifact:
         session_id=row["session_id"],
         data={"digest": row["digest"]},
     )
-    return _wanted_longer(tx, _artifact(made).replace(receipt=receipt), row)
+    return _wanted_longer(tx, Artifact.from_row(made).replace(receipt=receipt), row)
 
 
 def _is_elsewhere(old: str, new: str) -> bool:
@@ -364,7 +364,7 @@ def _wanted_longer(tx: Tx, found: Artifact, row: Row) -> Artifact:
         wish = "keep"  # the row names another session, or none: it could not tell when to end
     if wish == found.retention:
         return found
-    changed = _artifact(tx.one(SQL.retain, id=found.id, retention=wish))
+    changed = Artifact.from_row(tx.one(SQL.retain, id=found.id, retention=wish))
     return changed.replace(
         receipt=journal.append(tx, "artifact.retained", found.id, summary=wish, session_id=row["session_id"])
     )
@@ -423,21 +423,10 @@ def _write_stream(store: Store, artifact: Artifact, stream: BinaryIO) -> None:
 
 
 def _found(tx: Tx, scope: str, which: str) -> Artifact:
-    row = tx.maybe(SQL.by_id, id=which) if is_id(which) else _by_end_or_name(tx, scope, which)
+    row = naming.row_of(tx, which, "art", by_key=lambda name: tx.maybe(SQL.by_name, scope=scope, name=name))
     if row is None:
         raise NotFound(f"there is no artifact {serial.clean(which, 60)!r} here", "see them: standfast artifact list")
-    return _artifact(row)
-
-
-def _by_end_or_name(tx: Tx, scope: str, which: str) -> Row | None:
-    named = tx.maybe(SQL.by_name, scope=scope, name=which) if "\0" not in which else None
-    suffix = like_suffix(which, prefix="art")
-    if named is not None or suffix is None:
-        return named
-    rows = tx.all(SQL.by_suffix, suffix=f"%{suffix}")
-    if len(rows) > 1:
-        raise InvalidInput(f"{which!r} is the end of more than one artifact's id", "give more of its characters")
-    return rows[0] if rows else None
+    return Artifact.from_row(row)
 
 
 # -- looking after them --------------------------------------------------------------------------------------
@@ -449,7 +438,7 @@ def _walk(store: Store, progress: Progress = quiet) -> Iterator[Artifact]:
     total = store.read(lambda tx: tx.one(SQL.total)["n"])
     while rows := store.read(lambda tx, after=after: tx.all(SQL.walk, after=after, limit=PAGE_MAX)):  # type: ignore[misc]
         for row in rows:
-            yield _artifact(row)
+            yield Artifact.from_row(row)
             done += 1
             progress("reading artifacts", done, total)
         after = rows[-1]["id"]
@@ -499,7 +488,7 @@ def _remove_outlived(store: Store) -> int:
 
 
 def _removed(tx: Tx, id: str) -> Artifact:
-    removed = _artifact(tx.one(SQL.remove, id=id))
+    removed = Artifact.from_row(tx.one(SQL.remove, id=id))
     summary = f"{removed.name} ({removed.kind}, {removed.size_bytes} bytes)"
     receipt = journal.append(tx, "artifact.removed", id, summary=summary, session_id=removed.session_id)
     return removed.replace(receipt=receipt)
@@ -539,21 +528,3 @@ def _collect_chunks(store: Store) -> tuple[int, int]:
 
 def _spoken_of(tx: Tx, digest: str) -> bool:
     return tx.maybe(SQL.referenced, digest=digest) is not None
-
-
-# -- small parts -----------------------------------------------------------------------------------------------
-
-
-def _session_id(tx: Tx, scope: str, session: object) -> str | None:
-    """The id of a session given as an object, an id or a key."""
-    if session is None:
-        return None
-    named = str(getattr(session, "id", session))
-    row = tx.maybe(SQL.session, scope=scope, session=named)
-    if row is None:
-        raise naming.unknown(tx, "session", named)
-    return str(row["id"])
-
-
-def _artifact(row: Row) -> Artifact:
-    return Artifact.from_row(row)

@@ -23,18 +23,6 @@ RETURNING {columns:artifact}
 UPDATE artifact SET uri = :uri WHERE id = :id
 RETURNING {columns:artifact}
 
--- name: by_id
-SELECT {columns:artifact}
-FROM artifact
-WHERE id = :id
-
--- name: by_suffix
-SELECT {columns:artifact}
-FROM artifact
-WHERE id LIKE :suffix
-ORDER BY id DESC
-LIMIT 2
-
 -- The newest of a name: names are labels and may be given again.
 -- name: by_name
 SELECT {columns:artifact}
@@ -64,9 +52,6 @@ FROM artifact
 WHERE id > :after
 ORDER BY id
 LIMIT :limit
-
--- name: session
-SELECT id FROM session WHERE id = :session OR (scope = :scope AND key = :session)
 
 -- Whether a step or an effect keeps its result in this artifact.
 -- name: used

@@ -18,7 +18,7 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import statement
 from standfast.db.store import Store
 from standfast.errors import LeaseLost
-from standfast.ids import short
+from standfast.ids import PREFIXES, short
 
 HOLDERS_MAX = 1000
 """Processes that hold rows of one table, judged at each claim."""
@@ -43,35 +43,32 @@ M = TypeVar("M", bound=Claimable)
 
 
 class Claims(Generic[M]):
-    """The claims of one table.
+    """The claims of one table, which is that of the ids with `prefix`.
 
-    `by_key` looks up a name that is no id, `otherwise` one that is no end of an id either. `hints` say how to
-    list, how to claim an id, and what to do about its holder. `renewal` is what a renewal sets besides the lease.
+    `by_key` looks up a name that is no id, `otherwise` one that is no end of an id either. `hints` are three commands:
+    to list rows, to claim one by its id, and to act on the holder of one. `renewal` is SQL that a renewal sets besides
+    the lease.
     """
 
     def __init__(
         self,
         model: type[M],
-        table: str,
-        *,
         prefix: str,
-        noun: str,
+        *,
         by_key: Callable[[Tx, str], Row | None],
         named: Callable[[Row], str],
         hints: tuple[str, Callable[[str], str], Callable[[str], str]],
         otherwise: Callable[[Tx, str], Row | None] = lambda tx, name: None,
         renewal: str = "",
     ) -> None:
+        table = PREFIXES[prefix]
         leases.renewed(table)
-        self.model = model
-        self._prefix, self._noun, self._by_key, self._otherwise, self._named = prefix, noun, by_key, otherwise, named
+        self.model, self._prefix = model, prefix
+        self._by_key, self._otherwise, self._named = by_key, otherwise, named
         self._list_hint, self._claim_hint, self._held_hint = hints
         self.by_id = statement(f"SELECT {{columns:{table}}} FROM {table} WHERE id = :id", name=f"{table}_by_id")
         self.by_id_for_update = statement(
             f"SELECT {{columns:{table}}} FROM {table} WHERE id = :id {{for_update}}", name=f"{table}_for_update"
-        )
-        self.by_suffix = statement(
-            f"SELECT id FROM {table} WHERE id LIKE :pattern ORDER BY id DESC LIMIT 2", name=f"{table}_by_suffix"
         )
         # Asked without a time, so that on PostgreSQL it travels with the beginning of the transaction.
         self.processes = statement(
@@ -96,15 +93,7 @@ class Claims(Generic[M]):
     def find(self, tx: Tx, which: str | M) -> Row:
         """By id, by the caller's key, or by the end of an id. Raises NotFound."""
         name = str(which.id) if isinstance(which, self.model) else cast("str", which)
-        row = naming.row_of(
-            tx,
-            name,
-            by_id=self.by_id,
-            by_key=lambda text: self._by_key(tx, text),
-            ends=self.by_suffix,
-            prefix=self._prefix,
-            noun=self._noun,
-        )
+        row = naming.row_of(tx, name, self._prefix, by_key=lambda text: self._by_key(tx, text))
         return row or self._otherwise(tx, name) or self._refuse_unknown(tx, name)
 
     def locked(self, tx: Tx, which: str | M) -> Row:
@@ -116,7 +105,7 @@ class Claims(Generic[M]):
         return tx.maybe(self.by_id_for_update, id=id) or self._refuse_unknown(tx, id)
 
     def _refuse_unknown(self, tx: Tx, name: object) -> Row:
-        raise naming.unknown(tx, self._noun, name, self._list_hint)
+        raise naming.unknown(tx, PREFIXES[self._prefix].replace("_", " "), name, self._list_hint)
 
     # -- the holder ----------------------------------------------------------------------------------
 

@@ -1,18 +1,20 @@
-"""How callers name a thing: by its id, by a key of their own, or by the end of its id, as tables print it.
+"""Find a row by the name that a caller gives: its id, its key, or the end of its id as tables print it.
 
-`unknown` is the answer to a name that no session, loop or task has: it names the nearest one.
+`unknown` makes the error for a name that no row has. For a session, a loop or a task it suggests the nearest name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
 
 from standfast import hints, serial
 from standfast.core import repositories
 from standfast.db.contract import Row, Tx
-from standfast.db.sql import Statement, load
+from standfast.db.sql import Statement, load, statement
 from standfast.errors import InvalidInput, NotFound, close_matches
-from standfast.ids import is_id, like_suffix, short
+from standfast.ids import PREFIXES, is_id, like_suffix, short
 
 SQL = load(__name__)
 
@@ -20,41 +22,70 @@ COMPARED_MAX = 2_000
 """A mistyped name is compared with this many names."""
 
 
+class _Table(NamedTuple):
+    """The table that holds the ids of one prefix."""
+
+    noun: str
+    by_id: Statement
+    ends: Statement
+
+
+@cache
+def _table(prefix: str) -> _Table:
+    table = PREFIXES[prefix]
+    return _Table(
+        table.replace("_", " "),
+        statement(f"SELECT {{columns:{table}}} FROM {table} WHERE id = :id", name=f"{table}_by_id"),
+        statement(f"SELECT id FROM {table} WHERE id LIKE :pattern ORDER BY id DESC LIMIT 2", name=f"{table}_ends"),
+    )
+
+
 def row_of(
     tx: Tx,
     name: object,
-    *,
-    by_id: Statement,
-    ends: Statement,
     prefix: str,
-    noun: str,
+    *,
     by_key: Callable[[str], Row | None] = lambda name: None,
+    by_id: Statement | None = None,
 ) -> Row | None:
-    """Find the row that `name` means: by its id, by its key (`by_key`) or by the end of its id. None if nothing is."""
+    """Find the row that `name` means: by its id, then by its key (`by_key`), then by the end of its id.
+
+    `prefix` is that of the ids. `by_id` is given where a row needs more than the columns of its table. Returns None
+    if no row has the name. Raises InvalidInput if several ids end with it.
+    """
+    by_id = by_id or _table(prefix).by_id
     if not isinstance(name, str):
-        raise InvalidInput(f"a {noun} is named by text, not by {type(name).__name__}")
+        raise InvalidInput(f"a {_table(prefix).noun} is named by text, not by {type(name).__name__}")
     row = tx.maybe(by_id, id=name) if is_id(name) else None
-    if row is None:
-        row = by_key(name)
-    if row is None:
-        id = by_end(tx, ends, name, prefix=prefix, noun=noun)
-        row = tx.maybe(by_id, id=id) if id is not None else None
+    row = row or (by_key(name) if "\0" not in name else None)  # no stored text contains NUL
+    if row is None and (id := _by_end(tx, name, prefix)) is not None:
+        row = tx.maybe(by_id, id=id)
     return row
 
 
-def by_end(tx: Tx, ends: Statement, text: str, *, prefix: str, noun: str) -> str | None:
-    """The id that ends with `text`, or None. `ends` takes a :pattern. Raises InvalidInput if more than one id does."""
+def _by_end(tx: Tx, text: str, prefix: str) -> str | None:
     suffix = like_suffix(text, prefix=prefix)
     if suffix is None:
         return None
-    found = tx.all(ends, pattern=f"{prefix}_%{suffix}")
+    found = tx.all(_table(prefix).ends, pattern=f"{prefix}_%{suffix}")
     if len(found) > 1:
-        raise InvalidInput(f"{text!r} is the end of more than one {noun}'s id", "give more of it")
+        raise InvalidInput(f"{text!r} is the end of more than one {_table(prefix).noun}'s id", "give more of it")
     return str(found[0]["id"]) if found else None
 
 
+def session_id(tx: Tx, scope: str, session: object) -> str | None:
+    """The id of a session given as an object, an id or a key; None for None. Raises NotFound."""
+    if session is None:
+        return None
+    named = str(getattr(session, "id", session))
+    row = tx.maybe(SQL.session, scope=scope, session=named)
+    if row is None:
+        raise unknown(tx, "session", named)
+    return str(row["id"])
+
+
 def unknown(tx: Tx, noun: str, name: object, hint: str = "") -> NotFound:
-    """The refusal of a name that nothing has here. Of a session, loop or task it shows the nearest one."""
+    """The error for a name that no row in this scope has. It suggests the nearest session, loop or task."""
     message = f"there is no {noun} {serial.clean(str(name), 80)!r} in this scope"
     for near, word in _nearest(tx, noun, str(name)):
         if near == name:  # the title or fingerprint of a task
@@ -65,7 +96,7 @@ def unknown(tx: Tx, noun: str, name: object, hint: str = "") -> NotFound:
 
 
 def _nearest(tx: Tx, noun: str, name: str) -> list[tuple[str, str]]:
-    """The name that is nearest to `name` as written, and what a command takes for it; empty if none is near."""
+    """The nearest name, and the word by which a command finds its row; empty if no name is near."""
     names = {"session": SQL.session_names, "loop": SQL.loop_names, "task": SQL.task_names}.get(noun)
     if names is None or is_id(name):
         return []

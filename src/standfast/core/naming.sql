@@ -1,4 +1,8 @@
--- The names that a mistyped one is compared with: the newest, so that the answer is fast in a large store.
+-- Sessions by id or key, and the names that a mistyped name is compared with. Only the newest names are compared, so
+-- that the error is fast in a large store.
+
+-- name: session
+SELECT id FROM session WHERE id = :session OR (scope = :scope AND key = :session)
 
 -- name: session_names
 SELECT key AS name, key AS word

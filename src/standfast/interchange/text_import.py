@@ -251,9 +251,7 @@ def _decision(store: Store, tx: Tx, wanted: Fields) -> None:
         found = changes.find(tx, id)
     except NotFound:
         own = text_records.said(wanted)
-        place: dict[str, Any] = {"session_id": None, "node_id": None, "position": None, "n": 1}
-        place |= {"keyspace": tx.caller.keyspace, "label": tx.caller.label}
-        made = changes.added(tx, own, identity=own.identity, state=first, id=id, **place)
+        made = changes.added(tx, own, changes.outside(tx), state=first, id=id)
         if made is None:
             raise Conflict("a decision with these words is there already, with another id") from None
         found = made

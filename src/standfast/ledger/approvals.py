@@ -1,20 +1,19 @@
-"""Approvals: a person's yes to one question, before anything is sent.
+"""Approvals: a person answers one question, before anything is sent.
 
     requested ──▶ granted ──▶ consumed
         ├───────▶ denied
         └───────▶ expired ◀── granted
 
-The question is one text (`questions.py`): what will be done, who asks, why, and until when. It is stored with
-its hash when it is asked and never changed. The transaction that dispatches the effect builds the question again
-from what it is about to send, compares the hash, and uses one attempt of the grant if it has not expired. The
-last attempt consumes the grant. The first answer wins.
-A denial counts until its request expires; after that the same question may be asked again.
+The question is one text (`questions.py`): the action, the requester, the reason and the expiry. It is stored with its
+hash and never changed. The transaction that dispatches the effect builds the question again from the row that it is
+about to send. It compares the hash, and uses one attempt of the grant if that has not expired. The last attempt
+consumes the grant. The first answer wins. A denial counts until its request expires; then the same question may be
+asked again.
 
-Time is judged inside the transaction. The next method that writes stores `expired` and
-sends the notice; readers see it at once.
+Readers derive `expired` from the time of their transaction. The next method that writes stores it.
 
-An effect calls `require` before it dispatches; the resource is for the person who answers. Nothing
-here asks a person: that is `standfast approve`, which wants a terminal.
+An effect calls `require` before it dispatches. The resource is for the person who answers. This module shows no prompt:
+`standfast approve` does, and it needs a terminal.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from standfast import crash, hints, serial
 from standfast.clock import DAY_US, SECOND_US, Deadline, Duration, duration_us, format_duration, iso
 from standfast.config.people import for_people
-from standfast.core import journal, notices, repositories, user_code
+from standfast.core import journal, naming, notices, repositories, user_code
 from standfast.core.checks import NAME_MAX, bounded_us, page_size
 from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Resource, Store, query, refused_inside, transactional
 from standfast.errors import ApprovalRequired, Conflict, IllegalTransition, InvalidInput, NotFound, StandfastError
-from standfast.ids import is_id, like_suffix, new_id, short
+from standfast.ids import new_id, short
 from standfast.ledger import deferred_answers, questions
 from standfast.models import Model
 
@@ -47,15 +46,15 @@ METHODS = ("terminal", "passkey", "api")
 """How an answer was obtained."""
 WORDS_MAX = 4000
 LOOK_AGAIN_S = 1.0
-"""While waiting: the bell is only a hint, so the row is read again at least this often."""
+"""How often a waiting call reads the row again at least, because a notification may be missed."""
 YOUNG_US = SECOND_US
-"""An answer younger than this may be visible and not yet on disk."""
+"""An answer that is younger than this may be visible before it is on disk."""
 
 _LAST = "apr_z"  # sorts behind every id, in every collation: an id begins with 0 to 7
 
 
 class Approval(Model):
-    """One request and what became of it."""
+    """One request for approval, and its answer."""
 
     id: str
     scope: str
@@ -85,7 +84,7 @@ class Approval(Model):
 
 
 class Question(Model):
-    """What an approver reads: the hashed text and its parts."""
+    """The text that an approver reads, which is hashed, and its parts."""
 
     approval: Approval
     text: str | None
@@ -94,7 +93,7 @@ class Question(Model):
     scope: str
     effect_key: str
     directory: str | None
-    """Where the command runs; None for an effect that is not a command."""
+    """The directory in which the command runs; None for an effect that is not a command."""
     attempts: int
     intent: str | None
     """The exact action, as canonical text."""
@@ -104,13 +103,13 @@ class Question(Model):
     session_key: str | None
     agent: str | None
     description: str | None
-    """The agent's own words about the call. A call with other words uses the same grant."""
+    """The agent's description of the call. A call with another description uses the same grant."""
     decision: str | None
     """The open decision of the session at the time of the request, with its reason."""
     requested_us: int
     expires_us: int
     current_hash: str | None
-    """The hash of the effect's intent now; it differs from the approval's if the intent was changed since."""
+    """The hash of the effect's present intent. It differs from the approval's if the intent was changed since."""
     effect_state: str | None
 
     def as_json(self) -> dict[str, Any]:
@@ -138,11 +137,11 @@ def require(
     gate: str | None = None,
     for_us: int = DEFAULT_US,
 ) -> StandfastError | None:
-    """None if `effect` may be dispatched as attempt `attempt`: one attempt of its grant is used in `tx`.
+    """Use one attempt of the grant in `tx`. Returns None if `effect` may be dispatched as attempt `attempt`.
 
-    Otherwise the ApprovalRequired to return; the request is recorded if there was none.
-    `effect` has id, scope, session_id, tool, key, intent, intent_hash and context of what will really be done.
-    The caller holds the effect's row in this transaction, and tells with `tell` once it is committed.
+    Otherwise returns ApprovalRequired, and records the request if there is none. `effect` has id, scope, session_id,
+    tool, key, intent, intent_hash and context of the dispatch. The caller has locked the row of the effect in this
+    transaction, and calls `tell` after the commit.
     """
     asked = _asked(effect, why, gate, for_us)
     found = _current(tx, asked)
@@ -155,13 +154,12 @@ def require(
 
 
 def asked(tx: Tx, effect_id: str) -> bool:
-    """Whether an approval of this effect was ever requested. Then it needs one, also without `approve=` in this
-    call."""
+    """Whether an approval of this effect was ever requested. Then each dispatch needs one, also without `approve=`."""
     return tx.maybe(SQL.asked, effect_id=effect_id) is not None
 
 
 def tell(store: Store, error: StandfastError, *, tx: Tx | None = None) -> None:
-    """Run the `notify` command for a request that was just recorded; nothing for any other error."""
+    """Run the `notify` command if `error` says that a request was just recorded. Call it after the commit."""
     if isinstance(error, ApprovalRequired) and error.fresh and error.approval_id:
         _tell(store, error.approval_id, error.message, tx)
 
@@ -182,11 +180,11 @@ def _asked(effect: Row, why: str | None, gate: str | None, for_us: int) -> _Aske
 
 
 def _current(tx: Tx, asked: _Asked) -> Approval | None:
-    """The approval that counts for this effect now; what has lapsed is written down on the way."""
+    """The approval that counts for this effect now. Requests and grants that have expired are recorded as expired."""
     now_us = tx.now_us()
     valid: dict[str, Approval] = {}
     for row in tx.all(SQL.standing, effect_id=asked.effect["id"]):
-        found = _approval(row)
+        found = Approval.from_row(row)
         answerable = found.state in ("requested", "granted")
         if not questions.asks_for(asked.effect, row["question"], row["question_hash"]):
             if answerable:
@@ -195,7 +193,7 @@ def _current(tx: Tx, asked: _Asked) -> Approval | None:
             valid.setdefault(found.state, found)
         elif answerable:
             _expire(tx, found, "not answered in time" if found.state == "requested" else "granted, not used in time")
-    # By what they say, not by their time: wall clocks may run backwards.
+    # By state, not by time: wall clocks may run backwards.
     return next((valid[state] for state in ("granted", "requested", "denied") if state in valid), None)
 
 
@@ -223,7 +221,7 @@ def _request(tx: Tx, asked: _Asked) -> Approval:
         why=why,
         **times,
     )
-    made = _approval(row)
+    made = Approval.from_row(row)
     action = _action(tx, made).text
     said = f"{action}: {made.why}" if made.why else action
     return _journalled(tx, made, said, {"expires_us": made.expires_us, "gate": made.gate})
@@ -234,7 +232,7 @@ def _consume(tx: Tx, found: Approval, attempt: int, attempts: int) -> None:
     bound: Row = {"id": found.id, "question_hash": found.question_hash, "attempts": attempts}
     row = tx.one(SQL.consume, attempt=attempt, now_us=tx.now_us(), **bound)
     tx.run(SQL.bind, effect_id=found.effect_id, approval_id=found.id)
-    used = _approval(row)
+    used = Approval.from_row(row)
     count = f"attempt {used.attempts_used} of {used.attempts}"
     said = f"{_action(tx, found).text}, granted by {found.approver}" + (f", {count}" if used.attempts != 1 else "")
     data: dict[str, serial.Json] = {"attempt": attempt, "attempts_used": used.attempts_used, "attempts": used.attempts}
@@ -242,12 +240,12 @@ def _consume(tx: Tx, found: Approval, attempt: int, attempts: int) -> None:
 
 
 def _expire(tx: Tx, found: Approval, reason: str) -> Approval:
-    """Record that it has expired. Another caller may have done so, or answered, just before."""
+    """Record that it has expired, unless another caller recorded that, or an answer, just before."""
     row = tx.maybe(SQL.expire, id=found.id)
     return (
         found
         if row is None
-        else _journalled(tx, _approval(row), f"{_action(tx, found).text}: {reason}", {"reason": reason})
+        else _journalled(tx, Approval.from_row(row), f"{_action(tx, found).text}: {reason}", {"reason": reason})
     )
 
 
@@ -259,7 +257,7 @@ def _journalled(
         tx,
         f"approval.{what or made.state}",
         made.id,
-        scope=made.scope,  # the person may answer from another scope; the answer belongs to the effect's scope
+        scope=made.scope,  # that of the effect: the person who answers may be in another one
         session_id=made.session_id,
         state=made.state,
         summary=summary,
@@ -293,7 +291,7 @@ def _denied(tx: Tx, found: Approval) -> ApprovalRequired:
 
 
 def _action(tx: Tx, found: Approval) -> Action:
-    """The purpose without the payload, because summaries and messages are copied into the journal."""
+    """The action without its payload, for summaries and messages, which the journal stores."""
     from standfast.ledger import subjects  # the effects' modules import this one
 
     return subjects.journalled(tx, found.effect_id) or subjects.Action(found.tool, found.tool, False)
@@ -303,7 +301,7 @@ def _action(tx: Tx, found: Approval) -> Action:
 
 
 class Approvals(Resource):
-    """Ask, answer, look, wait."""
+    """Approvals: request, grant, deny, list, and wait for an answer."""
 
     __slots__ = ()
 
@@ -316,10 +314,10 @@ class Approvals(Resource):
         for_: Duration = "24h",
         again: bool = False,
     ) -> Approval:
-        """Ask a person to approve a planned EFFECT (id, its end, or key). The same request again changes nothing.
+        """Ask a person to approve a planned EFFECT (id, its end, or key). Repeating a request changes nothing.
 
-        - `why`: what the person should know.
-        - `for_`: how long the request and its answer count.
+        - `why`: the reason that the person reads.
+        - `for_`: how long the request and its answer are valid.
         - `again`: ask again after a denial.
 
         Raises NotFound for an unknown effect and IllegalTransition for one that was sent.
@@ -350,10 +348,10 @@ class Approvals(Resource):
     def grant(
         self, tx: Tx, approval: str, *, approver: str, rationale: str | None = None, method: str = "api"
     ) -> Approval | StandfastError:
-        """Say yes. First answer wins. `method` says how the answer was obtained.
+        """Grant a request. The first answer wins. `method` says how the answer was obtained.
 
-        Raises NotFound, IllegalTransition for an answered or expired request, saying by whom and when, and Conflict if
-        the stored question is not the one that was asked.
+        Raises NotFound, IllegalTransition for a request that is answered or has expired, and Conflict if the stored
+        question was changed after it was asked.
         """
         return self._answer(tx, approval, "granted", approver, rationale, method)
 
@@ -362,11 +360,11 @@ class Approvals(Resource):
     def deny(
         self, tx: Tx, approval: str, *, approver: str, rationale: str | None = None, method: str = "api"
     ) -> Approval | StandfastError:
-        """Say no. First answer wins; the errors are those of `grant`."""
+        """Deny a request. The first answer wins; the errors are those of `grant`."""
         return self._answer(tx, approval, "denied", approver, rationale, method)
 
     def get(self, approval: str) -> Approval:
-        """The approval and its state. An answer that is read here is on disk. Raises NotFound."""
+        """The approval and its state. If it has an answer, that is on disk. Raises NotFound."""
         found, now_us = self._read(lambda tx: (self._find(tx, approval), tx.now_us()))
         if self.tx is None and now_us - max(found.answered_us or 0, found.consumed_us or 0) < YOUNG_US:
             self.store.sync()
@@ -382,10 +380,10 @@ class Approvals(Resource):
 
     @transactional
     def pose(self, tx: Tx, approval: str) -> Question | StandfastError:
-        """The question for a person about to answer it, while it can be answered.
+        """The question for a person who is about to answer it.
 
-        Raises NotFound, IllegalTransition as `grant` does, and Conflict if the stored bytes are not
-        the ones it was asked for.
+        Raises NotFound, IllegalTransition as `grant` does, and Conflict if the question or the intent was changed after
+        it was asked.
         """
         found = self._find(tx, approval)
         if found.state != "requested":
@@ -413,7 +411,7 @@ class Approvals(Resource):
         after: str | None = None,
         limit: int = 50,
     ) -> list[Approval]:
-        """The newest first; of one state, or of one session (id or key). `after` is the last id of a page."""
+        """List approvals, the newest first. `session` is an id or a key; `after` is the last id of a page."""
         if state is not None and state not in STATES:
             raise InvalidInput(f"{serial.clean(state, 40)!r} is no state of an approval", f"one of {', '.join(STATES)}")
         asked: Row = {
@@ -429,12 +427,12 @@ class Approvals(Resource):
         return [_seen(tx, row) for row in rows]
 
     def wait(self, approval: str, timeout: Duration | None = None) -> Approval:
-        """Wait for a person's answer: exit 0 after a yes, 5 after a no, an expiry or the timeout.
+        """Wait for a person's answer. Exit 0: granted. Exit 5: denied, expired, or the timeout has passed.
 
         - `timeout`: give up after this long; the request stays.  [default: wait until the request expires]
 
-        Any process may wait, also later. Raises ApprovalRequired after the timeout. A request expires after 24 h, or
-        after the duration that it was made for, at most 30 days.
+        Any process may wait, at any time. Raises ApprovalRequired after the timeout. A request expires after 24 h, or
+        after the duration that it was requested for, at most 30 days.
         """
         timeout_us = duration_us(timeout, "timeout")
         refused_inside(self.tx, "approvals.wait")
@@ -467,17 +465,25 @@ class Approvals(Resource):
         if row is None:
             return _too_late(tx, found.id)
         deferred_answers.make_ready(tx, row["session_id"])
-        made = _approval(row)
+        made = Approval.from_row(row)
         summary = f"{_action(tx, made).text}, {state} by {approver}" + (f": {words}" if words else "")
         return _journalled(tx, made, summary, {"approver": approver, "method": method})
 
     def _find(self, tx: Tx, text: str) -> Approval:
-        """By id or by its end, in every scope: the person who answers may be anywhere."""
-        return _seen(tx, _only("approval", text, _named_rows(tx, text, "apr"), "standfast approval list --all"))
+        """An approval of any scope, by its id or the end of its id: the person who answers may be in another scope."""
+        row = naming.row_of(tx, text, "apr")
+        if row is None:
+            raise NotFound(f"there is no approval {serial.clean(text, 60)!r}", "standfast approval list --all")
+        return _seen(tx, row)
 
     def _effect(self, tx: Tx, text: str) -> Row:
-        rows = _named_rows(tx, text, "eff") or tx.all(SQL.effect_by_key, scope=self.scope, key=text)
-        return _only("effect", text, rows, "plan it and ask: standfast effect begin TOOL NAME=VALUE --approve")
+        row = naming.row_of(tx, text, "eff", by_key=lambda key: tx.maybe(SQL.effect_by_key, scope=self.scope, key=key))
+        if row is None:
+            raise NotFound(
+                f"there is no effect {serial.clean(text, 60)!r}",
+                "plan it and ask: standfast effect begin TOOL NAME=VALUE --approve",
+            )
+        return row
 
 
 def _question(tx: Tx, found: Approval) -> Question:
@@ -493,26 +499,26 @@ def _question(tx: Tx, found: Approval) -> Question:
 
 
 def _answerable(tx: Tx, found: Approval) -> bool:
-    """Whether an approver may answer it: the stored question is the one that was asked, and nothing is used yet."""
+    """Whether a person may grant it: the stored question is unchanged, and no attempt of it was used."""
     return found.attempts_used == 0 and _question(tx, found).exact
 
 
 def _not_exact(found: Approval) -> Conflict:
     return Conflict(
-        f"the stored question of approval {found.id} is not the one that was asked: its hash is not the recorded one",
+        f"the stored question of approval {found.id} was changed after it was asked: it has another hash",
         "the next call of the effect asks again; see standfast approval list",
         code="question_changed",
     )
 
 
 class _Still(NamedTuple):
-    """An error as a value: a query would raise it."""
+    """An error as a value: `store.read` would raise an error that it gets."""
 
     error: ApprovalRequired
 
 
 def _too_late(tx: Tx, id: str) -> IllegalTransition:
-    """Why this answer does not count: another answer was first, or the request expired."""
+    """The error for an answer that does not count: another answer was first, or the request has expired."""
     found = _seen(tx, tx.one(SQL.by_id, id=id))
     again = f"ask once more: {hints.command('approval', 'request', short(found.effect_id), '--again')}"
     if found.state == "expired":
@@ -527,38 +533,15 @@ def _too_late(tx: Tx, id: str) -> IllegalTransition:
     )
 
 
-def _named_rows(tx: Tx, text: str, prefix: str) -> list[Row]:
-    if is_id(text):
-        return tx.all(SQL.by_id if prefix == "apr" else SQL.effect_by_id, id=text)
-    suffix = like_suffix(text, prefix=prefix)
-    if suffix is None:
-        return []
-    ends = SQL.by_suffix if prefix == "apr" else SQL.effect_by_suffix
-    return tx.all(ends, pattern=f"{prefix}_%{suffix}")
-
-
-def _only(noun: str, text: str, rows: list[Row], hint: str) -> Row:
-    shown = serial.clean(text, 60)
-    if not rows:
-        raise NotFound(f"there is no {noun} {shown!r}", hint)
-    if len(rows) > 1:
-        raise InvalidInput(f"{shown!r} names more than one {noun}", "give more of its characters")
-    return rows[0]
-
-
-def _approval(row: Row) -> Approval:
-    return Approval(*(row[name] for name in Approval.field_names()[:-1]))
-
-
 def _seen(tx: Tx, row: Row) -> Approval:
-    """As readers see it: expired by time, also before a method writes that down."""
-    found = _approval(row)
+    """The approval for readers: expired by its time, also before a method has recorded that."""
+    found = Approval.from_row(row)
     over = found.state in ("requested", "granted") and found.expires_us <= tx.now_us()
     return found.replace(state="expired") if over else found
 
 
 def _words(text: str | None, what: str) -> str | None:
-    """The reason that a person or an agent gave, if it can be stored."""
+    """A reason that can be stored; None if it is empty. Raises InvalidInput for a long one."""
     if not text:
         return None
     if len(text) > WORDS_MAX:

@@ -1,7 +1,7 @@
--- Approvals: a person's yes or no to one question, bound to its hash.
+-- Approvals: a person's answer to one question, bound to its hash.
 --
--- No row is locked before it is changed: each change is a compare-and-set on the state. (A lock
--- would also need the right to update what a role on PostgreSQL may only read.)
+-- Each change is a compare-and-set on the state, without a lock before it. On PostgreSQL a lock needs the right to
+-- update, which the role of an agent lacks.
 
 -- Every approval of this effect that may count now, with its question.
 -- name: standing
@@ -11,7 +11,7 @@ WHERE effect_id = :effect_id AND state IN ('requested', 'granted', 'denied')
 ORDER BY requested_us DESC, id DESC
 LIMIT 50
 
--- The session's part of the question: key, agent and the newest open decision.
+-- The part of the question about the session: its key, its agent and its newest open decision.
 -- name: asking
 SELECT s.key, s.agent, d.what, d.why
 FROM session s
@@ -72,12 +72,6 @@ SELECT {columns:approval}
 FROM approval
 WHERE id = :id
 
--- name: by_suffix
-SELECT {columns:approval}
-FROM approval
-WHERE id LIKE :pattern
-LIMIT 2
-
 -- name: page
 SELECT {columns:approval}
 FROM approval
@@ -90,8 +84,8 @@ WHERE id < :after
 ORDER BY id DESC
 LIMIT :limit
 
--- What waits, by its own index however long the history is. (Joined with '', the id does not tempt
--- SQLite to walk the whole table in the order of its primary key.)
+-- Open requests, by their partial index. `id || ''` keeps SQLite away from the primary key, which would read the whole
+-- table.
 -- name: waiting
 SELECT {columns:approval}
 FROM approval
@@ -102,17 +96,10 @@ WHERE state = 'requested' AND expires_us > :now_us AND id || '' < :after
 ORDER BY id || '' DESC
 LIMIT :limit
 
--- The effect a request is made for.
--- name: effect_by_id
-SELECT id, scope, session_id, tool, key, intent, intent_hash, context, state, attempt FROM effect WHERE id = :id
-
--- name: effect_by_suffix
-SELECT id, scope, session_id, tool, key, intent, intent_hash, context, state, attempt FROM effect WHERE id LIKE :pattern LIMIT 2
-
 -- name: effect_by_key
 SELECT id, scope, session_id, tool, key, intent, intent_hash, context, state, attempt FROM effect WHERE scope = :scope AND key = :key
 
--- The effect a request is made for, locked on PostgreSQL: two callers that ask at once make one request.
+-- Lock the effect of a request on PostgreSQL, so that two callers that ask at the same time make one request.
 -- name: held_effect
 UPDATE effect SET approval_id = approval_id
 WHERE id = :id

@@ -1,17 +1,15 @@
-"""Credits: a ledger that is only ever added to, with one entry per key.
+"""Credits: an append-only ledger with one entry per key.
 
-A key names the outside event of an entry: `monthly:invoice_2026_11` for a
-month's grant, `topup:payment_77` for a top-up. Any replay, any number of times, in any
-order and from however many processes: a key has one entry, so the balance is the same. The same
-key with another account, unit or amount is refused.
+A key names the outside event of an entry: `monthly:invoice_2026_11` for the grant of a month, `topup:payment_77` for a
+top-up. A repeated call with a key adds nothing, in any order and from any process, so the balance stays the same. The
+same key with another account, unit or amount is refused.
 
-`grant`, `refund` and `spend(below_zero=True)` record what has happened, and are never refused for
-the balance. `spend` alone is a question as well: it is answered with no (`Conflict`,
-`insufficient`), leaving nothing behind, if the balance does not cover it at that moment. Spends of one
-account take turns, so two at once cannot both have the last credit; and a spend that is
-recorded stays, for any balance at the time of the replay.
+`grant`, `refund` and `spend(below_zero=True)` record events that have happened, so the balance never refuses them.
+`spend` alone is refused (`Conflict`, `insufficient`) if the balance does not cover it; then nothing is written. Spends
+of one account take turns, so two of them cannot both take the last credit. A repeated call returns the recorded spend
+at any balance.
 
-Amounts are whole numbers: count in the smallest unit there is (cents, tokens, seconds).
+Amounts are whole numbers: count in the smallest unit (cents, tokens, seconds).
 """
 
 from __future__ import annotations
@@ -36,13 +34,14 @@ UNIT = "credits"
 UNIT_MAX = 60
 ACCOUNT_MAX = 200
 KEY_MAX = 450
-"""Shorter than other keys: a refund's is longer by its first word."""
+"""Characters of a key. The key of a refund is `refund:` and this key, and must fit into 500."""
 AMOUNT_MAX = 10**12
-"""Of one entry. Nine million of the largest still fit into a balance."""
+"""The largest amount of one entry. The sum of nine million of them fits into 64 bits."""
 SUMMED_AT = 200
-"""So many entries since the last stored sum: the next entry stores a sum. A caller reads at most about as many."""
+"""After this many entries since the last stored sum, the next entry stores a sum. So a balance reads about this many
+entries at most."""
 SUMS = "standfast.credits"
-"""The name under which `snapshot` has sums. They can be deleted: entries never change."""
+"""The fold name of stored sums in table `snapshot`. They can be deleted, because entries never change."""
 REFUND = "refund:"
 
 
@@ -71,14 +70,14 @@ class CreditEntry(Model):
 
 
 class Balance(Model):
-    """What an account has of one unit."""
+    """The balance of an account in one unit."""
 
     account: str
     unit: str
     balance: int
     entries: int
     last_us: int | None
-    """When the latest of its entries happened; None if there is none."""
+    """When its latest entry happened; None without entries."""
 
     @staticmethod
     def columns() -> tuple[str, ...]:
@@ -105,12 +104,12 @@ class _Wanted(NamedTuple):
 
     @property
     def hash(self) -> str:
-        """What a key names. Prose and time do not count."""
+        """The hash that is compared when a key is used again: reason and time do not count."""
         return serial.hash({"account": self.account, "unit": self.unit, "amount": self.amount})
 
 
 class _Sum(NamedTuple):
-    """All entries of an account up to one of them: each is committed before the next one gets its number."""
+    """The sum of an account up to one entry. Entries are committed in the order of their numbers."""
 
     balance: int
     entries: int
@@ -119,7 +118,7 @@ class _Sum(NamedTuple):
 
 
 class Credits(Resource):
-    """Grant, spend, refund, each once per key; and the balance that comes of it."""
+    """Credits: grant, spend and refund, each once per key, and read balances."""
 
     __slots__ = ()
 
@@ -184,14 +183,14 @@ class Credits(Resource):
         reason: str | None = None,
         occurred: Time | None = None,
     ) -> CreditEntry:
-        """Reverse the entry with this key, once: a spend is paid back, a grant is taken back.
+        """Reverse the entry with this key, once: pay a spend back, or take a grant back.
 
         - `amount`: refund only this part.
         - `reason`: reason.
         - `occurred`: when it happened; without it, now.
 
-        Its own key is `refund:` and that key. Raises NotFound if there is no such entry yet, InvalidInput
-        for more than it was, KeyConflict for another amount than the first time.
+        The key of the refund is `refund:` and this key. Raises NotFound if there is no such entry, InvalidInput for
+        more than its amount, KeyConflict for another amount than the first time.
         """
         occurred_us = past_us(occurred, tx.now_us(), "occurred")
         found = tx.maybe(SQL.by_key, scope=self.scope, key=keys.checked(of, "a credit's key"))
@@ -209,7 +208,7 @@ class Credits(Resource):
 
     @query
     def balance(self, tx: Tx, account: str, *, unit: str = UNIT, at: Time | None = None) -> Balance:
-        """What the account has; with `at`, counting what had happened by then. Unknown accounts have nothing."""
+        """The balance of an account; with `at`, of the entries that had happened by then. An unknown account has 0."""
         return _balance(tx, self.scope, account, unit, past_us(at, tx.now_us(), "at"))
 
     @query
@@ -255,7 +254,7 @@ class Credits(Resource):
         row = row or tx.maybe(SQL.by_key, scope=self.scope, key=keys.checked(which, "a credit's key"))
         if row is None:
             raise _unknown(which)
-        return _entry(row)
+        return CreditEntry.from_row(row)
 
     @query
     def list(
@@ -274,8 +273,8 @@ class Credits(Resource):
             "limit": page_size(limit),
         }
         if account is None:
-            return [_entry(row) for row in tx.all(SQL.page, **asked)]
-        return [_entry(row) for row in tx.all(SQL.page_of, account=_account(account), **asked)]
+            return [CreditEntry.from_row(row) for row in tx.all(SQL.page, **asked)]
+        return [CreditEntry.from_row(row) for row in tx.all(SQL.page_of, account=_account(account), **asked)]
 
 
 # -- adding ------------------------------------------------------------------------------------------
@@ -284,7 +283,7 @@ class Credits(Resource):
 def _add(tx: Tx, scope: str, wanted: _Wanted, type: str, *, covered: bool = False) -> CreditEntry:
     """One entry; with `covered`, only if the balance covers it."""
     crash.point("credit.before_add")
-    # Entries of one account take turns: on PostgreSQL two spends would not see each other.
+    # Entries of one account take turns. Without this lock, two spends on PostgreSQL would not see each other.
     tx.run(SQL.alone, name=f"credit {scope}\n{wanted.account}\n{wanted.unit}")
     found = tx.maybe(SQL.by_key, scope=scope, key=wanted.key)
     if found is None:
@@ -308,15 +307,15 @@ def _add(tx: Tx, scope: str, wanted: _Wanted, type: str, *, covered: bool = Fals
         occurred_us=tx.now_us() if wanted.occurred_us is None else wanted.occurred_us,
         **tx.caller.labelled(),
     )
-    if found is not None or row is None:  # the key has its entry: before, or for another account at this moment
+    if found is not None or row is None:  # the key has an entry: an earlier one, or one for another account just now
         return _same_or_conflict(found or tx.one(SQL.by_key, scope=scope, key=wanted.key), wanted)
     if before is not None and unsummed >= SUMMED_AT:
         _keep_sum(tx, place, before)
-    return _entry(row).replace(fresh=True, receipt=_told(tx, row, type))
+    return CreditEntry.from_row(row).replace(fresh=True, receipt=_told(tx, row, type))
 
 
 def _summed(tx: Tx, place: Row) -> tuple[_Sum, int]:
-    """The sum of an account, and how many of its entries no stored sum has."""
+    """The sum of an account, and how many of its entries are in no stored sum."""
     kept = tx.maybe(SQL.kept_sum, scope=place["scope"], fold=SUMS, stream=_stream(place))
     balance, entries, at_us = (0, 0, None) if kept is None else serial.loads(kept["data"])
     known = _Sum(balance, entries, at_us, 0 if kept is None else kept["version"])
@@ -352,7 +351,7 @@ def _refuse_uncovered(wanted: _Wanted, balance: int) -> None:
 
 def _same_or_conflict(row: Row, wanted: _Wanted) -> CreditEntry:
     if row["hash"] == wanted.hash:
-        return _entry(row)
+        return CreditEntry.from_row(row)
     names = ("account", "unit", "amount")
     differ = [
         f"{name} {row[name]}, not {getattr(wanted, name)}" for name in names if row[name] != getattr(wanted, name)
@@ -425,10 +424,6 @@ def _moment(us: int) -> int:
     if us < 0:
         raise InvalidInput(f"a credit has no time before 1970 (got {iso(us)})")
     return us
-
-
-def _entry(row: Row) -> CreditEntry:
-    return CreditEntry.from_row(row)
 
 
 def _unknown(key: str) -> NotFound:

@@ -1,7 +1,7 @@
--- Credits: added, never changed.
+-- Credits: entries are added and never changed.
 
--- One entry of an account at a time, so that a balance that was read is still right when the entry is
--- written. SQLite has one writer anyway.
+-- One transaction adds an entry to an account at a time, so that the balance that it read is still right when it writes.
+-- SQLite has one writer anyway.
 -- name: alone [sqlite]
 SELECT 1 AS alone
 

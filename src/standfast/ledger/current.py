@@ -1,13 +1,13 @@
-"""The current session of a context: a called effect or step is recorded in it.
+"""The current session of a context. A called effect or step is recorded in it.
 
-One context variable. Tasks, `asyncio.to_thread` and copied contexts inherit it; a bare thread or executor does not
-(`s.bind`). Sessions, sub-agents and decisions bind on entry. The innermost counts.
+A context variable has it. Tasks, `asyncio.to_thread` and copied contexts inherit the variable; a bare thread or
+executor does not (`s.bind`). Sessions, sub-agents and decisions bind themselves on entry. The innermost one counts.
 
-A block can be left in another context than it was entered in, for example by an async generator that another task
-closes. `unbind` then has nothing to reset there. The context of the entry keeps a binding whose opening has ended,
-and a call there is refused: it may be a task that outlived the block.
+A program may leave a block in another context than it entered it, for example if another task closes an async
+generator. Then `unbind` resets nothing there, and the context of the entry keeps the binding. A call in that context is
+refused, because its opening has ended: the caller may be a task that outlived the block.
 
-Bindings hold sessions weakly: a session that a program dropped without leaving its block can be opened again.
+Bindings are weak references. So a program that dropped a session without leaving its block can open it again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Current(NamedTuple):
     opening: Opening
     bound_node: ReferenceType[Any]
     reason: str | None
-    """The enclosing decision, for a request of approval."""
+    """The enclosing decision and its reason, which a request for approval shows."""
     outer: Current | None
 
     @property
@@ -44,7 +44,7 @@ class Current(NamedTuple):
 
 _current: ContextVar[Current | None] = ContextVar("standfast_session", default=None)
 UNRECORDED: ContextVar[bool] = ContextVar("standfast_unrecorded", default=False)
-"""True inside `standfast.testing.unrecorded()`: a called effect or step is the plain function."""
+"""True inside `standfast.testing.unrecorded()`: a call of an effect or a step runs the plain function."""
 
 
 def bind(node: Any, opening: Opening) -> None:
@@ -54,14 +54,14 @@ def bind(node: Any, opening: Opening) -> None:
 
 
 def explain(owner: object, opening: Opening, reason: str) -> None:
-    """Add the reason of a decision, if its session is the current one; until `unbind(owner)`."""
+    """Add the reason of a decision until `unbind(owner)`, if its session is the current one."""
     found = _current.get()
     if found is not None and found.opening.session_id == opening.session_id:
         _current.set(found._replace(owner=ref(owner), reason=reason, outer=found))
 
 
 def unbind(owner: object) -> None:
-    """Return to the binding outside; nothing happens in a context where `owner` is not the innermost."""
+    """Return to the binding outside. Does nothing in a context where `owner` is not the innermost binding."""
     found = _current.get()
     if found is not None and found.owner() is owner:
         _current.set(_open(found.outer))
@@ -89,13 +89,13 @@ def required(name: str) -> Current:
 
 
 def reason(opening: Opening) -> str | None:
-    """The decision that encloses a call in this session."""
+    """The reason of the decision that encloses a call in this session."""
     found = _current.get()
     return found.reason if found is not None and found.opening.session_id == opening.session_id else None
 
 
 def _open(found: Current | None) -> Current | None:
-    """Skip bindings whose block has ended: a context that lives long would collect them."""
+    """The first binding whose block has not ended. Without this, a long-lived context would collect ended ones."""
     while found is not None and (found.opening.ended or found.bound_node() is None):
         found = found.outer
     return found

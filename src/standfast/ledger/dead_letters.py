@@ -1,15 +1,14 @@
-"""Dead letters: what could not be delivered or handled, kept with the reason until a person settles it.
+"""Dead letters: mail and webhook events that were given up, with the reason, until a person settles them.
 
-    buried ──▶ retried     the thing is handed out again, with its attempts counted from 0
+    buried ──▶ retried     it is handed out again, with its attempts counted from 0
        └─────▶ resolved    a person handled it in another way, and says how
 
-Mail and webhooks share this table: each says what it gives up with `bury` and takes it back with
-`settle`, in the transaction that changes the thing itself. A thing has one open dead letter at
-most, however often it is buried. Nothing is ever deleted here: a thing that was retried and
-dies again has two letters, and the first says who retried it.
+Mail and webhooks share this table. They call `bury` and `settle` in the transaction that changes the mail or the event
+itself. One mail or event has at most one open dead letter. Rows are never deleted: a mail that was retried and is given
+up again has two dead letters, and the first says who retried it.
 
-These are functions of a transaction. A caller that moves one here starts the configured `notify` command with
-`tell`, once the transaction is committed.
+These are functions of a transaction. After the commit, the caller of `bury` starts the configured `notify` command with
+`tell`.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ _LAST = "ddl_z"  # sorts behind every id, in every collation: an id begins with 
 
 
 class DeadLetter(Model):
-    """One thing that was abandoned, and what became of it."""
+    """One mail or webhook event that was given up, and how it was settled."""
 
     id: str
     scope: str
     subject: str
-    """The id of the thing: a mail, a webhook event."""
+    """The id of the mail or the webhook event."""
     kind: str
-    """What it is: `mail`, `webhook`."""
+    """`mail` or `webhook`."""
     reason: str
     attempts: int
     created_us: int
@@ -59,9 +58,9 @@ class DeadLetter(Model):
 
 
 def bury(tx: Tx, *, scope: str, subject: str, kind: str, reason: str, attempts: int) -> DeadLetter:
-    """Give it up, with the reason. A dead letter stays as it is: the answer has no receipt then.
+    """Give `subject` up, with the reason. If it has an open dead letter, that is returned, without a receipt.
 
-    The caller holds the row of `subject` in this transaction.
+    The caller has locked the row of `subject` in this transaction.
     """
     crash.point("dead_letter.before_bury")
     row = tx.maybe(
@@ -76,14 +75,14 @@ def bury(tx: Tx, *, scope: str, subject: str, kind: str, reason: str, attempts: 
         **tx.caller.labelled(),
     )
     if row is None:
-        return _letter(tx.one(SQL.open_of, subject=subject))
-    return _journal(tx, _letter(row), "dead_letter.buried", _sentence(row))
+        return DeadLetter.from_row(tx.one(SQL.open_of, subject=subject))
+    return _journal(tx, DeadLetter.from_row(row), "dead_letter.buried", _sentence(row))
 
 
 def settle(tx: Tx, subject: str, settlement: str, note: str | None = None) -> DeadLetter:
-    """Close the open letter of `subject`: `retried` or `resolved`, by the caller, with a note.
+    """Close the open dead letter of `subject` as `retried` or `resolved`, with a note.
 
-    Raises NotFound if it was never buried, IllegalTransition if it was settled before: who, when and how.
+    Raises NotFound if it was never buried, and IllegalTransition, which says who settled it and when, if it is closed.
     """
     if settlement not in SETTLEMENTS:
         raise InvalidInput(f"a dead letter is {' or '.join(SETTLEMENTS)}, not {serial.clean(str(settlement), 40)!r}")
@@ -95,11 +94,11 @@ def settle(tx: Tx, subject: str, settlement: str, note: str | None = None) -> De
     if row is None:
         raise _settled_before(one(tx, subject))
     said = f"{row['kind']} {short(row['subject'])} {settlement}" + (f": {words}" if words else "")
-    return _journal(tx, _letter(row), f"dead_letter.{settlement}", said)
+    return _journal(tx, DeadLetter.from_row(row), f"dead_letter.{settlement}", said)
 
 
 def one(tx: Tx, which: str) -> DeadLetter:
-    """As `find`. Raises NotFound."""
+    """The dead letter that `find` finds. Raises NotFound."""
     found = find(tx, which)
     if found is None:
         raise NotFound(
@@ -109,17 +108,13 @@ def one(tx: Tx, which: str) -> DeadLetter:
 
 
 def find(tx: Tx, which: str) -> DeadLetter | None:
-    """By its id, the end of its id, or the id of what died: the open letter, else the latest of it."""
-    row = naming.row_of(
-        tx,
-        which,
-        by_id=SQL.by_id,
-        by_key=lambda text: tx.maybe(SQL.open_of, subject=text) or tx.maybe(SQL.latest_of, subject=text),
-        ends=SQL.by_suffix,
-        prefix="ddl",
-        noun="dead letter",
-    )
-    return None if row is None else _letter(row)
+    """A dead letter by its id or the end of its id; by the id of a mail or event, its open or else its latest one."""
+
+    def of_subject(id: str) -> Row | None:
+        return tx.maybe(SQL.open_of, subject=id) or tx.maybe(SQL.latest_of, subject=id)
+
+    row = naming.row_of(tx, which, "ddl", by_key=of_subject)
+    return None if row is None else DeadLetter.from_row(row)
 
 
 def page(
@@ -131,7 +126,7 @@ def page(
     limit: int = 50,
     after: str | None = None,
 ) -> list[DeadLetter]:
-    """The newest first; `scope=None` is every scope, `after` the last id of the page before."""
+    """A page of dead letters, the newest first. `scope=None` means all scopes; `after` is the last id of a page."""
     asked: Row = {
         "everywhere": int(scope is None),
         "scope": scope or "",
@@ -139,13 +134,13 @@ def page(
         "after": after or _LAST,
         "limit": page_size(limit),
     }
-    return [_letter(row) for row in tx.all(SQL.open_page if open_only else SQL.page, **asked)]
+    return [DeadLetter.from_row(row) for row in tx.all(SQL.open_page if open_only else SQL.page, **asked)]
 
 
 def tell(store: Store, letter: DeadLetter, hint: str, *, tx: Tx | None = None) -> None:
-    """Run the `notify` command for a letter that was just buried; nothing for one that lay there already.
+    """Run the `notify` command for a new dead letter. Does nothing for one that was there before.
 
-    Call it after the transaction; inside a caller's own, with its `tx` (`resource.tx`).
+    Call it after the commit. Inside a caller's transaction give its `tx` (`resource.tx`): it runs after the commit.
     """
     if letter.receipt is not None:
         notices.tell(store, f"{letter.kind}.dead", letter.subject, _sentence(letter.as_dict()), hint, tx=tx)
@@ -174,9 +169,5 @@ def _sentence(row: Row) -> str:
 
 
 def _words(text: str, limit: int) -> str:
-    """A reason as it can be stored: cut rather than refused, so that nothing hinders a burial."""
+    """A reason that can be stored. A long one is cut, not refused, so that a dead letter is always written."""
     return serial.clean(str(text), limit)
-
-
-def _letter(row: Row) -> DeadLetter:
-    return DeadLetter(*(row[name] for name in DeadLetter.field_names()[:-1]))

@@ -12,20 +12,12 @@ SET settled_us = :now_us, settlement = :settlement, settled_by = :by, note = :no
 WHERE subject = :subject AND settled_us IS NULL
 RETURNING {columns:dead_letter}
 
--- name: by_id
-SELECT {columns:dead_letter}
-FROM dead_letter
-WHERE id = :id
-
--- name: by_suffix
-SELECT id FROM dead_letter WHERE id LIKE :pattern LIMIT 2
-
 -- name: open_of
 SELECT {columns:dead_letter}
 FROM dead_letter
 WHERE subject = :subject AND settled_us IS NULL
 
--- Only asked where there is no open one: it walks back through the letters, which are few.
+-- Used if there is no open one. It reads dead letters from the newest on, and those are few.
 -- name: latest_of
 SELECT {columns:dead_letter}
 FROM dead_letter
@@ -33,8 +25,8 @@ WHERE subject = :subject
 ORDER BY id DESC
 LIMIT 1
 
--- What waits, by its own index however many were settled. (Joined with '', neither the id nor the scope
--- tempts an engine to walk the whole history.)
+-- Open dead letters, by their partial index. `id || ''` and `scope || ''` keep the planner away from the indexes of all
+-- dead letters.
 -- name: open_page
 SELECT {columns:dead_letter}
 FROM dead_letter

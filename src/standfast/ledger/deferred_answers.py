@@ -1,7 +1,7 @@
-"""Mail whose answer waits for a person: `sf.mail.answer` deferred it, because its session has an effect in doubt or
-asked for an approval.
+"""Make mail ready whose answer waited for a person.
 
-The transaction that settles the doubt or answers the approval makes the mail ready. The commit wakes the reader.
+`sf.mail.answer` defers a mail if the session that answers it has an effect in doubt or needs an approval. The
+transaction that settles the doubt or answers the approval makes the mail ready again. The commit wakes the reader.
 """
 
 from __future__ import annotations
@@ -13,6 +13,6 @@ SQL = load(__name__)
 
 
 def make_ready(tx: Tx, session_id: str | None) -> None:
-    """Deliver the deferred mail that this session answers now, if it is such a session."""
+    """Make the mail ready that this session answers, if it answers one."""
     if session_id is not None:
         tx.run(SQL.make_ready, session_id=session_id)

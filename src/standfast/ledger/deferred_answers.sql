@@ -1,4 +1,5 @@
--- The session of an answer is named after its mail. A mail that a reader has is left alone.
+-- The key of a session that answers a mail is `mail:` and the id of the mail. Mail that a reader has leased stays as it
+-- is.
 -- name: make_ready
 UPDATE mail
 SET ready_us = 0

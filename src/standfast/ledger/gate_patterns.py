@@ -1,17 +1,17 @@
-"""Which gates a call meets: a pure function, usable by a hook that cannot reach the store.
+"""Compare gates with a call: pure functions, which also serve a hook that cannot read the store.
 
-A gate's pattern is a line of words, each a glob (`*`, `?`, `[…]`), case-sensitive. A call meets the gate if
+A gate's pattern is a line of words. Each word is a case-sensitive glob (`*`, `?`, `[…]`). A call meets the gate if
 
     the pattern matches the name of the tool, or the whole command line, or
-    its words occur in this order in the text, quotes and escapes removed
+    its words occur in this order in the text without quotes and escapes
 
-Between two words of a gate may stand options, each with one value (`git -C . push`), redirections and variables.
+Between two words of a gate there may be options, each with one value (`git -C . push`), redirections and variables.
 The first word is also compared with the last part of a path (`/usr/bin/git`). So `sh -c "git push"`, `eval`, `xargs`,
 `find -exec`, here-documents and `standfast once KEY -- git push` meet `git push*`.
 
-`gate_release` knows shell syntax, and only removes plain text: the message of a commit, an argument of
-`echo`, the body of a here-document for `cat`. A text that is too long, or that cannot be read, meets every gate of
-which one literal word occurs in it.
+`gate_release` knows shell syntax. It only removes plain text: the message of a commit, an argument of `echo`, the body
+of a here-document for `cat`. A text that is too long or cannot be parsed meets every gate of which it contains one
+literal word.
 
 The work grows linearly with the length of the text.
 """
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from standfast.core.receipts import Receipt
 
 TEXT_MAX = 256 << 10
-"""Characters of a call that are compared; a longer one meets every gate of which a word occurs in it."""
+"""Characters of a call that are compared. A longer call meets every gate of which it contains one literal word."""
 
 BREAK = "\n"
-"""The token between two commands: a gate's words do not reach across it."""
+"""The token between two commands. The words of a gate must occur in one command."""
 
 _STRICTEST = ("approval", "ask", "effect")
 _REMOVED = {ord(mark): None for mark in "'\"\\"}
@@ -50,20 +50,20 @@ _VARIABLE = re.compile(r"\$\w*|\$[^\w\s]")
 
 
 class Gate(Model):
-    """A pattern of commands that need a person's yes, or to be an effect."""
+    """A pattern of commands that need a person's approval or must be effects."""
 
     id: str
     scope: str
     repository: str
     pattern: str
     need: str
-    """approval, effect, or ask: an approval that Claude Code gets from its user in its own prompt."""
+    """approval, effect or ask. With ask, Claude Code asks its user in its own prompt."""
     why: str | None
     agent: str
     created_us: int
     removed_us: int | None = None
     paused_until_us: int | None = None
-    """A person paused the gate: until then it stops nothing."""
+    """Until when a person has paused the gate. A paused gate stops nothing."""
     receipt: Receipt | None = None
 
     @property
@@ -72,7 +72,7 @@ class Gate(Model):
 
 
 def gate_of(row: Mapping[str, Any]) -> Gate:
-    """The gate of a row of the store or of `gates.json`, which may be of an older version."""
+    """The gate of a row of the store or of `gates.json`. An older version may have written that file."""
     fields: dict[str, Any] = {name: row.get(name) for name in Gate.field_names()[:-1]}
     return Gate(**{**fields, "need": row.get("via") or row["need"], "agent": row.get("actor") or row.get("agent")})
 
@@ -85,15 +85,15 @@ def match(
     texts: Sequence[str] = (),
     keyspaces: Sequence[Keyspace] | None = None,
 ) -> list[Gate]:
-    """The gates of a `gates.json`, as read, that this command meets; those that need a yes first.
+    """The gates in the content of `gates.json` that this command meets; those that need approval come first.
 
-    `keyspaces` says where: `config.load().keyspaces` are those of the current directory. Without it, all gates count.
+    Only gates of `keyspaces` count: `config.load().keyspaces` are those of the current directory. Without it, all do.
     """
     return met(standing(document, keyspaces), command, tool=tool, texts=texts)
 
 
 def standing(document: dict[str, Any], keyspaces: Sequence[Keyspace] | None = None) -> list[Gate]:
-    """The gates of a `gates.json` that hold in any of `keyspaces`; without them, all of them."""
+    """The gates in the content of `gates.json` that apply in any of `keyspaces`; without `keyspaces`, all gates."""
     rows = [row for gates in document["stores"].values() for row in gates]
     gates = [gate_of(row) for row in rows]
     if keyspaces is None:
@@ -109,9 +109,9 @@ def met(
     texts: Sequence[str] = (),
     late: Callable[[], bool] = lambda: False,
 ) -> list[Gate]:
-    """Those of `gates` that a command line, or a list of words, meets, with the other `texts` of the call.
+    """The gates that a command, given as a line or as words, or one of the other `texts` of the call meets.
 
-    `late` says that the time is over: from then on one literal word is enough.
+    Once `late` returns True, the deadline has passed: from then on one literal word of a gate is enough.
     """
     if not gates:
         return []
@@ -122,15 +122,15 @@ def met(
 
 
 def may_meet(gates: Sequence[Gate], text: str) -> list[Gate]:
-    """Those of `gates` of which one literal word occurs in `text`: for a call that could not be judged."""
+    """The gates of which one literal word occurs in `text`: for a call that could not be judged."""
     flat = flattened(text)
     return [gate for gate in gates if _some_literal(gate.pattern, text) or _some_literal(gate.pattern, flat)]
 
 
 def flattened(text: str) -> str:
-    """The text without quotes, escapes and what always expands to nothing.
+    """The text without quotes, escapes and expressions that always expand to nothing.
 
-    A line that ends in a backslash continues in the next, without a space between: `gi\\` and `t` are one word.
+    A line that ends in a backslash continues in the next one without a space: `gi\\` and `t` are one word.
     """
     text = text.replace("\\\n", "")
     if "IFS" in text:
@@ -144,7 +144,7 @@ class _Call:
     """The texts of one call, read once for all gates."""
 
     def __init__(self, texts: list[str], late: Callable[[], bool]) -> None:
-        self._texts = texts = [text.replace("\0", "") for text in texts]  # a shell leaves them out too
+        self._texts = texts = [text.replace("\0", "") for text in texts]  # a shell ignores NUL too
         self._late = late
         self._size = sum(map(len, texts))
         self._flat = [flattened(text) for text in texts] if self._size <= TEXT_MAX else []
@@ -157,7 +157,7 @@ class _Call:
             return False
         if self._size > TEXT_MAX or self._late():
             return any(_some_literal(pattern, text) or _some_literal(pattern, flattened(text)) for text in self._texts)
-        # The cheap question first: no text can meet a gate of which a literal part does not occur at all.
+        # Cheap checks first: a text without any literal part of the gate cannot meet it.
         whole = "\n".join(self._flat)
         if self._is_line(pattern):
             return True
@@ -167,15 +167,15 @@ class _Call:
         return any(read.meets(pattern, whole) for read in self._reads) or self._meets_joined(pattern)
 
     def _readings(self) -> list[_Read]:
-        """Two where something expands to nothing: what that hides or releases in one reading counts in the other."""
+        """The texts as tokens; and again without expressions that expand to nothing, if there are any."""
         joined = [_NOTHING.sub("", text.replace("\\\n", "")) for text in self._texts]
         both = (self._texts,) if joined == self._texts else (self._texts, joined)
         return [_Read.of(texts) for texts in both]
 
     def _meets_joined(self, pattern: str) -> bool:
-        """Whether it meets the gate if every expansion inside a word is empty: `git pu${x}sh`.
+        """Whether the call meets the gate if every expansion inside a word is empty: `git pu${x}sh`.
 
-        This reading only adds: a text that it cannot read meets nothing here.
+        A text that cannot be parsed in this form meets nothing here; `meets` has judged the other form.
         """
         if self._joined is None:
             joined = [_IN_A_WORD.sub("", text) for text in self._texts]
@@ -189,15 +189,15 @@ class _Call:
 
 
 class _Read(NamedTuple):
-    """The tokens of a call without plain text: once without quotes, once as a shell reads its words."""
+    """The tokens of a call without plain text: split without regard to quotes, and as a shell splits words."""
 
     flat: list[str]
     words: list[str]
     unread: list[str]
-    """Texts inside that could not be read, without quotes: one meets a gate if all its literal words occur in it."""
+    """Inner texts that could not be parsed, without quotes. One meets a gate if it contains all its literal words."""
     failed: bool
     apart: Sequence[str] = ()
-    """With a space for each quote: programs part an option from its value, as in `env -S"git push"`."""
+    """The tokens with a space for each quote: programs split an option from its value, as in `env -S"git push"`."""
 
     def meets(self, pattern: str, whole: str) -> bool:
         if self.failed:
@@ -219,10 +219,10 @@ class _Read(NamedTuple):
             try:
                 released.append(gate_release.read(text))
             except gate_release.Unreadable:
-                if at == 0:  # the command; other fields of a call need not be shell
+                if at == 0:  # the command; the other fields of a call may not be shell
                     return cls([], [], [], failed=True)
                 released.append(gate_release.Released(text, [], [text]))
-        # `{"args": ["push"], "program": "git"}`: the fields of a call have no order, so the last may come first.
+        # The fields of a call have no order: `{"args": ["push"], "program": "git"}`. So repeat them all once.
         times = 1 if len(texts) == 1 else 2
         flat = [token for one in released for token in tokens(one.rest)] * times
         apart = [token for one in released for token in tokens(one.rest.translate(_QUOTES_APART))] * times
@@ -232,21 +232,21 @@ class _Read(NamedTuple):
 
 
 def tokens(text: str) -> list[str]:
-    """The words of a text without quotes, breaks and redirections among them."""
+    """The words of a text without quotes, with tokens for breaks and redirections."""
     found = _FLAT.findall(flattened(text).translate(_SPACES))
     return [BREAK if token[0] in ";&|\n" else token for token in found]
 
 
 def occurs(words: list[str], tokens: Sequence[str]) -> bool:
-    """Whether the words of a gate occur in order: one pass, for any tokens."""
+    """Whether the words of a gate occur in order among the tokens. It takes one pass."""
     globs = [re.compile(translate(word)).match for word in words if word.strip("*")]
     if not globs:
         return True
     first, last = globs[0], len(globs)
     path = "/" in words[0]
     options = [word.startswith("-") for word in words if word.strip("*")]
-    # reached[n]: n words were found, and what stood behind the last one can be skipped. The value says whether the
-    # token before was an option, or a redirection, so that one more word may be skipped.
+    # reached[n]: the first n words were found, and every token after them can be skipped. The value says whether the
+    # last token was an option or a redirection, so that its value, one more word, can be skipped too.
     reached: dict[int, bool] = {}
     for token in tokens:
         if token == BREAK:
@@ -271,7 +271,7 @@ def occurs(words: list[str], tokens: Sequence[str]) -> bool:
 
 
 def literals(pattern: str) -> Iterator[str]:
-    """The parts of a pattern that stand for themselves, as they occur in a flattened text."""
+    """The parts of a pattern without wildcards, as they occur in a flattened text."""
     return (part for part in _LITERAL.split(flattened(pattern)) if part)
 
 

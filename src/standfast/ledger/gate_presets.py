@@ -1,8 +1,8 @@
-"""Presets of `gate add --preset`: the patterns of one kind of action, in the tools that people use for it.
+"""The patterns of `gate add --preset`, for one kind of action in the tools that people use for it.
 
-A preset is only a list of patterns. Each becomes a gate of its own, which `gate list` shows and `gate remove` removes.
-A script that hides a command from the text of a call meets none of them; `standfast install git-hooks` stops a push
-in git itself.
+Each pattern of a preset becomes a gate of its own, which `gate list` shows and `gate remove` removes. A command inside
+a script is not in the text of the call, so no pattern matches it. `standfast install git-hooks` stops a push in git
+itself.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
-"""Find plain text in a command line, which a gate does not have to check.
+"""Find the plain text in a command line. Gates do not check it: it is *released*.
 
-    read(text).rest      the text, with everything released replaced by a mark
-    read(text).words     the words of its commands as a shell sees them, and of texts inside them
+    read(text).rest      the text, with a mark in place of each released part
+    read(text).words     the words of its commands as a shell splits them, and those of texts inside them
 
-Released are: comments, the message of `git commit` and its like, what `git log --grep` and `gh --search` look for, the
-arguments of `echo`, `printf`, `grep` and `jq`, here-documents for `cat`, and the texts of standfast's own commands.
-What a substitution (`$(…)`) in them runs is not.
-The output of `echo` and `cat` counts as text only where nothing can run it: at the end of the line, in front of a
-program that only reads, or in a file on a line of such programs that name it only to read it.
+Released are comments, messages of `git commit` and similar commands, search words of `git log --grep` and
+`gh --search`, arguments of `echo`, `printf`, `grep` and `jq`, here-documents for `cat`, and texts of standfast's own
+commands. A substitution (`$(…)`) inside them is not released, because the shell runs it.
 
-A command line that this module does not understand raises Unreadable, or releases nothing. It never hides a command: a
-gate also sees the rest without quotes.
+The output of `echo` and `cat` is text only if nothing can run it: it ends the line, a program that only reads takes it,
+or it goes to a file that the other programs of the line only read.
+
+For a line that this module cannot parse, `read` raises Unreadable or releases nothing. It never hides a command: a gate
+also sees the rest without quotes.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from typing import NamedTuple
 DEPTH_MAX = 20
 NESTED_MAX = 6
 FILES_MAX = 20
-"""Files that one text writes, of which the names are looked for; what goes to more of them is not released."""
+"""Files that one text may write and release. Output to further files is not released."""
 EXPANDED = "\0"
-"""In a word: what the shell puts in place of `$x`, `${x}` or `$(…)`."""
+"""The mark in a word for the value of `$x`, `${x}` or `$(…)`."""
 RELEASED = "\1"
 
 _PLAIN = re.compile(r"[^\s\\'\"$`#;&|()<>]+")
@@ -39,7 +40,7 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
 _VALUE = re.compile(r"[^\s;&|='\"]+=")
 _LIVE = re.compile(r"\$\(|`|\$\{")
 _LAST_WORD = re.compile(r"\$\{?_\b")
-"""The last word of the command before."""
+"""`$_`, the last word of the command before."""
 _BLANK = re.compile(r"[\s;&|]")
 
 
@@ -49,12 +50,12 @@ def _set(words: str) -> frozenset[str]:
 
 _KEYWORDS = _set("{ } ! if then elif else fi while until do done time")
 _ODD = _set("case select function coproc alias trap enable exec")
-"""A line with one of these is not read closely enough to release anything."""
+"""Nothing is released on a line with one of these words, because this module does not parse their syntax."""
 _SHELLS = _set("sh bash dash zsh ksh ash fish eval")
 _READERS = _set("grep egrep fgrep rg head tail wc cat less more sort uniq cut tr jq column nl fold")
 _SEARCHERS = _set("grep egrep fgrep rg jq")
 _RUNNING_NOTHING = _READERS | _set("ls cd mkdir echo printf touch pwd true test [ git gh rm date diff")
-"""A file that the line writes is text only if the line has no other programs than these."""
+"""The content of a file that the line writes is text only if the line has no other programs than these."""
 _GLOBAL_VALUES = _set("-C -c --git-dir --work-tree --namespace")
 _MESSAGES = {
     "git": _set("-m -am --message --grep"),
@@ -66,7 +67,7 @@ _OWN_TEXTS = _set("gate task mail decide search approve deny approval")
 
 
 class Unreadable(Exception):
-    """A quote, a substitution or a here-document without its end; or more of them in one another than are read."""
+    """A quote, a substitution or a here-document has no end, or too many are nested."""
 
 
 class Released(NamedTuple):
@@ -74,7 +75,7 @@ class Released(NamedTuple):
     words: list[str]
     """A line break separates two commands."""
     unread: list[str]
-    """Texts inside words that are not shell, or not understood."""
+    """Texts inside words that could not be parsed."""
 
 
 class _Word:
@@ -113,7 +114,7 @@ class _Command:
 
 
 class _Frame:
-    """Commands up to `closer`: the whole text, a `(…)`, a `$(…)` or a pair of backticks; or `"…"` and `${…}`."""
+    """A part of the text up to `closer`: commands (all of it, `(…)`, `$(…)`, backticks), or a text (`"…"`, `${…}`)."""
 
     __slots__ = ("closer", "command", "end", "holder", "operator", "start", "word")
 
@@ -171,7 +172,7 @@ def read(text: str, depth: int = 0) -> Released:
 
 
 def _texts_in(word: str) -> list[str]:
-    """A word that may be a command line itself, or the part behind `NAME=` or `--exec=`."""
+    """The texts in a word that may be command lines: the word, and its part after `NAME=` or `--exec=`."""
     if not _BLANK.search(word):
         return []
     value = _VALUE.match(word)
@@ -179,7 +180,7 @@ def _texts_in(word: str) -> list[str]:
 
 
 def only_command(text: str) -> list[str] | None:
-    """The words, if the text is one simple command without expansions and redirections; else None."""
+    """The words of a text that is one simple command without expansions and redirections; None for any other."""
     line = _Line(text)
     try:
         line.read()
@@ -210,18 +211,18 @@ class _Line:
         self.at = 0
         self.stack = [_Frame("", 0)]
         self.commands: list[_Command] = []
-        """In the order in which they begin: a command comes before those in its substitutions."""
+        """In the order in which they begin: a command comes before the commands in its substitutions."""
         self.comments: list[tuple[int, int]] = []
         self.waiting: list[tuple[_Command, str, str]] = []
         self.odd = False
         self.unsure = False
-        """A `)` may end a pattern of `case` instead of a substitution: the words may be others than the shell's."""
+        """Whether the shell may split other words: a `)` may end a pattern of `case` and not a substitution."""
         self.runs_output = False
-        """Some output goes to a program that may run it."""
+        """Whether some output goes to a program that may run it."""
         self.piped = False
         self.files = 0
         self.writes_groups = False
-        """`{ …; } > file`: what commands inside print goes there."""
+        """Whether a group writes a file: in `{ …; } > file` the output of its commands goes there."""
 
     def read(self) -> None:
         text, size = self.text, len(self.text)
@@ -412,7 +413,7 @@ class _Line:
             frame.command = _Command(frame)
 
     def _bodies(self) -> None:
-        """The here-documents that were announced on the line that ends here."""
+        """Read the here-documents that the line before has announced."""
         for command, written, operator in self.waiting:
             delimiter = re.sub(r"[\\'\"]", "", written)
             tabs = "\t*" if operator == "<<-" else ""
@@ -428,7 +429,7 @@ class _Line:
 
 
 def _released(command: _Command, line: _Line, kept: set[int]) -> Iterator[tuple[int, int, _Word | None]]:
-    """Spans that are plainly text."""
+    """The spans of a command that are plain text."""
     words = command.plain()
     if not words or line.runs_output:
         return
@@ -485,7 +486,7 @@ def _documents(command: _Command, line: _Line) -> Iterator[tuple[int, int, _Word
 
 
 def _only_shown(command: _Command, line: _Line, kept: set[int]) -> bool:
-    """Whether nothing can run what this command prints."""
+    """Whether nothing can run the output of this command."""
     holder = command.frame.holder
     if holder is not None and id(holder) not in kept:
         return False
@@ -493,7 +494,7 @@ def _only_shown(command: _Command, line: _Line, kept: set[int]) -> bool:
 
 
 def _runs_text(command: _Command) -> bool:
-    """Whether a command can run what another one on the line has written."""
+    """Whether a command can run the output of another one on the line."""
     words = command.plain()
     return any(word.text.rpartition("/")[2] in _SHELLS for word in command.words) or (
         bool(words) and words[0].text in (".", "source")
@@ -518,7 +519,7 @@ def _is_safe(operator: str, word: _Word, line: _Line) -> bool:
 
 
 def _reads(command: _Command, name: str) -> int:
-    """How often a command that only reads its files names this one."""
+    """How often this command names the file, if it only reads files; else 0."""
     texts = [word.text for word in command.plain()]
     if not texts or not (texts[0] in _READERS or texts[0] == "ls" or texts[:2] == ["git", "add"]):
         return 0

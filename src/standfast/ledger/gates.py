@@ -1,13 +1,12 @@
-"""Gates: which commands need a person's yes (`approval`, `ask`), or to be recorded first (`effect`).
+"""Gates: patterns of commands that need a person's approval (`approval`, `ask`) or must be effects (`effect`).
 
     standfast gate add "git push*" --need approval --why "main is protected"
 
-The hooks of an agent and `standfast once` enforce gates. They are
-rows in the store, and a copy is kept in `gates.json` in the data directory, so that a hook that
-cannot read the store refuses what matches there and passes the rest. The copy is written after
-the commit; killed in between, the next gate command repairs it.
+Agents' hooks and `standfast once` enforce gates. They are rows in the store. `gates.json` in the data directory is a
+copy: a hook that cannot read the store refuses the commands that match there. The copy is written after the commit. If
+the process is killed in between, the next gate command writes it.
 
-How a pattern is compared with a command: `gate_patterns`.
+`gate_patterns` compares a pattern with a command.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from standfast.clock import DAY_US, Duration, duration_us, iso
 from standfast.config import regular_files
 from standfast.config.people import for_people
 from standfast.config.scope import OUTSIDE, Keyspace, Label
-from standfast.core import journal, removed
+from standfast.core import journal, naming, removed
 from standfast.core.checks import bounded_us, page_size
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Resource
 from standfast.errors import Busy, Corrupt, InvalidInput, KeyConflict, NotFound, StorageError
-from standfast.ids import Id, like_suffix, new_id, short
+from standfast.ids import Id, new_id, short
 from standfast.ledger.gate_patterns import Gate, gate_of, match, met
 from standfast.ledger.gate_presets import preset_patterns
 
@@ -44,7 +43,7 @@ PAUSE_MAX_US = 7 * DAY_US
 PATTERN_MAX = 500
 WHY_MAX = 1000
 GATES_MAX = 1000
-"""Standing gates of one store; a hook reads them all."""
+"""Gates of one store. A hook reads all of them."""
 
 
 def page(
@@ -56,7 +55,9 @@ def page(
     after: str = "",
     limit: int = GATES_MAX,
 ) -> list[Gate]:
-    """The gates of a repository, found by either label, and those of none; with `paused`, also the paused ones."""
+    """The gates of a repository, found by either part of its label, and those of no repository. With `paused`, also
+    paused ones.
+    """
     asked: Row = {"everywhere": int(everywhere), "paused": int(paused), "now_us": tx.now_us()}
     where: Row = {**keyspace._asdict(), **_label(tx, keyspace).as_dict()}
     return [gate_of(row) for row in tx.all(SQL.page, after=after, limit=limit, **asked, **where)]
@@ -67,17 +68,18 @@ def _label(tx: Tx, keyspace: Keyspace) -> Label:
 
 
 class Gates(Resource):
-    """Add, remove, list, check."""
+    """Gates: add, pause, remove, list and check them."""
 
     __slots__ = ()
 
     def add(self, pattern: str, *, need: str = "approval", why: str | None = None, scope: str | None = None) -> Gate:
-        """Let commands or tools that match PATTERN (a glob: quote it) pass only with what they need.
+        """Stop commands and tools that match PATTERN (a glob: quote it) until they have what the gate needs.
 
         - `need`: approval, effect (recorded first), or ask (Claude Code asks its user; elsewhere as approval).
         - `why`: the reason that a refused agent reads.
 
-        The same gate again changes nothing. Scope "" is every scope. Raises KeyConflict if the need is another.
+        Adding the same gate again changes nothing. Scope "" means every scope. Raises KeyConflict if the gate has
+        another need.
         """
         wanted: Row = {"pattern": checked_pattern(pattern), "need": checked_need(need), "why": checked_why(why)}
         wanted |= self._keyspace(scope)._asdict()
@@ -98,7 +100,7 @@ class Gates(Resource):
 
     @for_people("pauses a gate")
     def pause(self, gate: str, *, for_: Duration, why: str, scope: str | None = None) -> Gate:
-        """Let what a GATE would stop pass for a while: its pattern or id. For people: refused to agents.
+        """Pause a GATE, given by its pattern or id: it stops nothing for a while. Refused to agents.
 
         - `for_`: how long, at most 7 days.
         - `why`: the reason, for the journal.
@@ -116,14 +118,14 @@ class Gates(Resource):
         return made
 
     def resume(self, gate: str, *, scope: str | None = None) -> Gate:
-        """End the pause of a GATE: its pattern or id. A gate that is not paused stays as it is. Raises NotFound."""
+        """End the pause of a GATE, given by its pattern or id. Does nothing if it is not paused. Raises NotFound."""
         made = self._write(lambda tx: _resume(tx, gate, self._keyspace(scope)))
         self.mirror_after()
         return made
 
     @for_people("removes a gate")
     def remove(self, gate: str, *, scope: str | None = None) -> Gate:
-        """Remove a GATE: its pattern in this scope, its id, or the end of it. For people: refused to agents.
+        """Remove a GATE, given by its pattern in this scope, its id, or the end of its id. Refused to agents.
 
         Raises NotFound.
         """
@@ -132,14 +134,14 @@ class Gates(Resource):
         return made
 
     def check(self, command: str | Sequence[str], *, tool: str | None = None, scope: str | None = None) -> list[Gate]:
-        """List the gates that a COMMAND line meets: exit 0 for none, 5 needs a yes, 4 needs to be an effect.
+        """List the gates that match a COMMAND line: exit 0 for none, 5 needs approval, 4 must be an effect.
 
         - `tool`: the name of the tool, as the agent calls it.
         """
         return met(self._read(lambda tx: page(tx, self._keyspace(scope))), command, tool=tool)
 
     def mirror(self) -> bool:
-        """Bring `gates.json` up to the store. True if it was not. Raises StorageError if it cannot be written."""
+        """Write `gates.json` if it differs from the store, and return whether it did. Raises StorageError."""
         directory = self.store.data_dir
         if directory is None:
             return False
@@ -152,18 +154,18 @@ class Gates(Resource):
         except OSError as error:
             raise StorageError(
                 f"the store has the gates, but {FILE} in {directory} cannot be written: {error.strerror}",
-                "hooks that cannot read the store will not know them; repair it with: standfast gate list",
+                "hooks that cannot read the store do not enforce them; write it again: standfast gate list",
                 code="gates_copy",
             ) from error
 
     # -- parts of the methods above ----------------------------------------------------------------
 
     def _keyspace(self, scope: str | None) -> Keyspace:
-        """Here, or every repository of a scope."""
+        """The keyspace of the caller; with `scope`, every repository of that scope."""
         return self.keyspace if scope is None else Keyspace(checked_scope(scope))
 
     def mirror_after(self) -> None:
-        """Bring `gates.json` up to the store: now, or after the transaction that this resource is in."""
+        """Write `gates.json` now, or after the commit of the transaction that this resource is in."""
         if self.tx is not None:
             outside = Gates(self.store)
             self.tx.after = [*(self.tx.after or ()), lambda: _ignored(outside.mirror())]
@@ -172,7 +174,7 @@ class Gates(Resource):
         self.mirror()
 
     def _mirror(self, directory: str) -> bool:
-        # Read after the lock is held: of two that changed gates, the last to write has seen both.
+        # Read under the lock: of two processes that changed gates, the last one to write has then seen both changes.
         stands = self._read(_standing)
         if self.store.memory is not None:
             self.store.memory.opened(self.store.caller.clock.now_us(), gates=bool(stands.gates))
@@ -194,7 +196,7 @@ class Gates(Resource):
     def list(
         self, *, scope: str | None = None, everywhere: bool = False, after: Id | None = None, limit: int = 50
     ) -> list[Gate]:
-        """List the gates that hold here: those of this scope, and those that hold everywhere; also paused ones.
+        """List the gates that apply here, paused ones included: those of this scope and those of every scope.
 
         `after` is the last id of a page.
         """
@@ -212,7 +214,7 @@ def _standing(tx: Tx) -> _Standing:
 
 
 def read_copy(data_dir: str) -> dict[str, Any]:
-    """`gates.json` as it is, for `match`; without a file, no gates. Raises Corrupt for anything else."""
+    """The content of `gates.json`, for `match`; no gates if there is no file. Raises Corrupt for any other content."""
     path = os.path.join(data_dir, FILE)
     try:
         text = regular_files.read(path, FILE_MAX_BYTES + 1)
@@ -244,7 +246,7 @@ def _damaged(path: str, fact: str) -> Corrupt:
 
 @contextmanager
 def _alone(path: str) -> Iterator[None]:
-    """Hold the lock on `path`; it is held for the length of one small file."""
+    """Hold the lock on `path`. Holders write one small file."""
     import fcntl
     import time
 
@@ -315,15 +317,14 @@ def _resume(tx: Tx, gate: str, keyspace: Keyspace) -> Gate:
 
 def _find(tx: Tx, gate: str, keyspace: Keyspace) -> Gate:
     """A gate by its pattern in the keyspace, its id, or the end of its id."""
-    rows = tx.all(SQL.by_pattern, pattern=" ".join(gate.split()), **keyspace._asdict())
-    suffix = like_suffix(gate, prefix="gat")
-    if not rows and suffix is not None:
-        rows = tx.all(SQL.by_suffix, pattern=f"gat_%{suffix}")
-    if len(rows) > 1:
-        raise InvalidInput(f"{gate!r} names more than one gate", "give more of its characters")
-    if not rows:
+
+    def of_pattern(text: str) -> Row | None:
+        return tx.maybe(SQL.by_pattern, pattern=" ".join(text.split()), **keyspace._asdict())
+
+    row = naming.row_of(tx, gate, "gat", by_key=of_pattern)
+    if row is None or row["removed_us"] is not None:
         raise _unknown(gate)
-    return gate_of(rows[0])
+    return gate_of(row)
 
 
 def _unknown(gate: str) -> NotFound:
@@ -338,14 +339,14 @@ def _journalled(tx: Tx, made: Gate, what: str, summary: str = "", data: Row | No
 
 
 def _kept(tx: Tx, made: Gate, **changed: tuple[int | None, int | None]) -> Gate:
-    """Keep what `undo` needs: each column as it was and as it is. A gate that is not there yet counts as removed."""
+    """Keep the old and the new value of each changed column for `undo`. A new gate has the old state "removed"."""
     was, now = ({"id": made.id, **{name: pair[n] for name, pair in changed.items()}} for n in (0, 1))
     removed.keep(tx, "gate", was, now)
     return made
 
 
 def _plain(gate: Gate) -> dict[str, serial.Json]:
-    """The gate in the copy. A pause is not in it: a hook that cannot read the store counts none."""
+    """The gate as `gates.json` has it, without its pause: a hook that cannot read the store ignores pauses."""
     return {name: value for name, value in gate.as_dict().items() if name not in ("receipt", "paused_until_us")}
 
 
@@ -354,7 +355,7 @@ def _ignored(_: object) -> None:
 
 
 def checked_pattern(text: str) -> str:
-    """White space counts as one space in a pattern, as in the commands it is compared with."""
+    """The pattern with each run of white space as one space, as in the commands that it is compared with."""
     pattern = " ".join(text.split())
     if not pattern or len(pattern) > PATTERN_MAX or not pattern.isprintable():
         raise InvalidInput(
@@ -371,7 +372,7 @@ def checked_need(need: str) -> str:
 
 
 def checked_scope(scope: str) -> str:
-    """A gate that does not fit into the copy is refused in the store too."""
+    """The scope, if JSON can hold it: `gates.json` must be able to."""
     serial.canonical(scope, what="scope")
     return scope
 

@@ -1,4 +1,4 @@
--- Gates: patterns of commands that need a person's yes, or to be an effect.
+-- Gates: patterns of commands that need a person's approval or must be effects.
 
 -- name: add
 INSERT INTO gate (id, scope, repository, pattern, need, via, why, actor, created_us, git_dir, origin)
@@ -12,7 +12,7 @@ SET removed_us = :now_us
 WHERE id = :id AND removed_us IS NULL
 RETURNING {columns:gate}
 
--- NULL resumes it.
+-- NULL ends the pause.
 -- name: pause
 UPDATE gate
 SET paused_until_us = :until_us
@@ -24,14 +24,8 @@ SELECT {columns:gate}
 FROM gate
 WHERE scope = :scope AND repository = :repository AND pattern = :pattern AND removed_us IS NULL
 
--- name: by_suffix
-SELECT {columns:gate}
-FROM gate
-WHERE id LIKE :pattern AND removed_us IS NULL
-LIMIT 2
-
--- What holds here: by the repository's id, and by either label, so that no remote that is added or renamed takes a
--- gate away. A gate of no repository holds in every repository of its scope, and without a scope everywhere.
+-- The gates that apply here: by the id of the repository and by either part of its label, so that adding or renaming a
+-- remote removes no gate. A gate of no repository applies in every repository of its scope; without a scope, everywhere.
 -- name: page
 SELECT {columns:gate}
 FROM gate

@@ -1,8 +1,8 @@
-"""One opening of a session: what it may write, and how often it has done the same thing.
+"""`Opening`: one opening of a session, with its fencing token and its counts of repeated calls.
 
-A session outlives processes. An opening is one process, or one command of an actor, that works on it with its fence.
-Steps, effects and the end of a session are guarded by
-that fence: a process that was paused and taken over is refused when it wakes up.
+A session outlives processes. An opening lasts while one process, or one command of an actor, works on the session.
+Steps, effects and the end of a session compare its fencing token. So a process that was paused is refused when it wakes
+up and another process has taken the session over.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from standfast.errors import LeaseLost, NoSession, NotFound, StandfastError, Sto
 SQL = load(__name__)
 LINEAGE_MAX = 256
 Lineage = tuple[tuple[str, int], ...]
-"""The ancestors of a fork, nearest first, each with the journal's last row before the cut."""
+"""The ancestors of a fork, the nearest first, each with the seq of the last journal row before its cut."""
 
 
 class Opening:
-    """Made when a session is opened; shared by its steps, effects and decisions."""
+    """One opening of a session. Its steps, effects and decisions share it."""
 
     def __init__(
         self,
@@ -44,13 +44,13 @@ class Opening:
         self.session_key = session_key
         self.scope = store.caller.scope if scope is None else scope
         self.label = store.caller.label if label is None else label
-        """The session's own, also if it was opened by its id from another repository."""
+        """The repository of the session, also if a program in another repository opened it by its id."""
         self.node_id = node_id
         self.fence = fence
         self.agent = agent
         self.lineage = lineage
         self.first = False
-        """The first opening of a new session: nothing was recorded in it before."""
+        """Whether this opening created the session, so that nothing was recorded in it before."""
         self.holder = store.caller.holder
         self._keyspace: Keyspace | None = None
         self._pid = os.getpid()
@@ -59,10 +59,10 @@ class Opening:
         self._mutex = threading.Lock()
         self._counts: dict[tuple[str, str], int] = {}
         self.stops: dict[str, tuple[str, str]] = {}
-        """What stopped a call of this opening: the effect's id, the error's code and message."""
+        """The calls that were stopped in this opening: the effect's id, with the code and the message of the error."""
 
     def keyspace(self, tx: Tx) -> Keyspace:
-        """Where the session's state and decisions are kept: its own repository's, wherever its program runs."""
+        """The keyspace of the session's state and decisions: that of its repository, wherever the program runs."""
         if self._keyspace is None:
             self._keyspace = repositories.keyspace(tx, self.scope, self.label)
         return self._keyspace
@@ -74,7 +74,7 @@ class Opening:
             return count
 
     def take_back(self, kind: str, identity: str) -> None:
-        """The last `number` did not count after all: nothing was recorded for it."""
+        """Undo the last `number`: nothing was recorded for it."""
         with self._mutex:
             self._counts[kind, identity] -= 1
 
@@ -89,11 +89,11 @@ class Opening:
         return self._root._ended
 
     def end(self) -> None:
-        """The block is left: every later call is refused."""
+        """Mark the block as left. Every later call is refused."""
         self._root._ended = True
 
     def usable(self) -> None:
-        """Refuse in a forked child (sessions and leases are not inherited), and after the block has ended."""
+        """Raises StorageError in a forked child, which inherits no sessions, and NoSession after the block."""
         if self.elsewhere:
             raise StorageError(
                 f"session {self.session_key!r} was opened by the parent process {self._pid}",
@@ -117,7 +117,7 @@ class Opening:
             raise refusal
 
     def guard(self, tx: Tx) -> StandfastError | None:
-        """None while this opening owns the session; otherwise the refusal, for a body that has written."""
+        """None while this opening owns the session; else the refusal, which a body that has written returns."""
         row = tx.maybe(SQL.owner, session_id=self.session_id)
         if row is None:
             return NotFound(f"session {self.session_key!r} is gone", "standfast session list")
@@ -131,7 +131,7 @@ def lineage_of(tx: Tx, session_id: str) -> Lineage:
     found: list[tuple[str, int]] = []
     row = tx.maybe(SQL.parent, id=session_id)
     while row is not None and row["parent_id"] is not None and len(found) < LINEAGE_MAX:
-        # Cut before the parent's own cut, less of the grandparent is seen than the parent sees.
+        # If this fork was cut before the parent's own cut, it sees less of the grandparent than the parent does.
         cut_seq = min(row["cut_seq"], found[-1][1]) if found else row["cut_seq"]
         found.append((row["parent_id"], cut_seq))
         row = tx.maybe(SQL.parent, id=row["parent_id"])
@@ -139,5 +139,5 @@ def lineage_of(tx: Tx, session_id: str) -> Lineage:
 
 
 def lost(row: Row, fence: int) -> LeaseLost:
-    """Another process has the session by now, or it was ended."""
+    """The error if another process has taken the session over, or has ended it."""
     return leases.lost(f"session {row['key']!r}", row, fence)

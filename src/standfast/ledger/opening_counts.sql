@@ -1,4 +1,4 @@
--- Whether an opening may still write for its session.
+-- The owner of a session, and the parent of a fork.
 
 -- name: owner
 SELECT id, key, state, holder, actor, lease_until_us, lease_boot, lease_mono_us, fence

@@ -1,4 +1,4 @@
-"""List prices of models: what a call costs where neither the provider nor the transcript says it.
+"""List prices of models, for calls whose cost neither the provider nor the transcript reports.
 
 The table of the user comes first: `STANDFAST_PRICES` names a TOML file with US dollars per million tokens.
 
@@ -8,8 +8,8 @@ The table of the user comes first: `STANDFAST_PRICES` names a TOML file with US 
     cached_input = 0.3       # without it, as `input`
     cache_write = 3.75       # without it, as `input`
 
-Then genai-prices, if it is installed. A model that neither knows has no price: its cost is unknown, not 0. Each cost is
-kept with its label, because a list price is not what a provider bills.
+Then genai-prices, if it is installed. If neither has the model, the cost is unknown, not 0. Each cost is stored with a
+label, because a provider may bill another amount than the list price.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Price(NamedTuple):
 
 
 def list_price(model: str | None, *, fresh: int, cached: int, cache_write: int, output: int) -> Price | None:
-    """The list price of so many tokens; None if no price is known. `fresh` is input that was not cached."""
+    """The list price of these tokens; None if no price is known. `fresh` counts input that was not cached."""
     if not model:
         return None
     own = table(os.environ.get("STANDFAST_PRICES", "")).get(model)
@@ -54,13 +54,13 @@ def list_price(model: str | None, *, fresh: int, cached: int, cache_write: int, 
 
 
 def fresh_input(model: str | None, input: int, cached: int, cache_write: int) -> int:
-    """Input that was not cached: Anthropic counts cached tokens beside the input, the others in it."""
+    """Input that was not cached. Anthropic counts cached tokens beside the input, other providers within it."""
     return input if (model or "").startswith("claude") else max(0, input - cached - cache_write)
 
 
 @cache
 def table(path: str) -> dict[str, dict[str, float]]:
-    """The prices of a file; nothing without one. Raises InvalidInput if it cannot be read."""
+    """The prices in a file; empty without a path. Raises InvalidInput for a file that cannot be read."""
     if not path:
         return {}
     import tomllib

@@ -2,9 +2,9 @@
 
     {"action": …, "attempts": 1, "directory": "/srv/shop", "key": …, "request": {…}, "scope": …, "tool": …}
 
-Everything but `request` is what will be done. The transaction that dispatches the effect builds it again from what
-it is about to send. `request` says who asks, why and until when: it is copied from the stored text, because another
-process, with other words, may dispatch. The hash covers both, so the approver's screen needs nothing else.
+All parts except `request` say what will be done. The transaction that dispatches the effect builds them again from the
+row that it is about to send. `request` says who asks, why and until when. It is copied from the stored text, because
+another process with another reason may dispatch. The hash covers both, so the approver's screen shows this text alone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Parts(NamedTuple):
 
 
 def checked_attempts(number: object, name: str = "attempts") -> int:
-    """How many dispatches a question may ask for."""
+    """The number of dispatches that a question asks for. Raises InvalidInput unless it is from 1 to 10."""
     return whole(number, name, least=1, most=ATTEMPTS_MAX, hint=f"for example: {name}=3")
 
 
@@ -52,7 +52,7 @@ def attempts(effect: Row) -> int:
 
 
 def request(effect: Row, session: Row | None, **said: serial.Json) -> dict[str, serial.Json]:
-    """Who asks for `effect`, why and until when. A part without a value is left out."""
+    """The part `request` of the question. Names without a value are left out."""
     description = _dict(serial.read(effect["context"])).get("description")
     parts = {**said, "description": description if isinstance(description, str) else None}
     if session is not None:
@@ -72,7 +72,7 @@ def text(effect: Row, request: serial.Json) -> str:
     fields["request"] = request
     if directory is not None:
         fields["directory"] = directory
-    # The intent is canonical text already: written in front, because "action" sorts first.
+    # The intent is canonical text already. It is put first, because "action" sorts first.
     return f"{_ACTION}{effect['intent']},{serial.canonical(fields)[1:]}"
 
 
@@ -82,7 +82,7 @@ def asks_for(effect: Row, stored: str | None, hash: str | None) -> bool:
 
 
 def parts(stored: str | None) -> Parts:
-    """What the stored text says. A text that is no question has an empty action and cannot be granted."""
+    """The parts of the stored text. A text that is not a question has no action and cannot be granted."""
     fields = _fields(stored)
     said = _dict(fields.get("request"))
 
@@ -105,7 +105,7 @@ def parts(stored: str | None) -> Parts:
 
 
 def _fields(stored: str | None) -> dict[str, Any]:
-    """The parts of a stored question; the action as the text that it is in there."""
+    """The fields of a stored question. The action stays text, as it is stored."""
     if stored is None or not stored.startswith(_ACTION):
         return {}
     from json import JSONDecoder

@@ -1,4 +1,4 @@
-"""What an effect or an approval is about, in one line: the command, or the tool with its arguments.
+"""The subject of an effect or an approval in one line: the command, or the tool with its arguments.
 
 Every screen, message and brief takes this line from here. Summaries of the journal and the recovery report use
 `journalled`, which reads no payload: an auditor may see both.
@@ -34,7 +34,7 @@ class Action(NamedTuple):
 
     @property
     def quoted(self) -> str:
-        """For an LLM: all that another program wrote is in quotes."""
+        """The text for an LLM: everything that another program wrote is in quotes."""
         if self.is_command:
             return authors.quoted(self.text)
         arguments = self.text.removeprefix(self.tool).strip()
@@ -42,7 +42,7 @@ class Action(NamedTuple):
 
 
 def action(tool: str, intent: serial.Json, by: object = None) -> Action:
-    """What an intent does. With `by`, only the fields that identify an effect are named."""
+    """The action of an intent. With `by`, it names only these fields."""
     command = command_of(intent)
     if command is not None:
         return Action(tool, serial.clean(command, identity.SHOWN_MAX), True)
@@ -52,7 +52,7 @@ def action(tool: str, intent: serial.Json, by: object = None) -> Action:
 
 
 def journalled(tx: Tx, id: str) -> Action | None:
-    """The action of an effect or approval as the journal has it: the tool and the fields that identify the effect."""
+    """The action of an effect or approval by its journal row: the tool and the fields that identify the effect."""
     if id.startswith("apr_"):
         asked = tx.maybe(SQL.effect_of, id=id)
         id = asked["effect_id"] if asked is not None else ""

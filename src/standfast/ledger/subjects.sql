@@ -1,4 +1,4 @@
--- What the journal said of an effect when it was planned: without its payload.
+-- The journal row that says that an effect was planned. It has no payload.
 
 -- name: planned
 SELECT e.tool, j.summary

@@ -337,7 +337,7 @@ def _refuse_other(tx: Tx, given: _Embedded) -> None:
 
 
 def _find(tx: Tx, which: str) -> Row:
-    row = naming.row_of(tx, which, by_id=SQL.by_id, ends=SQL.by_suffix, prefix="knw", noun="knowledge")
+    row = naming.row_of(tx, which, "knw")
     if row is None or row["scope"] != tx.caller.scope:
         raise naming.unknown(tx, "knowledge", which)
     return row

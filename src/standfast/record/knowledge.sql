@@ -41,14 +41,8 @@ WHERE scope = :scope AND vector IS NOT NULL
 ORDER BY seq DESC
 LIMIT 1
 
--- name: by_id
-SELECT {columns:knowledge} FROM knowledge WHERE id = :id
-
 -- name: by_seq
 SELECT {columns:knowledge} FROM knowledge WHERE seq = :seq
-
--- name: by_suffix
-SELECT id FROM knowledge WHERE id LIKE :pattern ORDER BY id DESC LIMIT 2
 
 -- name: image
 SELECT {columns:knowledge}, git_dir, origin, hash, words, vector

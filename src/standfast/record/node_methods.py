@@ -346,10 +346,13 @@ class NodeMethods:
         cache_keys: Iterable[str] = (),
     ) -> Checkpoint:
         """Let a few words stand for everything said up to position `upto`, or so far. The messages stay."""
-        from standfast.checkpoint import checkpoints
+        from standfast.checkpoint.checkpoints import Checkpoints
 
+        opening = self._opening()
+        opening.usable()
         words: dict[str, Any] = {"summary": summary, "data": data, "cursor": cursor}
-        return checkpoints.add(self._opening(), upto, versions=versions, cache_keys=cache_keys, **words)
+        pins: dict[str, Any] = {"versions": versions, "cache_keys": cache_keys}
+        return Checkpoints(opening.store).add(self.node_id, upto, **words, **pins)
 
     def fold(
         self,
@@ -368,9 +371,9 @@ class NodeMethods:
 
     def context(self, *, last: int = 200, versions: Mapping[str, str] | None = None) -> Context:
         """The newest fold and what was said after it: what a model is given to continue."""
-        from standfast.checkpoint import checkpoints
+        from standfast.checkpoint.checkpoints import Checkpoints
 
-        return checkpoints.context(self._opening(), last=last, versions=versions)
+        return Checkpoints(self._opening().store).context(self.node_id, last=last, versions=versions)
 
     @property
     def artifacts(self) -> SessionArtifacts:

@@ -409,7 +409,7 @@ def _lives_here(tx: Tx, row: Row) -> bool:
 
 
 def _find(tx: Tx, run_id: object) -> Row:
-    row = naming.row_of(tx, run_id, by_id=SQL.by_id, ends=SQL.by_suffix, prefix="run", noun="run")
+    row = naming.row_of(tx, run_id, "run", by_id=SQL.by_id)
     return row or _refuse_unknown(run_id)
 
 

@@ -70,9 +70,6 @@ SELECT {columns:run:r}, l.name AS loop
 FROM run r JOIN loop l ON l.id = r.loop_id
 WHERE r.id = :id
 
--- name: by_suffix
-SELECT id FROM run WHERE id LIKE :pattern LIMIT 2
-
 -- name: by_id_for_update
 SELECT {columns:run:r}, l.name AS loop, l.retries_max, l.backoff_us, l.failures_max
 FROM run r JOIN loop l ON l.id = r.loop_id

@@ -128,19 +128,12 @@ class Search(Resource):
                 everywhere=everywhere or repo is not None,
                 scope=self.scope,
                 since_us=past_us(since, tx.now_us(), "since"),
-                session_id=None if session is None else _session_id(tx, session),
+                session_id=naming.session_id(tx, self.scope, session),
                 **narrowed,
             )
             return _found(tx, parse(text), asked, by_rank=by_rank, after=after, limit=page_size(limit))
 
         return self._read(ask)
-
-
-def _session_id(tx: Tx, session: str) -> str:
-    row = tx.maybe(SQL.session_by_key, text=session, scope=tx.caller.scope)
-    if row is None:
-        raise naming.unknown(tx, "session", session)
-    return str(row["id"])
 
 
 def _found(tx: Tx, terms: list[Term], asked: Asked, *, by_rank: bool, after: str | None, limit: int) -> Hits:

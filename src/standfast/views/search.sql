@@ -67,9 +67,6 @@ LIMIT :limit
 -- name: session_key
 SELECT key FROM session WHERE id = :id
 
--- name: session_by_key
-SELECT id FROM session WHERE id = :text OR (scope = :scope AND key = :text) LIMIT 1
-
 -- name: message_by
 SELECT actor FROM message WHERE id = :id
 

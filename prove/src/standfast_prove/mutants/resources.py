@@ -38,7 +38,7 @@ def any_yes(current: Any) -> Any:
 
     def patched(tx: Any, asked: Any) -> Any:
         rows = tx.all(approvals.SQL.standing, effect_id=asked.effect["id"], question_hash=asked.question_hash)
-        given = [approvals._approval(row) for row in rows if row["state"] == "granted"]
+        given = [approvals.Approval.from_row(row) for row in rows if row["state"] == "granted"]
         return given[0] if given else current(tx, asked)
 
     return patched

@@ -5,10 +5,10 @@
                        ├─ release (nothing was sent) ▶ released
                        └─ holder gone = IN DOUBT (derived) ── settled by usage seen later, or by a person
 
-amounts    the four units and the windows of time
-models     budgets and holds as callers see them
-resource   `sf.budgets`
-block      `with s.budget(…)`
+    amounts    amounts in the four units, and the periods of a budget
+    models     Budget, Hold, BudgetReport
+    resource   `sf.budgets`
+    block      `with s.budget(…)`
 """
 
 from __future__ import annotations

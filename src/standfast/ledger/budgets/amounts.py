@@ -1,7 +1,4 @@
-"""Amounts in the four units of a budget, and the windows of time that a budget counts in.
-
-Everything here is arithmetic: no store, no clock.
-"""
+"""Amounts in the four units of a budget, and the windows of time in which a budget counts: pure arithmetic."""
 
 from __future__ import annotations
 
@@ -23,14 +20,14 @@ Usd: TypeAlias = "str | float | Decimal"
 
 UNITS: Final = ("tokens", "microusd", "calls", "duration_us")
 AMOUNT_MAX: Final = 10**15
-"""Of one unit: a billion dollars, or 31 years."""
+"""The largest amount of one unit: a billion dollars, or 31 years."""
 PERIODS: Final = ("hour", "day", "week", "month")
 _MICROUSD: Final = 1_000_000
 _OPTIONS: Final = {"tokens": "tokens", "microusd": "usd", "calls": "calls", "duration_us": "time"}
 
 
 class Amounts(Model):
-    """So much of each unit. None: this unit is not limited, or not known."""
+    """An amount of each unit. None: the unit is not limited, or its amount is not known."""
 
     tokens: int | None = None
     microusd: int | None = None
@@ -38,13 +35,13 @@ class Amounts(Model):
     duration_us: int | None = None
 
     def __str__(self) -> str:
-        """The units that are known, as people write them: `3,000 tokens, $0.25`."""
+        """The known amounts for people: `3,000 tokens, $0.25`."""
         known = [shown(unit, value) for unit, value in self.as_dict().items() if value is not None]
         return ", ".join(known) or "nothing"
 
     @property
     def used(self) -> str:
-        """The units of which there is any, as people write them; `nothing` if there is none."""
+        """The amounts above 0 for people; `nothing` if there are none."""
         return str(Amounts(**{unit: value for unit, value in self.known.items() if value}))
 
     @property
@@ -86,7 +83,7 @@ def of_row(row: Row, kind: str) -> Amounts:
 
 
 def columns(kind: str, amounts: Amounts, *, unknown: int | None = 0) -> Row:
-    """The opposite: parameters of a statement."""
+    """The opposite of `of_row`: parameters of a statement."""
     return {f"{kind}_{unit}": unknown if value is None else value for unit, value in amounts.as_dict().items()}
 
 

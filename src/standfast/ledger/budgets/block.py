@@ -1,8 +1,8 @@
 """`with s.budget(…) as b`: reserve when the block begins, settle when it ends.
 
-A block that ends settles with what `b.spent` said; without it, everything that was reserved counts as used.
-`NotApplied` releases: the call was not made. Any other exception before `b.spent` proves nothing, so the hold is in
-doubt.
+At its end the block settles with the amounts of `b.spent(…)`. If that was not called, the whole reservation counts as
+used. `NotApplied` releases it, because the call was not made. Any other exception before `b.spent` proves nothing, so
+the hold is in doubt.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ class Spending:
 
     @property
     def hold(self) -> Hold:
-        """The hold as it was last written. Raises InvalidInput before the block."""
+        """The hold of this block. Raises InvalidInput before the block is entered."""
         if self._hold is None:
             raise InvalidInput("this budget is not entered", "with s.budget(tokens=3000) as b: …")
         return self._hold
 
     def spent(self, *, tokens: int | None = None, usd: Usd | None = None, calls: int | None = None) -> None:
-        """Say what the call used; the end of the block settles with it. Other units count as reserved."""
+        """Set the amounts that the call used. A unit that is not given counts as reserved."""
         self._spent = amounts.given(tokens, usd, calls, None)
 
     def release(self) -> Hold:
-        """Nothing was sent: give the hold back now."""
+        """Give the hold back now, because nothing was sent."""
         self._hold = self._budgets.release(self.hold)
         return self._hold
 
     def refresh(self) -> None:
-        """Read the hold again: a model call that was recorded inside has settled it."""
+        """Read the hold again, because a model call that was recorded in the block has settled it."""
         self._hold = self._budgets.hold(self.hold.id)
 
     def __enter__(self) -> Self:
@@ -96,7 +96,7 @@ def spending(
     key: str | None,
     note: str | None,
 ) -> Spending:
-    """The result of `s.budget`. It counts for the subject, the session, its agent, and `all`."""
+    """The result of `s.budget`. The reservation counts for the subject, the session, its agent, and `all`."""
     own_key = None if key is None else f"{opening.session_key}:{key}"
     most = amounts.given(tokens, usd, calls, time)
     asked = asked_for(subjects_of(opening, subject), most, own_key, note)

@@ -1,4 +1,4 @@
-"""Budgets and holds as callers see them."""
+"""The models of budgets and holds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from standfast.models import Model
 
 
 class Budget(Model):
-    """A limit of one subject, and how much of it is used."""
+    """The limit of one subject, and the part of it that is used."""
 
     id: str
     scope: str
@@ -22,14 +22,14 @@ class Budget(Model):
     parent: str | None
     """The budget that this one is part of: each amount counts in both."""
     per: str | None
-    """hour, day, week or month, by UTC; None: it is never filled again."""
+    """hour, day, week or month, by UTC. None: the limit is never refilled."""
     action: str
-    """warn or block: what a hook does about an agent whose usage is known only afterwards."""
+    """warn or block: what a hook does once an agent has used up the budget."""
     limit: Amounts
     held: Amounts
-    """Reserved by calls that have not ended, and by calls in doubt."""
+    """Reserved by calls that have not ended, or are in doubt."""
     spent: Amounts
-    """In this hour, day, week or month."""
+    """Used in this hour, day, week or month."""
     left: Amounts
     """limit - spent - held; below 0 if more was used than reserved. None: this unit is not limited."""
     agent: str
@@ -45,7 +45,7 @@ class Budget(Model):
 
 
 class Hold(Model):
-    """What one call may use, reserved before it."""
+    """The amounts that one call may use at most, reserved before the call."""
 
     id: str
     scope: str
@@ -59,7 +59,7 @@ class Hold(Model):
     state: str
     """held, settled or released."""
     in_doubt: bool
-    """Held, and its holder is gone: the call may have been made and billed."""
+    """Whether it is held and its holder is gone. The call may have been made and billed."""
     most: Amounts
     spent: Amounts
     holder: str | None
@@ -80,7 +80,7 @@ class Hold(Model):
 
     @property
     def holder_name(self) -> str:
-        """The holder as people say it; empty if the hold is in doubt or has ended."""
+        """The holder for people; empty if the hold is in doubt or has ended."""
         return "" if self.in_doubt or not self.holder else leases.holder_text(self.holder)
 
 

@@ -1,10 +1,11 @@
 """`sf.budgets`: set limits, reserve before a call, settle after it.
 
-A reservation counts in the budget of its subject, in those around it, and in `all`. Each of them must have enough left:
-a budget inside another one only narrows. The limits are checked and taken in one transaction, in the order of the ids.
+A reservation counts in the budget of its subject, in the budgets around that one, and in `all`. Each of them must have
+enough left, so an inner budget can only narrow an outer one. One transaction checks all limits and reserves, in the
+order of the ids.
 
-If more was used than reserved, all of it is booked, and the next reservation is refused. A hold whose holder is gone
-stays: the call may have been billed. Usage that is seen later settles it, or a person does.
+If a call used more than it reserved, all of it is booked, and the next reservation is refused. A hold whose holder is
+gone stays, because the call may have been billed. Usage that is seen later settles it, or a person does.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ SQL = load(__name__)
 leases.renewed("hold")
 
 EVERYTHING = "all"
-"""The budget that every reservation and every usage counts in."""
+"""The budget in which every reservation and every usage counts."""
 ACTIONS = ("warn", "block")
 DEPTH_MAX = 8
-"""Budgets around one another."""
+"""The most budgets that may be nested."""
 HOLDS_SHOWN = 50
 HOLDERS_NAMED = 3
 """Holders that a refusal names."""
@@ -69,7 +70,7 @@ class Asked(NamedTuple):
 
     @property
     def hash(self) -> str:
-        """What a key names."""
+        """The hash that is compared when a key is used again."""
         return serial.hash({"subject": self.subjects.subject, "most": dict(self.most.known)})
 
 
@@ -92,19 +93,19 @@ class Budgets(Resource):
         within: str | None = None,
         action: str | None = None,
     ) -> Budget:
-        """Limit what NAME may use; an amount that is not given stays as it is.
+        """Limit what NAME may use. A limit that is not given stays as it is.
 
         - `name`: agent:NAME, session:KEY, task:ID, all, or the name of a group.
         - `tokens`: most tokens, input and output together.
         - `usd`: most US dollars: 2.50.
         - `calls`: most calls.
         - `time`: most time that calls take together: 2h.
-        - `per`: hour, day, week or month, by UTC; without it the budget is never filled again.
+        - `per`: hour, day, week or month, by UTC; without it the limit is never refilled.
         - `within`: the budget that this one is part of; both must have enough left.
-        - `action`: warn or block, for usage that hooks count afterwards. The default is warn.
+        - `action`: warn or block: what a hook does once the budget is used up. The default is warn.
 
-        To an agent, a command that raises a limit is refused (ApprovalRequired). Raises NotFound for an unknown
-        `within`, InvalidInput if it would be inside itself.
+        A command of an agent that raises a limit is refused (ApprovalRequired). Raises NotFound for an unknown
+        `within`, and InvalidInput if the budget would be inside itself.
         """
         wanted = _wanted(name, amounts.given(tokens, usd, calls, time), per, within, action)
         crash.point("budget.before_set")
@@ -123,9 +124,9 @@ class Budgets(Resource):
     @for_people("raises or removes a budget")
     @transactional
     def remove(self, tx: Tx, name: str) -> Budget:
-        """Remove the limit of NAME. Its holds stay, and the budgets around it still count.
+        """Remove the limit of NAME. Its holds stay, and they still count in the budgets around it.
 
-        Raises NotFound. Only a person may do it by a command.
+        Raises NotFound. The command is refused to agents.
         """
         crash.point("budget.before_set")
         found = _budget(tx, self.scope, name)
@@ -136,7 +137,7 @@ class Budgets(Resource):
 
     @query
     def get(self, tx: Tx, name: str) -> Budget:
-        """The budget of this name, as it is now. Raises NotFound."""
+        """The budget of this name. Raises NotFound."""
         return budget_of(tx, _budget(tx, self.scope, name))
 
     @query
@@ -176,18 +177,18 @@ class Budgets(Resource):
         key: str | None = None,
         note: str | None = None,
     ) -> Hold:
-        """Hold what a call may use at most, if every budget that it counts in has enough left.
+        """Reserve the most that a call may use, if every budget in which it counts has enough left.
 
         - `subject`: the budget: agent:NAME, session:KEY, task:ID, or the name of a group.
-        - `tokens`: at most so many.
-        - `usd`: at most so many US dollars.
-        - `time`: at most so long.
-        - `key`: once per key: a settled hold is returned as it is.
+        - `tokens`: the most tokens that it may use.
+        - `usd`: the most US dollars that it may cost.
+        - `time`: the longest time that it may take.
+        - `key`: reserve once per key: a repeated call returns the settled hold.
         - `note`: what the call is for.
 
-        Raises Conflict (`budget_exhausted`) saying how much is left and who holds it; nothing is written then. Raises
-        NotFound if the subject has no budget, InProgress while a live holder has the key, KeyConflict if the key
-        held something else, InvalidInput for a limited unit of which no amount is given.
+        Raises Conflict (`budget_exhausted`), which says how much is left and who holds the rest; then nothing is
+        written. Raises NotFound if the subject has no budget, InProgress while a live holder has the key, KeyConflict
+        if the key reserved other amounts, and InvalidInput if a limited unit is not given.
         """
         asked = asked_for(Subjects(checked_name(subject)), amounts.given(tokens, usd, calls, time), key, note)
         return self.hold_for(asked, known=True)
@@ -210,7 +211,7 @@ class Budgets(Resource):
         time: Duration | None = None,
         note: str | None = None,
     ) -> Hold:
-        """Book what a call used, and give the rest of its hold back. An amount that is not given counts as reserved.
+        """Book what a call used, and give the rest of its hold back. A unit that is not given counts as reserved.
 
         - `which`: the hold: its id, the end of its id, or its key.
         - `tokens`: used, input and output together.
@@ -219,9 +220,9 @@ class Budgets(Resource):
         - `time`: how long it took.
         - `note`: how you know, for a hold in doubt.
 
-        Settling the same amounts again returns the hold. Raises NotFound, LeaseLost while another holder has it,
-        IllegalTransition if it was settled with other amounts. A hold in doubt is settled by the program that sees
-        the usage later, or by a person: to an agent, the command is refused.
+        Settling the same amounts again returns the hold. Raises NotFound, LeaseLost while another holder has it, and
+        IllegalTransition if it was settled with other amounts. The program that sees the usage later settles a hold
+        in doubt, or a person does. The command is refused to agents.
         """
         spent = amounts.given(tokens, usd, calls, time)
         return self._end(which, "settled", spent, note)
@@ -245,7 +246,7 @@ class Budgets(Resource):
 
     @transactional
     def give_up(self, tx: Tx, which: str | Hold, *, note: str | None = None) -> Hold:
-        """Say that the outcome of the call is unknown: the hold is in doubt at once.
+        """Record that the outcome of the call is unknown. The hold is in doubt at once.
 
         - `note`: the reason.
 
@@ -259,14 +260,14 @@ class Budgets(Resource):
 
     @query
     def hold(self, tx: Tx, which: str) -> Hold:
-        """One hold by its id, the end of its id, or its key: then the newest. Raises NotFound."""
+        """One hold by its id, the end of its id, or its key (the newest with it). Raises NotFound."""
         return hold_of(tx, _hold(tx, self.scope, which))
 
     @query
     def holds(
         self, tx: Tx, name: str | None = None, *, ended: bool = False, after: str | None = None, limit: int = 50
     ) -> HoldList:
-        """List who holds what, the oldest first; of NAME, or of all budgets.
+        """List holds, the oldest first: those of the budget NAME, or all.
 
         - `name`: only holds that count in this budget.
         - `ended`: also those that are settled or released, the newest first.
@@ -286,7 +287,7 @@ class Budgets(Resource):
 
 
 def _wanted(name: str, limit: Amounts, per: str | None, within: str | None, action: str | None) -> Row:
-    """The columns that a call sets. None: as it is."""
+    """The columns that a call sets. None leaves a column as it is."""
     if per is not None and per not in PERIODS:
         raise InvalidInput(f"per is one of {', '.join(PERIODS)}, not {serial.clean(str(per), 40)!r}")
     if action is not None and action not in ACTIONS:
@@ -398,7 +399,7 @@ def _reserve(tx: Tx, scope: str, asked: Asked, *, known: bool) -> Hold:
 
 
 def _same(tx: Tx, row: Row, asked: Asked) -> Hold | None:
-    """The answer to a key that was used before; None if the call may be made (again) under it."""
+    """The hold of a key that was used before; None if the caller may reserve with it again."""
     if row["hash"] != asked.hash:
         found = amounts.of_row(row, "most")
         raise KeyConflict(
@@ -411,11 +412,11 @@ def _same(tx: Tx, row: Row, asked: Asked) -> Hold | None:
     if row["state"] == "held" and leases.judge(tx, row).live:
         held = leases.in_progress(tx, f"the hold {serial.clean(row['key'], 80)!r}", row)
         raise InProgress(held.message, "wait, or settle it: " + hints.command("budget", "settle", short(row["id"])))
-    return None  # released, or in doubt: that hold stays, and the next call has one of its own
+    return None  # it was released, or it is in doubt and stays: the next call gets a new hold
 
 
 def chain(tx: Tx, scope: str, subjects: Subjects) -> list[Row]:
-    """Every budget that a call of these subjects counts in, locked, in the order of the ids."""
+    """Every budget in which a call of these subjects counts, locked, in the order of the ids."""
     names = {"subject": subjects.subject, "session": subjects.session, "agent": subjects.agent}
     return tx.all(SQL.chain, scope=scope, everything=EVERYTHING, **names)
 
@@ -449,7 +450,7 @@ def _exhausted(tx: Tx, budget: Budget, unit: str, wanted: int, left: int) -> Con
 
 
 def _holders(tx: Tx, budget: Budget, unit: str) -> str:
-    """Who holds it: ` by coder (300, process 7 on host), reviewer (200, in doubt) and 3 more`."""
+    """The holders of this unit: ` by coder (300, process 7 on host), reviewer (200, in doubt) and 3 more`."""
     found = [hold_of(tx, row) for row in _held(tx, budget.scope, budget.id, limit=page_size(1000))]
     found = [one for one in found if getattr(one.most, unit)]
     named = [
@@ -491,7 +492,7 @@ def _open_window(tx: Tx, row: Row) -> None:
 
 
 def count(tx: Tx, scope: str, subjects: Subjects, used: Amounts) -> list[Budget]:
-    """Book usage that is known only afterwards, in every budget that it counts in; those that are exhausted now."""
+    """Book usage that was not reserved, in every budget in which it counts. Returns those that are used up now."""
     if not used.known:
         return []
     rows = chain(tx, scope, subjects)
@@ -515,7 +516,7 @@ def _plus(tx: Tx, row: Row, used: Amounts) -> Row:
 def end_hold(
     tx: Tx, scope: str, which: str | Hold, state: str, spent: Amounts, note: str | None
 ) -> Hold | StandfastError:
-    """Settle or release a hold in `tx`: a model call settles its own together with its record."""
+    """Settle or release a hold in `tx`. A model call settles its hold in the transaction that records the call."""
     crash.point("hold.before_settle")
     row = _own(tx, scope, which)
     most = amounts.of_row(row, "most")
@@ -582,15 +583,7 @@ def _budget(tx: Tx, scope: str, name: str) -> Row:
 
 
 def _hold(tx: Tx, scope: str, which: str) -> Row:
-    row = naming.row_of(
-        tx,
-        which,
-        by_id=SQL.hold_by_id,
-        by_key=lambda key: tx.maybe(SQL.hold_by_key, scope=scope, key=key),
-        ends=SQL.hold_ends,
-        prefix="hld",
-        noun="hold",
-    )
+    row = naming.row_of(tx, which, "hld", by_key=lambda key: tx.maybe(SQL.hold_by_key, scope=scope, key=key))
     if row is None:
         raise NotFound(f"there is no hold {serial.clean(which, 80)!r} in this scope", "standfast budget holds")
     return row

@@ -65,7 +65,7 @@ UPDATE budget
 SET window_us = :window_us, spent_tokens = 0, spent_microusd = 0, spent_calls = 0, spent_duration_us = 0
 WHERE id = :id AND window_us < :window_us
 
--- The limit is part of the statement: no caller can take what another has taken meanwhile.
+-- The limit is part of the statement, so that no caller takes what another caller has just taken.
 -- name: take
 UPDATE budget
 SET held_tokens = held_tokens + :most_tokens, held_microusd = held_microusd + :most_microusd,
@@ -109,11 +109,6 @@ SET {lease_none}, note = COALESCE(:note, note)
 WHERE id = :id AND state = 'held'
 RETURNING {columns:hold}
 
--- name: hold_by_id
-SELECT {columns:hold}
-FROM hold
-WHERE id = :id
-
 -- name: hold_by_id_for_update
 SELECT {columns:hold}
 FROM hold
@@ -127,10 +122,7 @@ WHERE scope = :scope AND key = :key
 ORDER BY n DESC
 LIMIT 1
 
--- name: hold_ends
-SELECT id FROM hold WHERE id LIKE :pattern ORDER BY id DESC LIMIT 2
-
--- The rows that are held are few: `hold_open` has them.
+-- Open holds are few. The partial index `hold_open` has them.
 -- name: held
 SELECT {columns:hold}
 FROM hold

@@ -1,24 +1,22 @@
-"""Decisions: what was decided and why, and the next action, stored before that action.
+"""Decisions: what was decided, why, and the planned action, stored before that action.
 
                 decide / record               leave the block, done
     (nothing) ─────────────────▶ open ──────────────────────────────▶ done
-                                  ├─ an exception, fail ─▶ failed ──▶ open, when it is reached again
+                                  ├─ an exception, fail ─▶ failed ──▶ open, when the program reaches it again
                                   └─ withdraw ─▶ withdrawn ◀─ withdraw ─ standing
 
-The write is the commit point: a process that dies between deciding and acting leaves an open decision, and
-the next process finds it, with its session. Whether the act itself happened is the ledger's to
-answer (effects); a decision never claims it.
+A process that dies between deciding and acting leaves an open decision, and the next process finds it with its session.
+A decision never says whether the action happened: effects record that.
 
-In a session a decision is known by what it says, `what` and `then`, and by how often one opening
-has reached it. A program that runs again from its first line therefore decides once: an open
-decision is taken up, one that is done stays as it is while the block runs through its recorded steps.
+In a session, `what`, `then` and the number of times that an opening has reached them identify a decision. So a program
+that runs again from its first line decides once: it takes an open decision up, and leaves a done one as it is.
 
-A standing order is a decision that stays, listed before all others until it is withdrawn; it belongs
-to the scope, not to a session. `catch` writes down that a decision was made and not written;
-`unwritten` finds the effects for which that is so.
+A standing order is a decision that applies until it is withdrawn. Lists have it first. It belongs to the scope, not to
+a session. `catch` records that a decision was made but not recorded; `unwritten` finds the effects that were sent
+without one.
 
-    models     decisions as callers see them, and what they may give
-    changes    one decision inside a transaction
+    models     Decision and other models, and the checks of arguments
+    changes    write, find and close one decision inside a transaction
     block      `s.decide`
     resource   `sf.decisions`
 """

@@ -1,6 +1,8 @@
-"""One decision inside a transaction: written, found, closed."""
+"""Write, find and close one decision inside a transaction."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from standfast import hints, serial
 from standfast.config.scope import Keyspace, Label
@@ -8,7 +10,7 @@ from standfast.core import journal, naming, removed, repositories
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import Conflict, IllegalTransition, NotFound
-from standfast.ids import is_id, new_id, short
+from standfast.ids import new_id, short
 from standfast.ledger.decisions.models import Decision, Said, decision_of
 
 SQL = load(__name__)
@@ -17,84 +19,78 @@ _TRIES = 5
 _ENDED = ("id", "state", "outcome", "closed_us")
 
 
-def recorded(tx: Tx, said: Said, place: Row) -> Decision:
+class Place(NamedTuple):
+    """Where a decision belongs: a repository and, inside a session, one of its nodes."""
+
+    keyspace: Keyspace
+    label: Label
+    session_id: str | None = None
+    node_id: str | None = None
+    position: int | None = None
+    """The position of the next message."""
+    agent: str | None = None
+
+
+def outside(tx: Tx) -> Place:
+    """The place of a decision that belongs to no session."""
+    return Place(tx.caller.keyspace, tx.caller.label)
+
+
+def recorded(tx: Tx, said: Said, place: Place) -> Decision:
+    """The open decision with these words, or a new one."""
+    said = said._replace(agent=said.agent or place.agent)
     for _ in range(_TRIES):
-        n = 1
-        if place["session_id"] is not None:
-            last = tx.maybe(SQL.last_in_session, session_id=place["session_id"], identity=said.identity)
-            if last is not None and last["state"] == "open":
-                return decision_of(last)
-            n = last["n"] + 1 if last is not None else 1
-        else:
-            by = said.agent or tx.caller.actor
-            row = tx.maybe(SQL.open_outside, identity=said.identity, by=by, **tx.caller.keyspace._asdict())
-            if row is not None:
-                return decision_of(row)
-        made = added(
-            tx,
-            said._replace(agent=said.agent or place["agent"]),
-            session_id=place["session_id"],
-            node_id=place["node_id"],
-            position=place["position"],
-            identity=said.identity,
-            n=n,
-            state="open",
-            keyspace=place["keyspace"],
-            label=place["label"],
-        )
+        last = _last(tx, said, place)
+        if last is not None and last["state"] == "open":
+            return decision_of(last)
+        made = added(tx, said, place, n=1 if last is None else last["n"] + 1)
         if made is not None:
             return made
     raise AssertionError("a decision was neither there nor could be written")
 
 
-def standing_order(tx: Tx, said: Said, place: Row) -> Decision:
-    """It holds for the scope: the session it was made in is in the journal only."""
-    made = added(
-        tx,
-        said._replace(agent=said.agent or place["agent"]),
-        session_id=None,
-        node_id=None,
-        position=None,
-        identity=said.identity,
-        n=1,
-        state="standing",
-        journal_session=place["session_id"],
-        keyspace=place["keyspace"],
-        label=place["label"],
-    )
+def _last(tx: Tx, said: Said, place: Place) -> Row | None:
+    """The last decision with these words in a session; outside any, the open one of its agent."""
+    if place.session_id is not None:
+        return tx.maybe(SQL.last_in_session, session_id=place.session_id, identity=said.identity)
+    by = said.agent or tx.caller.actor
+    return tx.maybe(SQL.open_outside, identity=said.identity, by=by, **place.keyspace._asdict())
+
+
+def standing_order(tx: Tx, said: Said, place: Place) -> Decision:
+    """The standing order with these words, or a new one. The journal row names the session that gave it."""
+    said = said._replace(agent=said.agent or place.agent)
+    no_session = Place(place.keyspace, place.label)
+    made = added(tx, said, no_session, state="standing", journal_session=place.session_id)
     if made is not None:
         return made
-    return decision_of(tx.one(SQL.standing, identity=said.identity, **place["keyspace"]._asdict()))
+    return decision_of(tx.one(SQL.standing, identity=said.identity, **place.keyspace._asdict()))
 
 
 def added(
     tx: Tx,
     said: Said,
+    place: Place,
     *,
-    session_id: str | None,
-    node_id: str | None,
-    position: int | None,
-    identity: str,
-    n: int,
-    state: str,
-    keyspace: Keyspace,
-    label: Label,
+    state: str = "open",
+    n: int = 1,
+    identity: str | None = None,
     journal_session: str | None = None,
     id: str | None = None,
 ) -> Decision | None:
-    """The new decision; None if one of the unique rules says that it is there already."""
+    """The new decision; None if a unique index of the table already has it."""
     row = tx.maybe(
         SQL.add,
         id=id or new_id("dec"),
-        **keyspace._asdict(),
-        **label.as_dict(),
-        session_id=session_id,
-        node_id=node_id,
-        position=position,
+        **place.keyspace._asdict(),
+        **place.label.as_dict(),
+        session_id=place.session_id,
+        node_id=place.node_id,
+        position=place.position,
         what=said.what,
         why=said.why,
         plan=said.then,
-        identity=identity,
+        identity=identity or said.identity,
         n=n,
         state=state,
         agent=said.agent,
@@ -104,7 +100,7 @@ def added(
     )
     if row is None:
         return None
-    return journalled(tx, "decision.made", decision_of(row), session_id=journal_session, label=label)
+    return journalled(tx, "decision.made", decision_of(row), session_id=journal_session, label=place.label)
 
 
 def ended(tx: Tx, which: str, state: str, outcome: str | None, *, also: str = "open") -> Decision:
@@ -115,7 +111,7 @@ def ended(tx: Tx, which: str, state: str, outcome: str | None, *, also: str = "o
             removed.keep(tx, "decision", *({name: getattr(one, name) for name in _ENDED} for one in (found, closed)))
         return closed
     if (found.state, found.outcome) == (state, outcome):
-        return found  # closed twice: the first outcome stays
+        return found  # it was closed before with this outcome
     hint = hints.command("decision", "show", short(found.id))
     if found.state == "standing":
         hint = f"a standing order is taken back: {hints.command('decision', 'withdraw', short(found.id))}"
@@ -171,11 +167,10 @@ def journalled(
 # -- finding --------------------------------------------------------------------------------------
 
 
-def session_of(tx: Tx, scope: str, session: object) -> Row:
-    """Where a decision belongs: the session given as an object, an id or a key, with its own node."""
+def place_of(tx: Tx, scope: str, session: object) -> Place:
+    """The place of a decision of a session, given as an object, an id or a key. Raises NotFound, Conflict."""
     if session is None:
-        whose: Row = {"keyspace": tx.caller.keyspace, "label": tx.caller.label}
-        return {"session_id": None, "node_id": None, "position": None, "agent": None, **whose}
+        return outside(tx)
     named = str(getattr(session, "id", session))
     row = tx.maybe(SQL.session, scope=scope, session=named)
     if row is None:
@@ -183,14 +178,12 @@ def session_of(tx: Tx, scope: str, session: object) -> Row:
     if row["id"] != named:
         repositories.refuse(tx, row, f"session {row['key']!r}")
     label = repositories.labelled(row)
-    found: Row = {"session_id": row["id"], "node_id": row["node_id"], "position": row["position"]}
-    found |= {"agent": row["agent"], "keyspace": repositories.keyspace(tx, row["scope"], label), "label": label}
-    return found
+    keyspace = repositories.keyspace(tx, row["scope"], label)
+    return Place(keyspace, label, row["id"], row["node_id"], row["position"], row["agent"])
 
 
 def find(tx: Tx, which: str) -> Decision:
-    id = which if is_id(which) else naming.by_end(tx, SQL.by_suffix, which, prefix="dec", noun="decision")
-    row = tx.maybe(SQL.by_id, id=id) if id is not None else None
+    row = naming.row_of(tx, which, "dec", by_id=SQL.by_id)
     if row is None:
         raise NotFound(f"there is no decision {serial.clean(which, 60)!r}", "see them: standfast decision list")
     return decision_of(row)

@@ -1,7 +1,7 @@
--- Decisions: written before acting, closed afterwards; standing orders stay.
+-- Decisions are written before the action and closed after it.
 
--- `n` is given where an opening counts, and found where a command comes and goes. Whichever
--- unique index refuses it, the decision is there already.
+-- An opening counts `n`; for a command it is one more than the last. If any unique index refuses the row, the decision is
+-- there already.
 -- name: add
 INSERT INTO decision (id, scope, repository, session_id, node_id, position, what, why, plan, identity, n, state,
                       agent, actor, tags, created_us, git_dir, origin)
@@ -68,11 +68,8 @@ SELECT {columns:decision:d}, s.key AS session_key, s.state AS session_state
 FROM decision d LEFT JOIN session s ON s.id = d.session_id
 WHERE d.id = :id
 
--- name: by_suffix
-SELECT id FROM decision WHERE id LIKE :pattern ORDER BY id DESC LIMIT 2
-
--- "All decisions by agent X in the last 7 days about topic Y": one statement, newest first, with
--- standing orders before them and the session of each beside it.
+-- For example all decisions of an agent in the last 7 days about a topic: standing orders first, then the newest, each
+-- with its session.
 -- name: page
 SELECT {columns:decision:d}, s.key AS session_key, s.state AS session_state
 FROM decision d LEFT JOIN session s ON s.id = d.session_id
@@ -92,7 +89,7 @@ WHERE (:everywhere = 1 OR :session <> '' OR (d.scope = :scope AND d.repository =
 ORDER BY CASE d.state WHEN 'standing' THEN 1 ELSE 0 END DESC, d.created_us DESC, d.id DESC
 LIMIT :limit
 
--- Effects that went out while nothing was decided in their session: acted first, or never written.
+-- Effects that were sent while their session had no open decision.
 -- name: unwritten
 SELECT e.id AS effect_id, e.session_id AS session_id, e.tool AS tool, e.key AS key, e.state AS state,
        e.first_dispatched_us AS dispatched_us, e.actor AS actor

@@ -1,4 +1,4 @@
-"""Decisions as callers see them, and what they may give."""
+"""The models of decisions, and the checks of what callers give."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ WHAT_MAX = 4_000
 TEXT_MAX = 20_000
 TAGS_MAX = 20
 TAG_MAX = 60
-_UNFIT = "[\x00\ud800-\udfff]"  # compiled on first use: what no store can hold
+_UNFIT = "[\x00\ud800-\udfff]"  # characters that no store can hold; compiled on first use
 
 
 class Decision(Model):
-    """What was decided, and what became of it."""
+    """One decision and its outcome."""
 
     id: str
     scope: str
@@ -41,7 +41,7 @@ class Decision(Model):
     state: str
     outcome: str | None
     agent: str
-    """The agent it is attributed to, else the one that recorded it."""
+    """The agent that decided; if none was named, the one that recorded it."""
     tags: tuple[str, ...]
     created_us: int
     closed_us: int | None
@@ -55,7 +55,7 @@ class Decision(Model):
 
 
 class Caught(Model):
-    """A decision that was made and not written, as a control found it."""
+    """A decision that was made but not recorded, and the control that noticed it."""
 
     what: str
     control: str
@@ -72,7 +72,7 @@ class Caught(Model):
 
 
 class Unwritten(Model):
-    """An effect that went out while nothing was decided in its session."""
+    """An effect that was sent while its session had no open decision."""
 
     effect_id: str
     session_id: str
@@ -84,7 +84,7 @@ class Unwritten(Model):
 
     @property
     def place(self) -> str:
-        """Where a list continues after it."""
+        """The cursor of a list behind this effect."""
         return self.effect_id
 
     @staticmethod
@@ -150,8 +150,8 @@ def checked_text(text: object, what: str, limit: int) -> str:
 
 
 def _tags(tags: object) -> str:
-    """Between commas, so that one is found by `LIKE '%,ci,%'`."""
-    # Nothing that can be read only once: the body that reads it may run twice.
+    """The tags between commas, so that `LIKE '%,ci,%'` finds one."""
+    # A generator is refused: the transaction body that reads it may run twice.
     if isinstance(tags, str) or not isinstance(tags, Collection):
         raise InvalidInput(f"tags are a list of texts, not {type(tags).__name__}", 'tags=["ci"]')
     unique = sorted({checked_tag(tag) for tag in tags})
@@ -169,7 +169,7 @@ def checked_tag(tag: object) -> str:
 
 
 def outcome_text(outcome: object) -> str | None:
-    """What came of it, as text. Total: closing never fails for the sake of its words."""
+    """The outcome as text that can be stored. It never raises, so that a decision can always be closed."""
     if outcome is None:
         return None
     if isinstance(outcome, str):
@@ -184,7 +184,7 @@ def outcome_text(outcome: object) -> str | None:
 
 
 def last_line(error: BaseException) -> str:
-    """What Python prints last of an exception."""
+    """The last line that Python prints for an exception."""
     from traceback import format_exception_only
 
     notes, error_text = getattr(error, "__notes__", []), "".join(format_exception_only(error)).strip()

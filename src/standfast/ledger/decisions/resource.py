@@ -1,4 +1,4 @@
-"""`sf.decisions`: the methods on decisions."""
+"""`sf.decisions`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from standfast.db.contract import Tx
 from standfast.db.store import Resource, query, transactional
 from standfast.errors import InvalidInput
 from standfast.ids import Id
-from standfast.ledger.decisions.changes import SQL, ended, find, recorded, reopened, session_of, standing_order
+from standfast.ledger.decisions.changes import SQL, ended, find, place_of, recorded, reopened, standing_order
 from standfast.ledger.decisions.models import (
     STATES,
     TEXT_MAX,
@@ -31,7 +31,7 @@ from standfast.ledger.decisions.models import (
 )
 
 UNWRITTEN = "decision:unwritten"
-"""The journal's subject for decisions that were made and not written."""
+"""The subject of journal rows about decisions that were made but not recorded."""
 
 # In the resource `list` is a method, so that the type needs other names there.
 DecisionList: TypeAlias = "list[Decision]"
@@ -40,7 +40,7 @@ UnwrittenList: TypeAlias = "list[Unwritten]"
 
 
 class Decisions(Resource):
-    """Decisions: what, by whom and why; open ones; standing ones."""
+    """Decisions: record, close, withdraw and list them."""
 
     __slots__ = ()
 
@@ -69,10 +69,8 @@ class Decisions(Resource):
         Recording the same `what` and `then` again returns the decision that is open or standing.
         """
         said = checked(what, why, then, tags, agent)
-        place = session_of(tx, self.scope, session)
-        if standing:
-            return standing_order(tx, said, place)
-        return recorded(tx, said, place)
+        place = place_of(tx, self.scope, session)
+        return standing_order(tx, said, place) if standing else recorded(tx, said, place)
 
     @transactional
     def done(self, tx: Tx, which: str, outcome: object = None) -> Decision:
@@ -102,9 +100,9 @@ class Decisions(Resource):
 
     @transactional
     def reopen(self, tx: Tx, which: str) -> Decision:
-        """Open a decision again that was closed or withdrawn; a standing order applies again.
+        """Open a closed or withdrawn decision again. A standing order applies again.
 
-        One that is open stays as it is. Raises Conflict if the same standing order was recorded since.
+        Does nothing if it is open. Raises Conflict if the same standing order was recorded since.
         """
         return reopened(tx, which)
 
@@ -161,7 +159,7 @@ class Decisions(Resource):
     def incomplete(
         self, *, session: object = None, everywhere: bool = False, limit: int = 50, after: str | None = None
     ) -> DecisionList:
-        """Decided and not closed, with the state of their sessions: what a recovery looks at first."""
+        """List open decisions, with the state of their sessions. A recovery looks at these first."""
         return self.list(state="open", session=session, everywhere=everywhere, limit=limit, after=after)
 
     @transactional
@@ -174,7 +172,7 @@ class Decisions(Resource):
         notes: str | None = None,
         session: object = None,
     ) -> Caught:
-        """Record that a decision was made without being recorded, and which control noticed.
+        """Record that a decision was made but not recorded, and which control noticed it.
 
         - `control`: what noticed it: a review, a check, a person.
         - `notes`: how it was noticed.
@@ -184,12 +182,12 @@ class Decisions(Resource):
         """
         what, control = checked_text(what, "what", WHAT_MAX), checked_text(control, "control", 200)
         notes = checked_text(notes, "notes", TEXT_MAX) if notes is not None else None
-        place = session_of(tx, self.scope, session)
+        place = place_of(tx, self.scope, session)
         data = {"what": what, "control": control, "notes": notes}
         receipt = journal.append(
-            tx, "decision.caught", UNWRITTEN, summary=what, data=data, session_id=place["session_id"], source="said"
+            tx, "decision.caught", UNWRITTEN, summary=what, data=data, session_id=place.session_id, source="said"
         )
-        return Caught(what, control, notes, place["session_id"], tx.caller.actor, tx.now_us(), None, receipt)
+        return Caught(what, control, notes, place.session_id, tx.caller.actor, tx.now_us(), None, receipt)
 
     @query
     def caught(self, tx: Tx, *, everywhere: bool = False, limit: int = 50, after: int | None = None) -> CaughtList:
@@ -214,6 +212,6 @@ class Decisions(Resource):
 
         - `after`: start after this effect's id, the last one of the page before.
         """
-        place = session_of(tx, self.scope, session)
-        rows = tx.all(SQL.unwritten, session_id=place["session_id"], after=after or "", limit=page_size(limit))
+        place = place_of(tx, self.scope, session)
+        rows = tx.all(SQL.unwritten, session_id=place.session_id, after=after or "", limit=page_size(limit))
         return [Unwritten.from_row(row) for row in rows]

@@ -5,26 +5,26 @@
                          │                     ├─ fail ─▶ failed (known NOT applied)
                          └─▶ superseded        └─ holder gone = IN DOUBT (derived)
 
-standfast commits the intent before it sends the request, and the result before it returns it. The caller gets the
-decoded stored value, also the first time. After a kill at any line the next process finds nothing, an intent in
-doubt, or a result. It never sends a second time without a check.
+standfast commits the intent before it sends the request, and commits the result before it returns it. Every call,
+the first one too, returns the value decoded from the store. If a process is killed at any line, the next process finds
+nothing, an intent in doubt, or a result. standfast never sends a second time without a check.
 
-    declared.py      @standfast.effect: a declared function is called; no store needed
-    call.py          its arguments, and the answers of it and its probe
-    signatures.py    which parameters of a user's function take what
-    intent.py        from a call to its whole request, before anything is recorded
-    identity.py      what makes two effects the same: keys, hashes, differences
-    perform.py       begin, call the user's function, finish
-    begin.py         what a call finds under its identity, and what it may do about it
-    transitions.py   the state machine: each change a compare-and-set on the attempt
-    resolve_doubt.py in doubt: probe, the same key again, a person
-    one_at_a_time.py one call at a time in this process
-    compensate.py    a compensation is an effect of its own
-    agent_tools.py   functions as an agent's tools
-    resource.py      sf.effects: list, settle, and the split form for shells and hooks
-    models.py        the models: an effect, and what the next call would do
-    texts.py         texts of effects: journal, people, errors
+    declared.py      @standfast.effect, and the call of a declared function
+    intent.py        makes the request of a call and refuses bad arguments, before anything is recorded
+    perform.py       begins, calls the user's function, finishes
+    begin.py         decides by the stored row whether a call may send
+    transitions.py   the state machine: each change is a compare-and-set on the attempt
+    resolve_doubt.py settles a doubt: probe, the same key again, or a person
+    compensate.py    compensates an effect by an effect of its own
+    one_at_a_time.py one call at a time for each identity in this process
+    identity.py      keys, hashes and the comparison of intents
+    signatures.py    reads the signatures of users' functions
+    call.py          Call, which a function receives, and the answers of a probe
+    agent_tools.py   declared functions as an agent's tools
+    resource.py      sf.effects: list, settle, and begin and done as two calls for shells and hooks
+    models.py        Effect, Verdict, and finding a row
+    texts.py         journal entries, lines for people and errors
 
-Left to others: the session of a call (`ledger/current.py`),
-the owner of a session (`opening`), leases (`leases`), approvals (`approvals`).
+Other modules have the current session of a call (`ledger/current.py`), the fence of a session
+(`ledger/opening_counts.py`), leases (`core/leases.py`) and approvals (`ledger/approvals.py`).
 """

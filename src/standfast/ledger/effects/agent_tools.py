@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def tools(opening: Opening, *functions: Callable[..., Any]) -> list[Callable[..., Any]]:
-    """The functions as an agent's tools: same signatures, and every call an effect of this session."""
+    """Make tools of declared functions. They have the same signatures, and every call is an effect of this session."""
     return [_tool(opening, function) for function in functions]
 
 
@@ -39,12 +39,11 @@ def _dress(tool: Callable[..., Any], function: Declared[Any]) -> None:
     try:
         hints = get_type_hints(function.function, include_extras=True)
     except (NameError, TypeError, AttributeError):
-        hints = dict(
-            function.function.__annotations__
-        )  # imported for type checkers only: keep the text of the annotation
+        # A name that is imported only for type checkers cannot be resolved: keep the text of the annotations.
+        hints = dict(function.function.__annotations__)
     parameters = [p.replace(annotation=hints.get(p.name, p.annotation)) for p in function.signature.parameters.values()]
     returns = hints.get("return", function.signature.return_annotation)
     tool.__signature__ = function.signature.replace(parameters=parameters, return_annotation=returns)  # type: ignore[attr-defined]
     tool.__annotations__ = {name: hint for name, hint in hints.items() if name != function.call_slot}
-    # A caller that unwraps a tool must not find the bare function: calling that would leave no record.
+    # A framework that unwraps the tool would find the plain function, whose calls are not recorded.
     del tool.__wrapped__  # type: ignore[attr-defined]

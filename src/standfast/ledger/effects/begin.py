@@ -1,9 +1,8 @@
-"""What a call finds under its identity, and what it does then.
+"""Begin an effect: insert its intent, or decide by the row that is stored under its identity.
 
-`begin` records the intent, or decides by the stored row: the table is in docs/concepts/effects.md. It is a
-body of a transaction: it may run twice and on another thread, and touches only `tx` and its
-arguments. It asks no outside system. It returns a doubt, and the caller passes the answer of the probe back as a
-`Finding`.
+docs/concepts/effects.md has the table of decisions. `begin` is the body of a transaction: it may run twice and on
+another thread, so it touches only `tx` and its arguments. It asks no outside system. If the effect is in doubt, it
+returns the doubt; its caller asks the probe and calls `begin` again with the answer, a `Finding`.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from standfast.ledger.effects.identity import Request
 from standfast.ledger.opening_counts import lineage_of
 
 BEGUN: set[tuple[str, int]] = set()
-"""Attempts this process has begun by hand and not ended: no call is running, but the process owns them."""
+"""Attempts that this process began with `sf.effects.begin` and has not ended. It owns them though no call runs."""
 LEFT: set[tuple[str, int]] = set()
-"""Attempts whose call has ended in this process while the store could not record it."""
+"""Attempts whose call has ended in this process, but the store could not record the end."""
 PAGE = 100
-"""Effects under way that are read at a time."""
+"""Dispatched effects that are read at a time."""
 DOUBTS_MAX = 100
-"""Effects in doubt that are named at a time."""
+"""Effects in doubt that one `Stopped` names."""
 
 
 class Go(NamedTuple):
@@ -58,28 +57,28 @@ class Planned(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """It was sent, and the outcome is unknown."""
+    """The effect was sent, and its outcome is unknown."""
 
     row: Row
     quiet: bool
-    """As far as this process can tell, the last holder cannot send any more, so "not applied" counts."""
+    """Whether the last holder can no longer send, as far as this process can tell. Only then "not applied" counts."""
     standing: str
 
 
 class Stopped(NamedTuple):
-    """Nothing was recorded: other effects are in doubt, and this one is not sent before they are settled."""
+    """Nothing was recorded. Other effects are in doubt and must be settled before this one is sent."""
 
     doubts: tuple[Doubt, ...]
     session: str = ""
     """The key of the session that is stopped."""
     elsewhere: str | None = None
-    """Of the same effect in another session: where that is."""
+    """If the doubt is about the same effect in another session: `in session 'x'`."""
     repository: str = ""
-    """Of the same effect in another repository: which, and the account that wrote it."""
+    """If that session belongs to another repository: its name and the account that wrote the effect."""
 
 
 class Finding(NamedTuple):
-    """What was found out about one attempt in doubt."""
+    """The answer about one attempt in doubt, for the next call of `begin`."""
 
     attempt: int
     answer: str
@@ -91,26 +90,25 @@ class Finding(NamedTuple):
 Outcome = Go | Recorded | Planned | Doubt | Stopped
 
 
-def begin(tx: Tx, id: str, wanted: Request, finding: Finding | None, idle: bool) -> Outcome | StandfastError:
+def begin(tx: Tx, id: str, wanted: Request, finding: Finding | None = None) -> Outcome | StandfastError:
     """Record the intent as dispatched, or return the row of its identity.
 
-    `idle` says that no thread of this process runs it: a lease of this very process is then
-    what an interrupted call left behind.
+    The caller is inside `alone`: no other thread of this process runs this effect. If this process still has a lease on
+    the row, an interrupted call left it.
     """
-    # In a fork, effects of its ancestors may be in doubt: `insert` does not look for those.
+    # `insert` looks for dispatched effects of the session itself. In a fork, those of its ancestors may be in doubt.
     made = _inserted(tx, id, wanted, beside=wanted.plan) if wanted.plan or not _forked(tx, wanted) else None
     if made is not None:
         return made
-    refusal = wanted.opening.guard(tx) if wanted.opening is not None else None
-    if refusal is not None:
-        return refusal
+    if wanted.opening is not None:
+        wanted.opening.check(tx)
     row = tx.maybe(transitions.SQL.by_key_for_update, scope=wanted.scope, key=wanted.key)
     if row is None:  # other effects are dispatched and may be in doubt, or a gap is open
         made = stopped(tx, wanted) or _lost(tx, id, wanted) or _inserted(tx, id, wanted, beside=True)
         if made is not None:
             return made
         row = tx.one(transitions.SQL.by_key_for_update, scope=wanted.scope, key=wanted.key)
-    return _found(tx, row, wanted, finding, idle)
+    return _found(tx, row, wanted, finding)
 
 
 def _forked(tx: Tx, wanted: Request) -> bool:
@@ -120,7 +118,7 @@ def _forked(tx: Tx, wanted: Request) -> bool:
 
 
 def _inserted(tx: Tx, id: str, wanted: Request, *, beside: bool) -> Outcome | StandfastError | None:
-    """The new effect; None if its identity is taken or, unless `beside`, others are under way beside it."""
+    """Insert the effect. None if its key is taken or, unless `beside`, if effects that may be in doubt are there."""
     state = "planned" if wanted.plan or wanted.approve else "dispatched"
     if tx.maybe(transitions.SQL.insert, beside=int(beside), **_first(tx, id, wanted, state)) is None:
         return None
@@ -131,8 +129,8 @@ def _inserted(tx: Tx, id: str, wanted: Request, *, beside: bool) -> Outcome | St
     return Planned(row) if wanted.plan else _sent(tx, row, wanted)
 
 
-def _found(tx: Tx, row: Row, wanted: Request, finding: Finding | None, idle: bool) -> Outcome | StandfastError:
-    """The table of what the next call does: docs/concepts/effects.md shows it."""
+def _found(tx: Tx, row: Row, wanted: Request, finding: Finding | None) -> Outcome | StandfastError:
+    """Decide by the stored row, as the table in docs/concepts/effects.md says."""
     refusal = elsewhere(tx, row, wanted) or mismatch(row, wanted) or texts.closed(row)
     if refusal is not None:
         return refusal
@@ -142,7 +140,7 @@ def _found(tx: Tx, row: Row, wanted: Request, finding: Finding | None, idle: boo
         return Planned(transitions.reworded(tx, row, wanted))
     if row["state"] in ("planned", "failed"):
         return stopped(tx, wanted, row["id"]) or _sent_in_gap(tx, row, wanted) or _sent(tx, row, wanted)
-    doubt = doubtful(tx, row, idle=idle)
+    doubt = doubtful(tx, row, alone=True)
     if doubt is None:
         return texts.in_progress(tx, row)
     if finding is None or finding.attempt != row["attempt"]:
@@ -165,7 +163,7 @@ def _lost(tx: Tx, id: str, wanted: Request) -> Doubt | None:
 
 
 def _sent_in_gap(tx: Tx, row: Row, wanted: Request) -> Doubt | None:
-    """The store says planned or failed, but it may have been sent in the open gap."""
+    """The row is planned or failed, but the effect may have been sent in the open gap. Record it as in doubt."""
     gap = _gap(tx, wanted)
     if gap is None or (row["state"] == "failed" and row["ended_us"] > gap.to_us):
         return None
@@ -185,7 +183,7 @@ def _gap(tx: Tx, wanted: Request) -> Gap | None:
 
 
 def _why(tx: Tx, gap: Gap, wanted: Request) -> str:
-    """A session that is newer than the copy may replace a lost one, which sent under other keys."""
+    """The error to record. A session newer than the copy may replace a lost one, which used other derived keys."""
     session_id = wanted.owner()["session_id"] if wanted.key.startswith(identity.DERIVED) else None
     found = tx.maybe(transitions.SQL.session_created, id=session_id) if session_id is not None else None
     lost = found is not None and found["created_us"] > gap.from_us
@@ -193,12 +191,12 @@ def _why(tx: Tx, gap: Gap, wanted: Request) -> str:
 
 
 def elsewhere(tx: Tx, row: Row, wanted: Request) -> Conflict | None:
-    """The key belongs to another repository."""
+    """The refusal of a key that another repository uses."""
     return repositories.refused(tx, row, f"the key {wanted.key!r} of {texts.named(row)}", wanted.repository(tx))
 
 
 def mismatch(row: Row, wanted: Request) -> KeyConflict | None:
-    """The key names something else: another tool, or other values of the fields that identify it."""
+    """The refusal of a key that names another tool, or other values of the identifying fields."""
     intent = serial.read(row["intent"])
     if row["tool"] != wanted.tool:
         said = f"was used for {row['tool']} and not for {wanted.tool}"
@@ -215,8 +213,11 @@ def mismatch(row: Row, wanted: Request) -> KeyConflict | None:
     )
 
 
-def doubtful(tx: Tx, row: Row, *, idle: bool = False) -> Doubt | None:
-    """The doubt about a dispatched effect. None while a live process runs it."""
+def doubtful(tx: Tx, row: Row, *, alone: bool = False) -> Doubt | None:
+    """The doubt about a dispatched effect; None while a live process runs it.
+
+    `alone` says that the caller is the only call of this process for this effect.
+    """
     standing = leases.judge(tx, row)
     if row["gave_up_us"] is not None or standing.free:
         return Doubt(row, True, "gave_up")
@@ -224,13 +225,13 @@ def doubtful(tx: Tx, row: Row, *, idle: bool = False) -> Doubt | None:
         return Doubt(row, True, "gone")
     ours = row["holder"] == tx.caller.holder and row["holder"].startswith("p:")
     attempt = (row["id"], row["attempt"])
-    if ours and attempt not in BEGUN and (idle or attempt in LEFT):
+    if ours and attempt not in BEGUN and (alone or attempt in LEFT):
         return Doubt(row, True, "interrupted")
     return None if standing.live else Doubt(row, _long_over(tx, row), "over")
 
 
 def stopped(tx: Tx, wanted: Request, id: str = "") -> Stopped | None:
-    """The doubt to settle before `wanted` (effect `id`, if there is a row) is sent. None if there is none.
+    """The doubts to settle before `wanted` is sent; None if there are none. `id` is its effect, if that has a row.
 
     A compensation is not stopped: it reverses what was sent, and a person or an error handler asked for it.
     """
@@ -248,9 +249,9 @@ def stopped(tx: Tx, wanted: Request, id: str = "") -> Stopped | None:
 
 
 def unsettled(tx: Tx, session_id: str, id: str = "") -> tuple[Doubt, ...]:
-    """The oldest effects of a session that are in doubt and not passed over; `id` is left out.
+    """The oldest effects in doubt that stop a session: those that `s.proceed()` did not pass over, without `id`.
 
-    A fork is stopped by those of its ancestors too, if they were begun before the cut.
+    A fork is also stopped by effects of its ancestors that were begun before the cut.
     """
     found: list[Doubt] = []
     for owner, cut_seq in ((session_id, None), *lineage_of(tx, session_id)):
@@ -261,7 +262,7 @@ def unsettled(tx: Tx, session_id: str, id: str = "") -> tuple[Doubt, ...]:
 
 
 def _doubts(tx: Tx, statement: Statement, id: str, **about: Any) -> Iterator[Doubt]:
-    """The effects that a statement finds and that are in doubt; `id` is left out."""
+    """Those of the rows of `statement` that are in doubt, without `id`."""
     after = ""
     while rows := tx.all(statement, after=after, limit=PAGE, **about):
         for row in rows:
@@ -272,7 +273,7 @@ def _doubts(tx: Tx, statement: Statement, id: str, **about: Any) -> Iterator[Dou
 
 
 def _stops(tx: Tx, row: Row, session_id: str, cut_seq: int | None) -> bool:
-    """Whether the session has not passed over this very attempt (`s.proceed()`), and a fork knows of it."""
+    """Whether this attempt stops the session: `s.proceed()` did not pass over it, and a fork has it before its cut."""
     if cut_seq is not None:
         known = tx.maybe(transitions.SQL.before_cut, scope=row["scope"], key=row["key"], cut_seq=cut_seq)
         if known is None:
@@ -287,8 +288,9 @@ def _where(tx: Tx, session_id: str | None) -> str:
 
 
 def _long_over(tx: Tx, row: Row) -> bool:
-    """A second lease duration has passed since the lease expired. A holder that only slept would have continued by
-    now. A holder that is visibly alive gets no limit, because it may still send.
+    """Whether a second lease duration has passed since the lease expired. By then a holder that only slept has woken.
+
+    Never true for a holder that is a live process of this host, because it may still send.
     """
     clock = tx.caller.clock
     if leases.is_here(row["holder"], clock):
@@ -303,9 +305,9 @@ def _settled(tx: Tx, row: Row, wanted: Request, finding: Finding) -> Outcome | S
         transitions.acknowledged(tx, row, finding.result, evidence=finding.evidence, said="found by its probe")
         return Recorded(tx.one(transitions.SQL.by_id, id=row["id"]))
     if finding.answer == "again":
-        # A remote service may refuse a known key with other arguments.
+        # Send the recorded arguments: a remote service may refuse a known key with other ones.
         return _sent(tx, row, wanted._replace(intent_text=row["intent"], intent_hash=row["intent_hash"]), resent=True)
-    # It may wait for an approval now, so the row itself says that nothing was applied.
+    # Record "failed" first: the next attempt may have to wait for an approval.
     failed = {"id": row["id"], "attempt": row["attempt"], "error": finding.evidence, "evidence": finding.evidence}
     tx.one(transitions.SQL.fail, now_us=tx.now_us(), **failed)
     texts.say(tx, "failed", row, f"{texts.shown(row)}: {finding.evidence}", state="failed")
@@ -313,8 +315,8 @@ def _settled(tx: Tx, row: Row, wanted: Request, finding: Finding) -> Outcome | S
 
 
 def remembered(tx: Tx, row: Row, window_us: int | None) -> bool:
-    """Whether the remote still knows the key of the first dispatch, so that it may be sent again."""
-    if texts.lost(row):  # the key of this session is not the one that was sent
+    """Whether the remote service still knows the key of the first dispatch, so that sending again is safe."""
+    if texts.lost(row):  # the lost session sent under another key
         return False
     return window_us is not None and tx.now_us() - (row["first_dispatched_us"] or row["planned_us"]) <= window_us
 
@@ -325,10 +327,10 @@ def _sent(tx: Tx, row: Row, wanted: Request, *, resent: bool = False) -> Go | St
 
 
 def unsettled_us(tx: Tx, row: Row, settle_us: int) -> int:
-    """How long a probe's "not there" still does not count. At most `settle_us`, also if the wall clock was set back.
+    """How long a probe's "not there" does not count yet: at most `settle_us`, also if the wall clock was set back.
 
-    The attempt may have sent until its function ended. A killed process may have sent just before it was found dead,
-    but not after its lease.
+    It counts `settle_us` after the attempt may have sent last: when its function ended, or, for a killed process, when
+    its lease ended.
     """
     last_us: int = row["gave_up_us"] or row["lease_until_us"] or row["dispatched_us"] or row["updated_us"]
     return max(0, min(settle_us, last_us + settle_us - tx.now_us()))
@@ -391,7 +393,7 @@ def _first(tx: Tx, id: str, wanted: Request, state: str) -> Row:
 
 
 def _seed(id: str, wanted: Request, state: str) -> Row:
-    """The row that was just inserted, without reading it back."""
+    """The columns of the inserted row that later steps need. It is not read back."""
     return {
         "id": id,
         "scope": wanted.scope,

@@ -1,4 +1,4 @@
-"""The context of a declared function, and the answers of it and its probe."""
+"""`Call`, which an effect's function may receive, and the answers that a function or a probe gives."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from standfast import serial
 
 
 class Call:
-    """What a function learns about the call it serves.
+    """The call that an effect's function, probe or compensation serves.
 
-    A plain class: type checkers would take a tuple with fields of any type for any first parameter.
+    It is not a NamedTuple: type checkers would accept one as any first parameter.
     """
 
     __slots__ = ("attempt", "intent", "key", "result", "session")
@@ -19,7 +19,7 @@ class Call:
         self, key: str, attempt: int, session: str | None, intent: serial.Json = None, result: Any = None
     ) -> None:
         self.key = key
-        """For the remote's idempotency header: the same for every attempt, `sf_` and 32 hex digits."""
+        """The idempotency key for the remote service, the same for every attempt: `sf_` and 32 hex digits."""
         self.attempt = attempt
         self.session = session
         """The key of the session."""
@@ -35,8 +35,9 @@ class Call:
 
 
 class LostCall(Call):
-    """A call of a session that may have been lost: it was sent under another key, so a probe must not use this one.
-    Reading it raises, and a probe that raises counts as Unknown.
+    """The call of a probe if the store lost the session that sent the effect. The effect was sent under another key.
+
+    Reading `key` raises LookupError, so a probe that needs the key counts as Unknown.
     """
 
     __slots__ = ()
@@ -46,11 +47,11 @@ class LostCall(Call):
 
     @property
     def key(self) -> str:
-        raise LookupError("the session that sent it was lost with its call.key; look by the intent")
+        raise LookupError("the store lost the session that sent this effect, and its call.key; search by the intent")
 
     @key.setter
     def key(self, value: str) -> None:
-        """There is none."""
+        """The key is unknown: ignore what the base class sets."""
 
     def _replace(self, **changed: Any) -> Call:
         return LostCall(Call("", self.attempt, self.session, self.intent, self.result)._replace(**changed))
@@ -89,4 +90,4 @@ class Unknown:
 
 
 class RepeatedEffect(UserWarning):
-    """The same effect twice in one opening of a session. The second call returned the stored result."""
+    """A session called the same effect twice in one opening. The second call returned the stored result."""

@@ -1,4 +1,4 @@
-"""Compensating: an effect of its own, by the same rules.
+"""Compensate an effect. The compensation is an effect of its own, with the same rules.
 
     acknowledged ──▶ (compensate:… dispatched) ──▶ (compensate:… acknowledged) + compensated, in one transaction
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def compensate(store: Store, effect: Effect, how: Callable[..., Any] | Declared[Any]) -> None:
-    """Compensate unless it was done. Raises the error of `how`, or EffectInDoubt about the compensation itself."""
+    """Compensate the effect unless that was done. Raises the error of `how`, or EffectInDoubt for the compensation."""
     user_code.refuse_nested(f"the compensation of effect {effect.tool!r}")
     if effect.state == "compensated":
         return
@@ -62,7 +62,7 @@ def _request(effect: Effect, how: Callable[..., Any] | Declared[Any]) -> Request
 
 
 def _function(effect: Effect, how: Callable[..., Any] | Declared[Any]) -> tuple[Callable[..., Any], Any]:
-    """The function that compensates, and the result as it expects it."""
+    """The function that compensates, and the result to pass to it, decoded for a declared effect."""
     if not isinstance(how, Declared):
         if not callable(how):
             raise InvalidInput(

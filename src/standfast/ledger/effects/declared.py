@@ -1,4 +1,4 @@
-"""Declaring an effect, beside the function that does it. No store is needed at import.
+"""`@standfast.effect` declares that a function changes an outside system. No store is needed at import.
 
     from standfast.actions import github            # find_pr asks GitHub's API
 
@@ -72,7 +72,7 @@ class Options(NamedTuple):
     approve: Approve = False
     wait: Duration | None = None
     retry: int = 1
-    """Attempts in total, as long as each is known not applied. One grant is asked for all of them."""
+    """Attempts in total. Another attempt follows only one that is known not applied. One grant covers all of them."""
     returns: Any = None
     key: str | None = None
     again: bool = False
@@ -85,7 +85,7 @@ class Options(NamedTuple):
     leave_out: tuple[str, ...] = ()
 
     def with_(self, given: dict[str, Any]) -> Options:
-        """These options with the given ones in place. Raises InvalidInput for an unknown or unfit one."""
+        """These options, with the given ones replaced. Raises InvalidInput for an unknown option or a bad value."""
         for name in given:
             if name not in Options._fields:
                 raise InvalidInput(f"effect() has no option {name!r}", f"it has: {', '.join(Options._fields)}")
@@ -113,11 +113,12 @@ CALL_OPTIONS = ("again", "key", "approve", "wait", "why")
 """The options of one call, in `s.effect(open_pr, …)`; `with_options` sets the others."""
 
 _declared: dict[str, list[ref[Declared[Any]]]] = {}
-"""The declarations of each tool in this process, the latest last. One inside a function ends with its caller."""
+"""The declarations of each tool in this process, the latest last. They are weak references: a declaration inside a
+function goes away with the function's frame."""
 
 
 def declared(tool: str) -> Declared[Any] | None:
-    """The latest declaration of a tool in this process. Its probe is asked about effects of processes that died."""
+    """The latest declaration of a tool in this process. Its probe also serves effects of processes that died."""
     return next((one for known in reversed(_declared.get(tool, [])) if (one := known()) is not None), None)
 
 
@@ -127,14 +128,14 @@ def _declare(made: Declared[Any]) -> None:
 
 
 class Declared(Generic[F_co]):
-    """A function that is an effect: a call inside a session is recorded."""
+    """A function that is declared as an effect. A call inside a session is recorded."""
 
     def __init__(self, name: str, function: F_co, options: Options) -> None:
         self.name = identity.checked_tool(name)
         self.function = function
         self.options = options
         functools.update_wrapper(self, function)
-        # A framework that unwraps it must not find the function that leaves no record.
+        # A framework that unwraps this object would find the plain function, whose calls are not recorded.
         del self.__wrapped__  # type: ignore[attr-defined]
         self.__signature__ = self.signature
         self._check_names("by", options.by or ())
@@ -172,7 +173,7 @@ class Declared(Generic[F_co]):
     ) -> Declared[Callable[P, R]]: ...
 
     def __get__(self, instance: object, owner: type[object]) -> Any:
-        """On a class it is a method: `self` is bound, and no part of the intent."""
+        """A declared function in a class is a method: `self` is bound, and is not part of the intent."""
         if instance is None:
             return self
         names = ("probe", "find", "compensate", "approve")
@@ -180,7 +181,7 @@ class Declared(Generic[F_co]):
         return Declared(self.name, self.function.__get__(instance, owner), self.options._replace(**beside))
 
     def probe(self, function: F) -> F:
-        """Declare the probe, which asks the outside system. Its parameters are those of the effect, or fewer."""
+        """Declare the probe, which asks the outside system. It takes some or all parameters of the effect."""
         self._check_parameters(function, "probe", skip=0)
         if self.options.find is not None:
             raise InvalidInput(f"{self.name} has find= already", "keep one of the two: find= or @probe")
@@ -188,7 +189,7 @@ class Declared(Generic[F_co]):
         return function
 
     def compensate(self, function: F) -> F:
-        """Declare how to reverse it. The first parameter is the result; the others are parameters of the effect."""
+        """Declare the function that reverses the effect. It takes the result, then parameters of the effect."""
         self._check_parameters(function, "compensate function", skip=1)
         self.options = self.options._replace(compensate=function)
         return function
@@ -200,7 +201,7 @@ class Declared(Generic[F_co]):
     def __repr__(self) -> str:
         return f"<effect {self.name}{self.signature}>"
 
-    # -- what it knows about its function -------------------------------------------------------
+    # -- the signature of the function -------------------------------------------------------
 
     @functools.cached_property
     def plain_signature(self) -> inspect.Signature:
@@ -215,13 +216,13 @@ class Declared(Generic[F_co]):
 
     @functools.cached_property
     def signature(self) -> inspect.Signature:
-        """What callers see: everything but the Call."""
+        """The signature that callers see: without the Call."""
         parameters = self.plain_signature.parameters.values()
         return self.plain_signature.replace(parameters=[p for p in parameters if p.name != self.call_slot])
 
     @functools.cached_property
     def left_out(self) -> frozenset[str]:
-        """Parameters that are no part of the intent: named in `leave_out`, or a framework's context."""
+        """Parameters that are not part of the intent: those in `leave_out`, and contexts of agent frameworks."""
         return frozenset(self.options.leave_out) | contexts_of(self.function)
 
     @functools.cached_property
@@ -231,7 +232,7 @@ class Declared(Generic[F_co]):
         return inspect.iscoroutinefunction(self.function)
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The arguments by name, defaults included. Raises InvalidInput as the call itself would TypeError."""
+        """The arguments by name, with defaults. Raises InvalidInput where the plain call would raise TypeError."""
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -251,7 +252,7 @@ class Declared(Generic[F_co]):
         return {name: value for name, value in intent.items() if not _equal(self._default(name), value)}
 
     def recorded(self, intent: serial.Json, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The stored arguments, decoded by the annotations. One that cannot be decoded keeps its present value."""
+        """The stored arguments, decoded by the annotations; from this call, where one cannot be decoded."""
         if not isinstance(intent, dict):
             return arguments
         hints = hints_of(self.function)
@@ -264,7 +265,7 @@ class Declared(Generic[F_co]):
             try:
                 rebuilt[name] = serial.decode(value, list[hint] if many else hint, what=name)  # type: ignore[valid-type]
             except InvalidInput:
-                continue  # the stored argument no longer fits its annotation: keep the present one
+                continue  # the annotation was changed since, and the stored argument does not fit it
         return rebuilt
 
     def invoke(self, arguments: dict[str, Any], call: Call) -> tuple[F_co, tuple[Any, ...], dict[str, Any]]:
@@ -297,7 +298,7 @@ class Declared(Generic[F_co]):
         return parameter.default
 
     def _options(self, unknown: list[str]) -> str:
-        """The class that checks unknown keywords; by default the options of `s.effect`."""
+        """The end of the hint for unknown keywords: where an option of this name belongs."""
         ours = [name for name in unknown if name in Options._fields]
         called = self.function.__name__
         if not ours:
@@ -307,7 +308,7 @@ class Declared(Generic[F_co]):
         return f"; this option goes to {called}.with_options({ours[0]}=…)"
 
     def _plain_call(self, slot: str) -> Any:
-        """What the function gets in place of its Call: its own default, or a Call without a session."""
+        """The Call of a plain call: the parameter's default, or a Call with a random key and no session."""
         default = self.plain_signature.parameters[slot].default
         if default is not self.plain_signature.empty:
             return default
@@ -352,7 +353,7 @@ class Declared(Generic[F_co]):
         for parameter in parameters[skip + (bool(parameters) and parameters[0].name == "self") :]:
             if parameter.default is parameter.empty and parameter.name not in ours and not takes_rest(parameter):
                 raise InvalidInput(
-                    f"{self.name}: its {what} {_called(function)} wants {parameter.name!r}, "
+                    f"{self.name}: its {what} {_called(function)} has the parameter {parameter.name!r}, "
                     f"which {_called(self.function)} does not have",
                     f"it may take: {', '.join(sorted(ours)) or 'nothing'}",
                 )
@@ -376,17 +377,18 @@ def effect(
     """Declare that a function changes an outside system, and which arguments identify one change.
 
     by          the parameters that make two calls the same effect; standfast.ALL for all of them
-    find        looks the effect up, with the arguments it names: its result, None if it did not happen, or it
-                raises if it cannot tell; a bool if the effect has no result
-    settle      "not there" counts only this long after the last attempt could send; default 10 s
-    per         "store": tool and `by` are one effect in every session; default "session"
+    find        a function that looks the effect up. It takes some of the arguments and returns the result, or None if
+                the effect did not happen. It raises if it cannot tell. If the effect has no result, it returns a bool.
+    settle      how long after the last possible sending a "not there" begins to count; default 10 s
+    per         "session" (default), or "store": tool and `by` are one effect in all sessions
     leave_out   parameters that are not recorded, such as a client or a framework's context
-    approve     True, or a function of the arguments: a person has to approve the call
-    wait        how long a call waits for that approval, before it raises ApprovalRequired
-    idempotent  True, or for how long the remote honours `call.key`: in doubt, it is sent again
+    approve     True, or a function of the arguments that returns a bool: a person has to approve the call
+    wait        how long a call waits for that approval before it raises ApprovalRequired; default: not at all
+    idempotent  True, or how long the remote service knows `call.key`. In doubt, the call is sent again with that key.
     not_applied exceptions that prove that nothing was sent
-    retry       attempts in total, 1 to 10, as long as each is known not applied; the approver sees the number
-    returns     the type of the result, if the function has no annotation for it
+    retry       attempts in total, 1 to 10. Only a failure that is known not applied is tried again. The approver sees
+                the number.
+    returns     the type of the result, if the function has no return annotation
     """
     if not isinstance(name, str):
         raise InvalidInput("an effect is declared with its name", '@standfast.effect("github.open_pr", by=…)')
@@ -415,7 +417,8 @@ def effect(
     return cast("Decorator", declare)
 
 
-# Type checkers require `by`. At run time it has a default, so that our error and not Python's names the next line.
+# Type checkers require `by`. At run time it has a default, so that the caller gets our error with its hint instead of
+# Python's TypeError.
 effect.__kwdefaults__ = {**(effect.__kwdefaults__ or {}), "by": NOT_GIVEN}
 
 

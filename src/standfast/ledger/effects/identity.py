@@ -1,9 +1,9 @@
-"""What makes two effects the same, as pure functions.
+"""The identity of an effect, as pure functions: keys, hashes, and the comparison of intents.
 
-Scope, session, tool and the fields named in `by` identify an effect. They make a key that begins with `by:`. A
-caller's own `key` replaces it and identifies the effect in every session of the scope. Text that a model writes never
-belongs in either. It is part of the intent, which is recorded, and compared only for the journal. The remote service
-gets neither key: it sees `sf_` and a hash, the same for every attempt.
+Scope, session, tool and the fields named in `by` identify an effect. Their hash is its key, which begins with `by:`.
+A caller's own `key` replaces that key and identifies the effect in every session of the scope. Text that an LLM writes
+belongs in neither. It is part of the intent, which is recorded; if it differs in a later call, the journal says so.
+The remote service gets neither key. It gets `sf_` and a hash, the same for every attempt.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ KEY_MAX: Final = 500
 TOOL_MAX: Final = 200
 PER: Final = (None, "session", "store")
 SETTLE_US = 0 if crash.TRACE in os.environ else 10 * SECOND_US
-"""A request of a dead process may still be in flight: a probe's "not there" counts only this long after it."""
+"""A probe's "not there" counts only this long after the last possible sending, because a request of a dead process may
+still be in flight."""
 FAR_FUTURE_US: Final = 2**62
 """`idempotent=True`: the remote never forgets the key."""
 
@@ -41,34 +42,34 @@ _VALUE_MAX = 48
 
 
 class Asking(NamedTuple):
-    """A probe, and how long its "not there" does not count."""
+    """A probe, and how long after the last possible sending its "not there" does not count."""
 
     tool: str
     ask: Callable[[serial.Json, Call], Any]
-    """Call it with the recorded intent."""
+    """Calls the probe with the recorded intent."""
     name: str | None
     settle_us: int
     returns: Any = None
-    """The type its value has to decode to."""
+    """The type that the value of `Applied` must decode to."""
     read: Callable[[Any], Any] | None = None
-    """Turn its value into Applied or NotApplied, if it is a `find` function."""
+    """For a `find` function: turns the returned value into Applied or NotApplied."""
     wait: Callable[[Clock, int], None] | None = None
-    """A function that waits before the probe is asked again. None sleeps."""
+    """Waits before the probe is asked again. None sleeps."""
 
 
 class Request(NamedTuple):
-    """One call with everything it needs, before the store is read."""
+    """All that `begin` and `perform` need to know about one call. Made before the store is read."""
 
     scope: str
     tool: str
     key: str
-    """The whole identity as it is stored: derived or the caller's, with its number."""
+    """The stored key: derived or the caller's, with ` #2` for the second time."""
     n: int
     by: tuple[str, ...] | None
     fields: serial.Json
-    """The fields that identify it; without `by`, all of the intent."""
+    """The fields of the intent that identify the effect; without `by`, all of them."""
     shown: str
-    """The tool and those, in one line."""
+    """The tool and these fields in one line."""
     by_hash: str
     intent: serial.Json
     intent_text: str
@@ -79,58 +80,58 @@ class Request(NamedTuple):
     why: str | None = None
     gate: str | None = None
     opening: Opening | None = None
-    """The opening it belongs to, which has to own its session."""
+    """The opening that calls, which must own its session when the intent is written."""
     session_id: str | None = None
     label: Label | None = None
-    """Its session's repository; the caller's, if it has no session."""
+    """The repository of the session; None for the caller's."""
     task_id: str | None = None
     holder: str | None = None
-    """The process that does the work, if not the caller: the child of `once`."""
+    """The process that does the work, if it is not the caller: the child of `once`."""
     for_us: int | None = None
     plan: bool = False
     still: Callable[[], bool] | None = None
-    """Asked just before the dispatch: whether the caller still waits for it."""
+    """Asked just before the dispatch. False means that the caller no longer waits, and refuses the dispatch."""
     shape: str | None = None
-    """What its result looks like, so that a person can be asked for one; None if anything fits."""
+    """The shape of the result, for the template that a person fills in; None if any JSON value fits."""
     of_session: bool = False
-    """Its identity belongs to its session: no `key`, no `per="store"`."""
+    """Whether the session is part of the identity: not with `key` or `per="store"`."""
     begins_us: int | None = None
-    """When the period that its key names began: `once --per`. None if it may have begun at any time."""
+    """With `once --per`: when the period in the key began. None: it may have begun at any time."""
     unheard: bool = False
-    """Most likely there is no row with this identity, so insert without looking for one."""
+    """Whether a row with this identity is unlikely. Then the call inserts without a lookup."""
     again: bool = False
     retry: int = 1
-    """Attempts in total, as long as each is known not applied."""
+    """Attempts in total. Another attempt follows only one that is known not applied."""
     wait_us: int | None = None
     """How long the call waits for an approval."""
     not_applied: tuple[type[BaseException], ...] = ()
     returns: Any = None
     act: Callable[[serial.Json, Call], Any] | None = None
-    """Call the function: with the recorded intent if there is one to repeat, else with the caller's arguments."""
+    """Calls the function: with the recorded intent if that is sent again, else with the caller's arguments."""
     asking: Asking | None = None
     function: Callable[..., Any] | None = None
 
     def repository(self, tx: Tx) -> Label:
-        """The repository it is recorded for: its session's, also if its program runs elsewhere."""
+        """The repository in which the effect is recorded: that of its session, wherever the program runs."""
         if self.opening is not None:
             return self.opening.label
         return tx.caller.label if self.label is None else self.label
 
     def within(self, session: Row | None) -> Request:
-        """The same as an effect of a session: its row has id, git_dir and origin."""
+        """This request as one of a session, given as a row with id, git_dir and origin."""
         if session is None:
             return self
         return self._replace(session_id=session["id"], label=Label(session["git_dir"], session["origin"]))
 
     def owner(self) -> dict[str, Any]:
-        """The owner of the session, and the fence that must be current."""
+        """The columns that name the session and its node, with the fence and the holder that must be current."""
         if self.opening is None:
             return {"session_id": self.session_id, "node_id": None, "session_fence": None, "session_holder": None}
         return {**self.opening.guarded(), "node_id": self.opening.node_id, "session_holder": self.opening.holder}
 
 
 def checked_tool(tool: object) -> str:
-    """The name of a tool. Raises InvalidInput for what cannot be one."""
+    """The name of a tool. Raises InvalidInput for an invalid or reserved name."""
     tool = keys.checked(tool, "a tool's name", limit=TOOL_MAX)
     if tool.startswith(COMPENSATE):
         raise InvalidInput(f"{tool[:60]!r}: names beginning with {COMPENSATE!r} are reserved", "choose another name")
@@ -138,7 +139,7 @@ def checked_tool(tool: object) -> str:
 
 
 def checked_key(key: object) -> str:
-    """A caller's key. Raises InvalidInput for what cannot be one, or could be taken for one of ours."""
+    """A caller's key. Raises InvalidInput for an invalid key and for one that looks like a derived or numbered key."""
     key = keys.checked(key, "a key", limit=KEY_MAX)
     if key.startswith(DERIVED):
         raise InvalidInput(f"{key[:60]!r}: keys beginning with {DERIVED!r} are made by standfast", "choose another key")
@@ -150,12 +151,12 @@ def checked_key(key: object) -> str:
 
 
 def derived_key(session_id: str | None, tool: str, fields: serial.Json) -> str:
-    """The identity of an effect without a key: by its tool and arguments."""
+    """The key of an effect for which the caller gave none."""
     return DERIVED + serial.hash([session_id, tool, fields], what="intent").removeprefix("h1:")[:40]
 
 
 def numbered(key: str, n: int) -> str:
-    """The identity of the n-th time, for again=True."""
+    """The key of the n-th time, for `again=True`."""
     return key if n == 1 else f"{key} #{n}"
 
 
@@ -165,7 +166,7 @@ def call_key(store_id: str, scope: str, key: str) -> str:
 
 
 def project(intent: serial.Json, by: tuple[str, ...]) -> dict[str, serial.Json]:
-    """The fields named in `by`. Raises InvalidInput if one is not there."""
+    """The fields named in `by`. Raises InvalidInput if the intent lacks one."""
     if not isinstance(intent, dict):
         raise InvalidInput("by names fields, so the intent must be an object", 'for example {"branch": "fix-42"}')
     missing = [name for name in by if name not in intent]
@@ -179,14 +180,14 @@ def same_fields(wanted: Request, by_hash: str, intent: serial.Json) -> bool:
     """Whether the recorded intent of the key equals the present one."""
     if by_hash == wanted.by_hash:
         return True
-    # The code may name other fields in `by` than when it was recorded; the values still decide.
+    # Since the row was recorded, the code may have changed `by`. Then compare the values of the fields it names now.
     if wanted.by is None or not isinstance(intent, dict):
         return bool(intent is not None and serial.hash(intent) == wanted.intent_hash)
     return all(name in intent and serial.hash(intent[name]) == serial.hash(wanted.fields[name]) for name in wanted.by)
 
 
 def differences(recorded: serial.Json, now: serial.Json) -> list[str]:
-    """The names of the fields that differ; [""] where the values have no fields."""
+    """The names of the fields that differ; [""] if the values differ and are not objects."""
     if not isinstance(recorded, dict) or not isinstance(now, dict):
         return [] if serial.canonical(recorded) == serial.canonical(now) else [""]
     names = sorted(recorded.keys() | now.keys())
@@ -198,7 +199,7 @@ def _same(one: dict[str, Any], other: dict[str, Any], name: str) -> bool:
 
 
 def told(wanted: Request, recorded: serial.Json) -> str:
-    """The identifying fields that differ, as a person reads them: `branch was a, is b`."""
+    """The identifying fields that differ, for people: `branch was a, is b`."""
     now = wanted.fields if wanted.by is not None else wanted.intent
     if not isinstance(recorded, dict) or not isinstance(now, dict):
         return f"it was {_value(recorded)}, is {_value(now)}"
@@ -212,7 +213,7 @@ def told(wanted: Request, recorded: serial.Json) -> str:
 
 
 def _field(name: str, value: serial.Json) -> str:
-    """A value as a person reads it: a command line as it is typed."""
+    """A value for people: `argv` as a command line."""
     if name != "argv" or not isinstance(value, list):
         return _value(value)
     import shlex

@@ -1,6 +1,6 @@
-"""From a call to its whole request, for a declared function or for a name with `do=`.
+"""Make the request of one call, for a declared function or for a name with `do=`.
 
-Everything that can be refused is refused here, before anything is recorded.
+Bad arguments are refused here, before anything is recorded.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def prepare(opening: Opening, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, options: bool) -> Request:
-    """The request of one call in a session; `options` says whether options may be among its keywords.
+    """The request of one call in a session. With `options`, the keywords may include options such as `again`.
 
-    Raises InvalidInput naming what cannot be an effect.
+    Raises InvalidInput for an undeclared function and for bad arguments or options.
     """
     if isinstance(what, Declared):
         made = _of_declared(opening, what, args, kwargs, _given(what, kwargs) if options else {})
@@ -33,12 +33,12 @@ def prepare(opening: Opening, what: Any, args: tuple[Any, ...], kwargs: dict[str
         made = _of_name(opening, what, args, dict(kwargs))
     else:
         raise undeclared(what)
-    # A new session has no effects, so skip this lookup.
+    # In the first opening of a session no effect is recorded yet: insert without a lookup.
     return made._replace(opening=opening, unheard=opening.first and made.of_session)
 
 
 def undeclared(what: Any) -> InvalidInput:
-    """The refusal of a plain function."""
+    """The error for a function that is not declared."""
     name = getattr(what, "__qualname__", repr(what))
     return InvalidInput(
         f"{name} is not declared as an effect",
@@ -57,7 +57,7 @@ def request(
     returns: Any = None,
     context: dict[str, serial.Json] | None = None,
 ) -> Request:
-    """The request of `tool` with `intent`; without `by`, `fields` identify it."""
+    """The request of `tool` with `intent`. The fields in `by` identify it; without `by`, `fields` do."""
     fields = fields if options.by is None else identity.project(intent, options.by)
     text = serial.dumps(intent, what="intent")
     of_session = options.key is None and options.per != "store"
@@ -103,7 +103,7 @@ def request(
 
 
 def _given(what: Declared[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The options among the keywords; a parameter of the function's own comes first."""
+    """The options among the keywords. A keyword that is a parameter of the function is no option."""
     own = what.signature.parameters
     return {name: kwargs[name] for name in kwargs if name in CALL_OPTIONS and name not in own}
 
@@ -141,12 +141,12 @@ def _of_declared(
 
 
 def asking_of(tool: str) -> Asking | None:
-    """The declared probe of a tool, for an effect that this process did not call: it has only the recorded intent."""
+    """The declared probe of a tool, for an effect that another process called. It gets the recorded intent."""
     what = declared(tool)
     probe = None if what is None else what.options.find or what.options.probe
     if what is None or probe is None or any(p.name == "self" for p in parameters_of(probe)[:1]):
         return None
-    # Only the recorded arguments: with the arguments of another call it would ask about something else.
+    # No arguments beside the recorded ones: those of another call would make it ask about another effect.
     return _asking(what, what.options, {})
 
 
@@ -164,7 +164,7 @@ def _asking(what: Declared[Any], options: Options, arguments: dict[str, Any]) ->
 
 
 def _found(what: Declared[Any], value: Any) -> Applied | NotApplied:
-    """The answer of a `find` function."""
+    """The value that a `find` function returned, as the answer of a probe. Raises InvalidInput for a wrong type."""
     if what.returns is None:
         if not isinstance(value, bool):
             raise InvalidInput(
@@ -174,7 +174,7 @@ def _found(what: Declared[Any], value: Any) -> Applied | NotApplied:
         return Applied(None) if value else NotApplied("find returned False")
     if isinstance(value, bool):
         raise InvalidInput(
-            f"{what.name}: find returned {value}, and not the effect's result",
+            f"{what.name}: find returned {value}, not the result of the effect",
             "return the result, or None if it did not happen; raise if you cannot tell",
         )
     return NotApplied("find returned None") if value is None else Applied(value)
@@ -220,7 +220,7 @@ def _of_name(opening: Opening, tool: str, args: tuple[Any, ...], kwargs: dict[st
 
 
 def _check_takes_call(tool: str, option: str, function: Callable[..., Any]) -> None:
-    """Before anything is recorded: a function that cannot be called with the call would leave an effect in doubt."""
+    """Raise InvalidInput unless `function` takes the Call. Later, its TypeError would leave the effect in doubt."""
     import inspect
 
     try:
@@ -256,7 +256,7 @@ def _asked_for(
     filled: Callable[[Callable[..., Any], Call], tuple[tuple[Any, ...], dict[str, Any]]],
     intent: serial.Json,
 ) -> Options:
-    """Whether this call needs an approval, and the reason to show."""
+    """The options with `approve` as a bool for this call, and the reason that the approver sees."""
     asks = options.approve
     if callable(asks):
         args, kwargs = filled(asks, Call("", 0, opening.session_key, intent))
@@ -269,7 +269,7 @@ def _asked_for(
 
 
 def refuse_async(function: Callable[..., Any]) -> None:
-    """Before anything is recorded: an async function in a synchronous session would never run."""
+    """Raise NotAwaited for an async function in a synchronous session, before anything is recorded."""
     import inspect
 
     if inspect.iscoroutinefunction(function) and not user_code.bridged():
@@ -277,5 +277,5 @@ def refuse_async(function: Callable[..., Any]) -> None:
 
 
 def name_of(function: Any) -> str | None:
-    """A function as people call it."""
+    """The qualified name of a function, for people."""
     return None if function is None else serial.clean(getattr(function, "__qualname__", "a function"), 200)

@@ -1,4 +1,4 @@
-"""An effect, its state, and the next action."""
+"""`Effect` and `Verdict`, and finding the row of an effect."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from standfast.core import naming, repositories
 from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
-from standfast.errors import IllegalTransition, NotFound, StandfastError
-from standfast.ids import is_id, short
+from standfast.errors import IllegalTransition, NotFound
+from standfast.ids import short
 from standfast.ledger.effects import begin, texts, transitions
 from standfast.models import Model
 
@@ -59,7 +59,7 @@ class Effect(Model):
     in_doubt: bool
     """Sent, and no live process runs it."""
     call_key: str = ""
-    """What the remote is given as its idempotency key; known to the caller of begin."""
+    """The idempotency key for the remote service. Only `begin` and `dispatch` return it."""
     receipt: Receipt | None = None
 
     @property
@@ -76,57 +76,50 @@ Many: TypeAlias = list[Effect]
 
 
 class Verdict(Model):
-    """What the next call would do about an effect, and why."""
+    """What the next call of an effect would do, and why."""
 
     action: str
-    """replay: it would be sent · skip: it would not · probe: the outside system would be asked ·
-    ask: a person has to settle it · wait: a live process runs it"""
+    """replay: it would be sent · skip: it would not be sent · probe: its probe would be asked · ask: a person has to
+    settle it · wait: a live process runs it"""
     reason: str
     effect: Effect
     settling: str = ""
     """The command that settles it, if it is in doubt."""
 
 
-def found_session(tx: Tx, scope: str, session: str) -> Row | StandfastError:
-    """The row of a session, given by id or key: its id, scope and label."""
+def found_session(tx: Tx, scope: str, session: str) -> Row:
+    """The row of a session, given by id or key: its id, scope and label. Raises NotFound, Conflict."""
     row = tx.maybe(SQL.session, session=session, scope=scope)
     if row is None:
-        return naming.unknown(tx, "session", session)
-    if row["id"] == session:
-        return row
-    return repositories.refused(tx, row, f"session {row['key']!r}") or row
+        raise naming.unknown(tx, "session", session)
+    if row["id"] != session:
+        repositories.refuse(tx, row, f"session {row['key']!r}")
+    return row
 
 
-def found_task(tx: Tx, keyspace: Keyspace, task: str) -> str | StandfastError:
+def found_task(tx: Tx, keyspace: Keyspace, task: str) -> str:
     """The id of a task, given by id, the end of its id, or its fingerprint: then its newest episode."""
-    row = naming.row_of(
-        tx,
-        task,
-        by_id=SQL.task_by_id,
-        by_key=lambda text: tx.maybe(SQL.task_by_fingerprint, fingerprint=text, **keyspace._asdict()),
-        ends=SQL.task_by_suffix,
-        prefix="tsk",
-        noun="task",
-    )
+
+    def newest(fingerprint: str) -> Row | None:
+        return tx.maybe(SQL.task_by_fingerprint, fingerprint=fingerprint, **keyspace._asdict())
+
+    row = naming.row_of(tx, task, "tsk", by_key=newest)
     if row is None:
-        return naming.unknown(tx, "task", task)
+        raise naming.unknown(tx, "task", task)
     return str(row["id"])
 
 
-def find(tx: Tx, scope: str, effect: str, *, lock: bool = False) -> Row | StandfastError:
-    """The row an id, a key or the end of an id names."""
-    by_id = transitions.SQL.by_id_for_update if lock else transitions.SQL.by_id
-    if is_id(effect):
-        row = tx.maybe(by_id, id=effect)
-    else:
-        row = tx.maybe(transitions.SQL.by_key_for_update if lock else transitions.SQL.by_key, scope=scope, key=effect)
-        if row is not None:
-            return repositories.refused(tx, row, f"the key {effect!r} of {texts.named(row)}") or row
-        id = naming.by_end(tx, SQL.by_suffix, effect, prefix="eff", noun="effect")
-        row = tx.maybe(by_id, id=id) if id is not None else None
+def find(tx: Tx, scope: str, effect: str, *, lock: bool = False) -> Row:
+    """The row that an id, a key or the end of an id names; with `lock`, no other transaction changes it until this one
+    ends. Raises NotFound, and Conflict for a key of another repository.
+    """
+    sql = transitions.SQL
+    by_id, by_key = (sql.by_id_for_update, sql.by_key_for_update) if lock else (sql.by_id, sql.by_key)
+    row = naming.row_of(tx, effect, "eff", by_id=by_id, by_key=lambda key: tx.maybe(by_key, scope=scope, key=key))
     if row is None:
-        shown = serial.clean(str(effect), 80)
-        return NotFound(f"there is no effect {shown!r} here", "standfast effect list")
+        raise NotFound(f"there is no effect {serial.clean(effect, 80)!r} here", "standfast effect list")
+    if row["key"] == effect:
+        repositories.refuse(tx, row, f"the key {effect!r} of {texts.named(row)}")
     return row
 
 
@@ -157,10 +150,10 @@ def judged(tx: Tx, row: Row) -> Verdict:
     why = texts.WHY[doubt.standing]
     command = texts.settling(row)
     if (effect.context or {}).get("probe"):
-        asked = f"in doubt ({why}), and it can be asked about: {effect.context['probe']}"
+        asked = f"in doubt ({why}); its probe would be asked: {effect.context['probe']}"
         return Verdict("probe", asked, effect, command)
     if begin.remembered(tx, row, effect.idempotent_us):
-        return Verdict("replay", f"in doubt ({why}), and the remote knows its key", effect, command)
+        return Verdict("replay", f"in doubt ({why}); the remote service knows its key", effect, command)
     return Verdict("ask", f"in doubt ({why}): {command}", effect, command)
 
 

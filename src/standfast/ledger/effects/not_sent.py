@@ -2,9 +2,9 @@
 
     @standfast.effect("hook.post", by=("url",), not_applied=standfast.NOT_SENT, retry=5)
 
-Each of them is raised before a connection is made: no address was found, the connection was refused, or it timed out.
-A connection that breaks later proves nothing, so `ConnectionResetError` and a read timeout are not in it.
-The classes of HTTP clients are known by name, so that none of them has to be installed or imported first.
+Each is raised before a connection is made: no address was found, the connection was refused, or connecting timed out.
+An error after that proves nothing, so `ConnectionResetError` and read timeouts are not in the list. The classes of HTTP
+clients are listed by name, so that no client has to be installed or imported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One call at a time in this process, for each identity.
 
-The lease of an effect says which process runs it, not which call. So a caller that is inside `alone` and
-finds a row that this very process holds knows that an interrupted call left it behind.
+The lease of an effect names the process that runs it, not the call. A caller inside `alone` may find a row that its own
+process holds. Then an interrupted call left that lease.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _store_ids: WeakKeyDictionary[Store, str] = WeakKeyDictionary()
 
 
 def _forked() -> None:
-    """A forked child has none of its parent's calls."""
+    """A forked child runs none of its parent's calls."""
     global _mutex
     _mutex = threading.Lock()
     _under_way.clear()
@@ -34,7 +34,7 @@ os.register_at_fork(after_in_child=_forked)
 
 @contextmanager
 def alone(store: Store, scope: str, key: str, tool: str) -> Iterator[None]:
-    """The caller inside is the only call of this process for this identity. Raises InProgress."""
+    """Inside the block, no other call of this process has this identity. Raises InProgress if one has."""
     mark = (store_id(store), scope, key)
     with _mutex:
         taken = mark in _under_way
@@ -49,7 +49,7 @@ def alone(store: Store, scope: str, key: str, tool: str) -> Iterator[None]:
 
 
 def store_id(store: Store) -> str:
-    """The name a store was born with, read once."""
+    """The id of the store, read once."""
     found = _store_ids.get(store)
     if found is None:
         found = _store_ids[store] = store.read(lambda tx: tx.one(transitions.SQL.store_id))["value"]

@@ -4,9 +4,9 @@
     act        no transaction: `do` runs, the lease is renewed
     finish     one transaction: the result, on disk before it is returned
 
-If it is killed at any line, the next call finds nothing, an intent in doubt, or a result. The return value
-is decoded from what was stored, so first run and replay cannot differ. One call sends once, unless
-`retry` allows another attempt after one that is known not applied.
+If the process is killed at any line, the next call finds nothing, an intent in doubt, or a result. The return value is
+decoded from the stored text, so first run and replay cannot differ. One call sends once, unless `retry` allows another
+attempt after one that is known not applied.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 INLINE_MAX_BYTES = 1024 * 1024
 """A longer result is stored as an artifact, and the effect has its id."""
 ROUNDS_MAX = 4
-"""How often one call may find a doubt that another caller has just settled differently."""
+"""How often one call begins again because it had to settle a doubt or another caller changed the row first."""
 RETRY_US = SECOND_US
-"""The pause before the second attempt of `retry`; doubled each time."""
+"""The pause before the second attempt of `retry`. It doubles before each further one."""
 RETRY_MAX_US = 60 * SECOND_US
 
 
 def perform(opening: Opening, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, options: bool = True) -> Any:
-    """Call it once; later calls return the recorded result. It is never sent a second time without a check.
+    """Call the function once; later calls return the recorded result. Nothing is sent a second time without a check.
 
-    Unless `options`, every keyword belongs to the function.
+    Without `options`, every keyword is an argument of the function.
 
     Raises InProgress while a live holder is sending it, EffectInDoubt if only a person can tell,
     ApprovalRequired before a grant, KeyConflict for a key that names another effect, LeaseLost for
@@ -68,7 +68,9 @@ def perform(opening: Opening, what: Any, args: tuple[Any, ...], kwargs: dict[str
 
 
 def _numbered(opening: Opening, wanted: Request) -> str | None:
-    """`again=True`: the next number of this opening, so that a run from the first line uses the same numbers."""
+    """The result with `again=True`. Numbers count from 1 in each opening, so a program that runs again from its first
+    line gets the same ones.
+    """
     with alone(opening.store, opening.scope, wanted.key, wanted.tool):
         n = opening.number("effect", wanted.key)
         try:
@@ -98,7 +100,7 @@ def _warn(wanted: Request) -> None:
 
 
 def _caller() -> int:
-    """The stack level of the first frame outside standfast, as `warnings.warn` in the calling function counts."""
+    """The stack level of the first frame outside standfast, as `warnings.warn` counts in the calling function."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("standfast."):
         level, frame = level + 1, frame.f_back
@@ -106,7 +108,7 @@ def _caller() -> int:
 
 
 def _nth(opening: Opening, wanted: Request, n: int) -> Request:
-    """The n-th time, under its own identity; in a fork, under that of an ancestor that began it before the cut."""
+    """The request under the key of its n-th time; in a fork, under that of an ancestor that began it before the cut."""
     own = wanted._replace(key=identity.numbered(wanted.key, n), n=n)
     if not opening.lineage or not wanted.of_session:
         return own
@@ -121,11 +123,11 @@ def _nth(opening: Opening, wanted: Request, n: int) -> Request:
     return opening.store.read(look)
 
 
-# -- the walk ---------------------------------------------------------------------------------------
+# -- one call ---------------------------------------------------------------------------------------
 
 
 def walk(store: Store, wanted: Request, *, locked: bool = False) -> tuple[str | None, bool]:
-    """The text of the result, and whether it was stored before."""
+    """The text of the result, and whether an earlier call stored it."""
     found = None if wanted.unheard else store.read(lambda tx: _look(tx, wanted))
     if found is not None:
         return _replayed(store, wanted, found), True
@@ -133,9 +135,8 @@ def walk(store: Store, wanted: Request, *, locked: bool = False) -> tuple[str | 
         with nullcontext() if locked else alone(store, wanted.scope, wanted.key, wanted.tool):
             return _walked(store, wanted)
     except (EffectInDoubt, ApprovalRequired) as error:
-        if (
-            wanted.opening is not None
-        ):  # the session waits at the end of the block, even if the caller swallows this error
+        if wanted.opening is not None:
+            # At the end of the block the session waits, even if the caller swallows this error.
             wanted.opening.stops[error.effect_id] = (error.code, error.message)
         raise
 
@@ -158,7 +159,7 @@ def _walked(store: Store, wanted: Request) -> tuple[str | None, bool]:
 
 
 def _unsent(wanted: Request, go: Go, error: BaseException) -> bool:
-    """Whether the error proves that nothing was sent. In a resend it proves nothing about the earlier attempt."""
+    """Whether the error proves that nothing was sent. For a resend it proves nothing about the earlier attempt."""
     known = isinstance(error, (NotApplied, *wanted.not_applied)) or user_code.never_ran(error, wanted.function)
     return known and not go.resent
 
@@ -175,13 +176,13 @@ def _look(tx: Tx, wanted: Request) -> Row | None:
 
 
 def _replayed(store: Store, wanted: Request, row: Row) -> str | None:
-    """The stored result, once it is on disk. The journal records it if the arguments differed."""
+    """The stored result, once it is on disk. If the arguments differ, the journal names them."""
     if row["intent_hash"] != wanted.intent_hash:
         names = identity.differences(serial.read(row["intent"]), wanted.intent)
         other = f"{texts.shown(row)}: other {', '.join(names) or 'intent'}"
         store.write(lambda tx: texts.say(tx, "replayed", row, other, data={"fields": names}))
     elif row.get("young"):
-        store.sync()  # visible is not yet durable: no caller may act on a row that a crash could remove
+        store.sync()  # another process may not have synced the row yet, and a power loss would remove it
     return stored(store, row)
 
 
@@ -208,6 +209,9 @@ def _begun(store: Store, wanted: Request, call: Call) -> Go | Recorded:
         try:
             outcome = _begin_once(store, id, wanted, found)
         except ApprovalRequired as error:
+            from standfast.ledger import approvals
+
+            approvals.tell(store, error)
             if not patient or not _answered(store, error, wanted.wait_us or 0):
                 raise
             patient = False
@@ -223,14 +227,8 @@ def _begun(store: Store, wanted: Request, call: Call) -> Go | Recorded:
 
 
 def _begin_once(store: Store, id: str, wanted: Request, found: Finding | None) -> begin.Outcome:
-    try:
-        begun = store.write(lambda tx: begin.begin(tx, id, wanted, found, True))
-        return cast("begin.Outcome", begun)  # mypy joins a union of named tuples into plain ones
-    except ApprovalRequired as error:
-        from standfast.ledger import approvals
-
-        approvals.tell(store, error)
-        raise
+    begun = store.write(lambda tx: begin.begin(tx, id, wanted, found))
+    return cast("begin.Outcome", begun)  # mypy joins a union of named tuples into plain ones
 
 
 def _answered(store: Store, error: ApprovalRequired, wait_us: int) -> bool:
@@ -266,7 +264,7 @@ def _acted(store: Store, wanted: Request, go: Go, call: Call) -> str:
 
 @contextmanager
 def _left_unless_recorded(row: Row) -> Iterator[None]:
-    """The call has ended. If its end is not recorded, this process counts the attempt as in doubt."""
+    """Record the end of a call in the block. If that fails, this process counts the attempt as in doubt."""
     try:
         yield
     except BaseException:
@@ -288,7 +286,7 @@ def _returned(store: Store, wanted: Request, row: Row, value: Any) -> str:
 
 
 def _kept(store: Store, row: Row, text: str) -> tuple[str | None, str | None]:
-    """The text itself, or the artifact that holds a long one."""
+    """The text of a short result, or the id of the artifact that holds a long one."""
     if len(text) <= INLINE_MAX_BYTES // 4 or len(data := text.encode()) <= INLINE_MAX_BYTES:
         return text, None
     from standfast.core import artifacts
@@ -318,7 +316,7 @@ def _failed(store: Store, row: Row, error: BaseException) -> None:
 
 
 def _gave_up(store: Store, wanted: Request, row: Row, error: BaseException) -> None:
-    """Mark the effect in doubt at once. The exception is raised unchanged, with a note on what to do."""
+    """Mark the effect as in doubt at once. The caller raises the exception, with a note that names the next command."""
     said = f"{type(error).__name__}: {error}"
     crash.point("effect.before_give_up")
     resolve_doubt.remember(row, wanted)
@@ -342,10 +340,10 @@ def _next(wanted: Request) -> str:
 
 
 def _ended(store: Store, row: Row, error: BaseException, record: Callable[[Tx], Receipt | StandfastError]) -> None:
-    """Record how the attempt ended. A store that fails here must not hide the error of the function.
+    """Record how the attempt ended. An error of the store must not hide the error of the function.
 
-    Of an attempt that was taken over it changes nothing: raises LeaseLost from the error. An error that is no Exception
-    (Ctrl-C, a cancelled task) continues as it is.
+    If another caller took the attempt over, this raises LeaseLost from the error. Ctrl-C or the cancellation of a task
+    is not replaced: it gets a note.
     """
     try:
         store.write(record)
@@ -359,5 +357,5 @@ def _ended(store: Store, row: Row, error: BaseException, record: Callable[[Tx], 
 
 
 def name_of_tool(what: Any) -> str:
-    """The tool of a call, for a message before anything about it was checked."""
+    """The tool of a call, for an error before its arguments are checked."""
     return repr(serial.clean(str(getattr(what, "name", what)), 60))

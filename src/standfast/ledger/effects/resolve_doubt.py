@@ -1,11 +1,10 @@
-"""In doubt: the probe, then the same key again if the remote knows it, then a person.
+"""Settle an effect in doubt: by its probe, by sending the same key again if that is safe, or by a person.
 
-Never a silent second run, never a silent skip. A probe's "not there" counts only `settle` after the last attempt could
-send: its request may still be in flight. The call waits until then, and asks again.
+standfast never silently sends twice and never silently skips. A probe's "not there" counts only `settle` after the last
+attempt may have sent, because its request may still be in flight. The call waits until then and asks again.
 
-An effect that is called while another one of its session is in doubt asks about that one first (`settle_first`).
-Only a probe that this process knows can be asked: the declared one of that tool, or the one that was given when
-that very effect was called.
+If another effect of the session is in doubt, a call asks about that one first (`settle_first`). This process can ask
+only a probe that it knows: the declared probe of the tool, or the probe of an earlier call of the same effect.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from standfast.ledger.effects.intent import asking_of
 
 KNOWN_MAX = 1000
 _known: dict[str, Asking] = {}
-"""The probes of effects that ended in doubt in this process, by the effect's id; the newest of them."""
+"""The probes of the newest effects that ended in doubt in this process, by the effect's id."""
 
 
 def inquire(store: Store, wanted: Request, doubt: Doubt, call: Call) -> Finding:
-    """Ask about a doubt. Raises EffectInDoubt where only a person can tell."""
+    """Find out what happened. Raises EffectInDoubt if only a person can tell."""
     attempt = doubt.row["attempt"]
     probed = ""
     if wanted.asking is not None:
@@ -47,7 +46,7 @@ def inquire(store: Store, wanted: Request, doubt: Doubt, call: Call) -> Finding:
 
 
 def settle_first(store: Store, found: Stopped, wanted: Request, call: Call) -> None:
-    """Settle what stops `wanted`, by the probes this process knows. Raises EffectInDoubt for what stays in doubt."""
+    """Settle the effects that stop `wanted`, by the probes this process knows. Raises EffectInDoubt if one stays."""
     for at, doubt in enumerate(found.doubts):
         left = found._replace(doubts=found.doubts[at:])
         asking = None if found.elsewhere is not None else _known.get(doubt.row["id"]) or asking_of(doubt.row["tool"])
@@ -61,36 +60,37 @@ def settle_first(store: Store, found: Stopped, wanted: Request, call: Call) -> N
 
 
 class Look(NamedTuple):
-    """What a probe said about one attempt in doubt, and nothing written yet."""
+    """The answer of a probe about one attempt in doubt. Nothing is written yet."""
 
     doubt: Doubt
     answer: Applied | NotApplied | Unknown
 
     @property
     def counts(self) -> bool:
-        """Whether it settles the doubt: "not there" only if the last holder cannot send any more."""
+        """Whether the answer settles the doubt. "Not there" does only if the last holder can no longer send."""
         return isinstance(self.answer, Applied) or (isinstance(self.answer, NotApplied) and self.doubt.quiet)
 
 
 def look(store: Store, id: str, asking: Asking) -> Look:
-    """Ask a probe about one effect, at once and without a call of it. Raises IllegalTransition or InProgress."""
+    """Ask a probe about one effect now, outside a call of the effect. Raises IllegalTransition or InProgress."""
 
-    def found(tx: Tx) -> Doubt | StandfastError:
+    def found(tx: Tx) -> Doubt:
         row = tx.one(transitions.SQL.by_id, id=id)
         if row["state"] != "dispatched":
             from standfast.ledger.effects.models import illegal
 
-            return illegal(row, "settled", "only an effect in doubt can be checked")
-        return begin.doubtful(tx, row) or texts.in_progress(tx, row)
+            raise illegal(row, "settled", "only an effect in doubt can be checked")
+        doubt = begin.doubtful(tx, row)
+        if doubt is None:
+            raise texts.in_progress(tx, row)
+        return doubt
 
     doubt = store.read(found)
-    if isinstance(doubt, StandfastError):
-        raise doubt
     return Look(doubt, _answer(store, asking, doubt, Call(_call_key(store, doubt.row), doubt.row["attempt"], None)))
 
 
 def settle(store: Store, found: Look, asking: Asking) -> None:
-    """Write down what the probe said, if that attempt is still in doubt."""
+    """Record the answer of the probe, if that attempt is still in doubt."""
     answer = found.answer
     assert found.counts
     assert not isinstance(answer, Unknown)
@@ -98,7 +98,7 @@ def settle(store: Store, found: Look, asking: Asking) -> None:
 
 
 def remember(row: Row, wanted: Request) -> None:
-    """Keep the probe of an effect in doubt: a later call of this process may ask it."""
+    """Keep the probe of an effect in doubt, so that a later call of this process may ask it."""
     if wanted.asking is not None:
         _known.pop(row["id"], None)
         _known[row["id"]] = wanted.asking
@@ -114,7 +114,7 @@ def _call_key(store: Store, row: Row) -> str:
 
 
 def _settled(tx: Tx, doubt: Doubt, answer: Applied | NotApplied, asking: Asking) -> None:
-    """Write down what the probe said, if that attempt is still in doubt: the next call decides."""
+    """Record the answer of the probe, if that attempt is still in doubt. Otherwise the next call decides."""
     row = tx.one(transitions.SQL.by_id_for_update, id=doubt.row["id"])
     if row["state"] != "dispatched" or row["attempt"] != doubt.row["attempt"] or begin.doubtful(tx, row) is None:
         return
@@ -129,7 +129,7 @@ def _settled(tx: Tx, doubt: Doubt, answer: Applied | NotApplied, asking: Asking)
 def _found(asking: Asking, answer: Applied) -> tuple[str, str]:
     what = f"{asking.tool}: result of its probe"
     text = serial.dumps(answer.value, what=what)
-    serial.decode(serial.read(text), asking.returns, what=what)  # once recorded, it could never be returned
+    serial.decode(serial.read(text), asking.returns, what=what)  # refuse it now: no call could return it later
     return text, serial.clean(f"its probe found it: {asking.name}", 500)
 
 
@@ -138,7 +138,7 @@ def _nothing(answer: NotApplied) -> str:
 
 
 def _answer(store: Store, asking: Asking, doubt: Doubt, call: Call) -> Any:
-    """The probe's answer that counts: "not there" is asked again once `settle` has passed."""
+    """The answer of the probe. If it says "not there" too early, wait for `settle` and ask again."""
     answer = _asked(store, asking, doubt, call)
     if not isinstance(answer, NotApplied) or not doubt.quiet:
         return answer
@@ -187,7 +187,7 @@ def _shrug(answer: NotApplied | Unknown) -> str:
 
 
 def _doubted(store: Store, doubt: Doubt, probed: str) -> StandfastError:
-    """The error. The doubt is recorded once, so that every reader sees it and one notice is sent."""
+    """The error for the caller. The doubt is recorded once: every reader sees it, and one notice is sent."""
     row, why = doubt.row, texts.WHY[doubt.standing]
     if doubt.quiet and row["gave_up_us"] is None:
         first = store.write(lambda tx: transitions.give_up(tx, row, row["error"] or why))

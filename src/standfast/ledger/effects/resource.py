@@ -1,8 +1,7 @@
-"""`sf.effects`: sent effects, effects in doubt, and the split form for callers that act elsewhere.
+"""`sf.effects`: list effects, settle doubts, and the split form for callers that cannot pass a function.
 
-A function can be called between intent and result; a shell, a hook or an MCP client cannot pass one. It calls `begin`,
-acts, and calls `done` or `fail`. The holder is then the actor, whose
-lease ends by time. `plan` stops before anything is sent; `dispatch` continues from there.
+A shell, a hook or an MCP client calls `begin`, acts, and then calls `done` or `fail`. The holder is the actor, whose
+lease ends by time. `plan` stops before anything is sent, and `dispatch` continues from there.
 
 A person settles a doubt with `resolve` and gives the evidence.
 """
@@ -46,26 +45,25 @@ SQL = load(__name__)
 STATES = ("planned", "dispatched", "acknowledged", "failed", "compensated", "superseded")
 PAGE_MAX = 1000
 SCANNED_MAX = 1000
-"""Dispatched effects to check for doubts. Fewer than this run at the same time."""
+"""Dispatched effects that one list of doubts checks. Fewer than this run at the same time."""
 
 _LAST = "eff_z"  # sorts behind every id, in every collation: an id begins with 0 to 7
 
 
 class Effects(Resource):
-    """Look, settle, and begin by hand."""
+    """List effects, settle doubts, and begin and end effects by hand."""
 
     __slots__ = ()
 
-    # -- looking --------------------------------------------------------------------------------
+    # -- lists --------------------------------------------------------------------------------
 
     @query
-    def get(self, tx: Tx, effect: str) -> Effect | StandfastError:
+    def get(self, tx: Tx, effect: str) -> Effect:
         """One effect by id, key, or the end of its id. Raises NotFound."""
-        row = find(tx, self.scope, effect)
-        return row if isinstance(row, StandfastError) else made(tx, row)
+        return made(tx, find(tx, self.scope, effect))
 
     def in_doubt(self, *, everywhere: bool = False, limit: int = 50) -> Many:
-        """Effects that were sent and that no live process runs: each needs a probe, the same key again, or a person."""
+        """List effects in doubt: they were sent, their outcome is unknown, and no live process runs them."""
         return self.list(state="in_doubt", everywhere=everywhere, limit=limit)
 
     @query
@@ -80,7 +78,7 @@ class Effects(Resource):
         everywhere: bool = False,
         limit: int = 50,
         after: Id | None = None,
-    ) -> list[Effect] | StandfastError:
+    ) -> list[Effect]:
         """List effects, the newest first.
 
         - `state`: planned, dispatched, acknowledged, failed, compensated, superseded or in_doubt.
@@ -91,14 +89,12 @@ class Effects(Resource):
         """
         if state is not None and state not in (*STATES, "in_doubt"):
             known = ", ".join((*STATES, "in_doubt"))
-            return InvalidInput(f"{serial.clean(state, 40)!r} is no state of an effect", f"one of {known}")
+            raise InvalidInput(f"{serial.clean(state, 40)!r} is no state of an effect", f"one of {known}")
         limit = max(1, min(limit, PAGE_MAX))
-        within = None if session is None else found_session(tx, self.scope, session)
-        if isinstance(within, NotFound):
-            return []  # an unopened session has no effects
-        if isinstance(within, StandfastError):
-            return within
-        session_id = within["id"] if within is not None else None
+        try:
+            session_id = None if session is None else found_session(tx, self.scope, session)["id"]
+        except NotFound:
+            return []  # a session that was never opened has no effects
         asked: Row = {
             "everywhere": int(everywhere),
             "scope": self.scope if scope is None else scope,
@@ -117,18 +113,17 @@ class Effects(Resource):
         return [made(tx, row) for row in rows]
 
     @query
-    def may_replay(self, tx: Tx, effect: str) -> Verdict | StandfastError:
+    def may_replay(self, tx: Tx, effect: str) -> Verdict:
         """Show one EFFECT: its intent, its state, its history, and what the next call would do.
 
         Raises NotFound.
         """
-        row = find(tx, self.scope, effect)
-        return row if isinstance(row, StandfastError) else judged(tx, row)
+        return judged(tx, find(tx, self.scope, effect))
 
     # -- the split form -------------------------------------------------------------------------
 
     def plan(self, tool: str, intent: serial.Json = None, **options: Any) -> Effect:
-        """Record the intent, and stop before sending it."""
+        """Record the intent and stop before it is sent. The options are those of `begin`."""
         return self.begin(tool, intent, plan=True, **options)
 
     def begin(
@@ -169,10 +164,10 @@ class Effects(Resource):
         - `per`: `store` makes it one effect in all sessions.
         - `for_`: hold it for this long after your last command.  [default: 15m]
 
-        The state "acknowledged" means that it was done before: its result is in the answer (exit 7). `task` is part of
-        the row, not of the identity. `still` is called inside the transaction, just before the dispatch: False refuses
-        it. Raises InProgress (exit 75), EffectInDoubt (exit 6), ApprovalRequired, KeyConflict or Conflict as `s.effect`
-        does.
+        The state "acknowledged" means that the effect was done before: its result is in the answer (exit 7). `task` is
+        not part of the identity. `still` is called just before the dispatch, inside the transaction: if it returns
+        False, the dispatch is refused. Raises InProgress (exit 75), EffectInDoubt (exit 6), ApprovalRequired,
+        KeyConflict or Conflict as `s.effect` does.
         """
         from standfast.ledger.effects.declared import Options
         from standfast.ledger.effects.one_at_a_time import alone
@@ -203,9 +198,9 @@ class Effects(Resource):
         return self._keyed(effect)
 
     def dispatch(self, effect: str, *, for_: Duration | None = None, holder: str | None = None) -> Effect:
-        """Send a planned effect, or one that was not applied: act on the answer.
+        """Record the next attempt of an effect that is planned or failed, then act.
 
-        Raises IllegalTransition from any other state.
+        Raises IllegalTransition in any other state.
         """
         for_us = duration_us(for_, "for_")
         user_code.refuse_nested(f"effect {serial.clean(str(effect), 60)!r}")
@@ -231,7 +226,7 @@ class Effects(Resource):
         return self._over(ended)
 
     def fail(self, effect: str, why: str = "not applied", *, attempt: int | None = None) -> Effect:
-        """Record that nothing was sent, and WHY: the next call acts. If you do not know, leave it in doubt.
+        """Record that nothing was sent, and WHY. The next call sends it. If you do not know, leave it in doubt.
 
         - `why`: the reason.
         - `attempt`: the attempt that failed, if it is not your own.
@@ -253,32 +248,30 @@ class Effects(Resource):
         evidence: str,
         result: serial.Json = None,
         attempt: int | None = None,
-    ) -> Effect | StandfastError:
+    ) -> Effect:
         """Settle an EFFECT in doubt after you looked at the outside system: "applied" or "not_applied".
 
         - `evidence`: where you looked, and what you saw.
         - `result`: the result it would have returned: JSON or text; - reads stdin.
         - `attempt`: the attempt you looked at; a later attempt stays as it is.
 
-        The result has to look like what the function returns. A second call may correct the result that a person
-        gave, not the answer; the journal keeps both.
+        The result must fit the type that the function returns. A second call may correct the result, but not the
+        answer. The journal has both results.
 
-        `attempt` is the one that was checked: its outcome says nothing about a later one, which
-        another caller may have settled, sent and lost meanwhile. Raises LeaseLost then, InProgress while a
-        live process runs it, IllegalTransition if it is not in doubt, InvalidInput for a result that does not fit.
+        `attempt` is the attempt that was checked. Raises LeaseLost if another caller has begun a later one, InProgress
+        while a live process runs the effect, IllegalTransition if it is not in doubt, InvalidInput for a result that
+        does not fit.
         """
         if answer not in ("applied", "not_applied"):
-            return InvalidInput(f"{serial.clean(str(answer), 40)!r} is no answer", '"applied" or "not_applied"')
+            raise InvalidInput(f"{serial.clean(str(answer), 40)!r} is no answer", '"applied" or "not_applied"')
         if not evidence or not evidence.strip():
-            return InvalidInput("resolve needs evidence: what was looked at, and what it said", "--evidence TEXT")
+            raise InvalidInput("resolve needs evidence: what was looked at, and what it said", "--evidence TEXT")
         from standfast.config import people
         from standfast.ledger import approvals
 
         row = find(tx, self.scope, effect, lock=True)
-        if isinstance(row, StandfastError):
-            return row
         if attempt is not None and row["attempt"] != attempt:
-            return LeaseLost(
+            raise LeaseLost(
                 f"attempt {attempt} of {texts.named(row)} is not in doubt any more: it is {row['state']} as attempt "
                 f"{row['attempt']}",
                 f"look again, at that one: {hints.command('effect', 'show', short(row['id']))}",
@@ -286,25 +279,18 @@ class Effects(Resource):
         if approvals.asked(tx, row["id"]):
             refused = people.refusal("resolves an effect that needed approval")
             if refused is not None:
-                return refused
-        misfit = _misfit(row, result) if answer == "applied" else None
-        if misfit is not None:
-            return misfit
-        text = serial.dumps(result, what="result") if answer == "applied" else None
+                raise refused
+        text = None
+        if answer == "applied":
+            _refuse_misfit(row, result)
+            text = serial.dumps(result, what="result")
         return self._resolved(tx, row, answer, text, serial.clean(evidence, transitions.EVIDENCE_MAX))
 
     @transactional
-    def supersede(
-        self, tx: Tx, effect: str, *, by: str | None = None, reason: str | None = None
-    ) -> Effect | StandfastError:
-        """Say that what was planned will not be sent; `by` is the effect that takes its place."""
+    def supersede(self, tx: Tx, effect: str, *, by: str | None = None, reason: str | None = None) -> Effect:
+        """Record that a planned effect will not be sent. `by` is the effect that takes its place."""
         row = find(tx, self.scope, effect, lock=True)
         successor = find(tx, self.scope, by) if by is not None else None
-        for found in (row, successor):
-            if isinstance(found, StandfastError):
-                return found
-        assert not isinstance(row, StandfastError)
-        assert not isinstance(successor, StandfastError)
         moved = tx.maybe(
             transitions.SQL.supersede,
             id=row["id"],
@@ -313,16 +299,16 @@ class Effects(Resource):
             now_us=tx.now_us(),
         )
         if moved is None:
-            return illegal(row, "superseded", "only a planned effect can be")
+            raise illegal(row, "superseded", "only a planned effect can be")
         said = f"{texts.shown(row)}{f': {reason}' if reason else ''}"
         receipt = texts.say(tx, "superseded", row, said, state="superseded")
         return self._fresh(tx, row, receipt)
 
     def compensate(self, effect: str, how: Callable[..., Any] | Declared[Any]) -> Effect:
-        """Reverse what was done, once: `how` is the declared effect, or a function of its result.
+        """Reverse an acknowledged effect, once. `how` is the declared effect, or a function of its result.
 
-        The compensation is an effect of its own, with an intent, a result and perhaps a doubt; its result
-        and `compensated` are one transaction. Raises IllegalTransition unless it is acknowledged.
+        The compensation is an effect of its own, so it may be in doubt too. One transaction records its result and
+        marks the first effect as compensated. Raises IllegalTransition unless that is acknowledged.
         """
         refused_inside(self.tx, "effects.compensate")
         from standfast.ledger.effects.compensate import compensate
@@ -341,12 +327,12 @@ class Effects(Resource):
 
     @transactional
     def _begin(self, tx: Tx, id: str, wanted: Request) -> Effect | StandfastError:
-        outcome = begin_effect.begin(tx, id, wanted, None, True)
+        outcome = begin_effect.begin(tx, id, wanted)
         if isinstance(outcome, Doubt):
             if not begin_effect.remembered(tx, outcome.row, wanted.idempotent_us):
                 return texts.in_doubt(outcome)
             again = begin_effect.Finding(outcome.row["attempt"], "again")
-            outcome = begin_effect.begin(tx, id, wanted, again, True)
+            outcome = begin_effect.begin(tx, id, wanted, again)
         if isinstance(outcome, Stopped):
             return texts.stopped(outcome, wanted.shown)
         if isinstance(outcome, StandfastError):
@@ -356,21 +342,19 @@ class Effects(Resource):
     @transactional
     def _dispatch(self, tx: Tx, effect: str, for_us: int | None, holder: str | None) -> Effect | StandfastError:
         row = find(tx, self.scope, effect, lock=True)
-        if isinstance(row, StandfastError):
-            return row
         if row["state"] not in ("planned", "failed"):
-            return illegal(row, "dispatched", "only a planned or failed effect can be")
+            raise illegal(row, "dispatched", "only a planned or failed effect can be")
         sent = begin_effect.dispatch(tx, row, for_us=for_us, holder=holder)
         if isinstance(sent, Stopped):
             return texts.stopped(sent, texts.shown(row))
         return sent if isinstance(sent, StandfastError) else made(tx, tx.one(transitions.SQL.by_id, id=sent.row["id"]))
 
     @query
-    def _session(self, tx: Tx, session: str) -> Row | StandfastError:
+    def _session(self, tx: Tx, session: str) -> Row:
         return found_session(tx, self.scope, session)
 
     @query
-    def _task(self, tx: Tx, task: str) -> str | StandfastError:
+    def _task(self, tx: Tx, task: str) -> str:
         return found_task(tx, self.keyspace, task)
 
     @query
@@ -419,7 +403,7 @@ class Effects(Resource):
         return made.within(within)
 
     def _again(self, key: str, scope: str) -> tuple[str, int]:
-        """The number after the last one that was done; unfinished ones come first."""
+        """The key and the number of the next time: the last number if that is unfinished, else the one after it."""
         last = self._last_number(key, scope)
         if last == 0:
             return key, 1
@@ -427,18 +411,16 @@ class Effects(Resource):
         n = last + 1 if found.state in ("acknowledged", "compensated", "superseded") else last
         return identity.numbered(key, n), n
 
-    def _mine(self, tx: Tx, effect: str, attempt: int | None) -> Row | StandfastError:
+    def _mine(self, tx: Tx, effect: str, attempt: int | None) -> Row:
         """The row, if the caller may end its attempt: by the attempt's number, or as its holder."""
         row = find(tx, self.scope, effect, lock=True)
-        if isinstance(row, StandfastError):
-            return row
         if row["state"] not in ("dispatched", "acknowledged", "failed"):
-            return illegal(row, "ended", "it has not been sent")
+            raise illegal(row, "ended", "it has not been sent")
         if attempt is not None:
             return {**row, "attempt": attempt}
         if row["state"] == "dispatched" and row["actor"] != tx.caller.actor and row["holder"] != tx.caller.holder:
             holder = row["actor"] or leases.holder_text(row["holder"])
-            return LeaseLost(
+            raise LeaseLost(
                 f"{texts.named(row)} is held by {holder}, not by {tx.caller.actor}",
                 f"if that holder is gone: {texts.settling_either(row)}",
             )
@@ -449,8 +431,6 @@ class Effects(Resource):
         self, tx: Tx, effect: str, text: str, attempt: int | None, external_ref: str | None
     ) -> Effect | StandfastError:
         row = self._mine(tx, effect, attempt)
-        if isinstance(row, StandfastError):
-            return row
         if row["state"] == "acknowledged" and row["result"] == text:
             return made(tx, row)
         ended = transitions.acknowledge(tx, row, text, external_ref=external_ref, source="said")
@@ -459,8 +439,8 @@ class Effects(Resource):
     @transactional
     def _fail(self, tx: Tx, effect: str, why: str, attempt: int | None) -> Effect | StandfastError:
         row = self._mine(tx, effect, attempt)
-        if isinstance(row, StandfastError) or row["state"] == "failed":
-            return row if isinstance(row, StandfastError) else made(tx, row)
+        if row["state"] == "failed":
+            return made(tx, row)
         ended = transitions.fail(tx, row, why, source="said")
         return ended if isinstance(ended, StandfastError) else self._fresh(tx, row, ended)
 
@@ -471,17 +451,16 @@ class Effects(Resource):
     def _fresh(self, tx: Tx, row: Row, receipt: Receipt | None) -> Effect:
         return made(tx, tx.one(transitions.SQL.by_id, id=row["id"])).replace(receipt=receipt)
 
-    def _resolved(self, tx: Tx, row: Row, answer: str, text: str | None, evidence: str) -> Effect | StandfastError:
+    def _resolved(self, tx: Tx, row: Row, answer: str, text: str | None, evidence: str) -> Effect:
         wanted = "acknowledged" if answer == "applied" else "failed"
         if row["state"] == wanted and row["result"] == text:
             return made(tx, row)
         if text is not None and row["state"] == "acknowledged" and _resolved_by_a_person(tx, row):
             return self._fresh(tx, row, transitions.correct(tx, row, text, evidence))
         if row["state"] != "dispatched":
-            return illegal(row, wanted, "only an effect in doubt can be resolved")
-        doubt = begin_effect.doubtful(tx, row)
-        if doubt is None:
-            return texts.in_progress(tx, row)
+            raise illegal(row, wanted, "only an effect in doubt can be resolved")
+        if begin_effect.doubtful(tx, row) is None:
+            raise texts.in_progress(tx, row)
         return self._fresh(tx, row, transitions.resolve(tx, row, text, evidence))
 
     def _at_work(self, effect: Effect) -> None:
@@ -501,23 +480,22 @@ class Effects(Resource):
 
 
 def _resolved_by_a_person(tx: Tx, row: Row) -> bool:
-    """Whether the result is what a person gave, and not what the function returned, in this attempt."""
+    """Whether a person gave the result of this attempt, and the function did not return it."""
     said = tx.maybe(transitions.SQL.resolved, id=row["id"]) if row["pruned_us"] is None else None
     return (
         said is not None and said["state"] == "acknowledged" and serial.read(said["data"])["attempt"] == row["attempt"]
     )
 
 
-def _misfit(row: Row, result: serial.Json) -> InvalidInput | None:
-    """The refusal of a result that the function could not have returned."""
+def _refuse_misfit(row: Row, result: serial.Json) -> None:
+    """Raises InvalidInput for a result that the function could not have returned."""
     if row["result_shape"] is None:
-        return None
+        return
     from standfast.serial import shapes
 
     said = shapes.misfit(serial.encode(result, what="result"), serial.read(row["result_shape"]))
-    if said is None:
-        return None
-    return InvalidInput(f"this result is not what {texts.named(row)} returns: {said}", texts.settling(row))
+    if said is not None:
+        raise InvalidInput(f"this result is not what {texts.named(row)} returns: {said}", texts.settling(row))
 
 
 def _line(text: str | None) -> str | None:

@@ -1,4 +1,4 @@
--- Looking at effects.
+-- Lists of effects.
 
 -- name: page
 SELECT {columns:effect}

@@ -1,4 +1,4 @@
-"""Read the signatures of users' functions: which parameter takes the Call, and what a probe or a compensation gets."""
+"""Read the signatures of users' functions: which parameter takes the Call, and which arguments a probe gets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters a caller fills: all but the Call."""
+    """The parameters that callers fill: all except the Call."""
     import inspect
 
     signature = inspect.signature(function)
@@ -24,7 +24,7 @@ def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
 def fill(
     function: Callable[..., Any], first: tuple[Any, ...], arguments: dict[str, Any], call: Call
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments for a probe or a compensation: `first` in order, then those of `arguments` it has parameters for."""
+    """Arguments for a probe or a compensation: `first` by position, then each of `arguments` that has a parameter."""
     import inspect
 
     signature = inspect.signature(function)
@@ -60,8 +60,8 @@ def _is_call(annotation: Any, names: dict[str, Any]) -> bool:
     words = annotation.strip("'\" ").split(".")
     if words[-1] != "Call":
         return False
-    # Written as text (postponed annotations): follow the names; a name that was imported for type checkers only cannot
-    # be followed, so compare the name itself.
+    # A postponed annotation is text. Look the name up in the module. A name that is imported only for type checkers is
+    # not there, so the word `Call` alone decides.
     found = names.get(words[0], NOT_GIVEN)
     for word in words[1:]:
         found = getattr(found, word, NOT_GIVEN)
@@ -75,11 +75,11 @@ _CONTEXTS = {
     "langgraph": ("InjectedState", "InjectedStore", "ToolRuntime"),
     "pydantic_ai": ("RunContext",),
 }
-"""What frameworks fill in themselves, by package: classes of parameters, and marks in `Annotated`."""
+"""Parameters that agent frameworks fill in, by package: their classes, and their marks in `Annotated`."""
 
 
 def contexts_of(function: Callable[..., Any]) -> frozenset[str]:
-    """The parameters that an agent framework fills in: no part of the intent."""
+    """The parameters that an agent framework fills in. They are not part of the intent."""
     from typing import get_args, get_origin
 
     def is_context(hint: Any) -> bool:
@@ -97,7 +97,7 @@ def contexts_of(function: Callable[..., Any]) -> frozenset[str]:
 
 
 def bound(function: Any, instance: object) -> Any:
-    """A probe or a compensation that is a method beside its effect takes the same `self`."""
+    """The function, bound to `instance` if its first parameter is `self`: a method beside its effect."""
     if not callable(function) or not (names := [p.name for p in parameters_of(function)]) or names[0] != "self":
         return function
     method: Callable[..., Any] = function.__get__(instance)
@@ -110,7 +110,7 @@ def takes_rest(parameter: inspect.Parameter) -> bool:
 
 
 def hints_of(function: Callable[..., Any], *, extras: bool = False) -> dict[str, Any]:
-    """Its annotations, resolved; none if one of them cannot be."""
+    """The annotations of a function, resolved; empty if one of them cannot be resolved."""
     from typing import get_type_hints
 
     try:

@@ -22,11 +22,11 @@ WHY = {
     "over": "its lease ran out",
     "interrupted": "its call was interrupted",
 }
-"""How a doubt came about."""
+"""Why an effect is in doubt, by `Doubt.standing`."""
 IN_GAP = "it may have been sent"
 """The first part of the error for an effect that may have been sent in a gap."""
 LOST = "; its session may be one that was lost"
-"""Its last part if the session is newer than the copy."""
+"""The last part of that error if the session is newer than the restored copy."""
 
 
 def say(
@@ -39,7 +39,7 @@ def say(
     data: serial.Json = None,
     source: str = "seen",
 ) -> Receipt:
-    """Append to the journal, in the transaction of the change. `said` is what an agent or a person reports."""
+    """Append to the journal, in the transaction of the change. `source` is "said" for reports of agents and persons."""
     about = {"attempt": row["attempt"], "intent_hash": row.get("intent_hash"), **(data or {})}
     return journal.append(
         tx,
@@ -56,13 +56,13 @@ def say(
 
 
 def shown(row: Row) -> str:
-    """An effect in one line, from its row: the tool, and what identifies it."""
+    """An effect in one line, from its row: the tool and the identifying fields."""
     known: str | None = row.get("shown")
     return known or told(row["tool"], serial.read(row["intent"]), serial.read(row["context"]))
 
 
 def told(tool: str, intent: serial.Json, context: serial.Json) -> str:
-    """The same, from its parts."""
+    """An effect in one line, from the parts of its row."""
     by = context.get("by") if isinstance(context, dict) else None
     if by is not None and isinstance(intent, dict):
         intent = {name: intent[name] for name in by if name in intent}
@@ -70,18 +70,18 @@ def told(tool: str, intent: serial.Json, context: serial.Json) -> str:
 
 
 def named(row: Row) -> str:
-    """The tool and the short id, in a sentence."""
+    """The tool and the short id, for a sentence."""
     return f"effect {row['tool']!r} ({short(row['id'])})"
 
 
 def settling(row: Row) -> str:
-    """The command that settles a doubt if it happened, with a template of the result where one is needed."""
+    """The command for an effect that happened, with a template of the result if one is needed."""
     words = ("effect", "resolve", short(row["id"]), "--applied", "--evidence", "TEXT")
     return hints.command(*words, *_result(row.get("result_shape")))
 
 
 def settling_either(row: Row) -> str:
-    """The command for each of the two answers, a line each."""
+    """The commands for both answers, one on each line."""
     other = hints.command("effect", "resolve", short(row["id"]), "--not-applied", "--evidence", "TEXT")
     return f"{settling(row)}\nif it did not happen: {other}"
 
@@ -95,7 +95,7 @@ def _result(shape: str | None) -> tuple[str, ...]:
 
 
 def in_progress(tx: Tx, row: Row) -> InProgress:
-    """A live process runs it: which, since when, and what to do."""
+    """The error while a live holder runs it: the holder, since when, and what to do."""
     found = leases.in_progress(tx, named(row), row)
     since = f"begun at {iso(row['dispatched_us'] or row['updated_us'])}"
     if row["holder"] == tx.caller.holder and row["holder"].startswith("a:"):
@@ -107,7 +107,7 @@ def in_progress(tx: Tx, row: Row) -> InProgress:
 
 
 def lost(row: Row) -> bool:
-    """Whether it may have been sent in a session that the store has lost: then under another key."""
+    """Whether a session that the store lost may have sent it. That session used another key."""
     error: str = row["error"] or ""
     return error.startswith(IN_GAP) and error.endswith(LOST)
 
@@ -129,7 +129,7 @@ def in_doubt(doubt: Doubt, probed: str = "") -> EffectInDoubt:
 
 
 def stopped(found: Stopped, wanted: str, probed: str = "") -> EffectInDoubt:
-    """Another effect is in doubt, so this one was not sent."""
+    """The error for an effect that was not sent because others are in doubt."""
     row = found.doubts[0].row
     about = in_doubt(found.doubts[0], probed)
     if found.elsewhere is not None:
@@ -139,14 +139,14 @@ def stopped(found: Stopped, wanted: str, probed: str = "") -> EffectInDoubt:
     else:
         others = f" (and {len(found.doubts) - 1} more)" if len(found.doubts) > 1 else ""
         message = f"{about.message}{others}; session {found.session!r} is stopped, so {wanted} was not sent"
-        hint = f"{about.hint}\nto go on without knowing, the program calls s.proceed()"
+        hint = f"{about.hint}\nto continue without knowing, the program calls s.proceed()"
     error = EffectInDoubt(message, hint)
     error.effect_id = row["id"]
     return error
 
 
 def closed(row: Row) -> Conflict | None:
-    """The error for a state from which no call continues."""
+    """The error for an effect that ended in a state from which no call continues."""
     tell = hints.command("effect", "show", short(row["id"]))
     if row["pruned_us"] is not None:
         return Conflict(

@@ -1,8 +1,7 @@
 """The state machine of effects: functions of a transaction, each change a compare-and-set.
 
-The attempt is the fence: a caller with an old one is refused, its result is discarded,
-and the journal says so. A body may run twice and on another thread, so it touches only `tx` and
-its arguments.
+The attempt is the fencing token. A caller with an old attempt is refused, its result is discarded, and the journal
+records that. A body may run twice and on another thread, so it touches only `tx` and its arguments.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ SQL = load(__name__)
 ERROR_MAX = 2000
 EVIDENCE_MAX = 4000
 YOUNG_US = SECOND_US
-"""A result younger than this may be visible and not yet on disk."""
+"""A result that is younger than this may be visible before it is on disk."""
 
 leases.renewed("effect")
 
@@ -33,7 +32,7 @@ leases.renewed("effect")
 
 
 def dispatched(tx: Tx, row: Row, wanted: Request, *, resent: bool = False) -> Row | StandfastError:
-    """The row of the next attempt with its `receipt`, if it needs no approval, or has one."""
+    """Dispatch the next attempt: the row with its `receipt`, or a refusal if it needs an approval that it lacks."""
     from standfast.ledger import approvals
 
     if wanted.still is not None and not wanted.still():
@@ -112,14 +111,16 @@ def acknowledge(
     external_ref: str | None = None,
     source: str = "seen",
 ) -> Receipt | StandfastError:
-    """Record the result of attempt `row["attempt"]`, or refuse a late one. A result that standfast did not see is
-    `said`."""
+    """Record the result of attempt `row["attempt"]`, or return LeaseLost for a late one.
+
+    `source` is "said" for a result that standfast did not see.
+    """
     receipt = acknowledged(tx, row, result, artifact_id=artifact_id, external_ref=external_ref, source=source)
     return receipt if receipt is not None else late(tx, row, "done")
 
 
 def fail(tx: Tx, row: Row, error: str, *, source: str = "seen") -> Receipt | StandfastError:
-    """Record that nothing was sent: the next call acts."""
+    """Record that nothing was sent. The next call dispatches again."""
     moved = tx.maybe(
         SQL.fail,
         id=row["id"],
@@ -134,7 +135,7 @@ def fail(tx: Tx, row: Row, error: str, *, source: str = "seen") -> Receipt | Sta
 
 
 def give_up(tx: Tx, row: Row, error: str) -> Receipt | None:
-    """Release the lease: the effect is in doubt at once, its outcome unknown."""
+    """Release the lease, so that the effect is in doubt at once."""
     moved = tx.maybe(
         SQL.give_up,
         id=row["id"],
@@ -146,7 +147,7 @@ def give_up(tx: Tx, row: Row, error: str) -> Receipt | None:
 
 
 def resolve(tx: Tx, row: Row, result: str | None, evidence: str) -> Receipt:
-    """A person's answer about an effect in doubt: `result` is None where it was not applied."""
+    """Record the answer about an effect in doubt. `result` is None if it was not applied."""
     about: Row = {"id": row["id"], "attempt": row["attempt"], "evidence": evidence, "now_us": tx.now_us()}
     if result is None:
         tx.one(SQL.fail, error="resolved: not applied", **about)
@@ -171,14 +172,14 @@ def correct(tx: Tx, row: Row, result: str, evidence: str) -> Receipt:
 
 
 def proceed(tx: Tx, row: Row, session_id: str, reason: str | None) -> Receipt:
-    """Continue in spite of this doubt: the session may send its next effect."""
+    """Record that the session continues in spite of this doubt."""
     why = f": {reason}" if reason else ""
-    row = {**row, "session_id": session_id}  # a fork passes over its ancestor's, for itself alone
-    return texts.say(tx, "proceeded", row, f"{texts.shown(row)}: the session goes on without knowing{why}")
+    row = {**row, "session_id": session_id}  # a fork that passes over its ancestor's effect does so only for itself
+    return texts.say(tx, "proceeded", row, f"{texts.shown(row)}: the session continues without knowing{why}")
 
 
 def late(tx: Tx, row: Row, what: str) -> StandfastError:
-    """A caller with an old fence reports an outcome: refused and journalled."""
+    """The LeaseLost for a caller that ends an old attempt. The journal records it."""
     now = tx.one(SQL.by_id, id=row["id"])
     texts.say(tx, "late", now, f"{texts.shown(now)}: attempt {row['attempt']} was {what} too late, discarded")
     if now["attempt"] != row["attempt"]:
@@ -202,7 +203,7 @@ def acknowledged(
     said: str = "",
     source: str = "seen",
 ) -> Receipt | None:
-    """Record the result; None if the attempt is not the current one, or has ended."""
+    """Record the result. None if this is not the current attempt, or if it has ended."""
     moved = tx.maybe(
         SQL.acknowledge,
         id=row["id"],
@@ -223,7 +224,7 @@ def acknowledged(
 
 
 def _compensated(tx: Tx, compensation: Row) -> None:
-    """A compensation that was done ends its effect, in the same transaction."""
+    """Mark the effect of an acknowledged compensation as compensated, in the same transaction."""
     done = serial.read(tx.one(SQL.by_id, id=compensation["id"])["intent"])["effect"]
     if tx.maybe(SQL.compensate, id=done, successor_id=compensation["id"], now_us=tx.now_us()) is not None:
         row = tx.one(SQL.by_id, id=done)

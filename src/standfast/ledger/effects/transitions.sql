@@ -1,7 +1,7 @@
--- Effects: every change of state is a compare-and-set on the attempt, which is the fence.
+-- Effects: every change of state is a compare-and-set on the attempt, which is the fencing token.
 
--- Begin in one statement. It inserts only if the opening still owns its session (no fence given: no session) and the
--- identity is free. Unless `beside` is 1, no other effect of the session and no equal effect of another session may be
+-- Begin in one statement. It inserts only if the key is free and the opening still owns its session. Without a session
+-- the fence is NULL. Unless `beside` is 1, no other effect of the session and no equal effect of another session may be
 -- dispatched, because it could be in doubt. While a gap is open, this effect itself may have been sent in the gap.
 -- COALESCE keeps the planner away from the index of all effects of the session. SQLite uses a partial index only for a
 -- query that repeats its condition.
@@ -63,7 +63,7 @@ WHERE subject = :id AND type = 'effect.proceeded' AND (session_id = :session_id 
 ORDER BY seq DESC
 LIMIT 1
 
--- The last time a person settled it.
+-- The last journal row that says that a person settled it.
 -- name: resolved
 SELECT state, data FROM event WHERE subject = :id AND type = 'effect.resolved' ORDER BY seq DESC LIMIT 1
 
@@ -90,7 +90,7 @@ FROM effect
 WHERE id = :id
 {for_update}
 
--- New arguments of a planned effect: nothing was sent yet.
+-- Other arguments for an effect that was not sent.
 -- name: reword
 UPDATE effect
 SET intent = :intent, intent_hash = :intent_hash, context = :context, updated_us = :now_us
@@ -124,14 +124,14 @@ SET state = 'failed', error = :error, evidence = :evidence, {lease_none}, gave_u
 WHERE id = :id AND attempt = :attempt AND state = 'dispatched'
 RETURNING id
 
--- No live process runs it, and its outcome is unknown.
+-- Release the lease: no live process runs it, and its outcome is unknown.
 -- name: give_up
 UPDATE effect
 SET error = :error, {lease_none}, gave_up_us = :now_us, updated_us = :now_us
 WHERE id = :id AND attempt = :attempt AND state = 'dispatched' AND gave_up_us IS NULL
 RETURNING id
 
--- It may have been sent in a gap: an attempt that the store has no record of.
+-- An attempt that may have been sent in a gap, of which the store has no record.
 -- name: sent_in_gap
 UPDATE effect
 SET state = 'dispatched', attempt = attempt + 1, error = :error, {lease_none}, gave_up_us = :now_us,

@@ -33,7 +33,7 @@ Approve: TypeAlias = bool | Callable[..., bool]
 
 
 class _Anything:
-    """A first parameter that accepts this class is `Any` or `object`, and not the Call."""
+    """A parameter that accepts this class is annotated `Any` or `object`, so it is not the Call."""
 
 
 A = TypeVar("A")
@@ -49,7 +49,7 @@ TakesCallSecond = TypeVar("TakesCallSecond", bound=Callable[Concatenate[Never, C
 
 
 class Decorator(Protocol):
-    """What `@standfast.effect(…)` is: a function whose first or second parameter is the Call is called without it."""
+    """The type of `@standfast.effect(…)`. Callers of the decorated function leave the Call out."""
 
     @overload
     def __call__(self, function: TakesAnything, /) -> Declared[TakesAnything]: ...
@@ -131,14 +131,14 @@ class _Options(TypedDict, total=False):
 
 
 class NamedOptions(_Options, total=False):
-    """What `s.effect(name, intent, do=…)` takes beside `do` and `returns`."""
+    """The options of `s.effect(name, intent, do=…)` beside `do` and `returns`."""
 
     probe: Callable[[Call], Any] | None
     compensate: Callable[[Call], Any] | None
 
 
 class DeclaredOptions(_Options, total=False):
-    """What `with_options` of a declared effect takes."""
+    """The options of `with_options` of a declared effect."""
 
     probe: Callable[..., Any] | None
     find: Callable[..., Any] | None

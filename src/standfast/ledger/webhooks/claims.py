@@ -1,6 +1,6 @@
-"""Working on events: claimed by one handler, done, failed and tried again, abandoned, taken back.
+"""Claim events, and end, retry and give up claims.
 
-Every change is on a row that its transaction has locked; `core/claims.py` says who may change it.
+Each function changes a row that its transaction has locked. `core/claims.py` decides who may change it.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from standfast.ledger.webhooks.models import ERROR_MAX, WebhookEvent, event_of, 
 SQL = load(__name__)
 
 Which = str | WebhookEvent
-"""An event as callers name it: its id, the end of its id, `source/event id`, or the event itself."""
+"""The name of an event: its id, the end of its id, `source/event id`, or the event itself."""
 
 BACKOFF_US = 30 * SECOND_US
 BACKOFF_MAX_US = HOUR_US
 AGAIN_MAX_US = 30 * DAY_US
 BURIED_MAX = 50
-"""Events whose last handler died, abandoned in passing by one claim."""
+"""Events that one claim gives up at most, because the handler of their last attempt died."""
 SLASHES_MAX = 10
 
 
 class Changed(NamedTuple):
-    """What a change came to: the event, or why not; and what was abandoned on the way."""
+    """The result of a change: the event or a refusal, and the dead letters of events that it gave up."""
 
     event: WebhookEvent | StandfastError | None
     letters: tuple[DeadLetter, ...] = ()
@@ -50,7 +50,7 @@ def backoff_us(attempts: int) -> int:
 
 
 def _by_event(tx: Tx, name: str) -> Row | None:
-    """Both halves may hold slashes, so every place to cut is tried."""
+    """The event that is named `source/event id`. Both parts may contain slashes, so try to split at each one."""
     parts = name.split("/")
     for cut in range(1, min(len(parts), SLASHES_MAX)):
         source, event_id = "/".join(parts[:cut]), "/".join(parts[cut:])
@@ -67,9 +67,7 @@ def _by_letter(tx: Tx, name: str) -> Row | None:
 
 CLAIMS = Claims(
     WebhookEvent,
-    "webhook_event",
-    prefix="whk",
-    noun="webhook event",
+    "whk",
     by_key=_by_event,
     otherwise=_by_letter,
     named=named,
@@ -86,7 +84,7 @@ find, locked = CLAIMS.find, CLAIMS.locked
 
 
 def claim_next(tx: Tx, *, source: str, kind: str, for_us: int | None) -> Changed:
-    """The one that has waited longest, or none. What its last handler died of is abandoned in passing."""
+    """Claim the event that has waited longest; None if none is ready. Events without attempts left are given up."""
     crash.point("webhook.before_claim")
     CLAIMS.expire_dead(tx)
     letters: list[DeadLetter] = []
@@ -101,7 +99,7 @@ def claim_next(tx: Tx, *, source: str, kind: str, for_us: int | None) -> Changed
 
 
 def claim(tx: Tx, which: Which, for_us: int | None) -> Changed:
-    """This very one, also before its time, if it has no live holder."""
+    """Claim this event, also before it is ready, if it has no live holder."""
     crash.point("webhook.before_claim")
     gap.refuse(tx, "a webhook")
     row = locked(tx, which)
@@ -115,7 +113,8 @@ def claim(tx: Tx, which: Which, for_us: int | None) -> Changed:
         raise InProgress(refusal.message, f"wait for it: {hints.command('webhook', 'show', short(row['id']))}")
     if row["attempts"] >= row["attempts_max"]:
         given_up = _give_up(tx, row, _abandoned(tx, row))
-        return given_up._replace(event=_over(row | {"state": "dead"}, "claimed"))  # it was abandoned: that is kept
+        # The refusal is returned, not raised, so that giving the event up is committed.
+        return given_up._replace(event=_over(row | {"state": "dead"}, "claimed"))
     return Changed(_taken(tx, row, for_us))
 
 
@@ -133,11 +132,11 @@ def done(tx: Tx, which: Which, result: str | None) -> WebhookEvent:
 
 
 def fail(tx: Tx, which: Which, reason: str, *, again_us: int | None, dead: bool) -> Changed:
-    """It failed: again after a while, or never, if that was the last attempt or `dead` says so."""
+    """Record a failed attempt: retry later, or give up after the last attempt or if `dead`."""
     row = locked(tx, which)
     claim = which if isinstance(which, WebhookEvent) and which.holder is not None else None
     if row["state"] == "received" and row["holder"] is None and claim is not None and claim.fence == row["fence"]:
-        return Changed(event_of(tx, row))  # this very claim failed it before: the first call counts
+        return Changed(event_of(tx, row))  # this claim failed it before: the first call counts
     CLAIMS.check(tx, row, which)
     _refuse_over(row, "failed")
     CLAIMS.check_held(tx, row)
@@ -154,7 +153,7 @@ def fail(tx: Tx, which: Which, reason: str, *, again_us: int | None, dead: bool)
 
 
 def retry(tx: Tx, which: Which, note: str | None) -> WebhookEvent:
-    """Ready now: a dead one with all its attempts before it, one that waits without waiting longer."""
+    """Make an event ready now. A dead one gets all its attempts again."""
     row = locked(tx, which)
     if row["state"] == "done":
         _refuse_over(row, "retried")
@@ -169,7 +168,7 @@ def retry(tx: Tx, which: Which, note: str | None) -> WebhookEvent:
 
 
 def resolve(tx: Tx, which: Which, note: str, result: str | None) -> WebhookEvent:
-    """A person handled a dead one in another way: it is done, and so is every later delivery."""
+    """Mark a dead event as done, because a person handled it in another way."""
     if not serial.clean(note):
         raise InvalidInput("webhook resolve needs --note", '--note "refunded by hand"')
     row = locked(tx, which)
@@ -210,7 +209,7 @@ def _over(row: Row, wanted: str) -> IllegalTransition:
 
 def _abandoned(tx: Tx, row: Row) -> str:
     """The error of an attempt that never ended."""
-    why = "died" if leases.judge(tx, row).gone or row["lease_until_us"] == 0 else "was not heard of again"
+    why = "died" if leases.judge(tx, row).gone or row["lease_until_us"] == 0 else "let its lease run out"
     return (
         f"attempt {row['attempts']}: {leases.holder_text(row['holder'])} {why} before it was done"
         if row["holder"]
@@ -230,7 +229,7 @@ def _taken(tx: Tx, row: Row, for_us: int | None) -> WebhookEvent:
 
 
 def _give_up(tx: Tx, row: Row, reason: str) -> Changed:
-    """No attempt is left: a person has to handle it."""
+    """Make the event a dead letter: a person has to handle it."""
     event = _changed(tx, row, "webhook.died", reason, state="dead", error=reason, ended_us=tx.now_us())
     letter = dead_letters.bury(
         tx, scope=row["scope"], subject=row["id"], kind="webhook", reason=reason, attempts=row["attempts"]
@@ -241,7 +240,7 @@ def _give_up(tx: Tx, row: Row, reason: str) -> Changed:
 def _changed(
     tx: Tx, row: Row, type: str, summary: str | None = None, data: serial.Json = None, **columns: object
 ) -> WebhookEvent:
-    """Set some columns of a locked row, without its holder. A holder that is not the caller is fenced off."""
+    """Set columns of a locked row and remove its holder. If that is not the caller, the fence grows."""
     grow = int(row["holder"] is not None and not leases.may_act_for(tx, row))
     made = row | columns | FREE | {"actor": tx.caller.actor, "fence": row["fence"] + grow}
     tx.defer(SQL.change, found, was=row["fence"], **{name: made[name] for name in _CHANGED})

@@ -1,12 +1,12 @@
--- Working on events: every change is on a row that this transaction has locked, and compares the fence.
+-- Claims of events. Each change compares the fence of a row that its transaction has locked.
 
 -- name: by_event
 SELECT {columns:webhook_event}
 FROM webhook_event
 WHERE scope = :scope AND source = :source AND event_id = :event_id
 
--- The one that has waited longest: its time has come, and it has no live holder. In an open gap it may have been
--- handled.
+-- The event that has waited longest, if it is ready and has no live holder. None while a gap is open, because a lost
+-- session may have handled it.
 -- name: ready
 SELECT {columns:webhook_event}
 FROM webhook_event w

@@ -1,4 +1,4 @@
-"""A webhook's event as callers see it."""
+"""The models of webhook events."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ ATTEMPTS_MAX = 100
 
 
 class WebhookEvent(Model):
-    """What a sender delivered, and what became of it."""
+    """An event that a sender delivered, and its result."""
 
     id: str
     scope: str
     source: str
     event_id: str
-    """The sender's own id for it; one per source and scope."""
+    """The id that its sender gave it, unique in the source and the scope."""
     kind: str | None
     payload: serial.Json
     state: str
     """received, done or dead."""
     result: serial.Json
-    """What its handler returned; every later delivery is answered with it."""
+    """The result of its handler. Every later delivery gets it as its answer."""
     error: str | None
     """Why the last attempt failed."""
     deliveries: int
     attempts: int
-    """How often it was handed out, since it was received or retried."""
+    """How often it was claimed since it was received or retried."""
     attempts_max: int
     ready_us: int
-    """Not handed out before."""
+    """It is not handed out before this time."""
     holder: str | None
     agent: str | None
-    """Who holds it or held it last; once done, who said so."""
+    """The agent that holds it or held it last; of a done event, the agent that ended it."""
     lease_until_us: int | None
     fence: int
     received_us: int
@@ -52,7 +52,7 @@ class WebhookEvent(Model):
     standing: str
     """The state of its lease: free, live, over (its time ran out) or gone (its process is dead)."""
     fresh: bool = False
-    """Whether this very delivery was the first."""
+    """Whether this delivery was the first."""
     receipt: Receipt | None = None
 
     @property
@@ -73,18 +73,18 @@ class WebhookEvent(Model):
 
 
 class Handled(Model):
-    """What one round of handling came to."""
+    """The counts of one call of `handle`."""
 
     done: int
     failed: int
-    """To be tried again."""
+    """Failed, and to be retried."""
     dead: int
     lost: int
-    """Handled too slowly: another worker has it by now, and this result was not recorded."""
+    """Handled too slowly: another worker took the event over, and this result was not recorded."""
 
 
 class Shown(Model):
-    """Everything about one event."""
+    """One event with its dead letter and its history."""
 
     event: WebhookEvent
     letter: DeadLetter | None

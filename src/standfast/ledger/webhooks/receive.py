@@ -1,9 +1,8 @@
-"""Receiving: the first delivery of an event is recorded, every other one is counted.
+"""Receive an event: record its first delivery, and count the others.
 
-The payload is compared. Another payload under a known id is refused, because one of two things is
-wrong and only the caller can know which: the id names two events, and dropping the second
-would lose it; or the sender changes its envelope with every delivery, and then `ignore` names the
-fields that do not count.
+A known id with another payload is refused. Either the id names two events, and dropping the second would lose it; or
+the sender changes some fields with every delivery. Only the caller knows which. In the second case `ignore` names the
+fields that are not compared.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ SHOWN_MAX = 5
 
 
 class Delivery(NamedTuple):
-    """One delivery, checked, as it will be stored."""
+    """One delivery with checked arguments."""
 
     source: str
     event_id: str
@@ -49,7 +48,7 @@ def delivery(
     ignore: Iterable[str] = (),
     attempts_max: int = ATTEMPTS_DEFAULT,
 ) -> Delivery:
-    """What was delivered, or InvalidInput naming what cannot be stored."""
+    """The delivery with checked arguments. Raises InvalidInput."""
     fields = frozenset((ignore,) if isinstance(ignore, str) else ignore)
     if len(fields) > IGNORED_MAX or not all(isinstance(name, str) for name in fields):
         raise InvalidInput(f"ignore names at most {IGNORED_MAX} fields of the payload")
@@ -92,7 +91,7 @@ def receive(tx: Tx, scope: str, got: Delivery) -> WebhookEvent | StandfastError:
 
 
 def _differing(found: Row, got: Delivery) -> list[str]:
-    """What the second delivery says otherwise: fields of the payload that count, or all of it."""
+    """The compared fields of the payload in which a later delivery differs, or "the payload"."""
     kinds = {found["kind"], got.kind} - {None}
     differing = ["kind"] if len(kinds) > 1 else []
     if found["hash"] == got.hash:

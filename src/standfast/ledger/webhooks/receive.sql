@@ -1,4 +1,4 @@
--- Receiving: one row per (scope, source, event id), permanently.
+-- Receiving: one row per (scope, source, event id), which is never deleted.
 
 -- name: receive
 INSERT INTO webhook_event (id, scope, source, event_id, kind, hash, payload, state, deliveries, attempts,

@@ -1,4 +1,4 @@
-"""`sf.webhooks`: the methods on delivered events."""
+"""`sf.webhooks`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from standfast.clock import Duration, duration_us
 from standfast.core import journal, keys, user_code
 from standfast.core.checks import NAME_MAX, bounded_us, page_size
 from standfast.core.claims import keep_while_alive
-from standfast.core.journal import Event
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Resource, query, raised, refused_inside, transactional
@@ -32,13 +31,12 @@ Do = Callable[[WebhookEvent], Any]
 # In the resource `list` is a method, so that the types need other names there.
 EventList: TypeAlias = "list[WebhookEvent]"
 LetterList: TypeAlias = "list[DeadLetter]"
-JournalList: TypeAlias = "list[Event]"
 
 _LAST = "whk_z"  # sorts behind every id, in every collation: an id begins with 0 to 7
 
 
 class Webhooks(Resource):
-    """What others deliver: recorded once, handled once, never lost."""
+    """Events that senders deliver: receive, handle, retry and list them."""
 
     __slots__ = ()
 
@@ -55,15 +53,15 @@ class Webhooks(Resource):
         attempts_max: int = ATTEMPTS_DEFAULT,
         do: Do | None = None,
     ) -> WebhookEvent:
-        """Record one delivery. The event is known by `source` and `event_id`: the first delivery counts,
-        and every other is answered with what became of it (`state`, `result`; `fresh` is False).
+        """Record one delivery. `source` and `event_id` identify the event. Later deliveries get the `state` and the
+        `result` of the first, with `fresh=False`.
 
-        With `do`, handle it at once: `do(event)` is called outside any transaction, and its result
-        recorded; delivered again, the recorded result comes back and nothing is called. What `do`
-        raises is recorded as a failed attempt and continues; the next delivery, or `handle`, tries again.
+        With `do`, handle the event now: `do(event)` is called outside any transaction, and its result is recorded. A
+        later delivery returns the recorded result and calls nothing. An exception of `do` is recorded as a failed
+        attempt and raised; the next delivery, or `handle`, tries again.
 
-        Raises KeyConflict if the payload is another one; `ignore` names fields of it that do not
-        count. With `do`, also InProgress while another worker has it, and IllegalTransition for a dead one.
+        Raises KeyConflict if the payload differs; fields in `ignore` are not compared. With `do`, also raises
+        InProgress while another worker has the event, and IllegalTransition for a dead one.
         """
         if do is not None:
             refused_inside(self.tx, "webhooks.receive(do=…)")
@@ -84,7 +82,7 @@ class Webhooks(Resource):
         return self.done(held, answer).replace(fresh=event.fresh)
 
     def _noted(self, held: WebhookEvent, error: BaseException) -> str:
-        """Record a failed attempt; what became of the event."""
+        """Record a failed attempt. Returns a note for its exception."""
         try:
             state = self.fail(held, _reason(error)).state
         except LeaseLost:
@@ -179,8 +177,8 @@ class Webhooks(Resource):
     def handle(self, source: str, fn: Do, *, kind: str | None = None, limit: int = ROUND_MAX) -> Handled:
         """Call `fn(event)` for every event of `source` that is ready, one after another, until none is left.
 
-        What it returns is the event's result. What it raises is recorded as a failed attempt, and the
-        next event is handled: `Handled` counts them. `fn` may be async under `aopen`.
+        The returned value is the event's result. An exception is recorded as a failed attempt, and the next event is
+        handled. `Handled` has the counts. `fn` may be async under `aopen`.
         """
         refused_inside(self.tx, "webhooks.handle")
         _awaitable(fn)
@@ -220,7 +218,7 @@ class Webhooks(Resource):
 
     @transactional
     def resolve(self, tx: Tx, which: Which, *, note: str, result: serial.Json = None) -> WebhookEvent:
-        """Settle a dead letter that a person handled in another way: it is done.
+        """Mark a dead letter as done, because a person handled the event in another way.
 
         - `note`: how it was handled.
         - `result`: the answer to every later delivery: JSON, or text.
@@ -240,11 +238,11 @@ class Webhooks(Resource):
         scope = None if everywhere else self.scope
         return dead_letters.page(tx, scope=scope, kind="webhook", open_only=not settled, limit=limit, after=after)
 
-    # -- looking -------------------------------------------------------------------------------------
+    # -- lists -------------------------------------------------------------------------------------
 
     @query
     def get(self, tx: Tx, which: Which) -> WebhookEvent:
-        """By id, the end of an id, or `source/event id`. Raises NotFound."""
+        """One event by its id, the end of its id, or `source/event id`. Raises NotFound."""
         return event_of(tx, claims.find(tx, which))
 
     @query
@@ -309,7 +307,7 @@ class Webhooks(Resource):
 
 
 def _awaitable(fn: Do) -> None:
-    """An async handler needs an event loop: refused before an attempt is spent on finding out."""
+    """Refuse what cannot be called, and an async handler without an event loop, before an attempt is used."""
     from inspect import iscoroutinefunction
 
     if not callable(fn):
@@ -319,7 +317,7 @@ def _awaitable(fn: Do) -> None:
 
 
 def _called(fn: Do, event: WebhookEvent) -> serial.Json:
-    """What it returned, as it can be stored: what cannot is a failure of the handler."""
+    """The returned value as JSON. A value that cannot be stored is a failure of the handler."""
     try:
         return serial.encode(user_code.call(fn, event), what="result")
     finally:

@@ -1,4 +1,4 @@
--- Looking at events, the newest first: ids grow with time.
+-- Lists of events, the newest first: ids grow with time.
 
 -- name: page
 SELECT {columns:webhook_event}
@@ -8,8 +8,8 @@ WHERE id < :after AND (:everywhere = 1 OR scope = :scope)
 ORDER BY id DESC
 LIMIT :limit
 
--- Events still to be handled, by their own index however many are done. (Joined with '', the id does not
--- tempt SQLite to walk the whole table in the order of its primary key.)
+-- Events that are not handled, by their partial index. `id || ''` keeps SQLite away from the primary key, which would
+-- read the whole table.
 -- name: waiting
 SELECT {columns:webhook_event}
 FROM webhook_event

@@ -224,15 +224,7 @@ def cancel_queued(tx: Tx, row: Row, reason: str) -> None:
 def find(tx: Tx, which: str | Loop) -> Row:
     """By name in this scope, by id, or by the end of an id. Raises NotFound."""
     name = which.id if isinstance(which, Loop) else which
-    row = naming.row_of(
-        tx,
-        name,
-        by_id=SQL.by_id,
-        by_key=lambda text: tx.maybe(SQL.by_name, scope=tx.caller.scope, name=text),
-        ends=SQL.by_suffix,
-        prefix="lop",
-        noun="loop",
-    )
+    row = naming.row_of(tx, name, "lop", by_key=lambda text: tx.maybe(SQL.by_name, scope=tx.caller.scope, name=text))
     if row is None:
         raise naming.unknown(tx, "loop", name)
     if name == row["name"]:

@@ -27,9 +27,6 @@ FROM loop
 WHERE id = :id
 {for_update}
 
--- name: by_suffix
-SELECT id FROM loop WHERE id LIKE :pattern LIMIT 2
-
 -- name: page
 SELECT {columns:loop}
 FROM loop

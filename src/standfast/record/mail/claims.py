@@ -52,9 +52,7 @@ def named(row: Row) -> str:
 
 CLAIMS = Claims(
     Mail,
-    "mail",
-    prefix="mal",
-    noun="mail",
+    "mal",
     by_key=lambda tx, text: tx.maybe(SQL.by_key, scope=tx.caller.scope, key=text),
     named=named,
     hints=(

@@ -44,9 +44,7 @@ def _by_fingerprint(tx: Tx, fingerprint: str) -> Row | None:
 
 CLAIMS = Claims(
     Task,
-    "task",
-    prefix="tsk",
-    noun="task",
+    "tsk",
     by_key=_by_fingerprint,
     named=named,
     hints=(
